@@ -1,0 +1,3 @@
+"""slotwise shares a cluster among MapReduce jobs and prints a proven bound beside every result."""
+
+__version__ = "0.1.0"

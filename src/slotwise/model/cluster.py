@@ -1,0 +1,73 @@
+"""Hosts, racks and slots: where work runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from slotwise.model.errors import InputError
+
+ANY_KIND = "task"
+"""The plain kind of slot: it serves phases of every kind that has no slots of its own."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine with slots of one or more kinds. A task of work w takes w / speed seconds."""
+
+    name: str
+    slots: Mapping[str, int]
+    rack: str = "rack"
+    speed: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.speed < float("inf"):
+            raise InputError(f"host {self.name!r}: speed is {self.speed}; it must be > 0")
+        for kind, count in self.slots.items():
+            if count < 0:
+                raise InputError(f"host {self.name!r}: {count} slots of kind {kind!r}; use >= 0")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """All hosts. A phase of kind k draws on slots of kind k, or on plain ones if there are none."""
+
+    hosts: tuple[Host, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        names = [host.name for host in self.hosts]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"two hosts are named {twice!r}; rename one")
+        if not any(self.capacity.values()):
+            raise InputError("the cluster has no slots; give it at least 1")
+
+    @classmethod
+    def of_slots(cls, slots: int, name: str = "cluster") -> Cluster:
+        """One host of speed 1 whose slots serve every kind."""
+        return cls((Host(name, {ANY_KIND: slots}),))
+
+    @cached_property
+    def by_name(self) -> dict[str, Host]:
+        """Its hosts by their names."""
+        return {host.name: host for host in self.hosts}
+
+    @cached_property
+    def capacity(self) -> dict[str, int]:
+        """The number of slots of each kind of slot, over all hosts."""
+        total: dict[str, int] = {}
+        for host in self.hosts:
+            for kind, count in host.slots.items():
+                total[kind] = total.get(kind, 0) + count
+        return {kind: total[kind] for kind in sorted(total) if total[kind]}
+
+    def slot_kind(self, kind: str) -> str:
+        """The kind of slot that phases of this kind draw on."""
+        for candidate in (kind, ANY_KIND):
+            if candidate in self.capacity:
+                return candidate
+        raise InputError(
+            f"no host has slots for phases of kind {kind!r}; the cluster has slots of kind"
+            f" {', '.join(self.capacity)}: add {kind!r} or {ANY_KIND!r} slots to a host"
+        )

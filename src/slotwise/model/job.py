@@ -1,0 +1,161 @@
+"""Jobs, their phases and tasks: what is to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from slotwise.model.errors import InputError
+
+
+class PhaseId(NamedTuple):
+    """Names one phase of one job."""
+
+    job: str
+    phase: str
+
+    def __str__(self) -> str:
+        return f"{self.job}/{self.phase}"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of input and the hosts that hold a copy of it."""
+
+    hosts: frozenset[str]
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """The tasks of one phase: `count` of them, numbered from 0.
+
+    Tasks that are alike are kept as one number, so that a phase of a million tasks is one
+    small object. `work` is in seconds on a slot of a host of speed 1, the same for each task
+    or one number for each; None where nobody has said. It is an estimate: the truth is known
+    to the world alone. `blocks` is empty (no task minds where it runs) or holds one block for
+    each task.
+    """
+
+    count: int
+    work: float | tuple[float, ...] | None = None
+    blocks: Sequence[Block] = ()
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise InputError(f"a phase needs at least 1 task, not {self.count}")
+        if isinstance(self.work, tuple) and len(self.work) != self.count:
+            raise InputError(f"{len(self.work)} values of work for {self.count} tasks")
+        if len(self.blocks) not in (0, self.count):
+            raise InputError(f"{len(self.blocks)} blocks for {self.count} tasks")
+        for value in self.work if isinstance(self.work, tuple) else (self.work,):
+            if value is not None and not 0 <= value < float("inf"):
+                raise InputError(f"the work of a task is a number >= 0, not {value}")
+
+    def work_of(self, task: int) -> float | None:
+        """The estimated work of one task in seconds, if anybody has said."""
+        return self.work[task] if isinstance(self.work, tuple) else self.work
+
+    def work_total(self) -> float | None:
+        """The estimated work of all tasks in seconds, if anybody has said."""
+        if isinstance(self.work, tuple):
+            return sum(self.work)
+        return None if self.work is None else self.work * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Tasks of one kind that may run in parallel; the atom of allocation.
+
+    Between `slots_min` and `slots_max` slots its speed-up is linear (FLEX 2.5). `slots_max`
+    None means as many as it has tasks. `after` names the phases of the job that must be done
+    first.
+    """
+
+    name: str
+    tasks: Tasks
+    kind: str = "task"
+    after: frozenset[str] = frozenset()
+    slots_min: int = 0
+    slots_max: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.slots_min < 0:
+            raise InputError(f"phase {self.name!r}: slots_min is {self.slots_min}; it must be >= 0")
+        if self.slots_max is not None and self.slots_max < max(1, self.slots_min):
+            raise InputError(
+                f"phase {self.name!r}: slots_max is {self.slots_max}; it must be at least"
+                f" {max(1, self.slots_min)} (slots_min is {self.slots_min})"
+            )
+
+    @property
+    def slots_most(self) -> int:
+        """The most slots it can hold at once: its most share, cut to its number of tasks."""
+        count = self.tasks.count
+        return count if self.slots_max is None else min(self.slots_max, count)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A DAG of phases; the unit of cost. Times are in seconds on the clock of arrivals."""
+
+    id: str
+    phases: tuple[Phase, ...]
+    arrival: float = 0.0
+    pool: str = "default"
+    weight: float = 1.0
+    deadline: float | None = None
+    steps: tuple[tuple[float, float], ...] = field(default=())
+    penalty: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.phases:
+            raise InputError(f"job {self.id!r} has no phases; give it at least one")
+        if not 0 <= self.arrival < float("inf"):
+            raise InputError(f"job {self.id!r}: arrival is {self.arrival}; it must be >= 0")
+        if not 0 < self.weight < float("inf"):
+            raise InputError(f"job {self.id!r}: weight is {self.weight}; it must be > 0")
+        self._check_order()
+
+    @cached_property
+    def by_name(self) -> dict[str, Phase]:
+        """Its phases by their names."""
+        return {phase.name: phase for phase in self.phases}
+
+    def topological(self) -> Iterator[Phase]:
+        """Its phases, each behind all that it waits for."""
+        done: set[str] = set()
+        left = list(self.phases)
+        while left:
+            ready = [phase for phase in left if phase.after <= done]
+            yield from ready
+            done.update(phase.name for phase in ready)
+            left = [phase for phase in left if phase.name not in done]
+
+    def work_total(self) -> float | None:
+        """The estimated work of all phases in seconds, if all are known."""
+        works = [phase.tasks.work_total() for phase in self.phases]
+        known = [work for work in works if work is not None]
+        return sum(known) if len(known) == len(works) else None
+
+    def _check_order(self) -> None:
+        names = [phase.name for phase in self.phases]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"job {self.id!r}: two phases are named {name!r}; rename one")
+        for phase in self.phases:
+            for other in sorted(phase.after - set(names)):
+                raise InputError(
+                    f"job {self.id!r}: phase {phase.name!r} waits for unknown phase {other!r};"
+                    f" known: {', '.join(names)}"
+                )
+        done: set[str] = set()
+        while ready := [p.name for p in self.phases if p.name not in done and p.after <= done]:
+            done.update(ready)
+        if stuck := [name for name in names if name not in done]:
+            raise InputError(
+                f"job {self.id!r}: the phases {', '.join(stuck)} wait for each other in a circle;"
+                " remove one `after`"
+            )
