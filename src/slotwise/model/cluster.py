@@ -54,6 +54,11 @@ class Cluster:
         return {host.name: host for host in self.hosts}
 
     @cached_property
+    def rack_of(self) -> dict[str, str]:
+        """The rack of each host."""
+        return {host.name: host.rack for host in self.hosts}
+
+    @cached_property
     def capacity(self) -> dict[str, int]:
         """The number of slots of each kind of slot, over all hosts."""
         total: dict[str, int] = {}

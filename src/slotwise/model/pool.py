@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from slotwise.model.cluster import ANY_KIND
 from slotwise.model.errors import InputError
 
 PoolPolicy = Literal["fair", "fifo"]
@@ -31,3 +32,10 @@ class Pool:
                     f"pool {self.name!r}: slots_min {least} of kind {kind!r} is above its"
                     f" slots_max {most}; lower one or raise the other"
                 )
+
+    def share_of(self, kind: str) -> str:
+        """The key of the shares that phases of this kind count against.
+
+        Shares given for "task" cover all kinds that have none of their own.
+        """
+        return kind if kind in self.slots_min or kind in self.slots_max else ANY_KIND

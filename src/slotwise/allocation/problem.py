@@ -1,0 +1,135 @@
+"""The numeric problem that every allocator solves: claims on the slots of one kind.
+
+An allocator is a function of this small value, not of the state of the cluster, so that it can
+be tested, timed and checked against exact methods alone. Scheduler and planner both make it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from slotwise.model.job import PhaseId
+from slotwise.model.pool import Pool, PoolPolicy
+from slotwise.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Claims that share one guarantee and one limit: a pool's, for one kind of slot."""
+
+    weight: float
+    slots_min: float
+    slots_max: float
+    policy: PoolPolicy = "fair"
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """J claims on `capacity` slots, as parallel lists in order of arrival.
+
+    weight   of the job, > 0
+    arrival  of the job, seconds
+    work     estimated work left of the phase, seconds, > 0
+    size     estimated work of the whole job, seconds, > 0 (what stretch divides by)
+    least    slots that it must get: its least share, cut to what it can use
+    most     slots that it can use: its most share, cut to its unfinished tasks
+    group    index into `groups`
+    """
+
+    capacity: int
+    weight: Sequence[float]
+    arrival: Sequence[float]
+    work: Sequence[float]
+    size: Sequence[float]
+    least: Sequence[float]
+    most: Sequence[float]
+    group: Sequence[int]
+    groups: Sequence[Group]
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    @classmethod
+    def of(
+        cls,
+        capacity: int,
+        work: Sequence[float],
+        *,
+        weight: Sequence[float] | None = None,
+        least: Sequence[float] | None = None,
+        most: Sequence[float] | None = None,
+        arrival: Sequence[float] | None = None,
+    ) -> Claims:
+        """Claims of one pool without limits; what is left out is 1, 0, capacity and 0."""
+        count = len(work)
+        return cls(
+            capacity,
+            weight=weight or [1.0] * count,
+            arrival=arrival or [0.0] * count,
+            work=work,
+            size=work,
+            least=least or [0.0] * count,
+            most=most or [float(capacity)] * count,
+            group=[0] * count,
+            groups=[Group(1.0, 0.0, float("inf"))],
+        )
+
+
+class Allocator(Protocol):
+    """Says how many slots each claim gets now."""
+
+    def share(self, claims: Claims) -> list[float]:
+        """Slots for each claim: within least and most shares, in sum at most the capacity."""
+        ...
+
+
+def claims_of(snapshot: Snapshot, slot_kind: str) -> tuple[list[PhaseId], Claims]:
+    """The claims of the ready phases on one kind of slot, and whose they are. O(J log J)."""
+    now = snapshot.now
+    phases = sorted(snapshot.ready(slot_kind), key=lambda p: p.order)
+    most = [min(p.phase.slots_most, p.pending + p.running) for p in phases]
+    work = [p.work_left(now) for p in phases]
+    group, groups = group_by_pool([(p.job.pool, p.phase.kind) for p in phases], snapshot.pools)
+    claims = Claims(
+        snapshot.cluster.capacity[slot_kind],
+        weight=[p.job.weight for p in phases],
+        arrival=[p.job.arrival for p in phases],
+        work=work,
+        size=[p.job.work_total() or left for p, left in zip(phases, work, strict=True)],
+        least=[min(p.phase.slots_min, top) for p, top in zip(phases, most, strict=True)],
+        most=most,
+        group=group,
+        groups=groups,
+    )
+    return [p.id for p in phases], claims
+
+
+def group_by_pool(
+    members: Sequence[tuple[str, str]], pools: Mapping[str, Pool]
+) -> tuple[list[int], list[Group]]:
+    """Group (pool, kind) pairs by pool and share; a pool with two groups splits its weight."""
+    keys = [(pool, pools[pool].share_of(kind)) for pool, kind in members]
+    index = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    names = [pool for pool, _ in index]
+    groups = [
+        Group(
+            weight=pools[pool].weight / names.count(pool),
+            slots_min=pools[pool].slots_min.get(share, 0),
+            slots_max=pools[pool].slots_max.get(share, float("inf")),
+            policy=pools[pool].policy,
+        )
+        for pool, share in index
+    ]
+    return [index[key] for key in keys], groups
+
+
+def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:
+    """How many slots each ready phase should hold now, kind of slot by kind of slot."""
+    allocation: dict[PhaseId, float] = {}
+    for slot_kind in snapshot.cluster.capacity:
+        ids, claims = claims_of(snapshot, slot_kind)
+        if ids:
+            allocation.update(zip(ids, allocator.share(claims), strict=True))
+    return allocation

@@ -1,0 +1,63 @@
+"""Delay scheduling: a phase waits a little for a slot near its input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slotwise.assignment.assigner import nearest
+from slotwise.model.decision import Decision, Defer, Locality
+from slotwise.model.errors import InputError
+from slotwise.model.snapshot import PhaseView, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Delay scheduling with two waits (Zaharia and others, "Locality Wait").
+
+    A phase that is offered slots far from its input only lets them pass to the next phase. For
+    the first `rack_after` seconds it takes node-local slots only, then rack-local ones too,
+    and any from `any_after` seconds on. The wait begins at the first offer that it lets pass
+    and ends with any launch: the analysis of delay scheduling counts from each launch.
+    """
+
+    rack_after: float = 5.0
+    any_after: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rack_after <= self.any_after < float("inf"):
+            raise InputError(
+                f"delay: the waits are {self.rack_after} and {self.any_after} seconds; they"
+                " must be >= 0, the wait for the rack not longer than the wait for any slot"
+            )
+
+    def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
+        """The next launch, behind the deferrals of the phases that let its slot pass."""
+        decisions: list[Decision] = []
+        for slot_kind in snapshot.cluster.capacity:
+            if not snapshot.free(slot_kind):
+                continue
+            for phase in snapshot.hungry(slot_kind):
+                if not phase.may_launch:
+                    continue
+                farthest = self._farthest(phase, snapshot.now)
+                launch = nearest(phase, snapshot, slot_kind, farthest)
+                if launch is not None:
+                    decisions.append(launch)
+                    return decisions
+                if phase.deferred_until is None or phase.deferred_until <= snapshot.now:
+                    decisions.append(self._defer(phase, snapshot.now))
+        return decisions
+
+    def _farthest(self, phase: PhaseView, now: float) -> Locality:
+        """How far it may go now. Instants are named once and compared with, never differences:
+        `now - since >= wait` may stay false in floats at the very instant it was woken for."""
+        since = now if phase.deferred_since is None else phase.deferred_since
+        if now >= since + self.any_after:
+            return Locality.ANY
+        return Locality.RACK if now >= since + self.rack_after else Locality.NODE
+
+    def _defer(self, phase: PhaseView, now: float) -> Defer:
+        since = now if phase.deferred_since is None else phase.deferred_since
+        due = since + self.rack_after
+        return Defer(phase.id, since, due if due > now else since + self.any_after)

@@ -1,0 +1,27 @@
+"""Greedy assignment: the most needy phase takes the best free slot at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slotwise.assignment.assigner import nearest
+from slotwise.model.decision import Decision, Locality
+from slotwise.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy:
+    """The phase farthest below its allocation launches node-local, else rack-local, else any."""
+
+    def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
+        """The next launch, if a slot is free and a phase may use it."""
+        for slot_kind in snapshot.cluster.capacity:
+            if not snapshot.free(slot_kind):
+                continue
+            for phase in snapshot.hungry(slot_kind):
+                if phase.may_launch:
+                    launch = nearest(phase, snapshot, slot_kind, Locality.ANY)
+                    assert launch is not None
+                    return [launch]
+        return ()

@@ -1,0 +1,73 @@
+"""Decisions: what a scheduler says. They are values, so a log is a list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from slotwise.model.job import PhaseId
+
+
+class Locality(IntEnum):
+    """How far a task runs from its input."""
+
+    NODE = 0
+    RACK = 1
+    ANY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Reallocate:
+    """From now on each phase should hold so many slots; phases not named should hold none.
+
+    The next epoch begins at `until`: then the allocation is decided anew.
+    """
+
+    slots: Mapping[PhaseId, int]
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Run this attempt of a task in a slot of this host."""
+
+    phase: PhaseId
+    task: int
+    attempt: int
+    host: str
+    locality: Locality
+
+
+@dataclass(frozen=True, slots=True)
+class Defer:
+    """This phase was offered a slot far from its input and waits (delay scheduling).
+
+    It has been waiting since `since` and is to be asked again at `until`. A launch ends it.
+    """
+
+    phase: PhaseId
+    since: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Stop this running attempt."""
+
+    phase: PhaseId
+    task: int
+    attempt: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """This job failed: start nothing more of it."""
+
+    job: str
+    reason: str
+
+
+Decision = Reallocate | Launch | Defer | Preempt | GiveUp
+"""All that a scheduler may say."""

@@ -1,0 +1,139 @@
+"""What a policy may see: read-only views of the state, never copies of it.
+
+The estimates in them are estimates: no policy can see how long a task will really take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.decision import Launch
+from slotwise.model.job import Job, Phase, PhaseId
+from slotwise.model.pool import Pool
+
+
+class PhaseView(Protocol):
+    """One ready phase: all phases that it waits for are done, itself is not."""
+
+    @property
+    def id(self) -> PhaseId:
+        """Its name."""
+        ...
+
+    @property
+    def job(self) -> Job:
+        """The job it is part of."""
+        ...
+
+    @property
+    def phase(self) -> Phase:
+        """What it is: tasks, kind, least and most slots."""
+        ...
+
+    @property
+    def pending(self) -> int:
+        """Number of tasks that neither run nor are done."""
+        ...
+
+    @property
+    def running(self) -> int:
+        """Number of tasks that run, each in one slot."""
+        ...
+
+    @property
+    def allocated(self) -> int:
+        """Slots that it should hold by the last `Reallocate`."""
+        ...
+
+    @property
+    def may_launch(self) -> bool:
+        """Whether one more slot would break neither its own most share nor its pool's."""
+        ...
+
+    @property
+    def has_homes(self) -> bool:
+        """Whether its tasks mind where they run."""
+        ...
+
+    @property
+    def deferred_since(self) -> float | None:
+        """Since when it waits for a slot near its input (the last `Defer`), if it does."""
+        ...
+
+    @property
+    def deferred_until(self) -> float | None:
+        """When it is to be asked again."""
+        ...
+
+    def next_task(self) -> tuple[int, int]:
+        """The pending task to launch next anywhere, and the number of that attempt."""
+        ...
+
+    def next_task_on(self, host: str) -> tuple[int, int] | None:
+        """The same among the tasks whose input lies on this host."""
+        ...
+
+    def next_task_in(self, rack: str) -> tuple[int, int] | None:
+        """The same among the tasks whose input lies in this rack."""
+        ...
+
+    def work_left(self, now: float) -> float:
+        """Estimated work of the tasks that are not done, in seconds at speed 1, above 0."""
+        ...
+
+
+class Snapshot(Protocol):
+    """The state of everything at one instant."""
+
+    @property
+    def now(self) -> float:
+        """The instant, in seconds on the clock of arrivals."""
+        ...
+
+    @property
+    def cluster(self) -> Cluster:
+        """Hosts, racks, slots."""
+        ...
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        """The pools by name; every job's pool is among them."""
+        ...
+
+    def ready(self, slot_kind: str) -> Iterable[PhaseView]:
+        """Ready phases that draw on this kind of slot, in order of arrival."""
+        ...
+
+    def hungry(self, slot_kind: str) -> Sequence[PhaseView]:
+        """Those of them with pending tasks, the one farthest below its allocation first."""
+        ...
+
+    def free(self, slot_kind: str) -> Mapping[str, int]:
+        """The hosts with free slots of this kind, and how many."""
+        ...
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether jobs or phases came or went since the last `Reallocate`."""
+        ...
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything at all was applied since the last `Reallocate`."""
+        ...
+
+    @property
+    def epoch_ends(self) -> float:
+        """When the epoch of the last `Reallocate` ends."""
+        ...
+
+    @property
+    def doomed(self) -> Mapping[str, str]:
+        """Jobs that cannot succeed any more and were not given up yet, with the reason."""
+        ...
+
+    def attempts_of(self, job: str) -> Sequence[Launch]:
+        """The running attempts of a job."""
+        ...

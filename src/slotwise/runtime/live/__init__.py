@@ -1,0 +1,1 @@
+"""The live world: tasks really run, in worker processes of this machine."""

@@ -1,0 +1,233 @@
+"""One phase as it goes on: which tasks wait, run and are done, and what was seen of them."""
+
+from __future__ import annotations
+
+from math import inf
+
+from slotwise.estimation.extrapolation import Progress, work_left
+from slotwise.model.cluster import Cluster
+from slotwise.model.decision import Launch
+from slotwise.model.job import Job, Phase, PhaseId
+
+PENDING, RUNNING, DONE = 0, 1, 2
+
+Rank = tuple[float, int, int, "PhaseState"]
+"""How far a phase is below its allocation: the least one is served first."""
+
+
+class PoolCount:
+    """Slots of one kind that a pool holds, and the most that it may hold."""
+
+    __slots__ = ("most", "running")
+
+    def __init__(self, most: float) -> None:
+        self.running = 0
+        self.most = most
+
+
+class PhaseState:
+    """A phase in progress. It changes through its methods only, and each is O(1).
+
+    Tasks are kept as one byte each plus an index from hosts and racks to the tasks whose input
+    lies there. The index is cleaned as it is read, so a launch costs nothing for the other
+    places that hold the same block.
+    """
+
+    __slots__ = (
+        "_by_host",
+        "_by_rack",
+        "_cluster",
+        "_cursor",
+        "_default_work",
+        "_elapsed_base",
+        "_expected_finished",
+        "_expected_running",
+        "_observed",
+        "_returned",
+        "_running_speed",
+        "_status",
+        "_tries",
+        "_work",
+        "allocated",
+        "deferred_since",
+        "deferred_until",
+        "done",
+        "has_homes",
+        "id",
+        "job",
+        "last_launch",
+        "launches",
+        "most",
+        "order",
+        "pending",
+        "phase",
+        "pool",
+        "rank",
+        "running",
+        "slot_kind",
+        "waits_for",
+    )
+
+    def __init__(
+        self,
+        job: Job,
+        phase: Phase,
+        order: int,
+        pool: PoolCount,
+        cluster: Cluster,
+        default_work: float,
+    ) -> None:
+        count = phase.tasks.count
+        self.id = PhaseId(job.id, phase.name)
+        self.job, self.phase, self.order, self.pool = job, phase, order, pool
+        self.slot_kind = cluster.slot_kind(phase.kind)
+        self.most = phase.slots_most
+        self.waits_for = set(phase.after)
+        self.pending, self.running, self.done = count, 0, 0
+        self.allocated = 0.0
+        self.last_launch = 0
+        self.deferred_since: float | None = None
+        self.deferred_until: float | None = None
+        self.launches: dict[int, tuple[Launch, float, float]] = {}
+        self.rank: Rank | None = None
+        self._status = bytearray(count)
+        self._cursor = 0
+        self._returned: list[int] = []
+        self._tries: dict[int, int] = {}
+        self._default_work = default_work
+        self._work = phase.tasks.work
+        self._expected_finished = self._observed = 0.0
+        self._expected_running = self._running_speed = self._elapsed_base = 0.0
+        self._cluster = cluster
+        self.has_homes = bool(phase.tasks.blocks)
+        self._by_host: dict[str, list[int]] = {}
+        self._by_rack: dict[str, list[int]] = {}
+        # The lowest task is last in each list, so that it is launched first.
+        for task in range(count - 1, -1, -1) if self.has_homes else ():
+            self._index_home(task)
+
+    @property
+    def may_launch(self) -> bool:
+        """Whether one more slot would break neither its own most share nor its pool's."""
+        return self.running < self.most and self.pool.running < self.pool.most
+
+    def next_task(self) -> tuple[int, int]:
+        """The pending task to launch next anywhere, and the number of that attempt."""
+        status = self._status
+        while self._returned:
+            if status[self._returned[-1]] == PENDING:
+                return self._numbered(self._returned[-1])
+            self._returned.pop()
+        self._cursor = status.index(PENDING, self._cursor)
+        return self._numbered(self._cursor)
+
+    def next_task_on(self, host: str) -> tuple[int, int] | None:
+        """The same among the tasks whose input lies on this host."""
+        return self._next_among(self._by_host, host)
+
+    def next_task_in(self, rack: str) -> tuple[int, int] | None:
+        """The same among the tasks whose input lies in this rack."""
+        return self._next_among(self._by_rack, rack)
+
+    def work_left(self, now: float) -> float:
+        """Estimated work of the tasks that are not done, in seconds at speed 1, above 0."""
+        finished, running = self._expected_finished, self._expected_running
+        progress = Progress(
+            expected_pending=max(0.0, self._expected_total() - finished - running),
+            expected_running=running,
+            expected_finished=finished,
+            observed=self._observed,
+            elapsed=max(0.0, self._running_speed * now - self._elapsed_base),
+        )
+        return max(work_left(progress), 1e-9)
+
+    def launch(self, launch: Launch, now: float, speed: float) -> None:
+        """A pending task now runs."""
+        task = launch.task
+        assert self._status[task] == PENDING, "only a pending task is launched"
+        assert launch.attempt == self._tries.get(task, 0) + 1, "attempts are numbered in order"
+        self._status[task] = RUNNING
+        self.launches[task] = (launch, now, speed)
+        self.pending -= 1
+        self.running += 1
+        self.deferred_since = self.deferred_until = None
+        self._expected_running += self._expected(task)
+        self._running_speed += speed
+        self._elapsed_base += speed * now
+
+    def finish(self, task: int, seconds: float) -> None:
+        """A running task is done after so many seconds on its slot."""
+        speed = self._end(task)
+        self._status[task] = DONE
+        self.done += 1
+        self._expected_finished += self._expected(task)
+        self._observed += seconds * speed
+
+    def put_back(self, task: int) -> None:
+        """A running task has ended without a result and is pending again."""
+        self._end(task)
+        self._status[task] = PENDING
+        self._tries[task] = self._tries.get(task, 0) + 1
+        self.pending += 1
+        self._returned.append(task)
+        if self.has_homes:
+            self._index_home(task)
+
+    def ranked(self) -> Rank:
+        """Its place in the order: served first is who holds the least part of its allocation.
+
+        Equals take turns, the one that has not launched for longest first, so that shares
+        below one slot are honoured over time. Who has no allocation comes last, by arrival.
+        """
+        if self.allocated > 0:
+            return (self.running / self.allocated, self.last_launch, self.order, self)
+        return (inf, self.order, self.order, self)
+
+    def check(self) -> None:
+        """Assert that its counters say what its tasks say. O(tasks); for tests."""
+        status = self._status
+        assert self.pending == status.count(PENDING)
+        assert self.running == status.count(RUNNING) == len(self.launches)
+        assert self.done == status.count(DONE)
+        assert self.running <= self.most, "a phase never exceeds its most share"
+        assert not self.running or not self.waits_for, "no task runs before its phase is ready"
+
+    def _end(self, task: int) -> float:
+        _, started, speed = self.launches.pop(task)
+        self.running -= 1
+        if self.running:
+            self._expected_running -= self._expected(task)
+            self._running_speed -= speed
+            self._elapsed_base -= speed * started
+        else:  # The sums start afresh, so that rounding never piles up.
+            self._expected_running = self._running_speed = self._elapsed_base = 0.0
+        return speed
+
+    def _numbered(self, task: int) -> tuple[int, int]:
+        return task, self._tries.get(task, 0) + 1 if self._tries else 1
+
+    def _next_among(self, index: dict[str, list[int]], place: str) -> tuple[int, int] | None:
+        tasks = index.get(place)
+        while tasks:
+            if self._status[tasks[-1]] == PENDING:
+                return self._numbered(tasks[-1])
+            tasks.pop()
+        return None
+
+    def _expected(self, task: int) -> float:
+        work = self._work
+        if isinstance(work, tuple):
+            return work[task]
+        return self._default_work if work is None else work
+
+    def _expected_total(self) -> float:
+        total = self.phase.tasks.work_total()
+        return self._default_work * self.phase.tasks.count if total is None else total
+
+    def _index_home(self, task: int) -> None:
+        """Note where the input of a pending task lies; a second note of it does no harm."""
+        hosts = self.phase.tasks.blocks[task].hosts
+        for host in hosts:
+            self._by_host.setdefault(host, []).append(task)
+        for rack in {self._cluster.rack_of[host] for host in hosts if host in self._cluster.rack_of}:
+            self._by_rack.setdefault(rack, []).append(task)

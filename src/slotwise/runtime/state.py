@@ -1,0 +1,305 @@
+"""The state of a run: what is known at this moment. It changes by `apply` only.
+
+One `apply` costs what it changes (plus a logarithm), not the size of the cluster: free slots,
+pending tasks by home, and the order of phases by how far they are below their allocation are
+kept up to date as things change. `check` asserts that all of it agrees.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
+from math import inf
+from operator import itemgetter
+from typing import Any
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.decision import Decision, Defer, GiveUp, Launch, Preempt, Reallocate
+from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.job import Job, PhaseId
+from slotwise.model.pool import Pool
+from slotwise.runtime.phase_state import PhaseState, PoolCount, Rank
+
+DEFAULT_WORK = 10.0
+"""Seconds that a task is taken to need when nobody has said and none has finished."""
+
+
+class State:
+    """All jobs, phases, slots and waits, as events and decisions have made them."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        pools: Iterable[Pool] = (),
+        *,
+        jobs_expected: int,
+        attempts_max: int = 4,
+        losses_max: int = 16,
+        default_work: float = DEFAULT_WORK,
+    ) -> None:
+        """A task is tried `attempts_max` times; `losses_max` times its slot may die under it."""
+        self.cluster = cluster
+        self.pools: dict[str, Pool] = {pool.name: pool for pool in pools}
+        self.now = 0.0
+        self.completed: dict[str, float] = {}
+        self.failed: dict[str, str] = {}
+        self.doomed: dict[str, str] = {}
+        self.is_stale = self.has_changed = False
+        self.epoch_ends = -inf
+        self._jobs_expected = jobs_expected
+        self._limits = {False: attempts_max, True: losses_max}
+        self._default_work = default_work
+        self._phases: dict[PhaseId, PhaseState] = {}
+        self._jobs: dict[str, dict[str, PhaseState]] = {}
+        self._arrived = 0
+        self._launches = 0
+        self._bad_ends: dict[tuple[PhaseId, int, bool], int] = {}
+        self._speeds = {host.name: host.speed for host in cluster.hosts}
+        kinds = cluster.capacity
+        self._free = {k: {h.name: h.slots[k] for h in cluster.hosts if h.slots.get(k)} for k in kinds}
+        self._ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
+        self._hungry: dict[str, list[Rank]] = {kind: [] for kind in kinds}
+        self._pool_counts: dict[tuple[str, str, str], PoolCount] = {}
+        self._waits: list[tuple[float, PhaseId]] = []
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            JobArrived: self._job_arrived,
+            TaskFinished: self._task_finished,
+            TaskFailed: self._task_failed,
+            TaskKilled: self._task_killed,
+            Reallocate: self._reallocate,
+            Launch: self._launch,
+            Defer: self._defer,
+            Preempt: self._preempt,
+            GiveUp: self._give_up,
+        }
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every job that was to come has come and is over."""
+        return self._arrived == self._jobs_expected and not self._jobs
+
+    def apply(self, entry: Event | Decision) -> None:
+        """Take in one event or decision. An event of an attempt that is over changes nothing."""
+        self.has_changed = True
+        self._handlers[entry.__class__](entry)
+
+    def snapshot(self, now: float) -> State:
+        """Everything at this instant, to be read only (as a `model.snapshot.Snapshot`)."""
+        assert now >= self.now, "time never runs back"
+        self.now = now
+        return self
+
+    def take_wake(self) -> float | None:
+        """The instant at which the scheduler wants to be asked even if nothing happens."""
+        waits = self._waits
+        while waits:
+            until, phase_id = waits[0]
+            phase = self._phases.get(phase_id)
+            if phase is not None and phase.deferred_until == until and until > self.now:
+                break
+            heappop(waits)  # The wait is over, or a launch ended it.
+        wake = waits[0][0] if waits else inf
+        if self.has_changed and any(self._ready.values()):
+            wake = min(wake, self.epoch_ends) if self.epoch_ends > self.now else wake
+        return None if wake == inf else wake
+
+    # What policies see (model.snapshot.Snapshot).
+
+    def ready(self, slot_kind: str) -> Iterable[PhaseState]:
+        """Ready phases that draw on this kind of slot."""
+        return self._ready[slot_kind].values()
+
+    def hungry(self, slot_kind: str) -> Iterable[PhaseState]:
+        """Those with pending tasks, the one farthest below its allocation first."""
+        return map(itemgetter(3), self._hungry[slot_kind])
+
+    def free(self, slot_kind: str) -> Mapping[str, int]:
+        """The hosts with free slots of this kind, and how many."""
+        return self._free[slot_kind]
+
+    def attempts_of(self, job: str) -> Sequence[Launch]:
+        """The running attempts of a job."""
+        phases = self._jobs.get(job, {}).values()
+        return [launch for phase in phases for launch, _, _ in phase.launches.values()]
+
+    # What changes it: events.
+
+    def _job_arrived(self, event: JobArrived) -> None:
+        job = event.job
+        assert job.id not in self._jobs, "job ids are unique"
+        self.pools.setdefault(job.pool, Pool(job.pool))
+        phases = {}
+        for number, phase in enumerate(job.phases):
+            order = self._arrived * 1_000_000 + number
+            pool = self._pool_count(self.pools[job.pool], phase.kind)
+            state = PhaseState(job, phase, order, pool, self.cluster, self._default_work)
+            phases[phase.name] = self._phases[state.id] = state
+        self._arrived += 1
+        self._jobs[job.id] = phases
+        for state in phases.values():
+            if not state.waits_for:
+                self._make_ready(state)
+
+    def _task_finished(self, event: TaskFinished) -> None:
+        phase = self._running(event.phase, event.task, event.attempt)
+        if phase is None:
+            return
+        self._free_slot(phase, event.task)
+        phase.finish(event.task, event.seconds)
+        if phase.pending or phase.running:
+            self._reorder(phase)
+        elif phase.job.id not in self.failed:
+            self._phase_done(phase, event.at)
+        self._forget_if_over(phase.job.id)
+
+    def _task_failed(self, event: TaskFailed) -> None:
+        phase = self._running(event.phase, event.task, event.attempt)
+        if phase is None:
+            return
+        self._return_task(phase, event.task)
+        key = (event.phase, event.task, event.lost)
+        self._bad_ends[key] = count = self._bad_ends.get(key, 0) + 1
+        if count >= self._limits[event.lost] and phase.job.id not in self.failed:
+            self.doomed[phase.job.id] = event.reason
+        self._forget_if_over(phase.job.id)
+
+    def _task_killed(self, event: TaskKilled) -> None:
+        phase = self._running(event.phase, event.task, event.attempt)
+        if phase is not None:
+            self._return_task(phase, event.task)
+            self._forget_if_over(phase.job.id)
+
+    # What changes it: decisions.
+
+    def _reallocate(self, decision: Reallocate) -> None:
+        assert decision.until > self.now, "every epoch ends in the future"
+        for ready in self._ready.values():
+            for phase in ready.values():
+                slots = decision.slots.get(phase.id, 0)
+                if slots != phase.allocated:
+                    phase.allocated = slots
+                    self._reorder(phase)
+        self.epoch_ends = decision.until
+        self.is_stale = self.has_changed = False
+
+    def _launch(self, launch: Launch) -> None:
+        phase = self._phases[launch.phase]
+        assert phase.may_launch, "no share is exceeded"
+        free = self._free[phase.slot_kind]
+        left = free[launch.host] - 1
+        if left:
+            free[launch.host] = left
+        else:
+            del free[launch.host]
+        phase.launch(launch, self.now, self._speeds[launch.host])
+        phase.pool.running += 1
+        self._launches += 1
+        phase.last_launch = self._launches
+        self._reorder(phase)
+
+    def _defer(self, decision: Defer) -> None:
+        assert decision.until > self.now, "every wake lies ahead"
+        phase = self._phases[decision.phase]
+        phase.deferred_since, phase.deferred_until = decision.since, decision.until
+        heappush(self._waits, (decision.until, decision.phase))
+
+    def _preempt(self, decision: Preempt) -> None:
+        """The slot stays held until the world says that the attempt was killed."""
+
+    def _give_up(self, decision: GiveUp) -> None:
+        self.failed[decision.job] = decision.reason
+        self.doomed.pop(decision.job, None)
+        for phase in self._jobs[decision.job].values():
+            self._make_unready(phase)
+        self._forget_if_over(decision.job)
+
+    # Helpers, each keeping one index up to date.
+
+    def _running(self, phase_id: PhaseId, task: int, attempt: int) -> PhaseState | None:
+        """The phase of an attempt that runs; None for a late or repeated message."""
+        phase = self._phases.get(phase_id)
+        if phase is None:
+            return None
+        entry = phase.launches.get(task)
+        return phase if entry is not None and entry[0].attempt == attempt else None
+
+    def _free_slot(self, phase: PhaseState, task: int) -> None:
+        host = phase.launches[task][0].host
+        free = self._free[phase.slot_kind]
+        free[host] = free.get(host, 0) + 1
+        phase.pool.running -= 1
+
+    def _return_task(self, phase: PhaseState, task: int) -> None:
+        self._free_slot(phase, task)
+        phase.put_back(task)
+        self._reorder(phase)
+
+    def _reorder(self, phase: PhaseState) -> None:
+        """Put a phase in its place among the hungry, or take it out when nothing is pending."""
+        order = self._hungry[phase.slot_kind]
+        old = phase.rank
+        if old is not None:
+            del order[bisect_left(order, old)]
+            phase.rank = None
+        if phase.pending and phase.id in self._ready[phase.slot_kind]:
+            phase.rank = rank = phase.ranked()
+            insort(order, rank)
+
+    def _make_ready(self, phase: PhaseState) -> None:
+        self._ready[phase.slot_kind][phase.id] = phase
+        self._reorder(phase)
+        self.is_stale = True
+
+    def _make_unready(self, phase: PhaseState) -> None:
+        self._ready[phase.slot_kind].pop(phase.id, None)
+        self._reorder(phase)
+        self.is_stale = True
+
+    def _phase_done(self, phase: PhaseState, at: float) -> None:
+        self._make_unready(phase)
+        siblings = self._jobs[phase.job.id].values()
+        for other in siblings:
+            if phase.id.phase in other.waits_for:
+                other.waits_for.remove(phase.id.phase)
+                if not other.waits_for:
+                    self._make_ready(other)
+        if all(other.done == other.phase.tasks.count for other in siblings):
+            self.completed[phase.job.id] = at
+
+    def _forget_if_over(self, job: str) -> None:
+        """Drop a job that has ended and holds nothing any more, so that memory stays small."""
+        if job in self.completed or job in self.failed:
+            phases = self._jobs[job].values()
+            if not any(phase.running for phase in phases):
+                for phase in phases:
+                    del self._phases[phase.id]
+                del self._jobs[job]
+
+    def _pool_count(self, pool: Pool, kind: str) -> PoolCount:
+        share = pool.share_of(kind)
+        key = (pool.name, share, self.cluster.slot_kind(kind))
+        if key not in self._pool_counts:
+            self._pool_counts[key] = PoolCount(pool.slots_max.get(share, inf))
+        return self._pool_counts[key]
+
+    def check(self) -> None:
+        """Assert every invariant. O(everything); for tests."""
+        for phase in self._phases.values():
+            phase.check()
+        for kind, capacity in self.cluster.capacity.items():
+            phases = [phase for phase in self._phases.values() if phase.slot_kind == kind]
+            held = sum(phase.running for phase in phases)
+            assert held + sum(self._free[kind].values()) == capacity, "each slot is held or free"
+            assert all(count > 0 for count in self._free[kind].values())
+            ranks = [rank for *_, rank in ((phase.id, phase.rank) for phase in phases) if rank]
+            assert self._hungry[kind] == sorted(ranks), "the order of phases is kept"
+            hungry = {rank[3].id for rank in ranks}
+            assert hungry == {p.id for p in self._ready[kind].values() if p.pending}
+            for phase in phases:
+                assert phase.rank is None or phase.rank == phase.ranked()
+                ready = phase.id in self._ready[kind]
+                assert not ready or not phase.waits_for, "only ready phases are offered slots"
+        for count in self._pool_counts.values():
+            held = sum(p.running for p in self._phases.values() if p.pool is count)
+            assert count.running == held <= count.most, "a pool never exceeds its most share"

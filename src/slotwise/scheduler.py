@@ -1,0 +1,105 @@
+"""The scheduler: an allocator and an assigner, joined; and the names by which users know them.
+
+It is pure: it keeps no memory, reads no clock and starts nothing. What it must remember it
+says (`Defer`, `Reallocate`) and finds again in the next snapshot, so that the log tells it and
+a run can be replayed decision for decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import floor
+from types import MappingProxyType
+
+from slotwise.allocation.fair import Fair
+from slotwise.allocation.fifo import Fifo
+from slotwise.allocation.flex import Flex
+from slotwise.allocation.problem import Allocator, allocate
+from slotwise.assignment.assigner import Assigner
+from slotwise.assignment.delay import Delay
+from slotwise.assignment.greedy import Greedy
+from slotwise.model.decision import Decision, GiveUp, Preempt, Reallocate
+from slotwise.model.errors import InputError
+from slotwise.model.snapshot import Snapshot
+from slotwise.objective.objective import Objective
+
+EPOCH_SECONDS = 0.5
+"""How often an allocation is decided anew if nothing else calls for it (FLEX 4.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """Decides the allocation at every epoch, arrival and end, and fills free slots by it."""
+
+    allocator: Allocator
+    assigner: Assigner
+    epoch_seconds: float = EPOCH_SECONDS
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epoch_seconds < float("inf"):
+            raise InputError(f"epoch_seconds is {self.epoch_seconds}; it must be > 0")
+
+    def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
+        """The next decisions at this instant; empty when there is nothing more to decide.
+
+        The loop applies them and asks again, so each answer sees what the last one changed.
+        """
+        if snapshot.doomed:
+            return _give_up(snapshot)
+        if snapshot.is_stale or (snapshot.has_changed and snapshot.now >= snapshot.epoch_ends):
+            slots = allocate(self.allocator, snapshot)
+            return [Reallocate(slots, until=self._epoch_after(snapshot.now))]
+        return self.assigner.assign(snapshot)
+
+    def _epoch_after(self, now: float) -> float:
+        """The first multiple of the epoch's length that lies ahead."""
+        number = floor(now / self.epoch_seconds) + 1
+        until = number * self.epoch_seconds
+        return until if until > now else (number + 1) * self.epoch_seconds
+
+
+def _give_up(snapshot: Snapshot) -> Sequence[Decision]:
+    """End a job that cannot succeed any more, and stop what runs of it."""
+    job, reason = next(iter(snapshot.doomed.items()))
+    stops = [Preempt(a.phase, a.task, a.attempt, a.host) for a in snapshot.attempts_of(job)]
+    return [GiveUp(job, reason), *stops]
+
+
+ALLOCATORS: Mapping[str, Callable[[Objective], Allocator]] = MappingProxyType(
+    {
+        "fifo": lambda objective: Fifo(),
+        "fair": lambda objective: Fair(),
+        "flex": lambda objective: Flex(objective),
+    }
+)
+"""Allocators by name, each made for an objective."""
+
+ASSIGNERS: Mapping[str, Callable[..., Assigner]] = MappingProxyType(
+    {"greedy": Greedy, "delay": Delay}
+)
+"""Assigners by name; keyword arguments are their parameters."""
+
+
+def make_allocator(name: str, objective: Objective | None = None) -> Allocator:
+    """The allocator of this name, for an objective (mean response if none is given)."""
+    if name not in ALLOCATORS:
+        raise InputError(f"unknown scheduler {name!r}; known: {', '.join(ALLOCATORS)}")
+    return ALLOCATORS[name](objective or Objective())
+
+
+def make_scheduler(
+    name: str,
+    assigner: str = "greedy",
+    *,
+    objective: Objective | None = None,
+    epoch_seconds: float = EPOCH_SECONDS,
+    waits: tuple[float, float] | None = None,
+) -> Scheduler:
+    """The scheduler of these names. `waits` are delay scheduling's two, in seconds."""
+    if assigner not in ASSIGNERS:
+        raise InputError(f"unknown assigner {assigner!r}; known: {', '.join(ASSIGNERS)}")
+    if waits is not None and assigner != "delay":
+        raise InputError(f"waits are parameters of the assigner delay, not of {assigner!r}")
+    chosen = ASSIGNERS[assigner](*waits) if waits is not None else ASSIGNERS[assigner]()
+    return Scheduler(make_allocator(name, objective), chosen, epoch_seconds)
