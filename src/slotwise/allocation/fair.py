@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from slotwise.allocation.problem import Claims, Group
 from slotwise.allocation.waterline import scale_to, water_line
 
@@ -14,6 +16,8 @@ class Fair:
     order of arrival; either way the least shares of the phases come first. Shares are real
     numbers: half a slot is a slot half of the time. O(J log J).
     """
+
+    reads_work: ClassVar[bool] = False
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from slotwise.allocation.packing import grant
 from slotwise.allocation.problem import Claims
 
@@ -12,6 +14,8 @@ class Fifo:
     This is the FIFO that the FLEX paper compares with: it takes most shares into account but
     no least shares. Among jobs of one instant the order of the workload counts. O(J log J).
     """
+
+    reads_work: ClassVar[bool] = False
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""

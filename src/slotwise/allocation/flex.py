@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from typing import ClassVar
+
 from slotwise.allocation.packing import grant
 from slotwise.allocation.problem import Claims
 from slotwise.objective.objective import Objective
@@ -25,6 +27,8 @@ class Flex:
     """
 
     objective: Objective = field(default_factory=Objective)
+
+    reads_work: ClassVar[bool] = True
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""

@@ -80,24 +80,31 @@ class Claims:
 class Allocator(Protocol):
     """Says how many slots each claim gets now."""
 
+    @property
+    def reads_work(self) -> bool:
+        """Whether it looks at work and size; if not, they need not be estimated for it."""
+        ...
+
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim: within least and most shares, in sum at most the capacity."""
         ...
 
 
-def claims_of(snapshot: Snapshot, slot_kind: str) -> tuple[list[PhaseId], Claims]:
+def claims_of(
+    snapshot: Snapshot, slot_kind: str, with_work: bool = True
+) -> tuple[list[PhaseId], Claims]:
     """The claims of the ready phases on one kind of slot, and whose they are. O(J log J)."""
     now = snapshot.now
     phases = sorted(snapshot.ready(slot_kind), key=lambda p: p.order)
     most = [min(p.phase.slots_most, p.pending + p.running) for p in phases]
-    work = [p.work_left(now) for p in phases]
+    work = [p.work_left(now) for p in phases] if with_work else []
     group, groups = group_by_pool([(p.job.pool, p.phase.kind) for p in phases], snapshot.pools)
     claims = Claims(
         snapshot.cluster.capacity[slot_kind],
         weight=[p.job.weight for p in phases],
         arrival=[p.job.arrival for p in phases],
         work=work,
-        size=[p.job.work_total() or left for p, left in zip(phases, work, strict=True)],
+        size=[p.job.work or left for p, left in zip(phases, work, strict=False)],
         least=[min(p.phase.slots_min, top) for p, top in zip(phases, most, strict=True)],
         most=most,
         group=group,
@@ -129,7 +136,7 @@ def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:
     """How many slots each ready phase should hold now, kind of slot by kind of slot."""
     allocation: dict[PhaseId, float] = {}
     for slot_kind in snapshot.cluster.capacity:
-        ids, claims = claims_of(snapshot, slot_kind)
+        ids, claims = claims_of(snapshot, slot_kind, allocator.reads_work)
         if ids:
             allocation.update(zip(ids, allocator.share(claims), strict=True))
     return allocation

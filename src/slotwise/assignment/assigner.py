@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from slotwise.model.decision import Decision, Launch, Locality
@@ -18,24 +18,25 @@ class Assigner(Protocol):
 
 
 def nearest(
-    phase: PhaseView, snapshot: Snapshot, slot_kind: str, farthest: Locality
+    phase: PhaseView, snapshot: Snapshot, hosts: Iterable[str], farthest: Locality
 ) -> Launch | None:
-    """Launch a task of this phase on a free host: on a node that holds its input, else in the
-    rack, else anywhere, but not farther than `farthest`. O(number of free hosts) at worst."""
-    free = snapshot.free(slot_kind)
+    """Launch a task of this phase on one of these hosts, each of which has a free slot.
+
+    On a node that holds its input, else in the rack, else anywhere, but not farther than
+    `farthest`. O(number of hosts) at worst.
+    """
     if not phase.has_homes:
-        task, attempt = phase.next_task()
-        return Launch(phase.id, task, attempt, next(iter(free)), Locality.NODE)
-    for host in free:
+        return Launch(phase.id, *phase.next_task(), next(iter(hosts)), Locality.NODE)
+    for host in hosts:
         found = phase.next_task_on(host)
         if found:
             return Launch(phase.id, *found, host, Locality.NODE)
     if farthest >= Locality.RACK:
         rack_of = snapshot.cluster.rack_of
-        for host in free:
+        for host in hosts:
             found = phase.next_task_in(rack_of[host])
             if found:
                 return Launch(phase.id, *found, host, Locality.RACK)
-    if farthest >= Locality.ANY:
-        return Launch(phase.id, *phase.next_task(), next(iter(free)), Locality.ANY)
+        if farthest >= Locality.ANY:
+            return Launch(phase.id, *phase.next_task(), next(iter(hosts)), Locality.ANY)
     return None

@@ -34,25 +34,33 @@ class Delay:
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next launch, behind the deferrals of the phases that let its slot pass."""
         decisions: list[Decision] = []
+        now = snapshot.now
         for slot_kind in snapshot.cluster.capacity:
-            if not snapshot.free(slot_kind):
+            free = snapshot.free(slot_kind)
+            if not free:
                 continue
+            # A phase that waits has been offered the slots that were free before this turn.
+            freed = [host for host in snapshot.freed(slot_kind) if host in free]
             for phase in snapshot.hungry(slot_kind):
                 if not phase.may_launch:
                     continue
-                farthest = self._farthest(phase, snapshot.now)
-                launch = nearest(phase, snapshot, slot_kind, farthest)
+                until = phase.deferred_until
+                waits = until is not None and now < until
+                hosts = freed if waits else free
+                launch = nearest(phase, snapshot, hosts, self._farthest(phase, now)) if hosts else None
                 if launch is not None:
                     decisions.append(launch)
                     return decisions
-                if phase.deferred_until is None or phase.deferred_until <= snapshot.now:
-                    decisions.append(self._defer(phase, snapshot.now))
+                if not waits:
+                    decisions.append(self._defer(phase, now))
         return decisions
 
     def _farthest(self, phase: PhaseView, now: float) -> Locality:
         """How far it may go now. Instants are named once and compared with, never differences:
         `now - since >= wait` may stay false in floats at the very instant it was woken for."""
-        since = now if phase.deferred_since is None else phase.deferred_since
+        since = phase.deferred_since
+        if since is None:
+            since = now
         if now >= since + self.any_after:
             return Locality.ANY
         return Locality.RACK if now >= since + self.rack_after else Locality.NODE

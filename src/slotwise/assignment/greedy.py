@@ -17,11 +17,12 @@ class Greedy:
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next launch, if a slot is free and a phase may use it."""
         for slot_kind in snapshot.cluster.capacity:
-            if not snapshot.free(slot_kind):
+            free = snapshot.free(slot_kind)
+            if not free:
                 continue
             for phase in snapshot.hungry(slot_kind):
                 if phase.may_launch:
-                    launch = nearest(phase, snapshot, slot_kind, Locality.ANY)
+                    launch = nearest(phase, snapshot, free, Locality.ANY)
                     assert launch is not None
-                    return [launch]
+                    return (launch,)
         return ()

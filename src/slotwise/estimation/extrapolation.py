@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 RUNNING_FLOOR = 0.1
 """A running task that has outlived its estimate is taken to need this part of it still."""
 
+WORK_LEAST = 1e-9
+"""What a phase that is not done is taken to need at least, in seconds."""
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What is known of a phase: sums over its tasks, in seconds of work at speed 1.
 
-    `expected_*` are the estimates made beforehand (of pending, running and finished tasks),
-    `observed` is what the finished ones really took, `elapsed` what the running ones have had.
+def work_left(
+    expected_pending: float,
+    expected_running: float,
+    expected_finished: float,
+    observed: float,
+    elapsed: float,
+) -> float:
+    """Extrapolate the work left of a phase, in seconds at speed 1, above 0.
+
+    The `expected` sums are the estimates made beforehand of the pending, running and finished
+    tasks; `observed` is what the finished ones really took and `elapsed` what the running ones
+    have had so far. The finished tasks tell by which factor the estimates were wrong; the
+    tasks left are taken to be wrong by the same factor. With equal tasks this is the paper's
+    rule: average seen so far times number of tasks left. Before the first one finishes the
+    factor is 1. O(1).
     """
-
-    expected_pending: float
-    expected_running: float
-    expected_finished: float
-    observed: float
-    elapsed: float
-
-
-def work_left(progress: Progress) -> float:
-    """Extrapolate the work left of a phase, in seconds at speed 1.
-
-    The finished tasks tell by which factor the estimates were wrong; the tasks left are taken
-    to be wrong by the same factor. With equal tasks this is the paper's rule: average seen so
-    far times number of tasks left. Before the first one finishes the factor is 1.
-    """
-    factor = 1.0
-    if progress.expected_finished > 0:
-        factor = progress.observed / progress.expected_finished
-    running = progress.expected_running * factor
-    return progress.expected_pending * factor + max(
-        running - progress.elapsed, RUNNING_FLOOR * running
-    )
+    factor = observed / expected_finished if expected_finished > 0 else 1.0
+    running = expected_running * factor
+    running_left = max(running - elapsed, RUNNING_FLOOR * running)
+    return max(expected_pending * factor + running_left, WORK_LEAST)

@@ -21,10 +21,10 @@ class Locality(IntEnum):
 class Reallocate:
     """From now on each phase should hold so many slots; phases not named should hold none.
 
-    The next epoch begins at `until`: then the allocation is decided anew.
+    Half a slot is a slot half of the time. The next epoch begins at `until`: then the allocation is decided anew.
     """
 
-    slots: Mapping[PhaseId, int]
+    slots: Mapping[PhaseId, float]
     until: float
 
 

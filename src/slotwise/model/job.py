@@ -134,7 +134,8 @@ class Job:
             done.update(phase.name for phase in ready)
             left = [phase for phase in left if phase.name not in done]
 
-    def work_total(self) -> float | None:
+    @cached_property
+    def work(self) -> float | None:
         """The estimated work of all phases in seconds, if all are known."""
         works = [phase.tasks.work_total() for phase in self.phases]
         known = [work for work in works if work is not None]

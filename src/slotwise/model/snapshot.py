@@ -33,6 +33,11 @@ class PhaseView(Protocol):
         ...
 
     @property
+    def order(self) -> int:
+        """Its place in order of arrival."""
+        ...
+
+    @property
     def pending(self) -> int:
         """Number of tasks that neither run nor are done."""
         ...
@@ -43,7 +48,7 @@ class PhaseView(Protocol):
         ...
 
     @property
-    def allocated(self) -> int:
+    def allocated(self) -> float:
         """Slots that it should hold by the last `Reallocate`."""
         ...
 
@@ -106,12 +111,16 @@ class Snapshot(Protocol):
         """Ready phases that draw on this kind of slot, in order of arrival."""
         ...
 
-    def hungry(self, slot_kind: str) -> Sequence[PhaseView]:
+    def hungry(self, slot_kind: str) -> Iterable[PhaseView]:
         """Those of them with pending tasks, the one farthest below its allocation first."""
         ...
 
     def free(self, slot_kind: str) -> Mapping[str, int]:
         """The hosts with free slots of this kind, and how many."""
+        ...
+
+    def freed(self, slot_kind: str) -> Sequence[str]:
+        """The hosts on which slots of this kind came free since the last turn of the loop."""
         ...
 
     @property

@@ -8,7 +8,7 @@ from typing import Literal
 
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
-from slotwise.objective.penalty import PENALTIES
+from slotwise.objective.penalty import LINES, PENALTIES
 
 Aggregate = Literal["sum", "max"]
 
@@ -33,6 +33,10 @@ class Objective:
     def cost(self, job: Job, completion: float, work: float) -> float:
         """The penalty of one job; a job may have chosen one of its own."""
         return PENALTIES[job.penalty or self.penalty](job, completion, work)
+
+    def line(self, job: Job, work: float) -> tuple[float, float]:
+        """The penalty of one job as slope and origin: slope * (completion - origin)."""
+        return LINES[job.penalty or self.penalty](job, work)
 
     def value(
         self,

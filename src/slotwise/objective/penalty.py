@@ -30,3 +30,12 @@ PENALTIES: Mapping[str, Penalty] = MappingProxyType(
     {"response": response, "stretch": stretch, "makespan": makespan}
 )
 """The penalties by name."""
+
+LINES: Mapping[str, Callable[[Job, float], tuple[float, float]]] = MappingProxyType(
+    {
+        "response": lambda job, work: (job.weight, job.arrival),
+        "stretch": lambda job, work: (job.weight / work, job.arrival),
+        "makespan": lambda job, work: (1.0, 0.0),
+    }
+)
+"""The same penalties as slope and origin, slope * (C - origin), for the lower bounds."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from slotwise.model.decision import Decision, Launch, Preempt
 from slotwise.model.event import Event
 from slotwise.model.snapshot import Snapshot
 from slotwise.runtime.state import State
 from slotwise.runtime.world import World
+
+
+PERFORMED = frozenset({Launch, Preempt})
+"""The decisions that a world carries out; the others concern the state alone."""
 
 
 class Decider(Protocol):
@@ -54,8 +58,8 @@ def turn(
     while decisions := scheduler.decide(snapshot):
         for decision in decisions:
             state.apply(decision)
-            if isinstance(decision, Launch | Preempt):
-                world.perform(decision)
+            if decision.__class__ in PERFORMED:
+                world.perform(cast(Launch | Preempt, decision))
         decided += decisions
     if events or decided:
         record(now, events, decided)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from slotwise.estimation.extrapolation import Progress, work_left
+from slotwise.estimation.extrapolation import work_left
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch
 from slotwise.model.job import Job, Phase, PhaseId
@@ -42,6 +42,7 @@ class PhaseState:
         "_elapsed_base",
         "_expected_finished",
         "_expected_running",
+        "_expected_total",
         "_observed",
         "_returned",
         "_running_speed",
@@ -96,6 +97,8 @@ class PhaseState:
         self._tries: dict[int, int] = {}
         self._default_work = default_work
         self._work = phase.tasks.work
+        total = phase.tasks.work_total()
+        self._expected_total = default_work * count if total is None else total
         self._expected_finished = self._observed = 0.0
         self._expected_running = self._running_speed = self._elapsed_base = 0.0
         self._cluster = cluster
@@ -123,23 +126,24 @@ class PhaseState:
 
     def next_task_on(self, host: str) -> tuple[int, int] | None:
         """The same among the tasks whose input lies on this host."""
-        return self._next_among(self._by_host, host)
+        tasks = self._by_host.get(host)
+        return self._last_pending(tasks) if tasks else None
 
     def next_task_in(self, rack: str) -> tuple[int, int] | None:
         """The same among the tasks whose input lies in this rack."""
-        return self._next_among(self._by_rack, rack)
+        tasks = self._by_rack.get(rack)
+        return self._last_pending(tasks) if tasks else None
 
     def work_left(self, now: float) -> float:
         """Estimated work of the tasks that are not done, in seconds at speed 1, above 0."""
         finished, running = self._expected_finished, self._expected_running
-        progress = Progress(
-            expected_pending=max(0.0, self._expected_total() - finished - running),
+        return work_left(
+            expected_pending=max(0.0, self._expected_total - finished - running),
             expected_running=running,
             expected_finished=finished,
             observed=self._observed,
             elapsed=max(0.0, self._running_speed * now - self._elapsed_base),
         )
-        return max(work_left(progress), 1e-9)
 
     def launch(self, launch: Launch, now: float, speed: float) -> None:
         """A pending task now runs."""
@@ -166,6 +170,7 @@ class PhaseState:
     def put_back(self, task: int) -> None:
         """A running task has ended without a result and is pending again."""
         self._end(task)
+        self.deferred_since = self.deferred_until = None
         self._status[task] = PENDING
         self._tries[task] = self._tries.get(task, 0) + 1
         self.pending += 1
@@ -206,8 +211,8 @@ class PhaseState:
     def _numbered(self, task: int) -> tuple[int, int]:
         return task, self._tries.get(task, 0) + 1 if self._tries else 1
 
-    def _next_among(self, index: dict[str, list[int]], place: str) -> tuple[int, int] | None:
-        tasks = index.get(place)
+    def _last_pending(self, tasks: list[int]) -> tuple[int, int] | None:
+        """The last pending task of a list, which is cleared of others on the way."""
         while tasks:
             if self._status[tasks[-1]] == PENDING:
                 return self._numbered(tasks[-1])
@@ -219,10 +224,6 @@ class PhaseState:
         if isinstance(work, tuple):
             return work[task]
         return self._default_work if work is None else work
-
-    def _expected_total(self) -> float:
-        total = self.phase.tasks.work_total()
-        return self._default_work * self.phase.tasks.count if total is None else total
 
     def _index_home(self, task: int) -> None:
         """Note where the input of a pending task lies; a second note of it does no harm."""

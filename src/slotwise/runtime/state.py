@@ -58,6 +58,7 @@ class State:
         self._speeds = {host.name: host.speed for host in cluster.hosts}
         kinds = cluster.capacity
         self._free = {k: {h.name: h.slots[k] for h in cluster.hosts if h.slots.get(k)} for k in kinds}
+        self._freed: dict[str, list[str]] = {kind: [] for kind in kinds}
         self._ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
         self._hungry: dict[str, list[Rank]] = {kind: [] for kind in kinds}
         self._pool_counts: dict[tuple[str, str, str], PoolCount] = {}
@@ -88,6 +89,8 @@ class State:
         """Everything at this instant, to be read only (as a `model.snapshot.Snapshot`)."""
         assert now >= self.now, "time never runs back"
         self.now = now
+        for freed in self._freed.values():
+            freed.clear()
         return self
 
     def take_wake(self) -> float | None:
@@ -117,6 +120,10 @@ class State:
     def free(self, slot_kind: str) -> Mapping[str, int]:
         """The hosts with free slots of this kind, and how many."""
         return self._free[slot_kind]
+
+    def freed(self, slot_kind: str) -> Sequence[str]:
+        """The hosts on which slots of this kind came free in this turn."""
+        return self._freed[slot_kind]
 
     def attempts_of(self, job: str) -> Sequence[Launch]:
         """The running attempts of a job."""
@@ -228,6 +235,7 @@ class State:
         host = phase.launches[task][0].host
         free = self._free[phase.slot_kind]
         free[host] = free.get(host, 0) + 1
+        self._freed[phase.slot_kind].append(host)
         phase.pool.running -= 1
 
     def _return_task(self, phase: PhaseState, task: int) -> None:

@@ -1,0 +1,154 @@
+"""Planning: an allocator's whole malleable schedule of a static problem, from one instant on.
+
+Between two completions of phases the shares stay as they are; at each completion they are
+decided anew. For jobs of one phase under FLEX this is exactly the malleable packing scheme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import floor
+
+from slotwise.allocation.problem import Allocator, Claims, group_by_pool
+from slotwise.model.cluster import Cluster
+from slotwise.model.errors import InputError
+from slotwise.model.job import Job, Phase, PhaseId
+from slotwise.model.pool import Pool
+from slotwise.model.schedule import Piece, Schedule
+
+ROUNDING = 1e-12
+"""Parts of a slot, and of an interval, that are rounding and not meant."""
+
+
+@dataclass(slots=True)
+class _Flow:
+    """A phase on its way: what is left of its work, and what it waits for."""
+
+    id: PhaseId
+    job: Job
+    phase: Phase
+    work: float
+    left: float
+    waits_for: set[str]
+
+
+def fluid_schedule(
+    jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool], allocator: Allocator
+) -> Schedule:
+    """The schedule to which the allocator leads when all jobs are there at time 0.
+
+    Refuses jobs that arrive later and phases of unknown work. Shares that are no whole numbers
+    become whole slots by wrap-around, without loss. O(P) steps for P phases, each as costly as
+    one allocation.
+    """
+    flows = [_flow_of(job, phase) for job in jobs for phase in job.topological()]
+    pieces: list[Piece] = []
+    now = 0.0
+    while flows:
+        ready = [flow for flow in flows if not flow.waits_for]
+        shares = _share(ready, cluster, pools, allocator)
+        rates = [(flow, share) for flow, share in zip(ready, shares, strict=True) if share > 0]
+        assert rates, "some ready phase gets a slot"
+        length = min(flow.left / share for flow, share in rates)
+        for kind in cluster.capacity:
+            of_kind = [(f.id, s) for f, s in rates if cluster.slot_kind(f.phase.kind) == kind]
+            pieces += wrap_around(of_kind, now, length)
+        for flow, share in rates:
+            flow.left -= share * length
+        now += length
+        for flow in [f for f, _ in rates if f.left <= ROUNDING * f.work]:
+            flows.remove(flow)
+            for other in flows:
+                if other.job is flow.job:
+                    other.waits_for.discard(flow.phase.name)
+    return Schedule(_merged(pieces))
+
+
+def wrap_around(
+    shares: Sequence[tuple[PhaseId, float]], start: float, length: float
+) -> list[Piece]:
+    """Whole slots that give each phase its share of an interval exactly (McNaughton's rule).
+
+    A phase holds the whole part of its share throughout. The remaining parts of slots are laid
+    one behind the other on slots of the length of the interval; a part that crosses the end of
+    one goes on at the beginning of the next, and since it is shorter than the interval it does
+    not meet itself. So no phase ever holds more than its share rounded up.
+    """
+    pieces: list[Piece] = []
+    filled = 0.0  # of the slot that is being filled, as a part of the interval
+    for phase, share in shares:
+        whole = floor(share + ROUNDING)
+        part = share - whole
+        if part <= ROUNDING:
+            spans = [(0.0, 1.0, whole)]
+        elif filled + part <= 1.0 + ROUNDING:
+            end = min(1.0, filled + part)
+            spans = [(0.0, filled, whole), (filled, end, whole + 1), (end, 1.0, whole)]
+            filled = 0.0 if end == 1.0 else end
+        else:
+            rest = filled + part - 1.0
+            spans = [(0.0, rest, whole + 1), (rest, filled, whole), (filled, 1.0, whole + 1)]
+            filled = rest
+        for begin, end, slots in spans:
+            if slots > 0 and end - begin > ROUNDING:
+                pieces.append(Piece(phase, start + begin * length, start + end * length, slots))
+    return pieces
+
+
+def _flow_of(job: Job, phase: Phase) -> _Flow:
+    work = phase.tasks.work_total()
+    if work is None:
+        raise InputError(f"job {job.id!r}, phase {phase.name!r}: a plan needs its work; state it")
+    if job.arrival > 0:
+        raise InputError(
+            f"job {job.id!r}: arrival is {job.arrival}, but a plan takes every job as present"
+            " at time 0; set it to 0, or simulate"
+        )
+    if work == 0:
+        raise InputError(f"job {job.id!r}, phase {phase.name!r}: a plan needs work > 0, not 0")
+    return _Flow(PhaseId(job.id, phase.name), job, phase, work, work, set(phase.after))
+
+
+def _share(
+    flows: Sequence[_Flow], cluster: Cluster, pools: Mapping[str, Pool], allocator: Allocator
+) -> list[float]:
+    shares = [0.0] * len(flows)
+    for kind, capacity in cluster.capacity.items():
+        of_kind = [n for n, f in enumerate(flows) if cluster.slot_kind(f.phase.kind) == kind]
+        if of_kind:
+            claims = _claims([flows[n] for n in of_kind], capacity, pools)
+            for n, share in zip(of_kind, allocator.share(claims), strict=True):
+                shares[n] = share
+    return shares
+
+
+def _claims(flows: Sequence[_Flow], capacity: int, pools: Mapping[str, Pool]) -> Claims:
+    """The claims of ready phases. Their work is the whole, so that priorities stay as they are
+    while it is being done: the order of the packing scheme is an input and does not change."""
+    most = [min(flow.phase.slots_most, capacity) for flow in flows]
+    group, groups = group_by_pool([(flow.job.pool, flow.phase.kind) for flow in flows], pools)
+    return Claims(
+        capacity,
+        weight=[flow.job.weight for flow in flows],
+        arrival=[flow.job.arrival for flow in flows],
+        work=[flow.work for flow in flows],
+        size=[flow.job.work or flow.work for flow in flows],
+        least=[min(flow.phase.slots_min, top) for flow, top in zip(flows, most, strict=True)],
+        most=most,
+        group=group,
+        groups=groups,
+    )
+
+
+def _merged(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """Join neighbours of one phase with equal slots; order by time, then phase."""
+    joined: dict[PhaseId, list[Piece]] = {}
+    for piece in sorted(pieces, key=lambda p: p.start):
+        mine = joined.setdefault(piece.phase, [])
+        if mine and mine[-1].end == piece.start and mine[-1].slots == piece.slots:
+            piece = Piece(piece.phase, mine.pop().start, piece.end, piece.slots)
+        mine.append(piece)
+    return tuple(
+        sorted((p for mine in joined.values() for p in mine), key=lambda p: (p.start, p.phase))
+    )

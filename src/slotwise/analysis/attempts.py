@@ -1,0 +1,120 @@
+"""Attempts and jobs, read off a log: who ran where, from when to when, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from slotwise.model.decision import Decision, GiveUp, Launch, Locality
+from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.job import Job, PhaseId
+
+Ending = Literal["done", "failed", "lost", "killed", "unfinished"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt of a task: it held a slot of `host` from `start` to `end`, in seconds.
+
+    `seconds` is the run time that the world measured; a slot is held a little longer.
+    """
+
+    phase: PhaseId
+    task: int
+    attempt: int
+    host: str
+    locality: Locality
+    start: float
+    end: float
+    seconds: float
+    ending: Ending
+
+
+@dataclass(slots=True)
+class JobSpan:
+    """The life of one job. `completion` is None while it is not done; `failed` tells why."""
+
+    job: Job
+    arrival: float
+    start: float | None = None
+    completion: float | None = None
+    failed: str | None = None
+    tasks_left: int = 0
+
+
+@dataclass(slots=True)
+class Follower:
+    """Follows a run turn by turn: a record for the loop, or fed from a log afterwards.
+
+    It keeps what is under way and the jobs, and hands each attempt that ends to `on_attempt`,
+    so that a run of millions of tasks can be measured without keeping them.
+    """
+
+    on_attempt: Callable[[Attempt], None]
+    jobs: dict[str, JobSpan] = field(default_factory=dict)
+    now: float = 0.0
+    _running: dict[tuple[PhaseId, int], tuple[Launch, float]] = field(default_factory=dict)
+
+    def __call__(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        """Take in one turn."""
+        self.now = now
+        for event in events:
+            if isinstance(event, JobArrived):
+                tasks = sum(phase.tasks.count for phase in event.job.phases)
+                span = JobSpan(event.job, event.job.arrival, tasks_left=tasks)
+                self.jobs[event.job.id] = span
+            else:
+                self._end(event)
+        for decision in decisions:
+            if isinstance(decision, Launch):
+                self._running[decision.phase, decision.task] = (decision, now)
+                span = self.jobs[decision.phase.job]
+                if span.start is None:
+                    span.start = now
+            elif isinstance(decision, GiveUp):
+                self.jobs[decision.job].failed = decision.reason
+
+    def unfinished(self) -> Iterator[Attempt]:
+        """The attempts that still ran when the record ended."""
+        for launch, start in self._running.values():
+            yield _attempt(launch, start, self.now, self.now - start, "unfinished")
+
+    def _end(self, event: TaskFinished | TaskFailed | TaskKilled) -> None:
+        key = (event.phase, event.task)
+        launch, start = self._running.get(key, (None, 0.0))
+        if launch is None or launch.attempt != event.attempt:
+            return  # A late or repeated message: the attempt is over.
+        del self._running[key]
+        seconds, ending = event.at - start, _ending(event)
+        if isinstance(event, TaskFinished):
+            seconds = event.seconds
+            span = self.jobs[event.phase.job]
+            span.tasks_left -= 1
+            if not span.tasks_left and span.failed is None:
+                span.completion = event.at
+        self.on_attempt(_attempt(launch, start, event.at, seconds, ending))
+
+
+def _ending(event: TaskFinished | TaskFailed | TaskKilled) -> Ending:
+    if isinstance(event, TaskFinished):
+        return "done"
+    if isinstance(event, TaskKilled):
+        return "killed"
+    return "lost" if event.lost else "failed"
+
+
+def _attempt(launch: Launch, start: float, end: float, seconds: float, ending: Ending) -> Attempt:
+    return Attempt(
+        launch.phase,
+        launch.task,
+        launch.attempt,
+        launch.host,
+        launch.locality,
+        start,
+        end,
+        seconds,
+        ending,
+    )

@@ -1,0 +1,212 @@
+"""What a run was worth: metrics, the value of the objective, its lower bound and the gap."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from slotwise.allocation.bounds import BoundJobs, lower_bound
+from slotwise.analysis.attempts import Attempt, Follower, JobSpan
+from slotwise.model.cluster import Cluster
+from slotwise.model.decision import Decision, Locality
+from slotwise.model.event import Event
+from slotwise.model.job import Job, Phase, PhaseId
+from slotwise.objective.objective import Objective
+from slotwise.record.log import Header, Log
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to, in the shape of the `--json` contract."""
+
+    jobs: dict[str, dict[str, float | None]]
+    metrics: dict[str, Any]
+    bound: float
+    failed: dict[str, str]
+
+
+class Meter:
+    """Measures a run turn by turn: a record for the loop, or fed from a log afterwards.
+
+    Memory grows with jobs and phases, not with tasks.
+    """
+
+    def __init__(self, header: Header) -> None:
+        self._cluster = header.cluster
+        self._objective = Objective(**header.objective)
+        self._slowdown = {
+            Locality(number): factor
+            for number, factor in enumerate(header.parameters.get("slowdown", (1.0, 1.0, 1.0)))
+        }
+        self._follower = Follower(self._attempt)
+        self._locality: Counter[Locality] = Counter()
+        self._endings: Counter[str] = Counter()
+        self._busy = self._wasted = 0.0
+        self._work: defaultdict[PhaseId, float] = defaultdict(float)
+        self._longest: defaultdict[PhaseId, float] = defaultdict(float)
+        self._speeds = {host.name: host.speed for host in header.cluster.hosts}
+        self._rates = {kind: _rates(header.cluster, kind) for kind in header.cluster.capacity}
+
+    def __call__(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        """Take in one turn."""
+        self._follower(now, events, decisions)
+
+    @classmethod
+    def of_log(cls, log: Log) -> Meter:
+        """Measure a run from its log."""
+        meter = cls(log.header)
+        for turn in log.turns:
+            meter(turn.now, turn.events, turn.decisions)
+        return meter
+
+    def outcome(self) -> Outcome:
+        """What has been measured so far."""
+        for attempt in self._follower.unfinished():
+            self._wasted += attempt.end - attempt.start
+        spans = self._follower.jobs
+        done = {name: span for name, span in spans.items() if span.completion is not None}
+        bound = self._bound(done)
+        metrics = self._metrics(spans, done)
+        value = metrics["value"]
+        metrics["gap"] = value / bound - 1 if bound > 0 else None
+        return Outcome(
+            jobs={name: _times(span) for name, span in spans.items()},
+            metrics=metrics,
+            bound=bound,
+            failed={name: s.failed for name, s in spans.items() if s.failed is not None},
+        )
+
+    def _attempt(self, attempt: Attempt) -> None:
+        held = attempt.end - attempt.start
+        self._endings[attempt.ending] += 1
+        self._busy += held
+        if attempt.ending != "done":
+            self._wasted += held
+            return
+        self._locality[attempt.locality] += 1
+        # Work is what the task takes at speed 1 beside its input: what no scheduler can save.
+        speed, slowdown = self._speeds[attempt.host], self._slowdown[attempt.locality]
+        work = attempt.seconds * speed / slowdown
+        self._work[attempt.phase] += work
+        self._longest[attempt.phase] = max(self._longest[attempt.phase], work)
+
+    def _metrics(self, spans: dict[str, JobSpan], done: dict[str, JobSpan]) -> dict[str, Any]:
+        responses = {name: (span.completion or 0.0) - span.arrival for name, span in done.items()}
+        weights = {name: span.job.weight for name, span in done.items()}
+        work = {name: self._work_of(span.job) for name, span in done.items()}
+        stretches = {name: responses[name] / work[name] for name in done}
+        completion = {name: span.completion or 0.0 for name, span in done.items()}
+        first = min((span.arrival for span in spans.values()), default=0.0)
+        last = max(completion.values(), default=self._follower.now)
+        slots = sum(self._cluster.capacity.values())
+        tasks = sum(self._locality.values())
+        return {
+            "value": self._objective.value(
+                {name: span.job for name, span in done.items()}, completion, work
+            ),
+            "gap": None,
+            "jobs_done": len(done),
+            "jobs_failed": sum(span.failed is not None for span in spans.values()),
+            "response_mean": _mean(responses.values()),
+            "response_weighted_mean": _weighted_mean(responses, weights),
+            "response_max": max(responses.values(), default=0.0),
+            "stretch_mean": _mean(stretches.values()),
+            "stretch_weighted_mean": _weighted_mean(stretches, weights),
+            "stretch_max": max(stretches.values(), default=0.0),
+            "makespan": last,
+            "utilisation": self._busy / (slots * (last - first)) if last > first else 0.0,
+            "tasks_done": tasks,
+            "attempts": dict(sorted(self._endings.items())),
+            "locality": {
+                level.name.lower(): self._locality[level] / tasks if tasks else 0.0
+                for level in Locality
+            },
+            "work_seconds": sum(work.values()),
+            "wasted_slot_seconds": self._wasted,
+        }
+
+    def _work_of(self, job: Job) -> float:
+        total = sum(self._work[PhaseId(job.id, phase.name)] for phase in job.phases)
+        return max(total, 1e-9)
+
+    def _bound(self, done: dict[str, JobSpan]) -> float:
+        """The best bound over the whole cluster and over each kind of slot alone.
+
+        Looking at one kind means to leave out the work of all other phases, which only makes
+        the problem easier. The work is that which was really measured.
+        """
+        jobs = [span.job for span in done.values()]
+        kinds = list(self._cluster.capacity)
+        choices = [kinds] if len(kinds) == 1 else [kinds, *([kind] for kind in kinds)]
+        return max((self._bound_of(jobs, chosen) for chosen in choices), default=0.0)
+
+    def _bound_of(self, jobs: list[Job], kinds: list[str]) -> float:
+        lines = [self._objective.line(job, self._work_of(job)) for job in jobs]
+        capacity = sum(self._rates[kind][-1] for kind in kinds)
+        return lower_bound(
+            BoundJobs(
+                slope=[slope for slope, _ in lines],
+                origin=[origin for _, origin in lines],
+                arrival=[job.arrival for job in jobs],
+                work=[
+                    sum(self._work[PhaseId(job.id, p.name)] for p in self._of_kinds(job, kinds))
+                    for job in jobs
+                ],
+                rate=[self._rate(job, kinds) for job in jobs],
+                height=[self._height(job) for job in jobs],
+            ),
+            capacity,
+            self._objective.aggregate,
+        )
+
+    def _of_kinds(self, job: Job, kinds: list[str]) -> list[Phase]:
+        return [phase for phase in job.phases if self._cluster.slot_kind(phase.kind) in kinds]
+
+    def _phase_rate(self, phase: Phase) -> float:
+        rates = self._rates[self._cluster.slot_kind(phase.kind)]
+        return rates[min(phase.slots_most, len(rates)) - 1]
+
+    def _rate(self, job: Job, kinds: list[str]) -> float:
+        """The most work a second: phases may run side by side, so their rates add up."""
+        return sum(self._phase_rate(phase) for phase in self._of_kinds(job, kinds)) or 1.0
+
+    def _height(self, job: Job) -> float:
+        """The critical path: each phase on its most slots, and not shorter than one task."""
+        ends: dict[str, float] = {}
+        for phase in job.topological():
+            name = PhaseId(job.id, phase.name)
+            fastest = self._rates[self._cluster.slot_kind(phase.kind)][0]
+            alone = max(self._work[name] / self._phase_rate(phase), self._longest[name] / fastest)
+            ends[phase.name] = alone + max((ends[other] for other in phase.after), default=0.0)
+        return max(ends.values())
+
+
+def _rates(cluster: Cluster, kind: str) -> list[float]:
+    """Entry n - 1: the work that the n fastest slots of a kind do in a second."""
+    speeds = [host.speed for host in cluster.hosts for _ in range(host.slots.get(kind, 0))]
+    return list(accumulate(sorted(speeds, reverse=True)))
+
+
+def _times(span: JobSpan) -> dict[str, float | None]:
+    response = None if span.completion is None else span.completion - span.arrival
+    return {
+        "arrival": span.arrival,
+        "start": span.start,
+        "completion": span.completion,
+        "response": response,
+    }
+
+
+def _mean(values: Any) -> float:
+    values = list(values)
+    return sum(values) / len(values) if values else 0.0
+
+
+def _weighted_mean(values: dict[str, float], weights: dict[str, float]) -> float:
+    total = sum(weights.values())
+    return sum(values[name] * weights[name] for name in values) / total if total else 0.0

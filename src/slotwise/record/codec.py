@@ -1,0 +1,151 @@
+"""Events, decisions and what they hold, as plain JSON values and back.
+
+Each entry is an object with its class name under "is". Numbers are written so that reading
+them gives the same float again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import (
+    Decision,
+    Defer,
+    GiveUp,
+    Launch,
+    Locality,
+    Preempt,
+    Reallocate,
+)
+from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
+from slotwise.model.pool import Pool
+
+Plain = dict[str, Any]
+
+
+def encode(entry: Event | Decision) -> Plain:
+    """An event or decision as a JSON object."""
+    if isinstance(entry, JobArrived):
+        return {"is": "JobArrived", "at": entry.at, "job": encode_job(entry.job)}
+    if isinstance(entry, Reallocate):
+        slots = [[*phase, share] for phase, share in entry.slots.items()]
+        return {"is": "Reallocate", "slots": slots, "until": entry.until}
+    return {
+        "is": type(entry).__name__,
+        **{field.name: getattr(entry, field.name) for field in fields(entry)},
+    }
+
+
+def decode(plain: Mapping[str, Any]) -> Event | Decision:
+    """The event or decision that `encode` made this object of. KeyError if it is none."""
+    return _DECODERS[plain["is"]](plain)
+
+
+def _plainly(cls: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
+    def make(plain: Mapping[str, Any]) -> Any:
+        values = {key: value for key, value in plain.items() if key != "is"}
+        if "phase" in values:
+            values["phase"] = PhaseId(*values["phase"])
+        if "locality" in values:
+            values["locality"] = Locality(values["locality"])
+        return cls(**values)
+
+    return make
+
+
+_DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    cls.__name__: _plainly(cls)
+    for cls in (TaskFinished, TaskFailed, TaskKilled, Launch, Defer, Preempt, GiveUp)
+} | {
+    "JobArrived": lambda plain: JobArrived(plain["at"], decode_job(plain["job"])),
+    "Reallocate": lambda plain: Reallocate(
+        {PhaseId(job, phase): slots for job, phase, slots in plain["slots"]}, plain["until"]
+    ),
+}
+
+
+def encode_job(job: Job) -> Plain:
+    """A job as a JSON object."""
+    return {
+        "id": job.id,
+        "arrival": job.arrival,
+        "pool": job.pool,
+        "weight": job.weight,
+        "deadline": job.deadline,
+        "steps": [list(step) for step in job.steps],
+        "penalty": job.penalty,
+        "phases": [_encode_phase(phase) for phase in job.phases],
+    }
+
+
+def decode_job(plain: Mapping[str, Any]) -> Job:
+    """The job that `encode_job` made this object of."""
+    return Job(
+        id=plain["id"],
+        phases=tuple(_decode_phase(phase) for phase in plain["phases"]),
+        arrival=plain["arrival"],
+        pool=plain["pool"],
+        weight=plain["weight"],
+        deadline=plain["deadline"],
+        steps=tuple((at, cost) for at, cost in plain["steps"]),
+        penalty=plain["penalty"],
+    )
+
+
+def _encode_phase(phase: Phase) -> Plain:
+    return {
+        "name": phase.name,
+        "kind": phase.kind,
+        "after": sorted(phase.after),
+        "slots_min": phase.slots_min,
+        "slots_max": phase.slots_max,
+        "count": phase.tasks.count,
+        "work": phase.tasks.work,
+        "blocks": [[sorted(block.hosts), block.size_bytes] for block in phase.tasks.blocks],
+    }
+
+
+def _decode_phase(plain: Mapping[str, Any]) -> Phase:
+    work = plain["work"]
+    blocks = tuple(Block(frozenset(hosts), size) for hosts, size in plain["blocks"])
+    return Phase(
+        name=plain["name"],
+        tasks=Tasks(plain["count"], tuple(work) if isinstance(work, list) else work, blocks),
+        kind=plain["kind"],
+        after=frozenset(plain["after"]),
+        slots_min=plain["slots_min"],
+        slots_max=plain["slots_max"],
+    )
+
+
+def encode_cluster(cluster: Cluster) -> list[Plain]:
+    """A cluster as JSON objects, one for each host."""
+    return [
+        {"name": h.name, "rack": h.rack, "slots": dict(h.slots), "speed": h.speed}
+        for h in cluster.hosts
+    ]
+
+
+def decode_cluster(plain: list[Plain]) -> Cluster:
+    """The cluster that `encode_cluster` made these objects of."""
+    return Cluster(tuple(Host(**host) for host in plain))
+
+
+def encode_pool(pool: Pool) -> Plain:
+    """A pool as a JSON object."""
+    return {
+        "name": pool.name,
+        "weight": pool.weight,
+        "slots_min": dict(pool.slots_min),
+        "slots_max": dict(pool.slots_max),
+        "policy": pool.policy,
+    }
+
+
+def decode_pool(plain: Plain) -> Pool:
+    """The pool that `encode_pool` made this object of."""
+    return Pool(**plain)

@@ -1,0 +1,182 @@
+"""The log: what happened and what was decided, turn by turn, the same for every world.
+
+As a file it is JSON Lines: a header, then one line a turn of the loop with the events that
+were heard and the decisions that were taken on them. Everything else is computed from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.decision import Decision
+from slotwise.model.errors import InputError
+from slotwise.model.event import Event
+from slotwise.model.pool import Pool
+from slotwise.record import codec
+
+FORMAT = 1
+"""The version of the format; a reader refuses newer ones."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """How the run was set up: all that is needed to decide the same again.
+
+    `scheduler` holds its name, assigner and parameters, `objective` its penalty and aggregate,
+    `world` is "simulated" or "live" with that world's `parameters` (the seed among them).
+    """
+
+    world: str
+    scheduler: dict[str, Any]
+    objective: dict[str, Any]
+    cluster: Cluster
+    pools: tuple[Pool, ...]
+    jobs_expected: int
+    attempts_max: int = 4
+    parameters: dict[str, Any] = field(default_factory=dict)
+    slotwise: str = ""
+
+    def to_plain(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "is": "Header",
+            "format": FORMAT,
+            "slotwise": self.slotwise,
+            "world": self.world,
+            "parameters": self.parameters,
+            "scheduler": self.scheduler,
+            "objective": self.objective,
+            "jobs_expected": self.jobs_expected,
+            "attempts_max": self.attempts_max,
+            "cluster": codec.encode_cluster(self.cluster),
+            "pools": [codec.encode_pool(pool) for pool in self.pools],
+        }
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Header:
+        """The header that `to_plain` made this object of."""
+        if plain.get("is") != "Header":
+            raise ValueError("the first line is not the header of a slotwise log")
+        if plain["format"] > FORMAT:
+            raise ValueError(
+                f"it has format {plain['format']}, this slotwise reads up to {FORMAT}: update it"
+            )
+        return cls(
+            world=plain["world"],
+            scheduler=plain["scheduler"],
+            objective=plain["objective"],
+            cluster=codec.decode_cluster(plain["cluster"]),
+            pools=tuple(codec.decode_pool(pool) for pool in plain["pools"]),
+            jobs_expected=plain["jobs_expected"],
+            attempts_max=plain["attempts_max"],
+            parameters=plain["parameters"],
+            slotwise=plain["slotwise"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of the loop."""
+
+    now: float
+    events: Sequence[Event]
+    decisions: Sequence[Decision]
+
+    def to_plain(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "now": self.now,
+            "events": [codec.encode(event) for event in self.events],
+            "decisions": [codec.encode(decision) for decision in self.decisions],
+        }
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Turn:
+        """The turn that `to_plain` made this object of."""
+        entries = [[codec.decode(entry) for entry in plain[k]] for k in ("events", "decisions")]
+        return cls(plain["now"], *entries)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log in memory: a record for the loop (call it) and a source for the analysis."""
+
+    header: Header
+    turns: list[Turn] = field(default_factory=list)
+
+    def __call__(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        """Take down one turn."""
+        self.turns.append(Turn(now, events, decisions))
+
+
+class LogFile:
+    """A log on disk: a record for the loop that writes each turn as it comes."""
+
+    def __init__(self, path: str | Path, header: Header) -> None:
+        try:
+            self._file: IO[str] = open(path, "w", encoding="utf-8")  # noqa: SIM115
+        except OSError as error:
+            raise InputError(f"log {str(path)!r}: {error.strerror}; name another file") from error
+        self._write(header.to_plain())
+
+    def __call__(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        """Write one turn."""
+        self._write(Turn(now, events, decisions).to_plain())
+
+    def _write(self, plain: dict[str, Any]) -> None:
+        self._file.write(json.dumps(plain, separators=(",", ":"), ensure_ascii=False) + "\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+
+def read_log(path: str | Path) -> Log:
+    """Read a log file whole. InputError with the line if it is no log or is damaged.
+
+    A last line that was cut off, as a killed run leaves it, is left out.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"log {str(path)!r} cannot be read: {error}") from error
+    lines = text.splitlines()
+    if text and not text.endswith("\n"):
+        lines.pop()
+    if not lines:
+        raise InputError(f"log {str(path)!r} is empty; name a file that --log has written")
+    number = 1
+    try:
+        log = Log(Header.from_plain(json.loads(lines[0])))
+        for number, line in enumerate(lines[1:], 2):
+            log.turns.append(Turn.from_plain(json.loads(line)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"log {str(path)!r}, line {number}: {_reason(error)}; name a file that --log has written"
+        ) from error
+    return log
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"not JSON ({error.msg})"
+    if isinstance(error, KeyError):
+        return f"{error.args[0]!r} is missing or unknown"
+    return str(error)
