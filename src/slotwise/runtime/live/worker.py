@@ -105,7 +105,8 @@ def serve(link: Link) -> None:
         if what == TASK:
             link.write(*answer(body, pickles, runners))
         elif what == RUNNER:
-            key, sys.path[:], pickles[key] = pickle.loads(body)
+            sys.path[:], key, runner = pickle.loads(body)
+            pickles[key] = runner
         else:
             key = pickle.loads(body)
             pickles.pop(key, None)
@@ -168,7 +169,7 @@ def summary(error: BaseException) -> str:
 
 
 def story(error: BaseException) -> str:
-    """The traceback as text from the first frame of user code on (all of it if there is none)."""
+    """The traceback as text, from the first frame of user code on if it has any."""
     import traceback
 
     trace = error.__traceback__.tb_next if error.__traceback__ else None

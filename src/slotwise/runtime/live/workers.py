@@ -91,8 +91,8 @@ class Workers:
         assert not self._workers[slot].busy
         try:
             if key not in self._runners:
-                pair = key, cloudpickle.dumps(runner)
-                self._runners[key] = pickle.dumps((list(sys.path), *pair), protocol=5)
+                # The path is sent along: what the user can import here, the worker can too.
+                self._runners[key] = pickle.dumps((sys.path, key, cloudpickle.dumps(runner)))
             task = _pickled((key, arguments))
         except Exception as error:
             text = f"the task cannot be sent to a worker process: {process.summary(error)}"
