@@ -1,0 +1,28 @@
+"""Which files hold each word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from slotwise.program.mapreduce import MapReduce, Pair
+
+
+class InvertedIndex(MapReduce):
+    """Words are what str.split() gives; output: word and the sorted paths of its files."""
+
+    def map(self, key: object, value: str) -> Iterable[Pair]:
+        """Each word of a line with the file."""
+        return self.map_chunk(value)
+
+    def map_chunk(self, text: str) -> Iterable[Pair]:
+        """Each word of many lines with the file."""
+        path = self.path
+        return [(word, path) for word in set(text.split())]
+
+    def combine(self, key: str, values: Iterator[str]) -> Iterable[Pair]:
+        """Each file once."""
+        return [(key, path) for path in sorted(set(values))]
+
+    def reduce(self, key: str, values: Iterator[str]) -> Iterable[Pair]:
+        """All files of a word, in order."""
+        return ((key, tuple(sorted(set(values)))),)

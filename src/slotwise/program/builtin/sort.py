@@ -1,0 +1,21 @@
+"""Lines in total order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from slotwise.program.mapreduce import MapReduce, Pair
+
+
+class Sort(MapReduce):
+    """All lines, sorted by code points; read the output parts one after another."""
+
+    total_order = True
+    reduce_bytes_per_second = 20e6
+
+    def __init__(self, descending: bool = False) -> None:
+        self.descending = descending
+
+    def map(self, key: object, value: str) -> Iterable[Pair]:
+        """The line as key."""
+        return ((value, None),)

@@ -1,0 +1,19 @@
+"""Records sorted by their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from slotwise.program.builtin.teragen import KEY_BYTES
+from slotwise.program.mapreduce import MapReduce, Pair
+
+
+class TeraSort(MapReduce):
+    """Lines as teragen makes them, in total order of their first 10 characters."""
+
+    total_order = True
+    reduce_bytes_per_second = 20e6
+
+    def map(self, key: object, value: str) -> Iterable[Pair]:
+        """The first 10 characters as key, what follows the tab as value."""
+        return ((value[:KEY_BYTES], value[KEY_BYTES + 1 :]),)

@@ -1,0 +1,96 @@
+"""Jobs made of plain Python calls, and jobs that sleep."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from slotwise.model.errors import InputError
+from slotwise.model.job import Job
+
+Function = Callable[[int], object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Dispatch:
+    """Calls the function of a phase with the number of a task."""
+
+    functions: Mapping[str, Function]
+
+    def __call__(self, phase: str, task: int) -> object:
+        return self.functions[phase](task)
+
+
+class Calls:
+    """A job each of whose tasks is one call: `functions[phase](task)`, in a worker process.
+
+    `results[phase][task]` holds what the calls returned. Raises InputError where a phase has no
+    function or a function no phase.
+    """
+
+    def __init__(self, job: Job, functions: Mapping[str, Function]) -> None:
+        for name in sorted(job.by_name.keys() ^ functions.keys()):
+            lacks = "has no function" if name in job.by_name else "is not a phase of the job"
+            raise InputError(
+                f"job {job.id!r}: {name!r} {lacks}; give one function for each phase"
+            )
+        self.job = job
+        self.runner: Callable[..., object] = _Dispatch(dict(functions))
+        self.results: dict[str, dict[int, object]] = {name: {} for name in functions}
+
+    def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
+        """The name of the phase and the number of the task."""
+        return (phase, task)
+
+    def describe(self, phase: str, task: int) -> str:
+        """The task in words."""
+        return f"{phase} task {task} of job {self.job.id}"
+
+    def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
+        """Keep the result of the first attempt that finishes."""
+        self.results[phase].setdefault(task, result)
+
+    def discard(self, phase: str, task: int, attempt: int) -> None:
+        """A call leaves nothing behind that we know of."""
+
+    def close(self, succeeded: bool) -> None:
+        """There is nothing to commit: the results are in `results`."""
+
+
+class Sleep:
+    """A synthetic job: each task sleeps as many seconds as its phase says it works.
+
+    It runs simulated workloads in real time; `seconds_per_work` below 1 makes them shorter.
+    Raises InputError for a phase whose work nobody has said.
+    """
+
+    def __init__(self, job: Job, seconds_per_work: float = 1.0) -> None:
+        for phase in job.phases:
+            if phase.tasks.work is None:
+                raise InputError(
+                    f"job {job.id!r}: phase {phase.name!r} does not say its work, so nobody"
+                    " knows how long to sleep; give `work`"
+                )
+        self.job = job
+        self.runner: Callable[..., object] = time.sleep
+        self._seconds_per_work = seconds_per_work
+
+    def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
+        """The seconds to sleep."""
+        work = self.job.by_name[phase].tasks.work_of(task)
+        assert work is not None
+        return (work * self._seconds_per_work,)
+
+    def describe(self, phase: str, task: int) -> str:
+        """The task in words."""
+        return f"{phase} task {task} of job {self.job.id} (it sleeps)"
+
+    def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
+        """Sleep has no result."""
+
+    def discard(self, phase: str, task: int, attempt: int) -> None:
+        """Sleep leaves nothing behind."""
+
+    def close(self, succeeded: bool) -> None:
+        """There is nothing to commit."""

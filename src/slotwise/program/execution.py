@@ -1,0 +1,48 @@
+"""What the live world asks of one job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from slotwise.model.job import Job
+
+
+class Execution(Protocol):
+    """What the live world asks of one job: bodies of tasks, and what becomes of results.
+
+    Everything but `runner` stays in the manager. One call at a time is made to it.
+    """
+
+    @property
+    def job(self) -> Job:
+        """The job as the scheduler sees it: phases, counts and estimates of work."""
+        ...
+
+    @property
+    def runner(self) -> Callable[..., object]:
+        """Sent once to each worker process by cloudpickle; called there for each task."""
+        ...
+
+    def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
+        """What `runner` gets for one attempt: small and plain; asked for at its launch."""
+        ...
+
+    def describe(self, phase: str, task: int) -> str:
+        """The task in words, for messages: "map task 3 (books/a.txt, bytes 0-67108864)"."""
+        ...
+
+    def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
+        """Keep what an attempt returned; the first to finish wins. May raise OSError."""
+        ...
+
+    def discard(self, phase: str, task: int, attempt: int) -> None:
+        """Remove what a failed or killed attempt left behind."""
+        ...
+
+    def close(self, succeeded: bool) -> None:
+        """Commit the output or take back all that was written; remove temporary files.
+
+        Called once, at the end. May raise OSError where a commit fails.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""Reading splits of input and writing parts of output."""

@@ -1,0 +1,13 @@
+"""pyarrow, where it is installed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from slotwise.model.errors import MissingExtraError
+
+
+def require_arrow(wanted_for: str) -> None:
+    """Raise MissingExtraError, naming what it is wanted for, unless pyarrow is installed."""
+    if find_spec("pyarrow") is None:
+        raise MissingExtraError(wanted_for, "arrow")

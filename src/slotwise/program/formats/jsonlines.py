@@ -1,0 +1,50 @@
+"""JSON Lines input: one object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from slotwise.program.formats.files import InputFile
+from slotwise.program.formats.lines import line_blocks, line_pieces, lines_of
+from slotwise.program.formats.splits import Piece
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class JsonLinesInput:
+    """Key: the byte offset of a line; value: what its JSON says, mostly a dict.
+
+    Empty lines are skipped. Raises ValueError, naming file and offset, for a line that is not
+    JSON.
+    """
+
+    def pieces(self, file: InputFile, split_bytes: int) -> list[Piece]:
+        """Byte ranges; a compressed file is one piece."""
+        return line_pieces(file, split_bytes)
+
+    def records(self, piece: Piece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
+        """Offsets and values, in blocks."""
+        for offset, block in line_blocks(piece):
+            filled = [
+                pair for pair in zip(*lines_of(offset, block), strict=True) if pair[1].strip()
+            ]
+            offsets = [begin for begin, _ in filled]
+            yield offsets, [_parsed(piece.path, begin, line) for begin, line in filled]
+
+    def tables(self, piece: Piece) -> Iterator[pa.Table]:
+        """Tables with a column for each field; the types are those of the values."""
+        import pyarrow as pa
+
+        for _, values in self.records(piece):
+            if values:
+                yield pa.Table.from_pylist(list(values))
+
+
+def _parsed(path: str, offset: int, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{path}, byte {offset}: not a line of JSON: {error}") from error

@@ -1,0 +1,76 @@
+"""Lines of a byte range, each read exactly once whatever the ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate, count
+from operator import add
+from typing import IO
+
+from slotwise.program.formats.files import InputFile, open_input
+from slotwise.program.formats.splits import Piece
+
+BLOCK_BYTES = 1 << 18
+"""Small enough for the processor's cache: larger blocks made word count slower."""
+
+
+def line_pieces(file: InputFile, split_bytes: int) -> list[Piece]:
+    """Byte ranges of at most `split_bytes`; a compressed file is one piece."""
+    if file.is_compressed or file.size_bytes == 0:
+        return [Piece(file.path, 0, None, file.size_bytes)]
+    return [
+        Piece(file.path, start, end := min(start + split_bytes, file.size_bytes), end - start)
+        for start in range(0, file.size_bytes, split_bytes)
+    ]
+
+
+def line_blocks(piece: Piece, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
+    """Whole lines in blocks, with their offsets: the lines that begin within the piece.
+
+    A line ends behind "\\n"; the last one of a file may lack it. A line is held in memory, and
+    so is a block, never the piece.
+    """
+    end = float("inf") if piece.end is None else piece.end
+    with open_input(piece.path) as file:
+        position = _first_line(file, piece.start, end)
+        while position < end:
+            block = file.read(int(min(block_bytes, end - position)))
+            if not block:
+                return
+            if not block.endswith(b"\n"):
+                block += file.readline()
+            yield int(position), block
+            position += len(block)
+
+
+def text_of(block: bytes) -> str:
+    """A block as text; bytes that are not UTF-8 become U+FFFD."""
+    return block.decode("utf-8", "replace")
+
+
+def lines_of(offset: int, block: bytes) -> tuple[list[int], list[str]]:
+    """The lines of a block without their ends ("\\n" or "\\r\\n"), and where they begin."""
+    text = text_of(block)
+    raw = text.split("\n") if len(text) == len(block) else block.split(b"\n")
+    # Each line begins one byte, its break, behind the end of the line before.
+    ends = accumulate(map(len, raw), initial=offset)
+    offsets = list(map(add, ends, count()))
+    lines = (text.replace("\r\n", "\n") if "\r" in text else text).split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return offsets[: len(lines)], lines
+
+
+def _first_line(file: IO[bytes], start: int, end: float) -> float:
+    """Move to where the first line at or behind `start` begins; returns the place."""
+    if start == 0:
+        return 0
+    # The line that `start` lies in is ours only if it begins there, so look one byte back.
+    file.seek(start - 1)
+    position = start - 1
+    while position < end:
+        part = file.readline(BLOCK_BYTES)
+        position += len(part)
+        if not part or part.endswith(b"\n"):
+            return position if part else end
+    return end

@@ -1,0 +1,41 @@
+"""The input of programs that make their records: numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from slotwise.program.formats.files import InputFile
+from slotwise.program.formats.splits import Piece
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BLOCK = 8192
+
+
+class NumberInput:
+    """Key: a number from 0 on; value: None. The "file" has a path that is no file."""
+
+    def pieces(self, file: InputFile, split_bytes: int) -> list[Piece]:
+        """Ranges of numbers, one number a byte."""
+        return [
+            Piece(
+                file.path, start, end := min(start + split_bytes, file.size_bytes), end - start
+            )
+            for start in range(0, max(file.size_bytes, 1), split_bytes)
+        ]
+
+    def records(self, piece: Piece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
+        """Numbers and Nones, in blocks."""
+        end = piece.end or 0
+        for start in range(piece.start, end, BLOCK):
+            numbers = range(start, min(start + BLOCK, end))
+            yield numbers, [None] * len(numbers)
+
+    def tables(self, piece: Piece) -> Iterator[pa.Table]:
+        """Tables with the column number (int64)."""
+        import pyarrow as pa
+
+        for numbers, _ in self.records(piece):
+            yield pa.table({"number": pa.array(numbers, pa.int64())})

@@ -1,0 +1,59 @@
+"""Splits: what one map task reads, as pieces of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+PACK_PARTS = 64
+PACK_LEAST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of one file: bytes, row groups or numbers from `start` up to `end`.
+
+    `end` None means the end of the file. `size_bytes` is what the piece takes in the file.
+    """
+
+    path: str
+    start: int
+    end: int | None
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}, whole"
+            if self.end is None
+            else f"{self.path}, {self.start}-{self.end}"
+        )
+
+
+Split = tuple[Piece, ...]
+
+
+def pack(pieces: Iterable[Piece], split_bytes: int) -> list[Split]:
+    """Splits of pieces in their order; small ones share a split.
+
+    A split takes pieces while they are together no more than 1/64 of all input, or 1 MiB if
+    that is more, and never more than `split_bytes`: thousands of tiny files make few tasks, and
+    a few small files still run in parallel. Empty pieces are left out, unless all are empty.
+    """
+    pieces = list(pieces)
+    total = sum(piece.size_bytes for piece in pieces)
+    most = min(split_bytes, max(total // PACK_PARTS, PACK_LEAST_BYTES))
+    filled = [piece for piece in pieces if piece.size_bytes] or pieces[:1]
+    return [tuple(split) for split in _packed(filled, most)]
+
+
+def _packed(pieces: list[Piece], most: int) -> Iterator[list[Piece]]:
+    split: list[Piece] = []
+    held = 0
+    for piece in pieces:
+        if split and held + piece.size_bytes > most:
+            yield split
+            split, held = [], 0
+        split.append(piece)
+        held += piece.size_bytes
+    if split:
+        yield split

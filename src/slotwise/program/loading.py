@@ -1,0 +1,148 @@
+"""Programs by name, from a file, as a class or as an object."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from zlib import crc32
+
+import cloudpickle
+
+from slotwise.model.errors import InputError, MissingExtraError
+from slotwise.program.formats.arrow import require_arrow
+from slotwise.program.mapreduce import BatchMapReduce, MapReduce
+
+AnyProgram = MapReduce | BatchMapReduce
+
+BUILTINS = {
+    "grep": "grep:Grep",
+    "inverted-index": "inverted_index:InvertedIndex",
+    "sort": "sort:Sort",
+    "teragen": "teragen:TeraGen",
+    "terasort": "terasort:TeraSort",
+    "wordcount": "wordcount:WordCount",
+}
+"""Name of a program: its module in slotwise.program.builtin and its class."""
+
+
+def load(
+    spec: str | type[AnyProgram] | AnyProgram,
+    parameters: Mapping[str, Any] | None = None,
+    base_dir: str | Path | None = None,
+) -> AnyProgram:
+    """The program that `spec` means, made with its parameters.
+
+    `spec` is an installed name ("wordcount"), a class in a file ("path/to/file.py:ClassName",
+    relative to `base_dir`), a class, or an object, which takes no parameters any more. A file
+    is imported only here, and what it defines travels to workers by value. Raises InputError,
+    naming what is wrong: the name, the file, the class or a parameter.
+    """
+    given = dict(parameters or {})
+    if isinstance(spec, str):
+        return _made(_class_of(spec, base_dir), spec, given)
+    if isinstance(spec, type):
+        return _made(_checked(spec, spec.__name__), spec.__name__, given)
+    if given:
+        raise InputError(
+            f"parameters {', '.join(given)} for a program that is made already"
+            f" ({type(spec).__name__}); give them to its constructor"
+        )
+    _checked(type(spec), type(spec).__name__)
+    return spec
+
+
+def _class_of(spec: str, base_dir: str | Path | None) -> type[AnyProgram]:
+    if spec in BUILTINS:
+        module_name, _, class_name = BUILTINS[spec].partition(":")
+        module = importlib.import_module(f"slotwise.program.builtin.{module_name}")
+        builtin: type[AnyProgram] = getattr(module, class_name)
+        return builtin
+    path, colon, class_name = spec.rpartition(":")
+    if not colon or not path.endswith(".py"):
+        raise InputError(
+            f"unknown program {spec!r}; installed: {', '.join(BUILTINS)}; for one of your own"
+            " write path/to/file.py:ClassName"
+        )
+    module = _imported((Path(base_dir or ".") / path).absolute(), spec)
+    found = getattr(module, class_name, None)
+    if found is None:
+        raise InputError(
+            f"program {spec!r}: the file defines no {class_name!r}; it defines"
+            f" {', '.join(_programs_in(module)) or 'no program'}"
+        )
+    return _checked(found, spec)
+
+
+def _checked(found: object, spec: str) -> type[AnyProgram]:
+    if not isinstance(found, type) or not issubclass(found, (MapReduce, BatchMapReduce)):
+        raise InputError(
+            f"program {spec!r} is not a MapReduce; derive its class from slotwise.MapReduce or"
+            " slotwise.BatchMapReduce"
+        )
+    if found.map in (MapReduce.map, BatchMapReduce.map):
+        raise InputError(f"program {spec!r} has no map; define map in its class")
+    if issubclass(found, BatchMapReduce):
+        require_arrow(f"program {spec!r}, which maps batches,")
+    return found
+
+
+def _made(program_class: type[AnyProgram], spec: str, given: dict[str, Any]) -> AnyProgram:
+    signature = inspect.signature(program_class)
+    try:
+        signature.bind(**given)
+    except TypeError as error:
+        known = ", ".join(signature.parameters) or "none"
+        raise InputError(f"program {spec!r}: {error}; its parameters: {known}") from error
+    try:
+        return program_class(**given)
+    except (InputError, MissingExtraError):
+        raise
+    except Exception as error:
+        raise InputError(
+            f"program {spec!r} with parameters {given!r} cannot be made:"
+            f" {type(error).__name__}: {error}"
+        ) from error
+
+
+def _imported(path: Path, spec: str) -> ModuleType:
+    """Import a file, and let it and its neighbours travel by value."""
+    if not path.is_file():
+        raise InputError(f"program {spec!r}: there is no file {path}; check the path")
+    name = f"slotwise_program_{path.stem}_{crc32(str(path).encode()):08x}"
+    module_spec = importlib.util.spec_from_file_location(name, path)
+    assert module_spec is not None
+    assert module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    before = set(sys.modules)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        module_spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise InputError(
+            f"program {spec!r}: importing {path} failed: {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        sys.path.remove(str(path.parent))
+    for other in sorted(sys.modules.keys() - before | {name}):
+        file = getattr(sys.modules[other], "__file__", None)
+        # Workers cannot import what lies beside the file, for it is on no path of theirs.
+        if file is not None and path.parent in Path(file).parents:
+            cloudpickle.register_pickle_by_value(sys.modules[other])
+    return module
+
+
+def _programs_in(module: ModuleType) -> list[str]:
+    bases = (MapReduce, BatchMapReduce)
+    return [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, bases) and value not in bases
+    ]

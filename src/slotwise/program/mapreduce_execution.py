@@ -1,0 +1,106 @@
+"""A MapReduce job as the live world sees it: arguments out, results in, output committed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from slotwise.model.job import Job
+from slotwise.program.commit import OutputDirectory
+from slotwise.program.formats.splits import Piece, Split
+from slotwise.program.tasks import Runner
+
+
+class MapReduceExecution:
+    """An Execution; make it with `plan_mapreduce`.
+
+    The first attempt of a task to finish wins; others are forgotten and their files removed.
+    The output appears when the job succeeds as a whole, and not at all when it does not.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        runner: Runner,
+        splits: Sequence[Split],
+        sample: Sequence[Piece],
+        overwrite: bool,
+    ) -> None:
+        self.job = job
+        self.runner: Callable[..., object] = runner
+        self._layout = runner.layout
+        self._splits = splits
+        self._sample = tuple(sample)
+        self._output = OutputDirectory(runner.layout, overwrite)
+        self._results: dict[str, dict[int, object]] = {name: {} for name in job.by_name}
+        self._winners: dict[str, dict[int, int]] = {name: {} for name in job.by_name}
+        self._attempts: tuple[int, ...] = ()
+        self._is_open = False
+        self._writes_parts = "reduce" if runner.reducers else "map"
+
+    @property
+    def output(self) -> str:
+        """The directory of the output."""
+        return self._layout.output
+
+    def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
+        """Phase, task and attempt; and the split, the winning map attempts, or the sample."""
+        if not self._is_open:
+            self._open()
+        if phase == "map":
+            return (phase, task, attempt, self._splits[task], self._points())
+        if phase == "reduce":
+            return (phase, task, attempt, self._map_attempts())
+        return (phase, task, attempt, self._sample)
+
+    def describe(self, phase: str, task: int) -> str:
+        """The task in words, with the input of a map task."""
+        if phase != "map":
+            return f"{phase} task {task} of job {self.job.id}"
+        first, *others = self._splits[task]
+        more = f" and {len(others)} more pieces" if others else ""
+        return f"map task {task} of job {self.job.id} ({first}{more})"
+
+    def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
+        """Keep the result of the first attempt that finishes; remove what a later one wrote."""
+        winner = self._winners[phase].setdefault(task, attempt)
+        if winner == attempt:
+            self._results[phase][task] = result
+        else:
+            self.discard(phase, task, attempt)
+
+    def discard(self, phase: str, task: int, attempt: int) -> None:
+        """Remove the files of an attempt, unless it is the one that won."""
+        if self._winners[phase].get(task) == attempt:
+            return
+        shutil.rmtree(self._layout.attempt_dir(phase, task, attempt), ignore_errors=True)
+        if phase == self._writes_parts and self._is_open:
+            self._output.discard(phase, task, attempt)
+
+    def close(self, succeeded: bool) -> None:
+        """Commit the parts, or remove whatever the job made."""
+        try:
+            if succeeded:
+                self._output.commit(self._writes_parts, self._winners[self._writes_parts])
+            elif self._is_open:
+                self._output.abort()
+        finally:
+            if self._is_open:
+                shutil.rmtree(self._layout.work_dir, ignore_errors=True)
+
+    def _open(self) -> None:
+        self._output.open()
+        self._is_open = True
+        Path(self._layout.work_dir).mkdir(parents=True)
+
+    def _points(self) -> Any:
+        return self._results["sample"][0] if "sample" in self._results else ()
+
+    def _map_attempts(self) -> tuple[int, ...]:
+        # Asked for once for each reduce, and the same for all: every map has its winner.
+        if not self._attempts:
+            winners = self._winners["map"]
+            self._attempts = tuple(winners[task] for task in range(len(self._splits)))
+        return self._attempts

@@ -1,0 +1,181 @@
+"""From what a user asks to a job that can run: all checks at the door."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from slotwise.model.errors import InputError
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.program.commit import check_output
+from slotwise.program.formats import inputs as formats
+from slotwise.program.formats.files import InputFile, absolute, find_inputs
+from slotwise.program.formats.outputs import SUFFIXES, check_output_format
+from slotwise.program.formats.splits import Piece, Split, pack
+from slotwise.program.layout import Layout
+from slotwise.program.loading import AnyProgram, load
+from slotwise.program.mapreduce import BatchMapReduce, MapReduce
+from slotwise.program.mapreduce_execution import MapReduceExecution
+from slotwise.program.tasks import Runner
+
+SPLIT_BYTES = 64 << 20
+MEMORY_BYTES = 256 << 20
+MEMORY_LEAST_BYTES = 1 << 20
+SAMPLE_PIECES = 32
+SAMPLE_PIECE_LEAST_BYTES = 1 << 16
+
+
+def plan_mapreduce(
+    job_id: str,
+    program: str | type[AnyProgram] | AnyProgram,
+    inputs: str | Sequence[str] = (),
+    output: str | Path = "",
+    *,
+    reducers: int = 2,
+    parameters: Mapping[str, Any] | None = None,
+    input_format: str = "text",
+    output_format: str = "text",
+    split_bytes: int = SPLIT_BYTES,
+    memory_bytes: int = MEMORY_BYTES,
+    overwrite: bool = False,
+    work_dir: str | Path | None = None,
+    base_dir: str | Path | None = None,
+    arrival: float = 0.0,
+    pool: str = "default",
+    weight: float = 1.0,
+    deadline: float | None = None,
+    steps: tuple[tuple[float, float], ...] = (),
+    penalty: str | None = None,
+    slots_min: int = 0,
+    slots_max: int | None = None,
+) -> MapReduceExecution:
+    """Check a MapReduce job and make it ready to run; nothing is written yet.
+
+    `program` is whatever `load` takes; `inputs` are paths, globs or directories. Relative paths
+    are relative to `base_dir`. `memory_bytes` bounds what a task holds of its pairs. Shuffled
+    data lie in a directory of the job's own under `work_dir` (the system's directory for
+    temporary files unless given). `slots_min` and `slots_max` hold for each phase. The phases
+    are map and, unless `reducers` is 0, reduce; a program with total_order has a phase sample
+    before them. Raises InputError or MissingExtraError for whatever is wrong with any of it.
+    """
+    made = load(program, parameters, base_dir)
+    _check_keys(made, reducers)
+    _check_numbers(job_id, reducers, split_bytes, memory_bytes)
+    if not str(output):
+        raise InputError(f"job {job_id!r}: no output; name a directory that does not exist yet")
+    place = absolute(str(output), base_dir).rstrip("/")
+    check_output(place, overwrite)
+    check_output_format(output_format)
+    patterns = [inputs] if isinstance(inputs, str) else list(inputs)
+    source = _Source(job_id, made, patterns, input_format, base_dir)
+    splits = source.splits(split_bytes)
+    count = reducers if made.num_reducers is None else made.num_reducers
+    samples = count > 1 and isinstance(made, MapReduce) and made.total_order
+    work = Path(work_dir or tempfile.gettempdir()).absolute() / f"slotwise-{uuid4().hex[:16]}"
+    layout = Layout(str(work), place, SUFFIXES[output_format])
+    job = Job(
+        job_id,
+        _phases(made, source, splits, count, samples, (slots_min, slots_max)),
+        arrival,
+        pool,
+        weight,
+        deadline,
+        steps,
+        penalty,
+    )
+    runner = Runner(made, source.format_name, output_format, layout, count, memory_bytes)
+    sample = source.sample() if samples else []
+    return MapReduceExecution(job, runner, splits, sample, overwrite)
+
+
+class _Source:
+    """The input of a job: files, or the numbers of records that the program makes."""
+
+    def __init__(
+        self,
+        job_id: str,
+        program: AnyProgram,
+        patterns: list[str],
+        format_name: str,
+        base_dir: str | Path | None,
+    ) -> None:
+        makes = getattr(program, "records_made", None)
+        self.record_bytes: int = getattr(program, "record_bytes", 1)
+        if makes is not None and patterns:
+            raise InputError(
+                f"job {job_id!r}: {program.name} makes its records itself; leave inputs out"
+            )
+        if makes is None and not patterns:
+            raise InputError(f"job {job_id!r}: no inputs; give paths or globs of files to read")
+        self.format_name = format_name if makes is None else formats.NUMBERS
+        self.format: formats.InputFormat = formats.input_format(self.format_name)
+        if makes is None:
+            self.record_bytes = 1
+            self.files = find_inputs(patterns, base_dir)
+        else:
+            self.files = [InputFile("records", makes)]
+
+    def splits(self, split_bytes: int) -> list[Split]:
+        """What each map task reads."""
+        size = max(1, split_bytes // self.record_bytes)
+        pieces = (piece for file in self.files for piece in self.format.pieces(file, size))
+        return pack(pieces, size)
+
+    def sample(self) -> list[Piece]:
+        """Pieces spread evenly over the input, to read the first records of each."""
+        total = sum(file.size_bytes for file in self.files)
+        size = max(total // SAMPLE_PIECES, SAMPLE_PIECE_LEAST_BYTES)
+        pieces = [piece for file in self.files for piece in self.format.pieces(file, size)]
+        return pieces[:: len(pieces) // SAMPLE_PIECES + 1]
+
+    def bytes_of(self, split: Split) -> int:
+        """The bytes of a split."""
+        return self.record_bytes * sum(piece.size_bytes for piece in split)
+
+
+def _phases(
+    program: AnyProgram,
+    source: _Source,
+    splits: list[Split],
+    reducers: int,
+    samples: bool,
+    slots: tuple[int, int | None],
+) -> tuple[Phase, ...]:
+    """The phases with work estimated from bytes at the rates that the program states."""
+    rate = program.map_bytes_per_second
+    sizes = [source.bytes_of(split) for split in splits]
+    map_tasks = Tasks(len(splits), tuple(size / rate for size in sizes))
+    after = frozenset({"sample"} if samples else ())
+    phases = [Phase("map", map_tasks, "map", after, *slots)]
+    if samples:
+        # A sample reads at most so many blocks; slots_min above its one task would be idle.
+        work = min(sum(sizes), SAMPLE_PIECES * SAMPLE_PIECE_LEAST_BYTES) / rate
+        phases.insert(0, Phase("sample", Tasks(1, work), "map"))
+    if reducers:
+        work = sum(sizes) / program.reduce_bytes_per_second / reducers
+        reduces = Tasks(reducers, work)
+        phases.append(Phase("reduce", reduces, "reduce", frozenset({"map"}), *slots))
+    return tuple(phases)
+
+
+def _check_numbers(job_id: str, reducers: int, split_bytes: int, memory_bytes: int) -> None:
+    for name, value, least in (
+        ("reducers", reducers, 0),
+        ("split_bytes", split_bytes, 1),
+        ("memory_bytes", memory_bytes, MEMORY_LEAST_BYTES),
+    ):
+        if not isinstance(value, int) or value < least:
+            raise InputError(
+                f"job {job_id!r}: {name} is {value!r}; give a whole number >= {least}"
+            )
+
+
+def _check_keys(program: AnyProgram, reducers: int) -> None:
+    if isinstance(program, BatchMapReduce) and reducers and not program.keys:
+        raise InputError(
+            f"program {program.name} maps batches and names no key columns; set keys ="
+            ' ("column",) in its class, or reducers: 0 to have no reduces'
+        )

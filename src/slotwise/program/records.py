@@ -1,0 +1,216 @@
+"""Map, reduce and sample tasks of programs by records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice, starmap
+from typing import Any, cast
+
+from slotwise.program.formats.outputs import PartWriter
+from slotwise.program.formats.splits import Piece, Split
+from slotwise.program.formats.text import TextInput
+from slotwise.program.mapreduce import MapReduce
+from slotwise.program.shuffle.buffers import Buffer, Groups, buffer_for, grouped
+from slotwise.program.shuffle.chunks import Columns, read_pairs, write_pairs
+from slotwise.program.shuffle.folding import FoldTable
+from slotwise.program.shuffle.hashing import hash_partitions
+from slotwise.program.shuffle.order import Order
+from slotwise.program.shuffle.pairs import batches
+from slotwise.program.shuffle.partitioned import PartitionedWriter
+from slotwise.program.shuffle.runs import SortedRuns
+from slotwise.program.tasks import Runner, TaskResult
+
+SAMPLE_RECORDS = 2000
+"""How many records the sample takes of each piece."""
+
+
+def map_task(
+    runner: Runner, task: int, attempt: int, split: Split, points: Sequence[Any]
+) -> TaskResult:
+    """Map a split; for the reduces in partitions, or straight to the output without any."""
+    columns = _mapped(runner, split)
+    if runner.reducers == 0:
+        part = runner.part("map", task, attempt)
+        return _write_part(part, columns)
+    path = runner.layout.map_file(task, attempt)
+    with PartitionedWriter(path, runner.reducers) as file:
+        spread = _Spread(runner, points, file)
+        if fold := _fold(runner):
+            _fold_split(runner, split, FoldTable(fold, _buffer_bytes(runner)), spread)
+        else:
+            _collect(columns, buffer_for(_program(runner), _buffer_bytes(runner)), spread)
+    return TaskResult(spread.records, file.bytes)
+
+
+def reduce_task(runner: Runner, task: int, attempt: int, attempts: Sequence[int]) -> TaskResult:
+    """Reduce one partition of all map outputs to one part of the output."""
+    program = _program(runner)
+    buffer = buffer_for(program, _buffer_bytes(runner))
+    runs = SortedRuns(
+        runner.layout.attempt_dir("reduce", task, attempt),
+        Order.of(program),
+        _chunk_bytes(runner),
+    )
+    for path in runner.map_files(attempts):
+        for keys, values in read_pairs(path, task):
+            buffer.add(keys, values)
+            if buffer.is_full():
+                runs.spill(buffer.drain(in_order=True))
+    part = runner.part("reduce", task, attempt)
+    if type(program).reduce is MapReduce.reduce:
+        return _write_part(part, _sorted(buffer, runs, runner))
+    reduced = starmap(program.reduce, _groups(buffer, runs))
+    what = f"reduce of {program.name}"
+    return _write_part(part, batches(reduced, what, _batch_bytes(runner)))
+
+
+def sample_task(runner: Runner, pieces: Sequence[Piece]) -> tuple[Any, ...]:
+    """The keys that cut the sampled keys into as many equal ranges as there are reduces."""
+    program = _program(runner)
+    keys: list[Any] = []
+    for piece in pieces:
+        records = islice(_records(runner, (piece,)), 1)
+        firsts = ((ks[:SAMPLE_RECORDS], vs[:SAMPLE_RECORDS]) for ks, vs in records)
+        keys += chain.from_iterable(ks for ks, _ in _batched_map(runner, firsts))
+    ordered = Order.of(program).keys(keys)
+    cuts = [len(ordered) * i // runner.reducers for i in range(1, runner.reducers)]
+    return tuple(ordered[cut] for cut in cuts) if ordered else ()
+
+
+class _Spread:
+    """Writes pairs to the partitions of their keys."""
+
+    def __init__(self, runner: Runner, points: Sequence[Any], file: PartitionedWriter) -> None:
+        program = _program(runner)
+        self.records = 0
+        self._file = file
+        self._chunk_bytes = _chunk_bytes(runner)
+        self._reducers = runner.reducers
+        self._partitions: Callable[[Sequence[Any]], list[int]]
+        if program.total_order:
+            order = Order.of(program)
+            self._partitions = lambda keys: order.ranges(keys, points)
+        elif type(program).partition is MapReduce.partition:
+            self._partitions = lambda keys: hash_partitions(keys, runner.reducers)
+        else:
+            self._partitions = lambda keys: _own_partitions(program, keys, runner.reducers)
+
+    def write(self, slices: Iterator[Columns]) -> None:
+        """Append the pairs of the slices, in their order within each partition."""
+        for keys, values in slices:
+            self.records += len(keys)
+            if self._reducers == 1:
+                write_pairs(self._file, 0, (keys, values), self._chunk_bytes)
+                continue
+            parts: list[tuple[list[Any], list[Any]]] = [([], []) for _ in range(self._reducers)]
+            for part, key, value in zip(self._partitions(keys), keys, values, strict=True):
+                into = parts[part]
+                into[0].append(key)
+                into[1].append(value)
+            for number, columns in enumerate(parts):
+                write_pairs(self._file, number, columns, self._chunk_bytes)
+
+
+def _own_partitions(program: MapReduce, keys: Sequence[Any], reducers: int) -> list[int]:
+    parts = [program.partition(key, reducers) for key in keys]
+    for key, part in zip(keys, parts, strict=True):
+        if not 0 <= part < reducers:
+            raise ValueError(
+                f"partition of {program.name} gave {part} for the key {key!r:.80}; it must be"
+                f" from 0 to {reducers - 1}"
+            )
+    return parts
+
+
+def _collect(columns: Iterator[Columns], buffer: Buffer, spread: _Spread) -> None:
+    for keys, values in columns:
+        buffer.add(keys, values)
+        if buffer.is_full():
+            spread.write(buffer.drain(in_order=False))
+    spread.write(buffer.drain(in_order=False))
+
+
+def _fold(runner: Runner) -> Callable[..., None] | None:
+    # Folded values are combined ones, so only a program that combines may fold.
+    program = _program(runner)
+    if runner.input_name != "text" or not hasattr(program, "combine"):
+        return None
+    return cast("Callable[..., None] | None", getattr(program, "fold_chunk", None))
+
+
+def _fold_split(runner: Runner, split: Split, table: FoldTable, spread: _Spread) -> None:
+    for text in _texts(runner, split):
+        table.add(text)
+        if table.is_full():
+            spread.write(table.drain())
+    spread.write(table.drain())
+
+
+def _mapped(runner: Runner, split: Split) -> Iterator[Columns]:
+    program = _program(runner)
+    map_chunk = getattr(program, "map_chunk", None)
+    if runner.input_name == "text" and map_chunk is not None:
+        what = f"map_chunk of {program.name}"
+        return batches(map(map_chunk, _texts(runner, split)), what, _batch_bytes(runner))
+    return _batched_map(runner, _records(runner, split))
+
+
+def _batched_map(
+    runner: Runner, records: Iterator[tuple[Sequence[Any], Sequence[Any]]]
+) -> Iterator[Columns]:
+    program = _program(runner)
+    results = chain.from_iterable(map(program.map, keys, values) for keys, values in records)
+    return batches(results, f"map of {program.name}", _batch_bytes(runner))
+
+
+def _records(runner: Runner, split: Split) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
+    for piece in split:
+        runner.program.path = piece.path
+        yield from runner.input.records(piece)
+
+
+def _texts(runner: Runner, split: Split) -> Iterator[str]:
+    for piece in split:
+        runner.program.path = piece.path
+        yield from TextInput().texts(piece)
+
+
+def _groups(buffer: Buffer, runs: SortedRuns) -> Groups:
+    if runs.is_empty:
+        return buffer.groups()
+    runs.spill(buffer.drain(in_order=True))
+    return grouped(runs.merged())
+
+
+def _sorted(buffer: Buffer, runs: SortedRuns, runner: Runner) -> Iterator[Columns]:
+    if runs.is_empty:
+        return buffer.drain(in_order=True)
+    runs.spill(buffer.drain(in_order=True))
+    return batches([runs.merged()], "the shuffle", _batch_bytes(runner))
+
+
+def _write_part(part: PartWriter, columns: Iterator[Columns]) -> TaskResult:
+    try:
+        for keys, values in columns:
+            part.write(keys, values)
+    finally:
+        part.close()
+    return TaskResult(part.rows, 0)
+
+
+def _program(runner: Runner) -> MapReduce:
+    assert isinstance(runner.program, MapReduce)
+    return runner.program
+
+
+def _buffer_bytes(runner: Runner) -> int:
+    # The rest is for slices that leave, chunks that come in, and the interpreter's own waste.
+    return runner.memory_bytes * 6 // 10
+
+
+def _chunk_bytes(runner: Runner) -> int:
+    return min(1 << 20, runner.memory_bytes // 256)
+
+
+def _batch_bytes(runner: Runner) -> int:
+    return runner.memory_bytes // 32

@@ -1,0 +1,1 @@
+"""From map to reduce: pairs partitioned, combined, sorted, in bounded memory."""

@@ -1,0 +1,68 @@
+"""Files of data by partition, appended to in any order: map outputs and sorted runs.
+
+A file is a row of chunks of bytes, each of one partition; then the index, for each partition
+where its chunks lie; then the length of the index in 8 bytes. Chunks of one partition need not
+lie together, so a task that spills appends to the same file and never has to merge.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_LENGTH_BYTES = 8
+
+
+class PartitionedWriter:
+    """Writes one file; leaving its context finishes it, or gives it up on an error."""
+
+    def __init__(self, path: Path, partitions: int) -> None:
+        self._file = path.open("wb")
+        self._index: list[list[tuple[int, int]]] = [[] for _ in range(partitions)]
+        self.bytes = 0
+
+    def append(self, partition: int, data: bytes | memoryview) -> None:
+        """Append a chunk to a partition."""
+        size = self._file.write(data)
+        self._index[partition].append((self.bytes, size))
+        self.bytes += size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._file:
+            if error is None:
+                index = pickle.dumps(self._index, protocol=5)
+                self._file.write(index + len(index).to_bytes(_LENGTH_BYTES, "little"))
+
+
+class PartitionedReader:
+    """Reads one file; only its index stays in memory, and it is open only while it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with path.open("rb") as file:
+            file.seek(-_LENGTH_BYTES, 2)
+            end = file.tell()
+            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+            file.seek(end - length)
+            self._index: list[list[tuple[int, int]]] = pickle.loads(file.read(length))
+
+    def chunks(self, partition: int) -> Iterator[bytes]:
+        """The chunks of a partition as they were appended, one in memory at a time."""
+        places = self._index[partition]
+        if not places:
+            return
+        with self._path.open("rb") as file:
+            for offset, size in places:
+                file.seek(offset)
+                yield file.read(size)

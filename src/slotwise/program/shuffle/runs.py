@@ -1,0 +1,71 @@
+"""Sorted runs on disk, and their merge: what does not fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+
+from slotwise.program.mapreduce import Pair
+from slotwise.program.shuffle.chunks import CHUNK_PAIRS, Columns, read_pairs, write_pairs
+from slotwise.program.shuffle.order import Order
+from slotwise.program.shuffle.partitioned import PartitionedWriter
+
+FAN_IN = 32
+"""How many runs are merged at once: so many chunks are in memory, so many files open."""
+
+
+class SortedRuns:
+    """Runs of one reduce task; equal keys keep the order in which they were spilled."""
+
+    def __init__(self, directory: Path, order: Order, chunk_bytes: int) -> None:
+        self._directory = directory
+        self._order = order
+        self._chunk_bytes = chunk_bytes
+        self._paths: list[Path] = []
+        self._written = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was spilled."""
+        return not self._paths
+
+    def spill(self, slices: Iterator[Columns]) -> None:
+        """Write sorted slices as one run."""
+        self._paths.append(self._write(slices))
+
+    def merged(self) -> Iterator[Pair]:
+        """All pairs in order, once. Cost: log of the number of runs, to base 32, passes."""
+        while len(self._paths) > FAN_IN:
+            groups = [self._paths[i : i + FAN_IN] for i in range(0, len(self._paths), FAN_IN)]
+            self._paths = [self._merge_to_run(group) for group in groups]
+        return self._merge(self._paths)
+
+    def _merge(self, paths: list[Path]) -> Iterator[Pair]:
+        return self._order.merged([_pairs(path) for path in paths])
+
+    def _merge_to_run(self, paths: list[Path]) -> Path:
+        merged = self._write(_slices(self._merge(paths)))
+        for path in paths:
+            path.unlink()
+        return merged
+
+    def _write(self, slices: Iterator[Columns]) -> Path:
+        path = self._directory / f"run-{self._written}"
+        self._written += 1
+        with PartitionedWriter(path, partitions=1) as file:
+            for columns in slices:
+                write_pairs(file, 0, columns, self._chunk_bytes)
+        return path
+
+
+def _pairs(path: Path) -> Iterator[Pair]:
+    return chain.from_iterable(
+        zip(keys, values, strict=True) for keys, values in read_pairs(path)
+    )
+
+
+def _slices(pairs: Iterator[Pair]) -> Iterator[Columns]:
+    while batch := list(islice(pairs, CHUNK_PAIRS)):
+        keys, values = zip(*batch, strict=True)
+        yield keys, values
