@@ -32,6 +32,8 @@ READY = b"r"
 
 def main(channel: int, lifeline: int) -> None:
     """Serves until the manager closes the channel; both arguments are file descriptors."""
+    for inherited in (channel, lifeline):
+        os.set_inheritable(inherited, False)
     die_with_manager(lifeline)
     # A killed worker cannot flush: what it printed is to be seen up to the last whole line.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]

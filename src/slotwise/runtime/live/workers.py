@@ -9,22 +9,18 @@ from __future__ import annotations
 import os
 import pickle
 import select
-import signal
-import socket
-import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import cloudpickle
 
 from slotwise.model.errors import SlotwiseError
-from slotwise.runtime.live import worker as process
+from slotwise.runtime.live.process import WorkerProcess
+from slotwise.runtime.live.worker import DONE, FORGET, RUNNER, TASK, pickled, summary
 
 DEFAULTS = {
     # A slot is one core: without this every worker's numpy would start a thread for each core.
@@ -36,9 +32,6 @@ DEFAULTS = {
     "PYTHONHASHSEED": "0",
 }
 """Environment of the workers where neither the caller nor the manager's environment says."""
-
-CHUNK = 1 << 16
-"""Bytes received in one call; requests below this size are sent in one."""
 
 STARTS_MAX = 3
 """So many workers of one slot in a row may die before they are ready; then it is hopeless."""
@@ -73,10 +66,10 @@ class Workers:
         self._environment = DEFAULTS | os.environ | dict(environment or {})
         self._runners: dict[str, bytes] = {}
         self._early: list[Outcome] = []
-        self._dying: list[_Worker] = []
+        self._dying: list[WorkerProcess] = []
         self._poll = select.poll()
         self._by_channel: dict[int, int] = {}
-        self._workers: list[_Worker] = []
+        self._workers: list[WorkerProcess] = []
         for slot in range(slots):
             self._workers.append(self._new_worker(slot))
 
@@ -95,7 +88,7 @@ class Workers:
                 self._runners[key] = pickle.dumps((sys.path, key, cloudpickle.dumps(runner)))
             task = _pickled((key, arguments))
         except Exception as error:
-            text = f"the task cannot be sent to a worker process: {process.summary(error)}"
+            text = f"the task cannot be sent to a worker process: {summary(error)}"
             self._early.append(Outcome(slot, "error", text))
             return
         if not self._send(slot, key, task):
@@ -135,7 +128,7 @@ class Workers:
         for worker in self._workers:
             if key in worker.keys:
                 worker.keys.remove(key)
-                worker.send(process.FORGET, pickle.dumps(key))
+                worker.send(FORGET, pickle.dumps(key))
                 self._watch(worker)
 
     def pids(self) -> tuple[int, ...]:
@@ -169,8 +162,8 @@ class Workers:
         worker.busy = True
         if key not in worker.keys:
             worker.keys.add(key)
-            worker.send(process.RUNNER, self._runners[key])
-        alive = worker.send(process.TASK, task)
+            worker.send(RUNNER, self._runners[key])
+        alive = worker.send(TASK, task)
         if worker.unsent:
             self._watch(worker)
         return alive
@@ -194,9 +187,9 @@ class Workers:
         try:
             value = pickle.loads(body)
         except Exception as error:
-            text = f"the result of the task cannot be read: {process.summary(error)}"
+            text = f"the result of the task cannot be read: {summary(error)}"
             return Outcome(slot, "error", text, started, seconds)
-        status: Literal["done", "error"] = "done" if what == process.DONE else "error"
+        status: Literal["done", "error"] = "done" if what == DONE else "error"
         return Outcome(slot, status, value, started, seconds)
 
     def _bury(self, slot: int) -> Outcome | None:
@@ -221,153 +214,15 @@ class Workers:
         self._dying.append(worker)
         self._workers[slot] = self._new_worker(slot, unready)
 
-    def _new_worker(self, slot: int, unready: int = 0) -> _Worker:
-        worker = _Worker(self._environment, unready)
+    def _new_worker(self, slot: int, unready: int = 0) -> WorkerProcess:
+        worker = WorkerProcess(self._environment, unready)
         self._by_channel[worker.channel] = slot
         self._watch(worker)
         return worker
 
-    def _watch(self, worker: _Worker) -> None:
+    def _watch(self, worker: WorkerProcess) -> None:
         wanted = select.POLLIN | select.POLLOUT if worker.unsent else select.POLLIN
         self._poll.register(worker.channel, wanted)
-
-
-class _Worker:
-    """One process and the manager's ends of its channel and its lifeline."""
-
-    def __init__(self, environment: Mapping[str, str], unready: int) -> None:
-        self._socket, theirs = socket.socketpair()
-        self._socket.setblocking(False)
-        lifeline, ours = os.pipe()
-        self._lifeline = open(ours, "wb", buffering=0)  # noqa: SIM115
-        passed = theirs.fileno(), lifeline
-        try:
-            self._process = subprocess.Popen(
-                # -P: the folder of the script must not hide modules of the user.
-                [
-                    sys.executable,
-                    "-P",
-                    "-X",
-                    "faulthandler",
-                    process.__file__,
-                    *map(str, passed),
-                ],
-                env=environment,
-                pass_fds=passed,
-                start_new_session=True,  # A group to kill; and Ctrl-C is for the manager alone.
-                stdin=subprocess.DEVNULL,
-                stdout=2,  # What user code prints must not mix with our own output.
-            )
-        finally:
-            theirs.close()
-            os.close(lifeline)
-        self.channel = self._socket.fileno()
-        self.pid = self._process.pid
-        self.unready = unready
-        self.ready = False
-        self.busy = False
-        self.keys: set[str] = set()
-        self.unsent: deque[memoryview] = deque()
-        self._killed = False
-        self._begun = b""
-        self._head: list[Any] | None = None
-        self._body: bytes | bytearray = b""
-        self._missing = memoryview(b"")
-
-    def send(self, what: int, body: bytes) -> bool:
-        """Sends a request, or as much of it as goes without waiting; False if it is dead."""
-        head = process.REQUEST.pack(what, len(body))
-        if len(body) < CHUNK:
-            self.unsent.append(memoryview(head + body))
-        else:
-            self.unsent += memoryview(head), memoryview(body)  # Copies nothing large.
-        return self.flush()
-
-    def flush(self) -> bool:
-        """Sends what is left of requests as far as it goes without waiting; False if dead."""
-        try:
-            while self.unsent:
-                sent = self._socket.send(self.unsent[0])
-                if sent < len(self.unsent[0]):
-                    self.unsent[0] = self.unsent[0][sent:]
-                else:
-                    self.unsent.popleft()
-        except BlockingIOError:
-            pass
-        except ConnectionError:
-            self.unsent.clear()
-            return False
-        return True
-
-    def receive(self) -> tuple[int, float, float, bytes | bytearray] | None:
-        """The reply, if it is now whole; one system call. EOFError if the process has gone.
-
-        There is never more than one reply under way, since there is never more than one task.
-        """
-        try:
-            got = self._take_more() if self._missing else self._take_new()
-        except BlockingIOError:
-            return None
-        except ConnectionError:
-            got = 0
-        if not got:
-            raise EOFError
-        if self._head is None or self._missing:
-            return None
-        reply = (*self._head, self._body)
-        self._head, self._body = None, b""
-        return reply
-
-    def _take_new(self) -> int:
-        chunk = self._socket.recv(CHUNK)
-        data = self._begun + chunk
-        if data and not self.ready:
-            assert data[:1] == process.READY
-            self.ready, data = True, data[1:]
-        if len(data) < process.REPLY.size:
-            self._begun = data
-            return len(chunk)
-        *self._head, length = process.REPLY.unpack_from(data)
-        self._begun, self._body = b"", data[process.REPLY.size :]
-        if len(self._body) < length:
-            # The rest of a large body is received in place, and copied no more.
-            first, self._body = self._body, bytearray(length)
-            self._body[: len(first)] = first
-            self._missing = memoryview(self._body)[len(first) :]
-        return len(chunk)
-
-    def _take_more(self) -> int:
-        got = self._socket.recv_into(self._missing)
-        self._missing = self._missing[got:]
-        return got
-
-    def kill(self) -> None:
-        """Ends the process and all of its group by SIGKILL, and drops what is under way."""
-        if self._killed:
-            return
-        self._killed = True  # Once only: later the number may be that of another process.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self._socket.close()
-        self._lifeline.close()
-        self.unsent.clear()
-
-    def last_words(self) -> str:
-        """Says how a process ended whose channel is closed."""
-        try:
-            code = self._process.wait(timeout=1)
-        except subprocess.TimeoutExpired:
-            return f"worker process {self.pid} closed its channel to the manager"
-        how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-        return f"worker process {self.pid} {how}"
-
-    def is_reaped(self) -> bool:
-        """Whether its end has been seen; takes the exit code if it is there."""
-        return self._process.poll() is not None
-
-    def reap(self) -> None:
-        """Waits for the end of a killed process."""
-        self._process.wait()
 
 
 def _pickled(value: object) -> bytes:
@@ -375,7 +230,7 @@ def _pickled(value: object) -> bytes:
     if cloudpickle.list_registry_pickle_by_value():
         by_value: bytes = cloudpickle.dumps(value, protocol=5)
         return by_value
-    return process.pickled(value)
+    return pickled(value)
 
 
 def _milliseconds(seconds: float | None) -> float | None:
