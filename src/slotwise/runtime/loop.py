@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from slotwise.model.decision import Decision, Launch, Preempt
+from slotwise.model.decision import Decision, GiveUp, Launch, Preempt
 from slotwise.model.event import Event
 from slotwise.model.snapshot import Snapshot
 from slotwise.runtime.state import State
 from slotwise.runtime.world import World
 
 
-PERFORMED = frozenset({Launch, Preempt})
+PERFORMED = frozenset({Launch, Preempt, GiveUp})
 """The decisions that a world carries out; the others concern the state alone."""
 
 
@@ -59,7 +59,7 @@ def turn(
         for decision in decisions:
             state.apply(decision)
             if decision.__class__ in PERFORMED:
-                world.perform(cast(Launch | Preempt, decision))
+                world.perform(cast(Launch | Preempt | GiveUp, decision))
         decided += decisions
     if events or decided:
         record(now, events, decided)

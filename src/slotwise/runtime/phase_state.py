@@ -230,5 +230,7 @@ class PhaseState:
         hosts = self.phase.tasks.blocks[task].hosts
         for host in hosts:
             self._by_host.setdefault(host, []).append(task)
-        for rack in {self._cluster.rack_of[host] for host in hosts if host in self._cluster.rack_of}:
+        for rack in {
+            self._cluster.rack_of[host] for host in hosts if host in self._cluster.rack_of
+        }:
             self._by_rack.setdefault(rack, []).append(task)

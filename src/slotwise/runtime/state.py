@@ -57,7 +57,9 @@ class State:
         self._bad_ends: dict[tuple[PhaseId, int, bool], int] = {}
         self._speeds = {host.name: host.speed for host in cluster.hosts}
         kinds = cluster.capacity
-        self._free = {k: {h.name: h.slots[k] for h in cluster.hosts if h.slots.get(k)} for k in kinds}
+        self._free = {
+            k: {h.name: h.slots[k] for h in cluster.hosts if h.slots.get(k)} for k in kinds
+        }
         self._freed: dict[str, list[str]] = {kind: [] for kind in kinds}
         self._ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
         self._hungry: dict[str, list[Rank]] = {kind: [] for kind in kinds}
@@ -298,7 +300,9 @@ class State:
         for kind, capacity in self.cluster.capacity.items():
             phases = [phase for phase in self._phases.values() if phase.slot_kind == kind]
             held = sum(phase.running for phase in phases)
-            assert held + sum(self._free[kind].values()) == capacity, "each slot is held or free"
+            assert held + sum(self._free[kind].values()) == capacity, (
+                "each slot is held or free"
+            )
             assert all(count > 0 for count in self._free[kind].values())
             ranks = [rank for *_, rank in ((phase.id, phase.rank) for phase in phases) if rank]
             assert self._hungry[kind] == sorted(ranks), "the order of phases is kept"

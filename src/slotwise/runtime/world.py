@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from slotwise.model.decision import Launch, Preempt
+from slotwise.model.decision import GiveUp, Launch, Preempt
 from slotwise.model.event import Event
 
 
@@ -17,7 +17,7 @@ class World(Protocol):
         """Seconds on the clock of arrivals; it never runs back."""
         ...
 
-    def perform(self, decision: Launch | Preempt) -> None:
+    def perform(self, decision: Launch | Preempt | GiveUp) -> None:
         """Begin to do it. What comes of it is told by `wait`, later."""
         ...
 

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Launch, Locality, Preempt
+from slotwise.model.decision import GiveUp, Launch, Locality, Preempt
 from slotwise.model.errors import InputError
 from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import Job, PhaseId
@@ -87,11 +87,11 @@ class SimulatedWorld:
         for job in sorted(jobs, key=lambda job: job.arrival):
             self._tell(job.arrival, JobArrived(job.arrival, job))
 
-    def perform(self, decision: Launch | Preempt) -> None:
-        """Draw the end of the attempt, or make it end now."""
+    def perform(self, decision: Launch | Preempt | GiveUp) -> None:
+        """Draw the end of the attempt, or make it end now. Giving up a job takes nothing back."""
         if isinstance(decision, Launch):
             self._launch(decision)
-        else:
+        elif isinstance(decision, Preempt):
             phase, task, attempt = decision.phase, decision.task, decision.attempt
             self._killed.add((phase, task, attempt))
             self._tell(self.now, TaskKilled(self.now, phase, task, attempt))

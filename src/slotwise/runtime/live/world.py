@@ -1,0 +1,203 @@
+"""The live world: this machine. Its slots are worker processes, its clock is the real one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.decision import GiveUp, Launch, Preempt
+from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.program.execution import Execution
+from slotwise.runtime.live.workers import Outcome, Workers
+
+HOST = "localhost"
+"""The name of the one host."""
+
+
+@dataclass(slots=True)
+class _LiveJob:
+    """A job that is not over: its execution, and how much of it is left and under way."""
+
+    execution: Execution
+    tasks_left: int
+    running: int = 0
+    given_up: bool = False
+
+
+class LiveWorld:
+    """Runs launches in the worker processes of this machine, one task in each at a time.
+
+    A job is committed when its last task has ended well: only then is that end told, so a job
+    that counts as completed has its output in place. Whatever the job's own code or the disk
+    does wrong is told as a failed task. `close` ends all processes and takes back the output
+    of jobs that are not done.
+    """
+
+    def __init__(self, executions: Iterable[Execution], slots: int) -> None:
+        self._jobs: dict[str, _LiveJob] = {}
+        for execution in executions:
+            tasks = sum(phase.tasks.count for phase in execution.job.phases)
+            self._jobs[execution.job.id] = _LiveJob(execution, tasks)
+        self._arrivals = sorted(
+            (JobArrived(live.execution.job.arrival, live.execution.job) for live in self._jobs.values()),
+            key=lambda event: -event.at,
+        )
+        self._told: list[Event] = []  # events that wait for nothing any more
+        self._free = list(range(slots - 1, -1, -1))
+        self._held: dict[int, Launch] = {}
+        self._workers = Workers(slots)
+        self._zero = time.monotonic()
+
+    @staticmethod
+    def cluster(slots: int) -> Cluster:
+        """This machine as the scheduler sees it."""
+        return Cluster.of_slots(slots, HOST)
+
+    @property
+    def now(self) -> float:
+        """Seconds since the world began."""
+        return time.monotonic() - self._zero
+
+    def perform(self, decision: Launch | Preempt | GiveUp) -> None:
+        """Start an attempt, stop one, or take back a job."""
+        if isinstance(decision, Launch):
+            self._launch(decision)
+        elif isinstance(decision, Preempt):
+            self._stop(decision)
+        else:
+            live = self._jobs[decision.job]
+            live.given_up = True
+            self._close_if_given_up(live)
+
+    def wait(self, until: float | None) -> Sequence[Event]:
+        """What has happened; waits for it, at most until then or until a job arrives."""
+        if not self._told:
+            due = min(
+                float("inf") if until is None else until,
+                self._arrivals[-1].at if self._arrivals else float("inf"),
+            )
+            timeout = None if due == float("inf") else max(0.0, due - self.now)
+            for outcome in self._workers.wait(timeout):
+                self._hear(outcome)
+        now = self.now
+        while self._arrivals and self._arrivals[-1].at <= now:
+            self._told.append(self._arrivals.pop())
+        told, self._told = self._told, []
+        return told
+
+    def close(self) -> None:
+        """End all processes; take back what unfinished jobs have written. Idempotent."""
+        self._workers.close()
+        while self._jobs:
+            _, live = self._jobs.popitem()
+            live.execution.close(succeeded=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _launch(self, launch: Launch) -> None:
+        live = self._jobs[launch.phase.job]
+        live.running += 1
+        try:
+            arguments = live.execution.arguments(launch.phase.phase, launch.task, launch.attempt)
+        except Exception as error:
+            self._fail(live, launch, f"it cannot be started: {_sentence(error)}")
+            return
+        slot = self._free.pop()
+        self._held[slot] = launch
+        self._workers.start(slot, launch.phase.job, live.execution.runner, arguments)
+
+    def _stop(self, preempt: Preempt) -> None:
+        """Kill the worker under an attempt. One that has just ended by itself is let be."""
+        for slot, launch in self._held.items():
+            if (launch.phase, launch.task, launch.attempt) == (
+                preempt.phase,
+                preempt.task,
+                preempt.attempt,
+            ):
+                self._workers.kill(slot)
+                del self._held[slot]
+                self._free.append(slot)
+                self._discard(launch)
+                self._told.append(
+                    TaskKilled(self.now, launch.phase, launch.task, launch.attempt)
+                )
+                self._one_less(self._jobs[launch.phase.job])
+                return
+
+    def _hear(self, outcome: Outcome) -> None:
+        launch = self._held.pop(outcome.slot)
+        self._free.append(outcome.slot)
+        live = self._jobs[launch.phase.job]
+        if outcome.status != "done":
+            self._fail(live, launch, str(outcome.value), lost=outcome.status == "lost")
+            return
+        execution = live.execution
+        try:
+            if not live.given_up:
+                execution.finished(
+                    launch.phase.phase, launch.task, launch.attempt, outcome.value
+                )
+                if live.tasks_left == 1:
+                    execution.close(succeeded=True)
+        except Exception as error:
+            self._fail(live, launch, f"its result cannot be kept: {_sentence(error)}")
+            return
+        live.tasks_left -= 1
+        self._told.append(
+            TaskFinished(self.now, launch.phase, launch.task, launch.attempt, outcome.seconds)
+        )
+        if live.tasks_left:
+            self._one_less(live)
+        else:
+            self._forget(live)
+
+    def _fail(self, live: _LiveJob, launch: Launch, reason: str, lost: bool = False) -> None:
+        self._discard(launch)
+        what = live.execution.describe(launch.phase.phase, launch.task)
+        self._told.append(
+            TaskFailed(
+                self.now, launch.phase, launch.task, launch.attempt, f"{what}: {reason}", lost
+            )
+        )
+        self._one_less(live)
+
+    def _discard(self, launch: Launch) -> None:
+        """Remove what an attempt left. What cannot be removed now goes when the job closes."""
+        try:
+            execution = self._jobs[launch.phase.job].execution
+            execution.discard(launch.phase.phase, launch.task, launch.attempt)
+        except OSError:
+            pass
+
+    def _one_less(self, live: _LiveJob) -> None:
+        live.running -= 1
+        self._close_if_given_up(live)
+
+    def _close_if_given_up(self, live: _LiveJob) -> None:
+        if live.given_up and not live.running:
+            self._forget(live)
+            live.execution.close(succeeded=False)
+
+    def _forget(self, live: _LiveJob) -> None:
+        del self._jobs[live.execution.job.id]
+        self._workers.forget(live.execution.job.id)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        place = f" ({error.filename})" if error.filename else ""
+        return f"{error.strerror}{place}"
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,209 @@
+"""The shape of a workload file, as pydantic models. Version 1 of the contract."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from slotwise.objective.penalty import PENALTIES
+
+TASKS_MOST = 100_000_000
+"""More tasks than this in one phase are taken for a slip of the pen."""
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Seconds = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Entry(BaseModel):
+    """What all parts of the file have in common: nothing unknown, nothing guessed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+class HostEntry(Entry):
+    """A host. `slots` is a number for plain slots, or a number for each kind."""
+
+    name: Name
+    rack: Name = "rack"
+    slots: Annotated[int, Field(ge=1)] | dict[Name, Count]
+    speed: Positive = 1.0
+
+
+class ClusterEntry(Entry):
+    """Either a number of slots that serve every kind, or hosts."""
+
+    slots: Annotated[int, Field(ge=1)] | None = None
+    hosts: Annotated[list[HostEntry], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if (self.slots is None) == (self.hosts is None):
+            raise ValueError("give either slots or hosts")
+        return self
+
+
+class PlacementEntry(Entry):
+    """How input is spread over the hosts in a simulation."""
+
+    replicas: Annotated[int, Field(ge=1)] = 3
+
+
+class ObjectiveEntry(Entry):
+    """A penalty and how it is aggregated: by sum, or by max (the default of makespan)."""
+
+    penalty: str = "response"
+    aggregate: Literal["sum", "max"] | None = None
+
+    @field_validator("penalty")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return known_penalty(value)
+
+    @model_validator(mode="after")
+    def _makespan_is_a_maximum(self) -> Self:
+        if self.penalty == "makespan" and self.aggregate == "sum":
+            raise ValueError("makespan is a maximum; set aggregate to max")
+        return self
+
+
+class PoolEntry(Entry):
+    """A pool. Shares are numbers by kind of slot; a bare number is for all kinds together."""
+
+    name: Name
+    weight: Positive = 1.0
+    slots_min: Count | dict[Name, Count] = Field(default_factory=dict)
+    slots_max: Annotated[int, Field(ge=1)] | dict[Name, Annotated[int, Field(ge=1)]] = Field(
+        default_factory=dict
+    )
+    policy: Literal["fair", "fifo"] = "fair"
+    parent: None = None
+
+
+class PhaseEntry(Entry):
+    """A phase: work in seconds at speed 1, tasks as a number or as the work of each."""
+
+    name: Name
+    kind: Name = "task"
+    work: Positive | None = None
+    tasks: (
+        Annotated[int, Field(ge=1, le=TASKS_MOST)]
+        | Annotated[list[Positive], Field(min_length=1)]
+        | None
+    ) = None
+    slots_min: Count = 0
+    slots_max: Annotated[int, Field(ge=1)] | None = None
+    after: list[Name] = Field(default_factory=list)
+    blocks: list[Annotated[list[Name], Field(min_length=1)]] | None = None
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.work is None and not isinstance(self.tasks, list):
+            raise ValueError("give its work in seconds, or tasks as a list of seconds")
+        if isinstance(self.tasks, list) and self.work is not None:
+            total = sum(self.tasks)
+            if abs(self.work - total) > 1e-9 * total:
+                raise ValueError(
+                    f"work is {self.work} but its tasks add up to {total}; leave work out"
+                )
+        if self.slots_max is not None and self.slots_min > self.slots_max:
+            raise ValueError(
+                f"slots_min is {self.slots_min}, above slots_max {self.slots_max};"
+                " lower one or raise the other"
+            )
+        return self
+
+
+class JobEntry(Entry):
+    """A job: either phases, or a program with its input and output."""
+
+    id: Name
+    arrival: Seconds = 0.0
+    pool: Name = "default"
+    weight: Positive = 1.0
+    deadline: Seconds | None = None
+    steps: list[tuple[float, float]] = Field(default_factory=list)
+    penalty: str | None = None
+    phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = None
+    program: Name | None = None
+    inputs: Name | Annotated[list[Name], Field(min_length=1)] | None = None
+    output: Name | None = None
+    reducers: Count | None = None
+    parameters: dict[str, Any] | None = None
+    input_format: Name | None = None
+    output_format: Name | None = None
+    split_bytes: Annotated[int, Field(ge=1)] | None = None
+    memory_bytes: Annotated[int, Field(ge=1)] | None = None
+    overwrite: bool | None = None
+    slots_min: Count | None = None
+    slots_max: Annotated[int, Field(ge=1)] | None = None
+
+    @field_validator("steps", mode="before")
+    @classmethod
+    def _pairs(cls, value: Any) -> Any:
+        # YAML and JSON have lists only, where strict validation wants tuples.
+        if isinstance(value, list):
+            return [tuple(step) if isinstance(step, list) else step for step in value]
+        return value
+
+    @field_validator("steps")
+    @classmethod
+    def _increasing(cls, steps: list[tuple[float, float]]) -> list[tuple[float, float]]:
+        for one, other in zip(steps, steps[1:], strict=False):
+            if not (one[0] < other[0] and one[1] < other[1]):
+                raise ValueError(
+                    f"step {list(other)} comes behind {list(one)}; times and costs must increase"
+                )
+        return steps
+
+    @field_validator("penalty")
+    @classmethod
+    def _known(cls, value: str | None) -> str | None:
+        return None if value is None else known_penalty(value)
+
+    @model_validator(mode="after")
+    def _phases_or_program(self) -> Self:
+        if (self.phases is None) == (self.program is None):
+            raise ValueError("give either phases or a program")
+        given = [key for key in PROGRAM_KEYS if getattr(self, key) is not None]
+        if self.phases is not None and given:
+            raise ValueError(f"{given[0]} goes with a program, not with phases; remove it")
+        if self.program is not None and self.output is None:
+            raise ValueError("a program needs an output; name a folder")
+        return self
+
+
+PROGRAM_KEYS = (
+    "inputs",
+    "output",
+    "reducers",
+    "parameters",
+    "input_format",
+    "output_format",
+    "split_bytes",
+    "memory_bytes",
+    "overwrite",
+    "slots_min",
+    "slots_max",
+)
+"""The keys of a job that only a program has."""
+
+
+class WorkloadEntry(Entry):
+    """The whole file."""
+
+    slotwise: Literal[1]
+    cluster: ClusterEntry | None = None
+    placement: PlacementEntry | None = None
+    objective: ObjectiveEntry = Field(default_factory=ObjectiveEntry)
+    pools: list[PoolEntry] = Field(default_factory=list)
+    jobs: Annotated[list[JobEntry], Field(min_length=1)]
+
+
+def known_penalty(value: str) -> str:
+    """Refuse a penalty that does not exist."""
+    if value not in PENALTIES:
+        raise ValueError(f"unknown penalty; known: {', '.join(PENALTIES)}")
+    return value
