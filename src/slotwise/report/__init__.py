@@ -1,0 +1,7 @@
+"""Showing what happened: tables for the terminal, pictures, one self-contained HTML page."""
+
+from slotwise.report.page import write_pictures, write_report
+from slotwise.report.reported import ReportedRun
+from slotwise.report.tables import comparison_table, jobs_table
+
+__all__ = ["ReportedRun", "comparison_table", "jobs_table", "write_pictures", "write_report"]

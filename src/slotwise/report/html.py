@@ -1,0 +1,155 @@
+"""The page as text: headline, pictures, tables, and the one script that draws them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from slotwise.report.numbers import MISSING, seconds
+from slotwise.report.scene import Scene
+from slotwise.report.style import STYLE
+from slotwise.report.tables import Columns, comparison_columns, job_columns
+
+if TYPE_CHECKING:
+    from slotwise.report.pictures.picture import Picture
+
+JOBS_MOST = 500
+"""Tables of jobs list at most so many."""
+
+_DRAW = """
+for (const [name, spec] of Object.entries(PICTURES)) {
+  vegaEmbed("#" + name, spec, {mode: "vega-lite", renderer: "canvas",
+    actions: {export: true, source: false, compiled: false, editor: false}});
+}
+"""
+
+
+def page(
+    scene: Scene, pictures: Sequence[Picture], specs: Sequence[dict[str, Any]], bundle: str
+) -> str:
+    """The whole page. All that users wrote is escaped; `bundle` is the script that draws."""
+    data = {picture.name: spec for picture, spec in zip(pictures, specs, strict=True)}
+    compared = [picture for picture in pictures if picture.name in ("comparison", "responses")]
+    over_time = [picture for picture in pictures if picture not in compared]
+    title = f"slotwise: {' · '.join(scene.names)}"
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(title)}</title>",
+            f"<style>{STYLE}</style>",
+            "</head><body><main>",
+            _headline(scene),
+            *map(_section, compared),
+            _metrics(scene),
+            *map(_section, over_time),
+            *_job_tables(scene),
+            "</main>",
+            f"<script>{bundle}</script>",
+            f"<script>const PICTURES = {script_json(data)};{_DRAW}</script>",
+            "</body></html>",
+        ]
+    )
+
+
+def script_json(value: Any) -> str:
+    """JSON that may stand inside a script element whatever the strings in it are."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _headline(scene: Scene) -> str:
+    header = scene.runs[0].log.header
+    cluster = header.cluster
+    slots = " + ".join(
+        f"{count:,} {kind if len(cluster.capacity) > 1 else ''} slots".replace("  ", " ")
+        for kind, count in cluster.capacity.items()
+    )
+    jobs = {job: line.jobs[job].job for line in scene.timelines for job in line.jobs}
+    tasks = sum(phase.tasks.count for job in jobs.values() for phase in job.phases)
+    worlds = " and ".join(dict.fromkeys(run.world for run in scene.runs))
+    objectives = " or ".join(dict.fromkeys(run.objective for run in scene.runs))
+    facts = [
+        _counted(len(jobs), "job"),
+        _counted(tasks, "task"),
+        f"{slots} on {_counted(len(cluster.hosts), 'host')}",
+        f"objective: {objectives}",
+        worlds,
+        seconds(scene.end - scene.begin),
+    ]
+    what = "compared" if len(scene.runs) > 1 else "at work"
+    names = _listed(scene.names)
+    return (
+        f"<header><h1>{escape(names)} {what}</h1>"
+        f'<p class="facts">{" · ".join(escape(fact) for fact in facts)}</p></header>'
+    )
+
+
+def _section(picture: Picture) -> str:
+    return (
+        f"<section><h2>{escape(picture.title)}</h2><p>{escape(picture.sentence)}</p>"
+        f'<div class="picture" id="{picture.name}"></div></section>'
+    )
+
+
+def _metrics(scene: Scene) -> str:
+    text = (
+        "Stretch is response divided by work; the gap is how far the value of the objective"
+        " is above the bound; wasted are slot-seconds of attempts that came to nothing."
+    )
+    table = _table(comparison_columns(scene.runs))
+    return f"<section><h2>Metrics</h2><p>{text}</p>{table}</section>"
+
+
+def _job_tables(scene: Scene) -> list[str]:
+    parts = ["<section><h2>Jobs</h2>"]
+    for name, run in zip(scene.names, scene.runs, strict=True):
+        count, failed = len(run.outcome.jobs), len(run.outcome.failed)
+        columns = job_columns(run, most=JOBS_MOST)
+        summary = f"{name}: {_counted(count, 'job')}" + (
+            f", {failed:,} failed" if failed else ""
+        )
+        if count > JOBS_MOST:
+            summary += f"; {JOBS_MOST} are listed"
+        is_open = " open" if count <= 12 else ""
+        parts.append(
+            f"<details{is_open}><summary>{escape(summary)}</summary>{_table(columns)}</details>"
+        )
+    return [*parts, "</section>"]
+
+
+def _table(columns: Columns) -> str:
+    """A table of the columns that say something."""
+    shown = {
+        title: cells
+        for title, cells in columns.items()
+        if any(c not in ("", MISSING) for c in cells)
+    }
+    numeric = {
+        title: all(cell == MISSING or cell[:1].isdigit() for cell in cells)
+        and title not in ("job", "scheduler")
+        for title, cells in shown.items()
+    }
+    head = "".join(_cell("th", title, numeric[title]) for title in shown)
+    body = ""
+    for row in zip(*shown.values(), strict=True):
+        cells = zip(row, numeric.values(), strict=True)
+        body += f"<tr>{''.join(_cell('td', text, is_number) for text, is_number in cells)}</tr>"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="table">{table}</div>'
+
+
+def _cell(tag: str, text: str, is_number: bool) -> str:
+    kind = ' class="number"' if is_number else ""
+    return f"<{tag}{kind}>{escape(text)}</{tag}>"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

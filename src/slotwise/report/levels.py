@@ -1,0 +1,29 @@
+"""From step functions to levels: few enough to draw."""
+
+from __future__ import annotations
+
+from slotwise.analysis.timeline import Steps
+from slotwise.report.scene import Scene
+
+COLUMNS = 240
+"""Steps with more changes than this are drawn as means over so many stretches of time."""
+
+
+def levels(
+    scene: Scene, steps: Steps, columns: int = COLUMNS
+) -> list[tuple[float, float, float]]:
+    """A step function as (start, end, mean) on the axis: exact, or in so many columns."""
+    edges = list(steps.times)
+    if len(edges) > columns:
+        width = (scene.end - scene.begin) / columns
+        grid = [scene.begin + column * width for column in range(columns + 1)]
+        edges = [
+            edge for edge in grid if steps.times[0] - width < edge < steps.times[-1] + width
+        ]
+    if len(edges) < 2:
+        return []
+    means = [round(mean, 2) for mean in steps.means(edges)]
+    return [
+        (scene.at(start), scene.at(end), mean)
+        for start, end, mean in zip(edges, edges[1:], means, strict=False)
+    ]

@@ -1,0 +1,82 @@
+"""The report of runs: one HTML page that works offline, and its pictures as files."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slotwise.model.errors import InputError, MissingExtraError
+from slotwise.report import html
+from slotwise.report.reported import ReportedRun
+from slotwise.report.scene import Scene, scene_of
+
+if TYPE_CHECKING:
+    from slotwise.report.pictures.picture import Picture
+
+_PNG_SCALE = 2.0
+
+
+def write_report(
+    runs: Sequence[ReportedRun], path: str | Path, pictures: bool = False
+) -> list[Path]:
+    """Write the page to `path`, with `pictures` also its pictures beside it; what was written.
+
+    The page holds all that it needs and fetches nothing. MissingExtraError without the extra
+    `plots`; InputError if there is nothing to report or the file cannot be written.
+    """
+    scene, drawn = _draw(runs)
+    path = Path(path)
+    bundle = importlib.import_module("vl_convert").javascript_bundle()
+    specs = [picture.spec() for picture in drawn]
+    _write(path, html.page(scene, drawn, specs, bundle).encode())
+    written = [path]
+    if pictures:
+        written += _save(drawn, path.parent, f"{path.stem}-")
+    return written
+
+
+def write_pictures(runs: Sequence[ReportedRun], folder: str | Path) -> list[Path]:
+    """Write the pictures of a report into a folder, each as PNG and SVG; what was written."""
+    return _save(_draw(runs)[1], Path(folder), "")
+
+
+def _draw(runs: Sequence[ReportedRun]) -> tuple[Scene, list[Picture]]:
+    if not runs:
+        raise InputError("a report needs at least 1 run; give it one")
+    try:
+        importlib.import_module("vl_convert")
+        importlib.import_module("altair")
+    except ImportError as error:
+        raise MissingExtraError("a report", "plots") from error
+    from slotwise.report.pictures.gallery import draw_all
+
+    scene = scene_of(runs)
+    return scene, draw_all(scene)
+
+
+def _save(drawn: Sequence[Picture], folder: Path, prefix: str) -> list[Path]:
+    converter = importlib.import_module("vl_convert")
+    written = []
+    for picture in drawn:
+        spec = picture.spec()
+        svg = converter.vegalite_to_svg(spec)
+        for ending, content in (
+            ("png", converter.svg_to_png(svg, scale=_PNG_SCALE)),
+            ("svg", svg.encode()),
+        ):
+            target = folder / f"{prefix}{picture.name}.{ending}"
+            _write(target, content)
+            written.append(target)
+    return written
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise InputError(
+            f"report {str(path)!r}: {error.strerror}; name another file"
+        ) from error

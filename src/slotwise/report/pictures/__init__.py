@@ -1,0 +1,1 @@
+"""The pictures of a report: each module draws one. They need the extra `plots`."""

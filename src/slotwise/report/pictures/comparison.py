@@ -1,0 +1,99 @@
+"""The schedulers side by side: their metrics as bars, with the proven lower bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from slotwise.report.numbers import number, seconds
+from slotwise.report.palette import BAD, BAR, BEST, INK
+from slotwise.report.pictures.picture import Picture, Rows, label_axis, source, tooltip
+from slotwise.report.reported import ReportedRun
+from slotwise.report.scene import Scene
+
+_PANELS = (
+    ("response_mean", "mean response", seconds),
+    ("stretch_mean", "mean stretch", number),
+    ("makespan", "makespan", seconds),
+)
+
+
+def draw(scene: Scene) -> Picture:
+    """The picture: a panel for the value of the objective and one for each metric."""
+    rows: dict[str, Rows] = {}
+    charts: list[Any] = []
+    objectives = list(dict.fromkeys(run.objective for run in scene.runs))
+    panels: list[tuple[str, str, Any]] = list(_PANELS)
+    if len(objectives) == 1:
+        panels.insert(0, ("value", f"objective: {objectives[0]}", number))
+    for key, title, show in panels:
+        rows[key] = [
+            _row(run, name, key, show)
+            for name, run in zip(scene.names, scene.runs, strict=True)
+        ]
+        charts.append(_panel(scene, key, title, is_first=not charts, rows=rows[key]))
+    sentence = (
+        "Shorter is better, the best bar is dark. The red line is a proven lower bound: no"
+        " scheduler whatever can have a shorter bar for this objective."
+    )
+    chart = alt.hconcat(*charts, spacing=24)
+    return Picture("comparison", "The schedulers side by side", sentence, chart, rows)
+
+
+def _row(run: ReportedRun, name: str, key: str, show: Any) -> dict[str, Any]:
+    value = run.outcome.metrics.get(key)
+    bound = bound_of(run, key)
+    return {
+        "row": name,
+        "value": value,
+        "text": show(value),
+        "bound": bound,
+        "bound_text": show(bound),
+    }
+
+
+def bound_of(run: ReportedRun, key: str) -> float | None:
+    """The lower bound of a metric, where it is the value of the objective or its mean."""
+    metrics, bound = run.outcome.metrics, run.outcome.bound
+    objective = run.log.header.objective
+    meant = {"response_mean": "response", "stretch_mean": "stretch"}.get(key)
+    if key == "value" or (key == "makespan" and objective["penalty"] == "makespan"):
+        return bound
+    done = metrics.get("jobs_done")
+    if done and meant == objective["penalty"] and objective["aggregate"] == "sum":
+        # Weights, or penalties of single jobs, make the value more than this metric.
+        total = metrics[key] * done
+        if abs(total - metrics["value"]) <= 1e-9 * abs(total):
+            return bound / float(done)
+    return None
+
+
+def _panel(scene: Scene, key: str, title: str, is_first: bool, rows: Rows) -> Any:
+    values = [row["value"] for row in rows if row["value"] is not None]
+    top = max([*values, *(row["bound"] or 0.0 for row in rows)], default=0.0) or 1.0
+    room = 150 if is_first else 195
+    axis = label_axis(ticks=False, domain=False) if is_first else None
+    names = list(scene.names)
+    y = alt.Y(field="row", type="nominal", sort=names, title=None, axis=axis)
+    x = alt.X(
+        field="value", type="quantitative", axis=None, scale=alt.Scale(domain=[0, top * 1.35])
+    )
+    tips = tooltip(row="scheduler", text=title, bound_text="lower bound")
+    base = alt.Chart(source(key)).encode(y=y)
+    best = min(values, default=0.0)
+    bars = base.mark_bar(height={"band": 0.62}).encode(
+        x=x,
+        color=alt.condition(alt.datum.value <= best, alt.value(BEST), alt.value(BAR)),
+        tooltip=tips,
+    )
+    texts = base.mark_text(align="left", dx=5, color=INK, fontSize=11).encode(
+        x=x, text="text:N"
+    )
+    layers = [bars, texts]
+    if any(row["bound"] is not None for row in rows):
+        mark = base.mark_tick(color=BAD, thickness=2, bandSize=20).encode(
+            x=alt.X(field="bound", type="quantitative", axis=None), tooltip=tips
+        )
+        layers.insert(1, mark)
+    return alt.layer(*layers).properties(title=title, width=room, height=26 * len(names))

@@ -1,0 +1,126 @@
+"""How the slots were shared over time: stacked by job, and by pool where there are several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import altair as alt
+
+from slotwise.analysis.timeline import Steps
+from slotwise.report.levels import COLUMNS
+from slotwise.report.palette import INK
+from slotwise.report.pictures.picture import (
+    WIDTH,
+    Picture,
+    Rows,
+    coloured,
+    job_colour,
+    label_axis,
+    source,
+    time_axis,
+    tooltip,
+    under_each_other,
+)
+from slotwise.report.scene import Scene
+
+
+def draw_by_job(scene: Scene) -> Picture:
+    """The slots that each job held."""
+    rows: dict[str, Rows] = {}
+    charts = []
+    for number, line in enumerate(scene.timelines):
+        held = {job: line.held_by_job[job] for job in scene.jobs if job in line.held_by_job}
+        rows[f"held{number}"] = [
+            coloured(scene, job) | area for job, area in _stacked(scene, held)
+        ]
+        tips = tooltip(job="job")
+        charts.append(_areas(scene, number, job_colour(scene), "job", tips))
+    sentence = (
+        "The height of a colour is the number of slots that its job held; the dashed line is"
+        " the number of slots that there are."
+    )
+    chart = under_each_other(scene, charts)
+    return Picture("held-by-job", "Slots held by each job", sentence, chart, rows)
+
+
+def draw_by_pool(scene: Scene) -> Picture:
+    """The slots that the jobs of each pool held together."""
+    rows: dict[str, Rows] = {}
+    charts = []
+    colour = alt.Color(
+        field="pool",
+        type="nominal",
+        legend=alt.Legend(title="pool"),
+        scale=alt.Scale(
+            domain=list(scene.pool_colours), range=list(scene.pool_colours.values())
+        ),
+    )
+    for number, line in enumerate(scene.timelines):
+        rows[f"held{number}"] = [
+            {"pool": pool} | area for pool, area in _stacked(scene, line.held_by_pool)
+        ]
+        charts.append(_areas(scene, number, colour, "pool", tooltip(pool="pool")))
+    sentence = "The same slots by pool: what the jobs of each pool held together."
+    chart = under_each_other(scene, charts)
+    return Picture("held-by-pool", "Slots held by each pool", sentence, chart, rows)
+
+
+def _areas(scene: Scene, number: int, colour: alt.Color, owner: str, tips: Any) -> Any:
+    capacity = sum(scene.timelines[number].cluster.capacity.values())
+    y = alt.Y(
+        field="low",
+        type="quantitative",
+        title="slots",
+        scale=alt.Scale(domain=[0, capacity], nice=False),
+        axis=label_axis(tickCount=min(4, capacity), format="d", titleX=-45),
+    )
+    is_last = number == len(scene.runs) - 1
+    areas = (
+        alt.Chart(source(f"held{number}"))
+        .mark_area(interpolate="step-after", strokeWidth=0, fillOpacity=0.92)
+        .encode(
+            x=time_axis(scene, "time", is_last),
+            y=y,
+            y2="high",
+            color=colour,
+            detail=alt.Detail(field=owner, type="nominal"),
+            tooltip=tips,
+        )
+    )
+    line = alt.Chart().mark_rule(color=INK, strokeDash=[4, 3], strokeWidth=0.8)
+    return alt.layer(areas, line.encode(y=alt.datum(capacity))).properties(
+        width=WIDTH, height=120
+    )
+
+
+def _stacked(scene: Scene, held: Mapping[str, Steps]) -> list[tuple[str, dict[str, float]]]:
+    """Lower and upper edge of each owner's area, from its first slot to its last."""
+    edges = _edges(scene, held)
+    floor = [0.0] * (len(edges) - 1)
+    areas = []
+    for owner, steps in held.items():
+        means = steps.means(edges)
+        busy = [place for place, mean in enumerate(means) if mean > 0]
+        if not busy:
+            continue
+        for place in range(busy[0], busy[-1] + 1):
+            low, floor[place] = floor[place], floor[place] + means[place]
+            areas.append((owner, _edge(scene, edges[place], low, floor[place])))
+        last = busy[-1]
+        closing = _edge(scene, edges[last + 1], floor[last] - means[last], floor[last])
+        areas.append((owner, closing))
+    return areas
+
+
+def _edge(scene: Scene, time: float, low: float, high: float) -> dict[str, float]:
+    return {"time": scene.at(time), "low": round(low, 2), "high": round(high, 2)}
+
+
+def _edges(scene: Scene, held: Mapping[str, Steps]) -> list[float]:
+    """All instants of change where they are few, else an even grid."""
+    times = {time for steps in held.values() for time in steps.times}
+    if len(times) <= COLUMNS:
+        return sorted(times | {scene.begin, scene.end})
+    width = (scene.end - scene.begin) / COLUMNS
+    return [scene.begin + column * width for column in range(COLUMNS)] + [scene.end]

@@ -1,0 +1,125 @@
+"""How each job went: waiting from its arrival, then running, darker with more slots."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import altair as alt
+
+from slotwise.analysis.timeline import Steps, Timeline
+from slotwise.report.levels import levels
+from slotwise.report.numbers import seconds
+from slotwise.report.palette import BAD, INK, MUTED
+from slotwise.report.pictures.picture import (
+    WIDTH,
+    Picture,
+    Rows,
+    coloured,
+    job_colour,
+    row_axis,
+    source,
+    time_axis,
+    tooltip,
+    under_each_other,
+)
+from slotwise.report.scene import Scene
+
+
+def draw(scene: Scene) -> Picture:
+    """The picture."""
+    rows: dict[str, Rows] = {}
+    listed = scene.jobs_listed
+    charts = []
+    for number, line in enumerate(scene.timelines):
+        jobs = [job for job in listed if job in line.jobs]
+        rows[f"jobs{number}"] = [_life(scene, line, job) for job in jobs]
+        rows[f"runs{number}"] = [row for job in jobs for row in _stretches(scene, line, job)]
+        charts.append(_lives(scene, number, listed))
+    sentence = (
+        "A job arrives at the upright mark, waits along the thin line and runs where there is a"
+        " bar: the darker, the more slots it holds. The number is its response time; a red ×"
+        " marks a job that failed."
+    )
+    if len(listed) < len(scene.jobs):
+        sentence += f" Shown are the {len(listed)} jobs with the longest response."
+    chart = under_each_other(scene, charts)
+    return Picture("jobs", "How each job went", sentence, chart, rows)
+
+
+def _lives(scene: Scene, number: int, listed: list[str]) -> Any:
+    unit, y = scene.unit.symbol, row_axis(listed)
+    is_last = number == len(scene.runs) - 1
+    x = time_axis(scene, "arrival", is_last)
+    colour = job_colour(scene)
+    lives, runs = alt.Chart(source(f"jobs{number}")), alt.Chart(source(f"runs{number}"))
+    life_tips = tooltip(
+        job="job",
+        pool="pool",
+        arrival=f"arrival ({unit})",
+        start=f"start ({unit})",
+        end=f"end ({unit})",
+        response="response",
+    )
+    run_tips = tooltip(
+        job="job", start=f"from ({unit})", end=f"to ({unit})", slots="slots held (mean)"
+    )
+    opacity = alt.FillOpacity(field="shade", type="quantitative", scale=None, legend=None)
+    return alt.layer(
+        lives.mark_rule(strokeWidth=1.2).encode(
+            x=x, x2="end", y=y, color=colour, tooltip=life_tips
+        ),
+        runs.mark_bar(height={"band": 0.8}).encode(
+            x=time_axis(scene, "start", is_last),
+            x2="end",
+            y=y,
+            color=colour,
+            fillOpacity=opacity,
+            tooltip=run_tips,
+        ),
+        lives.mark_tick(thickness=1.8, color=INK, bandSize=_row_height(len(listed))).encode(
+            x=x, y=y, tooltip=life_tips
+        ),
+        lives.mark_text(align="left", dx=5, fontSize=10, color=MUTED).encode(
+            x=time_axis(scene, "end", is_last), y=y, text="response:N"
+        ),
+        lives.transform_filter("datum.failed != ''")
+        .mark_text(text="×", color=BAD, fontSize=14, fontWeight="bold", dx=-1)
+        .encode(
+            x=time_axis(scene, "end", is_last), y=y, tooltip=tooltip(job="job", failed="failed")
+        ),
+    ).properties(width=WIDTH, height=_row_height(len(listed)) * len(listed))
+
+
+def _life(scene: Scene, line: Timeline, job: str) -> dict[str, Any]:
+    span = line.jobs[job]
+    done = span.completion is not None
+    start = line.end_of(job) if span.start is None else span.start
+    return coloured(scene, job) | {
+        "row": job,
+        "pool": span.job.pool,
+        "arrival": scene.at(span.arrival),
+        "start": scene.at(start),
+        "end": scene.at(line.end_of(job)),
+        "response": seconds(line.end_of(job) - span.arrival) if done else "",
+        "failed": span.failed or "",
+    }
+
+
+def _stretches(scene: Scene, line: Timeline, job: str) -> Rows:
+    """Where the job ran, cut where the number of slots changes as far as the eye can see."""
+    steps = line.held_by_job.get(job, Steps())
+    peak = sum(line.cluster.capacity.values())
+    rows: Rows = []
+    for start, end, slots in levels(scene, steps):
+        if slots > 0:
+            shade = round(0.3 + 0.7 * sqrt(min(1.0, slots / peak)), 2)
+            rows.append(
+                coloured(scene, job)
+                | {"row": job, "start": start, "end": end, "slots": slots, "shade": shade}
+            )
+    return rows
+
+
+def _row_height(rows: int) -> int:
+    return 22 if rows <= 10 else 15 if rows <= 30 else 12

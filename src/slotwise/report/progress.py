@@ -1,0 +1,165 @@
+"""Progress of a run: one line per job on a terminal, plain log lines where there is none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from slotwise.model.decision import Decision, GiveUp, Launch
+from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.job import Job
+
+REDRAW_SECONDS = 0.2
+
+
+@dataclass(slots=True)
+class _Line:
+    """What is shown of one job."""
+
+    job: Job
+    done: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    slots: int = 0
+    ended: str = ""
+
+    @property
+    def phase(self) -> str:
+        """The first phase that is not done."""
+        for phase in self.job.topological():
+            if self.done.get(phase.name, 0) < phase.tasks.count:
+                return phase.name
+        return "done"
+
+    @property
+    def tasks(self) -> str:
+        """Tasks done of tasks in all."""
+        total = sum(phase.tasks.count for phase in self.job.phases)
+        return f"{sum(self.done.values())}/{total}"
+
+    def seconds_left(self) -> float | None:
+        """Until it is done if it keeps its slots, by the tasks seen so far and the estimates."""
+        if not self.slots:
+            return None
+        left = 0.0
+        for phase in self.job.phases:
+            done = self.done.get(phase.name, 0)
+            each = self.seconds[phase.name] / done if done else None
+            if each is None:
+                total = phase.tasks.work_total()
+                if total is None:
+                    return None
+                each = total / phase.tasks.count
+            left += each * (phase.tasks.count - done)
+        return left / self.slots
+
+
+class Progress:
+    """A record for the loop that shows how the jobs get on. Use it as a context manager.
+
+    On a terminal a table is redrawn a few times a second; elsewhere each job has a line when
+    it starts and when it ends. Failed tasks are shown with their reason either way.
+    """
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._console = console
+        self._title = title
+        self._lines: dict[str, _Line] = {}
+        self._told: set[str] = set()
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._drawn = 0.0
+
+    def __call__(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        """Take in one turn."""
+        for event in events:
+            if isinstance(event, JobArrived):
+                self._lines[event.job.id] = _Line(event.job)
+            else:
+                self._task_ended(event)
+        for decision in decisions:
+            if isinstance(decision, Launch):
+                self._launched(now, decision)
+            elif isinstance(decision, GiveUp):
+                self._lines[decision.job].ended = "failed"
+                self._say(
+                    f"{now:8.2f} s  {decision.job}: FAILED, {_last_line(decision.reason)}"
+                )
+        if self._console.is_terminal and time.monotonic() - self._drawn > REDRAW_SECONDS:
+            self._live.update(self._table(now), refresh=True)
+            self._drawn = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def _launched(self, now: float, launch: Launch) -> None:
+        line = self._lines[launch.phase.job]
+        if not line.slots and not line.done and not self._console.is_terminal:
+            first = launch.attempt == 1
+            self._say(f"{now:8.2f} s  {launch.phase.job}: started") if first else None
+        line.slots += 1
+
+    def _task_ended(self, event: TaskFinished | TaskFailed | TaskKilled) -> None:
+        line, phase = self._lines[event.phase.job], event.phase.phase
+        line.slots -= 1
+        if isinstance(event, TaskFinished):
+            line.done[phase] = line.done.get(phase, 0) + 1
+            line.seconds[phase] = line.seconds.get(phase, 0.0) + event.seconds
+            if line.phase == "done":
+                line.ended = "done"
+                response = event.at - line.job.arrival
+                self._say(f"{event.at:8.2f} s  {line.job.id}: done, response {response:.2f} s")
+        elif isinstance(event, TaskFailed):
+            what = "lost" if event.lost else "failed"
+            # The same failure of another attempt is told in its last line only.
+            key = f"{event.phase}:{event.task}:{event.reason}"
+            reason = _last_line(event.reason) if key in self._told else event.reason
+            self._told.add(key)
+            self._say(
+                f"{event.at:8.2f} s  {event.phase} task {event.task}, attempt {event.attempt}"
+                f" {what}: {reason}"
+            )
+
+    def _say(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True)
+
+    def _table(self, now: float) -> Table:
+        table = Table(title=f"{self._title}, {now:.1f} s", title_justify="left", box=None)
+        for column in ("job", "pool", "phase", "tasks", "slots", "done in"):
+            table.add_column(
+                column, justify="right" if column in ("tasks", "slots") else "left"
+            )
+        for line in self._lines.values():
+            left = line.seconds_left()
+            wait = "waits" if left is None else f"about {left:.0f} s"
+            table.add_row(
+                Text(line.job.id),
+                Text(line.job.pool),
+                Text(line.phase),
+                line.tasks,
+                str(line.slots),
+                line.ended or wait,
+            )
+        return table
+
+
+def _last_line(text: str) -> str:
+    return text.strip().splitlines()[-1] if text.strip() else text

@@ -1,0 +1,48 @@
+"""What is reported: runs, each with its log and outcome, under names that tell them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from slotwise.analysis.metrics import Outcome
+from slotwise.record.log import Log
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedRun:
+    """One run to show: its scheduler's label, the world it ran in, its log and outcome."""
+
+    label: str
+    world: Literal["live", "simulated"]
+    log: Log
+    outcome: Outcome
+
+    @property
+    def objective(self) -> str:
+        """The objective in words, such as "sum of response"."""
+        objective = self.log.header.objective
+        aggregate = "greatest" if objective.get("aggregate") == "max" else "sum of"
+        return f"{aggregate} {objective.get('penalty', 'response')}"
+
+
+def run_names(runs: Sequence[ReportedRun]) -> list[str]:
+    """A name for each run: its label, with its world where the runs come from several."""
+    if len({run.world for run in runs}) > 1:
+        return distinct(f"{run.label} ({run.world})" for run in runs)
+    return distinct(run.label for run in runs)
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """The same names, numbered where one comes again."""
+    taken: set[str] = set()
+    result = []
+    for name in names:
+        chosen, number = name, 1
+        while chosen in taken:
+            number += 1
+            chosen = f"{name} #{number}"
+        taken.add(chosen)
+        result.append(chosen)
+    return result
