@@ -40,11 +40,12 @@ class MapReduce(Program):
     Optional methods, found by their names:
 
     - `combine(self, key, values)` yields pairs like `reduce`, and may be applied any number of
-      times to part of a key's values, before the shuffle and after it. It makes the shuffle
-      aggregate in a table instead of sorting every pair: much faster where keys repeat.
+      times to part of a key's values, before the shuffle and after it: less is shuffled.
+    - `add(self, one, other)` gives two values of a key as one: a combine that is shorter to
+      write and takes less memory. `reduce` then gets one value for each key.
     - `map_chunk(self, text)` yields the pairs of many whole lines of text at once.
     - `fold_chunk(self, text, table)` adds the pairs of many whole lines to `table`, a Counter
-      of combined values, in place; the program needs `combine` as well.
+      that maps keys to added values, in place; the program needs `add` as well.
 
     The last two are short cuts for text input and must mean the same as `map` line by line.
     Lines in a chunk end as they do in the file.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, starmap
-from typing import Any, cast
+from typing import Any
 
 from slotwise.program.formats.outputs import PartWriter
 from slotwise.program.formats.splits import Piece, Split
 from slotwise.program.formats.text import TextInput
 from slotwise.program.mapreduce import MapReduce
-from slotwise.program.shuffle.buffers import Buffer, Groups, buffer_for, grouped
+from slotwise.program.shuffle.buffers import Buffer, Groups, SumTable, buffer_for, grouped
 from slotwise.program.shuffle.chunks import Columns, read_pairs, write_pairs
-from slotwise.program.shuffle.folding import FoldTable
 from slotwise.program.shuffle.hashing import hash_partitions
 from slotwise.program.shuffle.order import Order
 from slotwise.program.shuffle.pairs import batches
@@ -35,10 +35,12 @@ def map_task(
     path = runner.layout.map_file(task, attempt)
     with PartitionedWriter(path, runner.reducers) as file:
         spread = _Spread(runner, points, file)
-        if fold := _fold(runner):
-            _fold_split(runner, split, FoldTable(fold, _buffer_bytes(runner)), spread)
+        buffer = buffer_for(_program(runner), _buffer_bytes(runner))
+        fold = getattr(runner.program, "fold_chunk", None)
+        if fold is not None and runner.input_name == "text" and isinstance(buffer, SumTable):
+            _fold(fold, _texts(runner, split), buffer, spread)
         else:
-            _collect(columns, buffer_for(_program(runner), _buffer_bytes(runner)), spread)
+            _collect(columns, buffer, spread)
     return TaskResult(spread.records, file.bytes)
 
 
@@ -57,9 +59,10 @@ def reduce_task(runner: Runner, task: int, attempt: int, attempts: Sequence[int]
             if buffer.is_full():
                 runs.spill(buffer.drain(in_order=True))
     part = runner.part("reduce", task, attempt)
-    if type(program).reduce is MapReduce.reduce:
-        return _write_part(part, _sorted(buffer, runs, runner))
-    reduced = starmap(program.reduce, _groups(buffer, runs))
+    if type(program).reduce is MapReduce.reduce and runs.is_empty:
+        # The sorted pairs are the output: no need to take them one by one.
+        return _write_part(part, buffer.drain(in_order=True))
+    reduced = starmap(program.reduce, _groups(program, buffer, runs))
     what = f"reduce of {program.name}"
     return _write_part(part, batches(reduced, what, _batch_bytes(runner)))
 
@@ -130,20 +133,14 @@ def _collect(columns: Iterator[Columns], buffer: Buffer, spread: _Spread) -> Non
     spread.write(buffer.drain(in_order=False))
 
 
-def _fold(runner: Runner) -> Callable[..., None] | None:
-    # Folded values are combined ones, so only a program that combines may fold.
-    program = _program(runner)
-    if runner.input_name != "text" or not hasattr(program, "combine"):
-        return None
-    return cast("Callable[..., None] | None", getattr(program, "fold_chunk", None))
-
-
-def _fold_split(runner: Runner, split: Split, table: FoldTable, spread: _Spread) -> None:
-    for text in _texts(runner, split):
-        table.add(text)
+def _fold(
+    fold_chunk: Callable[..., None], texts: Iterator[str], table: SumTable, spread: _Spread
+) -> None:
+    for text in texts:
+        table.fold(fold_chunk, text)
         if table.is_full():
-            spread.write(table.drain())
-    spread.write(table.drain())
+            spread.write(table.drain(in_order=False))
+    spread.write(table.drain(in_order=False))
 
 
 def _mapped(runner: Runner, split: Split) -> Iterator[Columns]:
@@ -175,18 +172,14 @@ def _texts(runner: Runner, split: Split) -> Iterator[str]:
         yield from TextInput().texts(piece)
 
 
-def _groups(buffer: Buffer, runs: SortedRuns) -> Groups:
+def _groups(program: MapReduce, buffer: Buffer, runs: SortedRuns) -> Groups:
     if runs.is_empty:
         return buffer.groups()
     runs.spill(buffer.drain(in_order=True))
-    return grouped(runs.merged())
-
-
-def _sorted(buffer: Buffer, runs: SortedRuns, runner: Runner) -> Iterator[Columns]:
-    if runs.is_empty:
-        return buffer.drain(in_order=True)
-    runs.spill(buffer.drain(in_order=True))
-    return batches([runs.merged()], "the shuffle", _batch_bytes(runner))
+    groups = grouped(runs.merged())
+    if (add := getattr(program, "add", None)) is None:
+        return groups
+    return ((key, iter((functools.reduce(add, values),))) for key, values in groups)
 
 
 def _write_part(part: PartWriter, columns: Iterator[Columns]) -> TaskResult:
@@ -205,7 +198,7 @@ def _program(runner: Runner) -> MapReduce:
 
 def _buffer_bytes(runner: Runner) -> int:
     # The rest is for slices that leave, chunks that come in, and the interpreter's own waste.
-    return runner.memory_bytes * 6 // 10
+    return runner.memory_bytes * 3 // 4
 
 
 def _chunk_bytes(runner: Runner) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from slotwise.program.mapreduce import MapReduce, Pair
 
@@ -21,8 +22,5 @@ class WordCount(MapReduce):
         """Count the words of many lines; a line break is white space as any other."""
         table.update(text.split())
 
-    def reduce(self, key: str, values: Iterator[int]) -> Iterable[Pair]:
-        """The sum of the counts."""
-        return ((key, sum(values)),)
-
-    combine = reduce
+    # Of two counts of a word their sum; as it is, it is called without a frame of Python.
+    add = operator.add

@@ -1,19 +1,18 @@
-"""Pairs in bounded memory: sorted, or combined in a table."""
+"""Pairs in bounded memory, until they are spilled or reduced."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice
 from operator import itemgetter
-from sys import getsizeof
 from typing import Any, Protocol
 
 from slotwise.program.mapreduce import MapReduce, Pair
 from slotwise.program.shuffle.chunks import Columns
 from slotwise.program.shuffle.order import Order
 from slotwise.program.shuffle.pairs import checked_columns
-from slotwise.program.shuffle.sizes import column_bytes
+from slotwise.program.shuffle.sizes import column_bytes, new_keys_bytes, table_bytes
 
 Groups = Iterator[tuple[Any, Iterator[Any]]]
 
@@ -26,7 +25,7 @@ _LIST_BYTES = 96
 
 
 class Buffer(Protocol):
-    """Pairs that a task holds until they are spilled or reduced."""
+    """Pairs that a task holds."""
 
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """Take pairs in."""
@@ -45,17 +44,8 @@ class Buffer(Protocol):
         ...
 
 
-def buffer_for(program: MapReduce, limit_bytes: int) -> Buffer:
-    """A table for a program that combines, else a buffer that sorts."""
-    combine = getattr(program, "combine", None)
-    order = Order.of(program)
-    if combine is None:
-        return SortBuffer(order, limit_bytes)
-    return CombineTable(combine, order, limit_bytes)
-
-
 class SortBuffer:
-    """Keeps every pair and sorts them when they leave."""
+    """Keeps every pair and sorts them when they leave: right where keys hardly repeat."""
 
     def __init__(self, order: Order, limit_bytes: int) -> None:
         self._order = order
@@ -91,89 +81,149 @@ class SortBuffer:
 
     def groups(self) -> Groups:
         """Each key, sorted, with its values in the order they came."""
-        return grouped(
-            chain.from_iterable(zip(*columns, strict=True) for columns in self.drain(True))
-        )
+        slices = self.drain(in_order=True)
+        return grouped(chain.from_iterable(zip(*columns, strict=True) for columns in slices))
 
 
-class CombineTable:
-    """Keeps values by key and combines them when memory gets short.
+class ValueTable:
+    """Keeps the values of each key together; combines them when memory gets short.
 
-    Values are appended to a list for each key, which costs no more than adding them up; the
-    program's combine runs once for many values.
+    To append a value to its key's list costs no more than to add it up, and the program's
+    combine runs once for many values. Keys with one value need no list.
     """
 
     def __init__(
         self,
-        combine: Callable[[Any, Iterator[Any]], Iterable[Pair]],
+        combine: Callable[[Any, Iterator[Any]], Iterable[Pair] | None] | None,
         order: Order,
         limit_bytes: int,
     ) -> None:
         self._combine = combine
         self._order = order
         self._limit_bytes = limit_bytes
-        self._table: defaultdict[Any, list[Any]] = defaultdict(list)
-        self._keys_bytes = 0
-        self._values_bytes = 0
+        self._single: dict[Any, Any] = {}
+        self._many: dict[Any, list[Any]] = {}
+        self._entries_bytes = 0
 
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        """Take pairs in."""
-        table, known = self._table, len(self._table)
-        try:
-            for key, value in zip(keys, values):  # noqa: B905  (strict costs time here)
-                table[key].append(value)
-        except TypeError as error:
-            raise TypeError(
-                f"{self._order.program_name}: a key that cannot be hashed ({error}); with"
-                " combine, keys must be text, numbers or tuples of them"
-            ) from error
-        self._keys_bytes += new_keys_bytes(table, known)
-        self._values_bytes += column_bytes(values) + 8 * len(values)
+        """Take pairs in; raises TypeError for a key that cannot be hashed."""
+        single, many = self._single, self._many
+        known = len(single) + len(many)
+        list_of = many.get
+        with self._order.hashing_errors():
+            for key, value in zip(keys, values):  # noqa: B905  (strict takes time here)
+                if (held := list_of(key)) is not None:
+                    held.append(value)
+                elif key in single:
+                    many[key] = [single.pop(key), value]
+                else:
+                    single[key] = value
+        added = len(single) + len(many) - known
+        # The new keys are among those that came; they are taken to be as long as these.
+        self._entries_bytes += column_bytes(keys) * added // max(1, len(keys))
+        self._entries_bytes += column_bytes(values) + 8 * (len(values) - added)
 
     def is_full(self) -> bool:
         """Whether the pairs take the memory they may, even after combining."""
         if self._bytes() < self._limit_bytes:
             return False
-        self._combine_all()
+        if self._combine is None:
+            return True
+        for keys, values in self.drain(in_order=False):
+            self.add(keys, values)
         # A table that stays half full would be combined again and again for little.
         return self._bytes() >= self._limit_bytes // 2
 
     def drain(self, in_order: bool) -> Iterator[Columns]:
         """All pairs, combined, in slices."""
-        table, self._table = self._table, defaultdict(list)
-        self._keys_bytes = self._values_bytes = 0
-        keys = self._order.keys(table) if in_order else list(table)
-        # The lists go as the slices leave, so that combining needs little memory of its own.
+        single, many = self._single, self._many
+        self._single, self._many, self._entries_bytes = {}, {}, 0
+        keys = self._order.keys(chain(single, many)) if in_order else [*single, *many]
+        # The values go as the slices leave, so that combining needs little memory of its own.
         pairs = chain.from_iterable(
-            ((key, values[0]),)
-            if len(values := table.pop(key)) == 1
-            else self._combined(key, values)
+            self._combined(key, many.pop(key)) if key in many else ((key, single.pop(key)),)
             for key in keys
         )
         while batch := list(islice(pairs, SLICE_PAIRS)):
             yield checked_columns(batch, f"combine of {self._order.program_name}")
 
     def groups(self) -> Groups:
-        """Each key, sorted, with its values; not combined once more."""
-        table = self._table
-        return ((key, iter(table[key])) for key in self._order.keys(table))
+        """Each key, sorted, with its values in the order they came."""
+        single, many = self._single, self._many
+        for key in self._order.keys(chain(single, many)):
+            yield key, iter(many[key] if key in many else (single[key],))
 
     def _combined(self, key: Any, values: list[Any]) -> Iterable[Pair]:
+        if self._combine is None:
+            return ((key, value) for value in values)
         return self._combine(key, iter(values)) or ()
 
-    def _combine_all(self) -> None:
-        for keys, values in self.drain(in_order=False):
-            self.add(keys, values)
-
     def _bytes(self) -> int:
-        # A dict that grows holds its old and its new table for a moment.
-        shell = getsizeof(self._table) * 3 // 2 + _LIST_BYTES * len(self._table)
-        return shell + self._keys_bytes + self._values_bytes
+        tables = table_bytes(self._single) + table_bytes(self._many)
+        return tables + _LIST_BYTES * len(self._many) + self._entries_bytes
 
 
-def new_keys_bytes(table: dict[Any, Any], known: int) -> int:
-    """The bytes of the keys that a table got since it had `known` of them."""
-    return column_bytes(list(islice(reversed(table), len(table) - known)))
+class SumTable:
+    """Keeps one value for each key, to which others are added."""
+
+    def __init__(self, add: Callable[[Any, Any], Any], order: Order, limit_bytes: int) -> None:
+        self._add = add
+        self._order = order
+        self._limit_bytes = limit_bytes
+        self._table: Counter[Any] = Counter()
+        self._entries_bytes = 0
+
+    def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
+        """Take pairs in; raises TypeError for a key that cannot be hashed."""
+        add, table, known = self._add, self._table, len(self._table)
+        with self._order.hashing_errors():
+            for key, value in zip(keys, values):  # noqa: B905  (strict takes time here)
+                table[key] = add(table[key], value) if key in table else value
+        self._measure(known)
+
+    def fold(self, fold_chunk: Callable[[str, Counter[Any]], None], text: str) -> None:
+        """Let a program add the pairs of many lines by itself."""
+        known = len(self._table)
+        fold_chunk(text, self._table)
+        self._measure(known)
+
+    def is_full(self) -> bool:
+        """Whether the pairs take the memory they may."""
+        return table_bytes(self._table) + self._entries_bytes >= self._limit_bytes
+
+    def drain(self, in_order: bool) -> Iterator[Columns]:
+        """All pairs in slices."""
+        table, self._table, self._entries_bytes = self._table, Counter(), 0
+        keys: Iterator[Any] = iter(table)
+        values: Iterator[Any] = iter(table.values())
+        if in_order:
+            ordered = self._order.keys(table)
+            keys, values = iter(ordered), map(table.__getitem__, ordered)
+        while part := list(islice(keys, SLICE_PAIRS)):
+            yield part, list(islice(values, SLICE_PAIRS))
+
+    def groups(self) -> Groups:
+        """Each key, sorted, with the sum of its values."""
+        table = self._table
+        return ((key, iter((table[key],))) for key in self._order.keys(table))
+
+    def _measure(self, known: int) -> None:
+        """Count the keys that are new, and their values as they are now."""
+        table = self._table
+        if added := len(table) - known:
+            values = [table[key] for key in islice(reversed(table), added)]
+            self._entries_bytes += new_keys_bytes(table, added) + column_bytes(values)
+
+
+def buffer_for(program: MapReduce, limit_bytes: int) -> Buffer:
+    """The buffer that suits a program."""
+    order = Order.of(program)
+    if (add := getattr(program, "add", None)) is not None:
+        return SumTable(add, order, limit_bytes)
+    combine = getattr(program, "combine", None)
+    if program.total_order and combine is None:
+        return SortBuffer(order, limit_bytes)
+    return ValueTable(combine, order, limit_bytes)
 
 
 def grouped(pairs: Iterator[Pair]) -> Groups:

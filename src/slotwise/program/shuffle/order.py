@@ -30,14 +30,14 @@ class Order:
 
     def keys(self, keys: Iterable[Any]) -> list[Any]:
         """The keys, sorted."""
-        with self._clear_errors():
+        with self._sorting_errors():
             return sorted(keys, key=self.rank, reverse=self.descending)
 
     def positions(self, keys: Sequence[Any]) -> list[int]:
         """The positions of the keys in sorted order; equal keys stay as they are."""
         rank = self.rank
         ranks = keys if rank is None else list(map(rank, keys))
-        with self._clear_errors():
+        with self._sorting_errors():
             return sorted(range(len(keys)), key=ranks.__getitem__, reverse=self.descending)
 
     def merged(self, streams: Sequence[Iterator[Pair]]) -> Iterator[Pair]:
@@ -52,14 +52,27 @@ class Order:
         rank = self.rank
         ranks = keys if rank is None else list(map(rank, keys))
         cuts = points if rank is None else list(map(rank, points))
-        with self._clear_errors():
+        with self._sorting_errors():
             if self.descending:
                 last, rising = len(cuts), cuts[::-1]
                 return [last - bisect_left(rising, value) for value in ranks]
             return [bisect_right(cuts, value) for value in ranks]
 
     @contextmanager
-    def _clear_errors(self) -> Iterator[None]:
+    def hashing_errors(self) -> Iterator[None]:
+        """Say whose keys they are where one cannot be hashed."""
+        try:
+            yield
+        except TypeError as error:
+            if "unhashable" not in str(error):
+                raise
+            raise TypeError(
+                f"{self.program_name}: a key cannot be hashed ({error}); use text, numbers or"
+                " tuples of them as keys"
+            ) from error
+
+    @contextmanager
+    def _sorting_errors(self) -> Iterator[None]:
         try:
             yield
         except TypeError as error:

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from sys import getsizeof
 from typing import Any
 
 SAMPLE_STEP = 16
 _NUMBERS: frozenset[type] = frozenset({int, float, bool, type(None)})
-_FLAT: frozenset[type] = _NUMBERS | {str, bytes}
-_NUMBER_BYTES = 32
+_TEXTS: frozenset[type] = frozenset({str, bytes})
+_SHARED = frozenset([None, *range(-5, 257)])
+"""The interpreter has one object for each of these (True and False are equal to 1 and 0)."""
 
 
 def column_bytes(values: Sequence[Any]) -> int:
     """The bytes that the objects of a column take, without the references to them.
 
-    Numbers count 32 each; text and bytes are measured one by one; of nested values one in 16
-    is measured, with all that it holds.
+    Text and bytes are measured one by one; of other values one in 16, with all that it holds.
     """
     kinds = set(map(type, values))
-    if kinds <= _NUMBERS:
-        return _NUMBER_BYTES * len(values)
-    if kinds <= _FLAT:
+    if kinds <= _TEXTS:
         return sum(map(getsizeof, values))
     sample = values[::SAMPLE_STEP]
+    if kinds <= _NUMBERS:
+        own = sum(getsizeof(value) for value in sample if value not in _SHARED)
+        return own * len(values) // len(sample)
     return sum(map(deep_bytes, sample)) * len(values) // len(sample)
+
+
+def new_keys_bytes(table: dict[Any, Any], added: int) -> int:
+    """The bytes of the last keys that a table got."""
+    return column_bytes(list(islice(reversed(table), added)))
+
+
+def table_bytes(table: dict[Any, Any]) -> int:
+    """The bytes of a table without what it refers to, and half as much for its next growth."""
+    return getsizeof(table) * 3 // 2
 
 
 def deep_bytes(value: Any) -> int:

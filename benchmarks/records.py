@@ -1,0 +1,105 @@
+"""Map and reduce as generators of records: slotwise against a plain Python loop.
+
+    python benchmarks/records.py [--megabytes 100] [--rounds 3]
+
+Both run in this one process and call the same generators: the loop sums the pairs in a dict.
+Slotwise also shuffles, reduces and writes its output, sorted by word. The ratios are of one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from wordcount import read_output, write_text
+
+from slotwise.program import MapReduce, plan_mapreduce
+
+Pairs = Iterable[tuple[str, int]]
+
+
+class Words(MapReduce):
+    def map(self, key: int, value: str) -> Pairs:
+        for word in value.split():
+            yield word, 1
+
+    def reduce(self, key: str, values: Iterator[int]) -> Pairs:
+        yield key, sum(values)
+
+
+class CombinedWords(Words):
+    combine = Words.reduce
+
+
+class AddedWords(Words):
+    def add(self, one: int, other: int) -> int:
+        return one + other
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="slotwise-bench-") as directory:
+        text = Path(directory) / "text"
+        write_text(text, options.megabytes * 1_000_000)
+        contenders: dict[str, Callable[[], object]] = {
+            "plain loop": lambda: plain_loop(text),
+            "slotwise, map and reduce": lambda: run_here(text, Words),
+            "slotwise, with combine": lambda: run_here(text, CombinedWords),
+            "slotwise, with add": lambda: run_here(text, AddedWords),
+        }
+        best = dict.fromkeys(contenders, float("inf"))
+        for _ in range(options.rounds):
+            for name, contender in contenders.items():
+                begin = time.perf_counter()
+                result = contender()
+                best[name] = min(best[name], time.perf_counter() - begin)
+                if isinstance(result, Path):
+                    assert read_output(result) == plain, f"{name} counts otherwise"
+                else:
+                    plain = result
+    for name, seconds in best.items():
+        print(
+            f"{name:28}{seconds:8.2f} s   {seconds / best['plain loop']:.2f} of the plain loop"
+        )
+
+
+def plain_loop(text: Path) -> dict[str, int]:
+    program = Words()
+    sums: dict[str, int] = {}
+    offset = 0
+    with text.open("rb") as file:
+        for raw in file:
+            line = raw.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
+            for word, count in program.map(offset, line):
+                sums[word] = sums.get(word, 0) + count
+            offset += len(raw)
+    return sums
+
+
+def run_here(text: Path, program: type[Words]) -> Path:
+    """Run all tasks of a job in this process, one after another."""
+    output = text.with_name("out")
+    execution = plan_mapreduce(
+        "records", program, str(text), output, split_bytes=64 << 20, overwrite=True
+    )
+    runner = execution.runner
+    succeeded = False
+    try:
+        for phase in execution.job.topological():
+            for task in range(phase.tasks.count):
+                result = runner(*execution.arguments(phase.name, task, 0))
+                execution.finished(phase.name, task, 0, result)
+        succeeded = True
+    finally:
+        execution.close(succeeded)
+    return output
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Word count on real text: slotwise against a Pool with Counter written by hand, and Dask bag.
+
+    python benchmarks/wordcount.py [--megabytes 500] [--rounds 3] [--skip-dask]
+
+The text is the Python installation's own sources, repeated to the wished size. All use two
+processes and the same byte ranges; the counts are compared. Slotwise also writes its output,
+sorted by word. Times are of one run on one machine: only their ratios mean something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sysconfig
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+
+import cloudpickle
+
+from slotwise.program import Execution, plan_mapreduce
+
+PROCESSES = 2
+SPLIT_BYTES = 64 << 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--skip-dask", action="store_true")
+    options = parser.parse_args()
+    contenders: dict[str, Callable[[Path], Counter[str] | Path]] = {
+        "slotwise": by_slotwise,
+        "Pool, Counter(range.split())": by_pool_of_ranges,
+        "Pool, counter.update(line.split())": by_pool_of_lines,
+    }
+    if not options.skip_dask and find_spec("dask"):
+        contenders["Dask bag"] = by_dask
+    with tempfile.TemporaryDirectory(prefix="slotwise-bench-") as directory:
+        text = Path(directory) / "text"
+        write_text(text, options.megabytes * 1_000_000)
+        measure(contenders, text, options.rounds)
+
+
+def measure(
+    contenders: dict[str, Callable[[Path], Counter[str] | Path]], text: Path, rounds: int
+) -> None:
+    """Run the contenders in turn and print the best time of each against slotwise's."""
+    best = dict.fromkeys(contenders, float("inf"))
+    expected: Counter[str] | None = None
+    for number in range(rounds):
+        for name, count in contenders.items():
+            if name == "Dask bag" and number > 0:
+                continue
+            begin = time.perf_counter()
+            counted = count(text)
+            best[name] = min(best[name], time.perf_counter() - begin)
+            counts = counted if isinstance(counted, Counter) else read_output(counted)
+            assert expected is None or counts == expected, f"{name} counts otherwise"
+            expected = counts
+    assert expected is not None
+    words = sum(expected.values())
+    print(f"{text.stat().st_size / 1e6:.0f} MB, {words} words, {len(expected)} distinct")
+    for name, seconds in best.items():
+        ratio = best["slotwise"] / seconds
+        print(f"{name:36}{seconds:8.2f} s   slotwise takes {ratio:.2f} of it")
+
+
+def by_slotwise(text: Path) -> Path:
+    output = text.with_name("out")
+    run_job(
+        plan_mapreduce(
+            "wordcount", "wordcount", str(text), output, split_bytes=SPLIT_BYTES, overwrite=True
+        )
+    )
+    return output
+
+
+def read_output(output: Path) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for part in sorted(output.glob("part-*")):
+        with part.open(encoding="utf-8", newline="\n") as lines:
+            for line in lines:
+                word, _, count = line.rpartition("\t")
+                counts[word] = int(count)
+    return counts
+
+
+def run_job(execution: Execution, processes: int = PROCESSES) -> None:
+    """Run all tasks of a job, phase by phase, in worker processes."""
+    runner = cloudpickle.dumps(execution.runner)
+    succeeded = False
+    try:
+        with ProcessPoolExecutor(processes, initializer=receive, initargs=(runner,)) as pool:
+            for phase in execution.job.topological():
+                tasks = range(phase.tasks.count)
+                futures = [
+                    pool.submit(perform, execution.arguments(phase.name, t, 0)) for t in tasks
+                ]
+                for task, future in enumerate(futures):
+                    execution.finished(phase.name, task, 0, future.result())
+        succeeded = True
+    finally:
+        execution.close(succeeded)
+
+
+def receive(runner: bytes) -> None:
+    global _runner
+    _runner = cloudpickle.loads(runner)
+
+
+def perform(arguments: tuple[object, ...]) -> object:
+    return _runner(*arguments)
+
+
+def by_pool_of_ranges(text: Path) -> Counter[str]:
+    return merged_by_pool(count_range, text)
+
+
+def by_pool_of_lines(text: Path) -> Counter[str]:
+    return merged_by_pool(count_lines, text)
+
+
+def merged_by_pool(
+    count: Callable[[tuple[Path, int, int]], Counter[str]], text: Path
+) -> Counter[str]:
+    total: Counter[str] = Counter()
+    with multiprocessing.Pool(PROCESSES) as pool:
+        for counts in pool.imap_unordered(count, ranges(text)):
+            total.update(counts)
+    return total
+
+
+def count_range(place: tuple[Path, int, int]) -> Counter[str]:
+    path, start, end = place
+    with path.open("rb") as file:
+        file.seek(start)
+        return Counter(file.read(end - start).decode("utf-8", "replace").split())
+
+
+def count_lines(place: tuple[Path, int, int]) -> Counter[str]:
+    path, start, end = place
+    counts: Counter[str] = Counter()
+    with path.open("rb") as file:
+        file.seek(start)
+        while file.tell() < end:
+            counts.update(file.readline().decode("utf-8", "replace").split())
+    return counts
+
+
+def ranges(text: Path) -> Iterator[tuple[Path, int, int]]:
+    """The byte ranges of slotwise's splits, moved to the next line break."""
+    size = text.stat().st_size
+    start = 0
+    with text.open("rb") as file:
+        while start < size:
+            file.seek(min(start + SPLIT_BYTES, size) - 1)
+            file.readline()
+            end = file.tell()
+            yield text, start, end
+            start = end
+
+
+def by_dask(text: Path) -> Counter[str]:
+    import dask
+    import dask.bag
+
+    with dask.config.set(scheduler="processes", num_workers=PROCESSES):
+        lines = dask.bag.read_text(
+            str(text), blocksize=SPLIT_BYTES, errors="replace", linedelimiter="\n"
+        )
+        counts = lines.map(str.split).flatten().frequencies().compute()
+    return Counter(dict(counts))
+
+
+def write_text(path: Path, size: int) -> None:
+    """Write the sources of the Python installation, again and again, up to `size` bytes."""
+    sources = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
+    with path.open("wb") as file:
+        while file.tell() < size:
+            for source in sources:
+                file.write(source.read_bytes()[: size - file.tell()])
+
+
+if __name__ == "__main__":
+    main()
