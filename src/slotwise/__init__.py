@@ -1,3 +1,86 @@
-"""slotwise shares a cluster among MapReduce jobs and prints a proven bound beside every result."""
+"""slotwise shares a cluster among many MapReduce jobs.
 
-__version__ = "0.1.0"
+What people care about (mean response, stretch, makespan) is optimised while everyone keeps a
+guaranteed share. The same scheduler drives a simulated cluster and this machine, and a proven
+lower bound stands beside every result.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from slotwise.version import __version__
+
+if TYPE_CHECKING:
+    from slotwise.api import compare, plan, replay, report, run, simulate
+    from slotwise.model.cluster import Cluster, Host
+    from slotwise.model.errors import InputError, MissingExtraError, SlotwiseError
+    from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
+    from slotwise.model.pool import Pool
+    from slotwise.model.schedule import Piece, Schedule
+    from slotwise.objective.objective import Objective
+    from slotwise.program.calls import Calls
+    from slotwise.program.mapreduce import BatchMapReduce, MapReduce
+    from slotwise.record.log import read_log
+    from slotwise.results import Plan, Result, RunInterrupted
+    from slotwise.runtime.simulated.world import Fault, Simulation
+    from slotwise.workload.file import read_workload
+    from slotwise.workload.workload import ProgramJob, Workload, mapreduce
+
+# Names are imported when they are first asked for: a worker process that runs a user's map
+# needs none of the planner, and starts in a fraction of the time.
+PUBLIC = {
+    # Do
+    "plan": "slotwise.api",
+    "simulate": "slotwise.api",
+    "run": "slotwise.api",
+    "compare": "slotwise.api",
+    "replay": "slotwise.api",
+    "report": "slotwise.api",
+    # What is to be done
+    "Workload": "slotwise.workload.workload",
+    "ProgramJob": "slotwise.workload.workload",
+    "mapreduce": "slotwise.workload.workload",
+    "read_workload": "slotwise.workload.file",
+    "Job": "slotwise.model.job",
+    "Phase": "slotwise.model.job",
+    "PhaseId": "slotwise.model.job",
+    "Tasks": "slotwise.model.job",
+    "Block": "slotwise.model.job",
+    "Pool": "slotwise.model.pool",
+    "Cluster": "slotwise.model.cluster",
+    "Host": "slotwise.model.cluster",
+    "Objective": "slotwise.objective.objective",
+    # Programs
+    "MapReduce": "slotwise.program.mapreduce",
+    "BatchMapReduce": "slotwise.program.mapreduce",
+    "Calls": "slotwise.program.calls",
+    # A simulation
+    "Simulation": "slotwise.runtime.simulated.world",
+    "Fault": "slotwise.runtime.simulated.world",
+    # Results
+    "Plan": "slotwise.results",
+    "Result": "slotwise.results",
+    "RunInterrupted": "slotwise.results",
+    "Schedule": "slotwise.model.schedule",
+    "Piece": "slotwise.model.schedule",
+    "read_log": "slotwise.record.log",
+    # Errors
+    "SlotwiseError": "slotwise.model.errors",
+    "InputError": "slotwise.model.errors",
+    "MissingExtraError": "slotwise.model.errors",
+}
+"""Every public name, and where it lives."""
+
+__all__ = ["__version__", *PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in PUBLIC:
+        raise AttributeError(f"module 'slotwise' has no attribute {name!r}")
+    return getattr(import_module(PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -27,22 +27,25 @@ class Flex:
     """
 
     objective: Objective = field(default_factory=Objective)
+    ordering: Ordering | None = None
 
     reads_work: ClassVar[bool] = True
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
-        return grant(claims, order_for(self.objective)(claims))
+        return grant(claims, self.priority(claims))
 
-
-def order_for(objective: Objective) -> Ordering:
-    """The ordering that serves an objective."""
-    return ORDERINGS[objective.penalty, objective.aggregate]
+    def priority(self, claims: Claims) -> list[int]:
+        """The order in which claims get the slack: `ordering`, or the objective's own."""
+        ordering = self.ordering or ORDERINGS[self.objective.penalty, self.objective.aggregate]
+        return ordering(claims)
 
 
 def smith(claims: Claims) -> list[int]:
     """By work over weight: Smith's rule on the squashed area."""
-    return _ascending([w / weight for w, weight in zip(claims.work, claims.weight, strict=True)])
+    return _ascending(
+        [w / weight for w, weight in zip(claims.work, claims.weight, strict=True)]
+    )
 
 
 def smith_for_stretch(claims: Claims) -> list[int]:
@@ -59,6 +62,16 @@ def longest_first(claims: Claims) -> list[int]:
     """By the least time that is left alone, longest first: they bound the makespan."""
     return _ascending(
         [-w / max(most, 1e-9) for w, most in zip(claims.work, claims.most, strict=True)]
+    )
+
+
+def shortest_first(claims: Claims) -> list[int]:
+    """Smith's rule on the height: by the least time that is left alone over the weight."""
+    return _ascending(
+        [
+            work / (max(most, 1e-9) * weight)
+            for work, most, weight in zip(claims.work, claims.most, claims.weight, strict=True)
+        ]
     )
 
 
@@ -91,10 +104,15 @@ def _due(claims: Claims, weight: Sequence[float]) -> list[int]:
     first = min(claims.arrival, default=0.0)
     area = sum(claims.work) / max(claims.capacity, 1)
     level = max(
-        max(w * work / max(most, 1e-9) for w, work, most in zip(weight, claims.work, claims.most, strict=True)),
+        max(
+            w * work / max(most, 1e-9)
+            for w, work, most in zip(weight, claims.work, claims.most, strict=True)
+        ),
         area * min(weight),
     )
-    return _ascending([at - first + level / w for at, w in zip(claims.arrival, weight, strict=True)])
+    return _ascending(
+        [at - first + level / w for at, w in zip(claims.arrival, weight, strict=True)]
+    )
 
 
 def _ascending(key: list[float]) -> list[int]:

@@ -22,8 +22,8 @@ ROUNDING = 1e-12
 
 
 @dataclass(slots=True)
-class _Flow:
-    """A phase on its way: what is left of its work, and what it waits for."""
+class Flow:
+    """A phase on its way: its work, what is left of it, and what it waits for."""
 
     id: PhaseId
     job: Job
@@ -42,7 +42,7 @@ def fluid_schedule(
     become whole slots by wrap-around, without loss. O(P) steps for P phases, each as costly as
     one allocation.
     """
-    flows = [_flow_of(job, phase) for job in jobs for phase in job.topological()]
+    flows = [flow_of(job, phase) for job in jobs for phase in job.topological()]
     pieces: list[Piece] = []
     now = 0.0
     while flows:
@@ -62,7 +62,7 @@ def fluid_schedule(
             for other in flows:
                 if other.job is flow.job:
                     other.waits_for.discard(flow.phase.name)
-    return Schedule(_merged(pieces))
+    return Schedule(merged(pieces))
 
 
 def wrap_around(
@@ -96,10 +96,12 @@ def wrap_around(
     return pieces
 
 
-def _flow_of(job: Job, phase: Phase) -> _Flow:
+def flow_of(job: Job, phase: Phase) -> Flow:
     work = phase.tasks.work_total()
     if work is None:
-        raise InputError(f"job {job.id!r}, phase {phase.name!r}: a plan needs its work; state it")
+        raise InputError(
+            f"job {job.id!r}, phase {phase.name!r}: a plan needs its work; state it"
+        )
     if job.arrival > 0:
         raise InputError(
             f"job {job.id!r}: arrival is {job.arrival}, but a plan takes every job as present"
@@ -107,23 +109,23 @@ def _flow_of(job: Job, phase: Phase) -> _Flow:
         )
     if work == 0:
         raise InputError(f"job {job.id!r}, phase {phase.name!r}: a plan needs work > 0, not 0")
-    return _Flow(PhaseId(job.id, phase.name), job, phase, work, work, set(phase.after))
+    return Flow(PhaseId(job.id, phase.name), job, phase, work, work, set(phase.after))
 
 
 def _share(
-    flows: Sequence[_Flow], cluster: Cluster, pools: Mapping[str, Pool], allocator: Allocator
+    flows: Sequence[Flow], cluster: Cluster, pools: Mapping[str, Pool], allocator: Allocator
 ) -> list[float]:
     shares = [0.0] * len(flows)
     for kind, capacity in cluster.capacity.items():
         of_kind = [n for n, f in enumerate(flows) if cluster.slot_kind(f.phase.kind) == kind]
         if of_kind:
-            claims = _claims([flows[n] for n in of_kind], capacity, pools)
+            claims = static_claims([flows[n] for n in of_kind], capacity, pools)
             for n, share in zip(of_kind, allocator.share(claims), strict=True):
                 shares[n] = share
     return shares
 
 
-def _claims(flows: Sequence[_Flow], capacity: int, pools: Mapping[str, Pool]) -> Claims:
+def static_claims(flows: Sequence[Flow], capacity: int, pools: Mapping[str, Pool]) -> Claims:
     """The claims of ready phases. Their work is the whole, so that priorities stay as they are
     while it is being done: the order of the packing scheme is an input and does not change."""
     most = [min(flow.phase.slots_most, capacity) for flow in flows]
@@ -141,7 +143,7 @@ def _claims(flows: Sequence[_Flow], capacity: int, pools: Mapping[str, Pool]) ->
     )
 
 
-def _merged(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+def merged(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     """Join neighbours of one phase with equal slots; order by time, then phase."""
     joined: dict[PhaseId, list[Piece]] = {}
     for piece in sorted(pieces, key=lambda p: p.start):

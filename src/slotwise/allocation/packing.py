@@ -67,7 +67,9 @@ def pool_floors(claims: Claims, order: Sequence[int]) -> list[float]:
         held[claims.group[j]] += floor
     for g, (total, limit) in enumerate(zip(held, limits, strict=True)):
         if total > limit:  # A pool's most share is hard: its jobs' least shares give way.
-            floors = [f * limit / total if claims.group[j] == g else f for j, f in enumerate(floors)]
+            floors = [
+                f * limit / total if claims.group[j] == g else f for j, f in enumerate(floors)
+            ]
     return scale_to(claims.capacity, floors)
 
 

@@ -37,7 +37,8 @@ def water_line(
         level, filled, slope = bend, reached, slope + change
     level += (capacity - filled) / slope
     return [
-        min(high, max(level * w, low)) for w, low, high in zip(weight, floors, most, strict=True)
+        min(high, max(level * w, low))
+        for w, low, high in zip(weight, floors, most, strict=True)
     ]
 
 

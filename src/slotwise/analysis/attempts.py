@@ -106,7 +106,9 @@ def _ending(event: TaskFinished | TaskFailed | TaskKilled) -> Ending:
     return "lost" if event.lost else "failed"
 
 
-def _attempt(launch: Launch, start: float, end: float, seconds: float, ending: Ending) -> Attempt:
+def _attempt(
+    launch: Launch, start: float, end: float, seconds: float, ending: Ending
+) -> Attempt:
     return Attempt(
         launch.phase,
         launch.task,

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
-from slotwise.allocation.bounds import BoundJobs, lower_bound
 from slotwise.analysis.attempts import Attempt, Follower, JobSpan
+from slotwise.analysis.bound import Work, objective_bound
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, Locality
 from slotwise.model.event import Event
-from slotwise.model.job import Job, Phase, PhaseId
+from slotwise.model.job import PhaseId
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header, Log
 
@@ -48,7 +47,6 @@ class Meter:
         self._work: defaultdict[PhaseId, float] = defaultdict(float)
         self._longest: defaultdict[PhaseId, float] = defaultdict(float)
         self._speeds = {host.name: host.speed for host in header.cluster.hosts}
-        self._rates = {kind: _rates(header.cluster, kind) for kind in header.cluster.capacity}
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -70,7 +68,9 @@ class Meter:
             self._wasted += attempt.end - attempt.start
         spans = self._follower.jobs
         done = {name: span for name, span in spans.items() if span.completion is not None}
-        bound = self._bound(done)
+        jobs = [span.job for span in done.values()]
+        work = Work(dict(self._work), dict(self._longest))
+        bound = objective_bound(self._objective, jobs, self._cluster, work)
         metrics = self._metrics(spans, done)
         value = metrics["value"]
         metrics["gap"] = value / bound - 1 if bound > 0 else None
@@ -96,9 +96,12 @@ class Meter:
         self._longest[attempt.phase] = max(self._longest[attempt.phase], work)
 
     def _metrics(self, spans: dict[str, JobSpan], done: dict[str, JobSpan]) -> dict[str, Any]:
-        responses = {name: (span.completion or 0.0) - span.arrival for name, span in done.items()}
+        responses = {
+            name: (span.completion or 0.0) - span.arrival for name, span in done.items()
+        }
         weights = {name: span.job.weight for name, span in done.items()}
-        work = {name: self._work_of(span.job) for name, span in done.items()}
+        measured = Work(dict(self._work), dict(self._longest))
+        work = {name: measured.of_job(span.job) for name, span in done.items()}
         stretches = {name: responses[name] / work[name] for name in done}
         completion = {name: span.completion or 0.0 for name, span in done.items()}
         first = min((span.arrival for span in spans.values()), default=0.0)
@@ -129,67 +132,6 @@ class Meter:
             "work_seconds": sum(work.values()),
             "wasted_slot_seconds": self._wasted,
         }
-
-    def _work_of(self, job: Job) -> float:
-        total = sum(self._work[PhaseId(job.id, phase.name)] for phase in job.phases)
-        return max(total, 1e-9)
-
-    def _bound(self, done: dict[str, JobSpan]) -> float:
-        """The best bound over the whole cluster and over each kind of slot alone.
-
-        Looking at one kind means to leave out the work of all other phases, which only makes
-        the problem easier. The work is that which was really measured.
-        """
-        jobs = [span.job for span in done.values()]
-        kinds = list(self._cluster.capacity)
-        choices = [kinds] if len(kinds) == 1 else [kinds, *([kind] for kind in kinds)]
-        return max((self._bound_of(jobs, chosen) for chosen in choices), default=0.0)
-
-    def _bound_of(self, jobs: list[Job], kinds: list[str]) -> float:
-        lines = [self._objective.line(job, self._work_of(job)) for job in jobs]
-        capacity = sum(self._rates[kind][-1] for kind in kinds)
-        return lower_bound(
-            BoundJobs(
-                slope=[slope for slope, _ in lines],
-                origin=[origin for _, origin in lines],
-                arrival=[job.arrival for job in jobs],
-                work=[
-                    sum(self._work[PhaseId(job.id, p.name)] for p in self._of_kinds(job, kinds))
-                    for job in jobs
-                ],
-                rate=[self._rate(job, kinds) for job in jobs],
-                height=[self._height(job) for job in jobs],
-            ),
-            capacity,
-            self._objective.aggregate,
-        )
-
-    def _of_kinds(self, job: Job, kinds: list[str]) -> list[Phase]:
-        return [phase for phase in job.phases if self._cluster.slot_kind(phase.kind) in kinds]
-
-    def _phase_rate(self, phase: Phase) -> float:
-        rates = self._rates[self._cluster.slot_kind(phase.kind)]
-        return rates[min(phase.slots_most, len(rates)) - 1]
-
-    def _rate(self, job: Job, kinds: list[str]) -> float:
-        """The most work a second: phases may run side by side, so their rates add up."""
-        return sum(self._phase_rate(phase) for phase in self._of_kinds(job, kinds)) or 1.0
-
-    def _height(self, job: Job) -> float:
-        """The critical path: each phase on its most slots, and not shorter than one task."""
-        ends: dict[str, float] = {}
-        for phase in job.topological():
-            name = PhaseId(job.id, phase.name)
-            fastest = self._rates[self._cluster.slot_kind(phase.kind)][0]
-            alone = max(self._work[name] / self._phase_rate(phase), self._longest[name] / fastest)
-            ends[phase.name] = alone + max((ends[other] for other in phase.after), default=0.0)
-        return max(ends.values())
-
-
-def _rates(cluster: Cluster, kind: str) -> list[float]:
-    """Entry n - 1: the work that the n fastest slots of a kind do in a second."""
-    speeds = [host.speed for host in cluster.hosts for _ in range(host.slots.get(kind, 0))]
-    return list(accumulate(sorted(speeds, reverse=True)))
 
 
 def _times(span: JobSpan) -> dict[str, float | None]:

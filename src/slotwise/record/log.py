@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Literal, Self
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision
@@ -32,7 +32,7 @@ class Header:
     `world` is "simulated" or "live" with that world's `parameters` (the seed among them).
     """
 
-    world: str
+    world: Literal["live", "simulated"]
     scheduler: dict[str, Any]
     objective: dict[str, Any]
     cluster: Cluster
@@ -124,7 +124,9 @@ class LogFile:
         try:
             self._file: IO[str] = open(path, "w", encoding="utf-8")  # noqa: SIM115
         except OSError as error:
-            raise InputError(f"log {str(path)!r}: {error.strerror}; name another file") from error
+            raise InputError(
+                f"log {str(path)!r}: {error.strerror}; name another file"
+            ) from error
         self._write(header.to_plain())
 
     def __call__(

@@ -24,6 +24,12 @@ from slotwise.runtime.phase_state import PhaseState, PoolCount, Rank
 DEFAULT_WORK = 10.0
 """Seconds that a task is taken to need when nobody has said and none has finished."""
 
+ATTEMPTS_MAX = 4
+"""How often a task is tried before its job fails."""
+
+LOSSES_MAX = 16
+"""How often the slot may die under a task before the task is taken to be the cause."""
+
 
 class State:
     """All jobs, phases, slots and waits, as events and decisions have made them."""
@@ -34,8 +40,8 @@ class State:
         pools: Iterable[Pool] = (),
         *,
         jobs_expected: int,
-        attempts_max: int = 4,
-        losses_max: int = 16,
+        attempts_max: int = ATTEMPTS_MAX,
+        losses_max: int = LOSSES_MAX,
         default_work: float = DEFAULT_WORK,
     ) -> None:
         """A task is tried `attempts_max` times; `losses_max` times its slot may die under it."""

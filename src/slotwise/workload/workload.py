@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,3 +48,37 @@ class Workload:
     objective: Objective = field(default_factory=Objective)
     replicas: int = 0
     folder: Path = field(default_factory=Path)
+
+
+def mapreduce(
+    program: Any,
+    inputs: str | Path | Sequence[str | Path] = (),
+    output: str | Path = "",
+    *,
+    id: str | None = None,
+    arrival: float = 0.0,
+    pool: str = "default",
+    weight: float = 1.0,
+    **settings: Any,
+) -> ProgramJob:
+    """A MapReduce job: a program by name, as `file.py:Class`, or as an object.
+
+    `settings` are reducers, parameters, input_format, output_format, split_bytes,
+    memory_bytes, overwrite, slots_min and slots_max; they are checked when the job is run.
+    """
+    if not isinstance(program, str) and id is None:
+        id = getattr(program, "name", None) or type(program).__name__
+    return ProgramJob(
+        id=id or str(program),
+        program=program,
+        inputs=_texts(inputs),
+        output=str(output),
+        arrival=arrival,
+        pool=pool,
+        weight=weight,
+        settings=settings,
+    )
+
+
+def _texts(paths: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
+    return (str(paths),) if isinstance(paths, str | Path) else tuple(map(str, paths))

@@ -1,0 +1,114 @@
+"""The lower bound on an objective for jobs whose work is known, planned or measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from slotwise.allocation.bounds import BoundJobs, lower_bound
+from slotwise.model.cluster import Cluster
+from slotwise.model.job import Job, Phase, PhaseId
+from slotwise.objective.objective import Objective
+
+WORK_LEAST = 1e-9
+"""Seconds: stretch divides by the work of a job, so no job has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Seconds of work at speed 1 of each phase, and of its longest task where tasks are whole."""
+
+    total: Mapping[PhaseId, float]
+    longest: Mapping[PhaseId, float] = field(default_factory=dict)
+
+    @classmethod
+    def estimated(cls, jobs: Sequence[Job]) -> Work:
+        """The work that the jobs state, freely divisible."""
+        return cls(
+            {
+                PhaseId(job.id, phase.name): phase.tasks.work_total() or 0.0
+                for job in jobs
+                for phase in job.phases
+            }
+        )
+
+    def of_job(self, job: Job) -> float:
+        """The work of all phases of a job."""
+        total = sum(self.total.get(PhaseId(job.id, phase.name), 0.0) for phase in job.phases)
+        return max(total, WORK_LEAST)
+
+
+def objective_bound(
+    objective: Objective, jobs: Sequence[Job], cluster: Cluster, work: Work
+) -> float:
+    """No schedule of these jobs on this cluster has a lower value; 0 without jobs.
+
+    The best over the whole cluster and over each kind of slot alone: looking at one kind means
+    to leave out the work of all other phases, which only makes the problem easier.
+    """
+    if not jobs:
+        return 0.0
+    limits = _Limits(cluster, work)
+    kinds = list(cluster.capacity)
+    choices = [kinds] if len(kinds) == 1 else [kinds, *([kind] for kind in kinds)]
+    return max(
+        lower_bound(
+            limits.bound_jobs(objective, jobs, chosen),
+            sum(limits.rates[kind][-1] for kind in chosen),
+            objective.aggregate,
+        )
+        for chosen in choices
+    )
+
+
+class _Limits:
+    """How fast the phases can go on a cluster, at best."""
+
+    def __init__(self, cluster: Cluster, work: Work) -> None:
+        self._cluster = cluster
+        self._work = work
+        self.rates = {kind: _rates(cluster, kind) for kind in cluster.capacity}
+
+    def bound_jobs(
+        self, objective: Objective, jobs: Sequence[Job], kinds: Sequence[str]
+    ) -> BoundJobs:
+        """The numeric problem, with the work on these kinds of slots only."""
+        lines = [objective.line(job, self._work.of_job(job)) for job in jobs]
+        inside = [[p for p in job.phases if self._kind(p) in kinds] for job in jobs]
+        return BoundJobs(
+            slope=[slope for slope, _ in lines],
+            origin=[origin for _, origin in lines],
+            arrival=[job.arrival for job in jobs],
+            work=[
+                sum(self._work.total.get(PhaseId(job.id, p.name), 0.0) for p in phases)
+                for job, phases in zip(jobs, inside, strict=True)
+            ],
+            # Phases of a job may run side by side, so their rates add up.
+            rate=[sum(map(self._rate, phases)) or 1.0 for phases in inside],
+            height=[self._height(job) for job in jobs],
+        )
+
+    def _kind(self, phase: Phase) -> str:
+        return self._cluster.slot_kind(phase.kind)
+
+    def _rate(self, phase: Phase) -> float:
+        rates = self.rates[self._kind(phase)]
+        return rates[min(phase.slots_most, len(rates)) - 1]
+
+    def _height(self, job: Job) -> float:
+        """The critical path: each phase on its most slots, and not shorter than one task."""
+        ends: dict[str, float] = {}
+        for phase in job.topological():
+            name = PhaseId(job.id, phase.name)
+            spread = self._work.total.get(name, 0.0) / self._rate(phase)
+            longest = self._work.longest.get(name, 0.0) / self.rates[self._kind(phase)][0]
+            before = max((ends[other] for other in phase.after), default=0.0)
+            ends[phase.name] = before + max(spread, longest)
+        return max(ends.values())
+
+
+def _rates(cluster: Cluster, kind: str) -> list[float]:
+    """Entry n - 1: the work that the n fastest slots of a kind do in a second."""
+    speeds = [host.speed for host in cluster.hosts for _ in range(host.slots.get(kind, 0))]
+    return list(accumulate(sorted(speeds, reverse=True)))

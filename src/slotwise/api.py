@@ -1,0 +1,252 @@
+"""plan, simulate, run, compare, replay: the functions that put the parts together.
+
+Each takes a workload (a `Workload`, the path of a workload file, or a list of jobs) and gives
+a value. InputError, with place, value and remedy, before anything is begun.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack
+
+from slotwise.allocation.planning import plan_schedules
+from slotwise.analysis.bound import Work, objective_bound
+from slotwise.analysis.replay import Replay, replay_log
+from slotwise.model.cluster import Cluster
+from slotwise.model.decision import Decision, Locality
+from slotwise.model.errors import InputError
+from slotwise.model.event import Event
+from slotwise.model.job import Job
+from slotwise.objective.objective import Objective
+from slotwise.record.log import Header, Log, LogFile, read_log
+from slotwise.report.page import write_report
+from slotwise.results import Plan, Result, RunInterrupted
+from slotwise.runtime.live.world import LiveWorld
+from slotwise.runtime.loop import Record
+from slotwise.runtime.loop import run as run_loop
+from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.state import ATTEMPTS_MAX, State
+from slotwise.runtime.world import World
+from slotwise.scheduler import EPOCH_SECONDS, make_allocator, make_scheduler
+from slotwise.sources import Entry, Source, read_source
+from slotwise.version import __version__
+from slotwise.workload.placement import place_blocks
+from slotwise.workload.workload import Workload
+
+
+class Options(TypedDict, total=False):
+    """How a run is scheduled, in either world; the keyword arguments of simulate and run.
+
+    assigner       "greedy" or "delay"
+    epoch_seconds  how often the allocation is decided anew
+    waits          delay scheduling's two waits in seconds: for the rack, for any slot
+    objective      instead of the workload's own
+    attempts_max   how often a task may fail before its job does
+    log            file to write the log to
+    progress       told of every turn of the loop
+    """
+
+    assigner: str
+    epoch_seconds: float
+    waits: tuple[float, float] | None
+    objective: Objective | None
+    attempts_max: int
+    log: str | Path | None
+    progress: Record | None
+
+
+def plan(
+    workload: Workload | str | Path | Iterable[Entry],
+    allocator: str = "flex",
+    *,
+    objective: Objective | None = None,
+    slots: int | None = None,
+) -> Plan:
+    """The malleable schedule to which an allocator leads when all jobs are there at time 0."""
+    source = read_source(workload)
+    aim = objective or source.workload.objective
+    cluster = _cluster(source.workload, slots)
+    if any(host.speed != 1 for host in cluster.hosts):
+        raise InputError(
+            "a plan takes slots of speed 1; set every host's speed to 1, or simulate"
+        )
+    chosen = make_allocator(allocator, aim)
+    jobs = source.jobs()
+    begun = time.perf_counter()
+    schedules = plan_schedules(jobs, cluster, source.pools(), chosen)
+    work = Work.estimated(jobs)
+    by_id, size = {job.id: job for job in jobs}, {job.id: work.of_job(job) for job in jobs}
+    value, best = min(
+        ((aim.value(by_id, s.completion(), size), s) for s in schedules),
+        key=lambda pair: pair[0],
+    )
+    seconds = time.perf_counter() - begun
+    bound = min(value, objective_bound(aim, jobs, cluster, work))
+    return Plan(allocator, aim, value, bound, seconds, best)
+
+
+def simulate(
+    workload: Workload | str | Path | Iterable[Entry],
+    scheduler: str = "flex",
+    *,
+    simulation: Simulation | None = None,
+    slots: int | None = None,
+    **options: Unpack[Options],
+) -> Result:
+    """Run a workload task by task on the simulated cluster, the same each time."""
+    source = read_source(workload)
+    truth = simulation or Simulation()
+    cluster = _cluster(source.workload, slots)
+    jobs = source.jobs()
+    for phase in (phase for job in jobs for phase in job.phases):
+        cluster.slot_kind(phase.kind)  # Refuses a kind that no host serves.
+    jobs = place_blocks(jobs, cluster, source.workload.replicas, truth.seed)
+    parameters = {
+        "seed": truth.seed,
+        "noise": truth.noise,
+        "slowdown": [truth.slowdown(locality) for locality in Locality],
+        "replicas": source.workload.replicas,
+    }
+    setting = _Setting(scheduler, "simulated", jobs, cluster, source, options, parameters)
+    return setting.run(SimulatedWorld(cluster, jobs, truth))
+
+
+def run(
+    workload: Workload | str | Path | Iterable[Entry],
+    scheduler: str = "flex",
+    *,
+    slots: int | None = None,
+    **options: Unpack[Options],
+) -> Result:
+    """Run a workload really, in worker processes of this machine.
+
+    Jobs of stated work sleep for it. `slots` is the number of processors unless given.
+    RunInterrupted (a KeyboardInterrupt) carries what was done when Ctrl-C comes.
+    """
+    source = read_source(workload)
+    count = _processors() if slots is None else slots
+    cluster = LiveWorld.cluster(count)
+    executions = source.executions()
+    jobs = tuple(execution.job for execution in executions)
+    setting = _Setting(scheduler, "live", jobs, cluster, source, options, {"slots": count})
+    with LiveWorld(executions, count) as world:
+        return setting.run(world)
+
+
+def compare(
+    workload: Workload | str | Path | Iterable[Entry],
+    schedulers: Sequence[str] = ("fifo", "fair", "flex"),
+    *,
+    live: bool = False,
+    slots: int | None = None,
+    simulation: Simulation | None = None,
+    **options: Unpack[Options],
+) -> list[Result]:
+    """The same workload under several schedulers, in the simulated world or really.
+
+    Live, each scheduler's programs write to outputs of their own: OUTPUT-fifo and so on. Logs
+    are named in the same way.
+    """
+    source = read_source(workload)
+    for name in schedulers:
+        make_allocator(name)  # Refuses an unknown name before the first run.
+    results = []
+    for name in schedulers:
+        mine = options.copy()
+        if log := options.get("log"):
+            mine["log"] = Path(log).with_name(f"{Path(log).stem}-{name}{Path(log).suffix}")
+        if live:
+            results.append(run(source.apart(name), name, slots=slots, **mine))
+        else:
+            results.append(simulate(source, name, simulation=simulation, slots=slots, **mine))
+    return results
+
+
+def replay(log: Log | str | Path) -> Replay:
+    """Decide everything in a log again by its own scheduler, and compare."""
+    return replay_log(log if isinstance(log, Log) else read_log(log))
+
+
+def report(
+    results: Sequence[Result], path: str | Path, *, pictures: bool = False
+) -> list[Path]:
+    """Write one page that shows these results side by side; the paths that were written."""
+    return write_report([result.reported for result in results], path, pictures=pictures)
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """All that makes a run, but the world."""
+
+    scheduler: str
+    world: Literal["live", "simulated"]
+    jobs: tuple[Job, ...]
+    cluster: Cluster
+    source: Source
+    options: Options
+    parameters: dict[str, Any]
+
+    def run(self, world: World) -> Result:
+        """Run the loop in a world and measure what came of it."""
+        options = self.options
+        how = {
+            "assigner": options.get("assigner", "greedy"),
+            "epoch_seconds": options.get("epoch_seconds", EPOCH_SECONDS),
+            "waits": options.get("waits"),
+        }
+        aim = options.get("objective") or self.source.workload.objective
+        scheduler = make_scheduler(self.scheduler, **how, objective=aim)
+        pools = tuple(self.source.pools().values())
+        attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
+        if attempts_max < 1:
+            raise InputError(f"attempts_max is {attempts_max}; a task needs at least 1")
+        header = Header(
+            world=self.world,
+            scheduler={"name": self.scheduler, **how},
+            objective=asdict(aim),
+            cluster=self.cluster,
+            pools=pools,
+            jobs_expected=len(self.jobs),
+            attempts_max=attempts_max,
+            parameters=self.parameters,
+            slotwise=__version__,
+        )
+        state = State(
+            self.cluster, pools, jobs_expected=len(self.jobs), attempts_max=attempts_max
+        )
+        log, records = Log(header), ExitStack()
+        with records:
+            told: list[Record] = [log]
+            if path := options.get("log"):
+                told.append(records.enter_context(LogFile(path, header)))
+            if progress := options.get("progress"):
+                told.append(progress)
+            try:
+                run_loop(scheduler, world, state, _all_of(told))
+            except KeyboardInterrupt:
+                raise RunInterrupted(Result.of_log(log)) from None
+        return Result.of_log(log)
+
+
+def _all_of(records: Sequence[Record]) -> Record:
+    def record(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
+        for one in records:
+            one(now, events, decisions)
+
+    return record
+
+
+def _cluster(workload: Workload, slots: int | None) -> Cluster:
+    """The cluster to plan for or to simulate: as many slots as asked for, or the workload's."""
+    if slots is not None:
+        return Cluster.of_slots(slots)
+    return workload.cluster or Cluster.of_slots(_processors())
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))

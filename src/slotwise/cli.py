@@ -1,0 +1,390 @@
+"""The command line. Exit codes: 0 done, 1 a job failed, 2 bad input, 130 interrupted."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from slotwise import api
+from slotwise.model.errors import InputError, SlotwiseError
+from slotwise.objective.objective import Objective
+from slotwise.objective.penalty import PENALTIES
+from slotwise.record.log import read_log
+from slotwise.report.progress import Progress
+from slotwise.report.tables import comparison_table, jobs_table
+from slotwise.results import Plan, Result, RunInterrupted
+from slotwise.runtime.simulated.world import Simulation
+from slotwise.scheduler import ALLOCATORS, ASSIGNERS, EPOCH_SECONDS
+from slotwise.sources import read_source
+from slotwise.version import __version__
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="""Share a cluster among many jobs; every result has a proven bound beside it.
+
+    A workload file says what jobs there are: `slotwise plan --help` shows one.""",
+)
+
+EXAMPLE = """
+A workload file, **jobs.yaml**:
+
+    slotwise: 1
+    cluster: {slots: 10}
+    jobs:
+      - {id: small, phases: [{name: map, work: 40, tasks: 8}]}
+      - {id: large, phases: [{name: map, work: 400, tasks: 40, slots_min: 2}]}
+"""
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A workload file, YAML or JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
+SchedulerName = Annotated[str, typer.Option("--scheduler", help=f"{', '.join(ALLOCATORS)}.")]
+Slots = Annotated[
+    int | None,
+    typer.Option(min=1, help="Number of slots, instead of the cluster's or all cores."),
+]
+Penalty = Annotated[
+    str | None,
+    typer.Option("--objective", help=f"{', '.join(PENALTIES)}; instead of the workload's."),
+]
+AggregateName = Annotated[str | None, typer.Option("--aggregate", help="sum or max.")]
+AssignerName = Annotated[str, typer.Option("--assigner", help=f"{', '.join(ASSIGNERS)}.")]
+Waits = Annotated[
+    str | None,
+    typer.Option(help="Delay scheduling's waits in seconds, for the rack and for any: 5,10."),
+]
+Epoch = Annotated[float, typer.Option(help="Seconds between decisions on the allocation.")]
+Attempts = Annotated[int, typer.Option(min=1, help="How often a task is tried.")]
+LogPath = Annotated[Path | None, typer.Option("--log", help="Write the log here (JSON Lines).")]
+ReportPath = Annotated[Path | None, typer.Option("--report", help="Write a page here (HTML).")]
+Overwrite = Annotated[bool, typer.Option(help="Replace outputs that exist.")]
+Seed = Annotated[int, typer.Option(min=0, help="Same seed, same truth, same log.")]
+Noise = Annotated[
+    float, typer.Option(min=0, max=10, help="Spread of true durations around the estimates.")
+]
+RemoteFactor = Annotated[
+    float, typer.Option(min=1, help="How much longer a task takes that reads from afar.")
+]
+RackFactor = Annotated[
+    float | None, typer.Option(min=1, help="The same within a rack [default: as afar].")
+]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"slotwise {__version__}")
+        raise typer.Exit()
+
+
+@app.command(name="plan", epilog=EXAMPLE)
+def _plan(
+    file: File,
+    allocator: Annotated[str, typer.Option(help=f"{', '.join(ALLOCATORS)}.")] = "flex",
+    objective: Penalty = None,
+    aggregate: AggregateName = None,
+    slots: Slots = None,
+    as_json: Json = False,
+) -> None:
+    """The malleable schedule of a static problem, its value, bound and gap.
+
+    `slotwise plan jobs.yaml --allocator flex --objective stretch --json`
+    """
+    with _door():
+        aim = _objective(file, objective, aggregate)
+        plan = api.plan(file, allocator, objective=aim, slots=slots)
+        if as_json:
+            _print_json(plan.to_plain())
+        else:
+            _show_plan(plan)
+
+
+@app.command(name="simulate", epilog=EXAMPLE)
+def _simulate(
+    file: File,
+    scheduler: SchedulerName = "flex",
+    assigner: AssignerName = "greedy",
+    seed: Seed = 0,
+    noise: Noise = 0.0,
+    remote_factor: RemoteFactor = 1.0,
+    rack_factor: RackFactor = None,
+    waits: Waits = None,
+    epoch: Epoch = EPOCH_SECONDS,
+    attempts: Attempts = 4,
+    objective: Penalty = None,
+    aggregate: AggregateName = None,
+    slots: Slots = None,
+    log: LogPath = None,
+    report: ReportPath = None,
+    as_json: Json = False,
+) -> None:
+    """Task by task on the simulated cluster, the same each time for the same seed.
+
+    `slotwise simulate jobs.yaml --scheduler flex --assigner delay --seed 1 --noise 0.3`
+    """
+    with _door():
+        result = api.simulate(
+            file,
+            scheduler,
+            simulation=Simulation(seed, noise, remote_factor, rack_factor),
+            slots=slots,
+            assigner=assigner,
+            waits=_waits(waits),
+            epoch_seconds=epoch,
+            attempts_max=attempts,
+            objective=_objective(file, objective, aggregate),
+            log=log,
+        )
+        _finish([result], as_json, report)
+
+
+@app.command(name="run")
+def _run(
+    file: File,
+    scheduler: SchedulerName = "flex",
+    slots: Slots = None,
+    assigner: AssignerName = "greedy",
+    epoch: Epoch = EPOCH_SECONDS,
+    attempts: Attempts = 4,
+    objective: Penalty = None,
+    aggregate: AggregateName = None,
+    overwrite: Overwrite = False,
+    log: LogPath = None,
+    report: ReportPath = None,
+    as_json: Json = False,
+) -> None:
+    """Really, in worker processes of this machine. Jobs of stated work sleep for it.
+
+    `slotwise run jobs.yaml --scheduler fair --slots 2 --log run.jsonl --report run.html`
+    """
+    with _door():
+        source = read_source(file)
+        aim = _objective(file, objective, aggregate)
+        with Progress(_errors(), f"{scheduler}, live") as progress:
+            result = api.run(
+                source.overwriting() if overwrite else source,
+                scheduler,
+                slots=slots,
+                assigner=assigner,
+                epoch_seconds=epoch,
+                attempts_max=attempts,
+                objective=aim,
+                log=log,
+                progress=progress,
+            )
+        _finish([result], as_json, report)
+
+
+@app.command(name="compare")
+def _compare(
+    file: File,
+    schedulers: Annotated[str, typer.Option(help="Their names.")] = "fifo,fair,flex",
+    live: Annotated[bool, typer.Option("--live", help="Really, one after the other.")] = False,
+    assigner: AssignerName = "greedy",
+    seed: Seed = 0,
+    noise: Noise = 0.0,
+    remote_factor: RemoteFactor = 1.0,
+    rack_factor: RackFactor = None,
+    waits: Waits = None,
+    epoch: Epoch = EPOCH_SECONDS,
+    attempts: Attempts = 4,
+    objective: Penalty = None,
+    aggregate: AggregateName = None,
+    slots: Slots = None,
+    overwrite: Overwrite = False,
+    log: LogPath = None,
+    report: ReportPath = None,
+    as_json: Json = False,
+) -> None:
+    """The same workload under several schedulers, side by side, with the bound.
+
+    Live, programs write to OUTPUT-fifo and so on; logs are named alike.
+
+    `slotwise compare jobs.yaml --schedulers fifo,fair,flex --report compare.html`
+    """
+    with _door():
+        source = read_source(file)
+        names = [name.strip() for name in schedulers.split(",") if name.strip()]
+        if not names:
+            raise InputError("--schedulers is empty; name some, such as fifo,fair,flex")
+        aim = _objective(file, objective, aggregate)
+        with Progress(_errors(), "live" if live else "simulated") as progress:
+            results = api.compare(
+                source.overwriting() if overwrite else source,
+                names,
+                live=live,
+                slots=slots,
+                simulation=Simulation(seed, noise, remote_factor, rack_factor),
+                assigner=assigner,
+                waits=_waits(waits),
+                epoch_seconds=epoch,
+                attempts_max=attempts,
+                objective=aim,
+                log=log,
+                progress=progress if live else None,
+            )
+        _finish(results, as_json, report)
+
+
+@app.command(name="report")
+def _report(
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Logs to show.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")],
+    pictures: Annotated[bool, typer.Option(help="Also as PNG and SVG, beside it.")] = False,
+) -> None:
+    """One page that works offline, from the logs of one or several runs.
+
+    `slotwise report fifo.jsonl flex.jsonl -o report.html --pictures`
+    """
+    with _door():
+        results = [Result.of_log(read_log(log)) for log in logs]
+        for path in api.report(results, output, pictures=pictures):
+            print(path)
+
+
+@app.command(name="replay")
+def _replay(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="A log that --log has written.")],
+    as_json: Json = False,
+) -> None:
+    """Decide everything in a log again and compare, decision by decision.
+
+    Exit code 1 if a decision differs.
+
+    `slotwise replay run.jsonl`
+    """
+    with _door():
+        replay = api.replay(log)
+        found = replay.difference
+        if as_json:
+            _print_json(
+                {
+                    "identical": replay.is_identical,
+                    "turns": replay.turns,
+                    "decisions": replay.decisions,
+                    "difference": None
+                    if found is None
+                    else {
+                        "now": found.now,
+                        "turn": found.turn,
+                        "recorded": repr(found.recorded),
+                        "decided": repr(found.decided),
+                    },
+                }
+            )
+        elif found is None:
+            print(f"identical: {replay.decisions} decisions in {replay.turns} turns")
+        else:
+            print(f"first difference in turn {found.turn} at {found.now} s:")
+            print(f"  recorded: {found.recorded}\n  decided:  {found.decided}")
+        raise typer.Exit(0 if replay.is_identical else 1)
+
+
+def main() -> None:
+    """The `slotwise` command."""
+    # Ended from outside as by Ctrl-C: workers stop and temporary files go.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    app()
+
+
+@contextmanager
+def _door() -> Iterator[None]:
+    """Turn what a user can cause into one message and an exit code."""
+    try:
+        yield
+    except SlotwiseError as error:
+        _errors().print(f"slotwise: {error}", style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(2) from error
+    except RunInterrupted as stop:
+        metrics = stop.result.metrics
+        done = [
+            name for name, times in stop.result.jobs.items() if times["completion"] is not None
+        ]
+        _errors().print(
+            f"slotwise: interrupted after {metrics['tasks_done']} tasks; done:"
+            f" {', '.join(done) or 'no job'}; what was not done has been taken back",
+            markup=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(130) from stop
+    except KeyboardInterrupt as stop:
+        _errors().print("slotwise: interrupted")
+        raise typer.Exit(130) from stop
+
+
+def _finish(results: Sequence[Result], as_json: bool, report: Path | None) -> None:
+    """Print results, write the report, and exit with 1 if a job failed."""
+    if as_json:
+        for result in results:
+            _print_json(result.to_plain())
+    else:
+        console = Console()
+        reported = [result.reported for result in results]
+        console.print(jobs_table(reported) if len(results) == 1 else comparison_table(reported))
+        if len(results) == 1:
+            console.print(comparison_table(reported))
+    if report is not None:
+        api.report(results, report)
+        _errors().print(f"report: {report}", markup=False, soft_wrap=True)
+    if any(result.failed for result in results):
+        for result in results:
+            for name, reason in result.failed.items():
+                _errors().print(
+                    f"slotwise: {result.scheduler}: job {name} failed: {reason}",
+                    markup=False,
+                    soft_wrap=True,
+                )
+        raise typer.Exit(1)
+
+
+def _show_plan(plan: Plan) -> None:
+    gap = "-" if plan.gap is None else f"{100 * plan.gap:.3g} %"
+    aim = f"{plan.objective.aggregate} of {plan.objective.penalty}"
+    print(
+        f"{plan.allocator}: {aim} {plan.value:.6g}, bound {plan.bound:.6g}, gap {gap}", end=""
+    )
+    print(" (proven optimal)" if plan.is_exact else "")
+    for job, at in sorted(plan.schedule.completion().items(), key=lambda item: item[1]):
+        print(f"  {at:12.3f} s  {job}")
+
+
+def _objective(file: Path, penalty: str | None, aggregate: str | None) -> Objective | None:
+    """The objective that the options ask for; None if they ask for none."""
+    if penalty is None and aggregate is None:
+        return None
+    own = read_source(file).workload.objective
+    penalty = penalty or own.penalty
+    if aggregate is None:
+        aggregate = "max" if penalty == "makespan" else own.aggregate
+    return Objective(penalty, aggregate)  # type: ignore[arg-type]
+
+
+def _waits(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        rack, any_ = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(
+            f"--waits is {text!r}; give two numbers of seconds, as in 5,10"
+        ) from error
+    return rack, any_
+
+
+def _errors() -> Console:
+    return Console(stderr=True)
+
+
+def _print_json(plain: Any) -> None:
+    print(json.dumps(plain, allow_nan=False), flush=True)

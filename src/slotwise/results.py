@@ -1,0 +1,116 @@
+"""Results: what a plan, a simulation or a run gives back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from slotwise.analysis.metrics import Meter, Outcome
+from slotwise.model.schedule import Schedule
+from slotwise.objective.objective import Objective
+from slotwise.record.log import Log
+from slotwise.report.page import write_report
+from slotwise.report.reported import ReportedRun
+
+EXACT = 1e-9
+"""A gap up to here is rounding: the bound is met, so the value is proven optimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A malleable schedule, its value, and the bound that no schedule can go below."""
+
+    allocator: str
+    objective: Objective
+    value: float
+    bound: float
+    seconds: float
+    schedule: Schedule
+
+    @property
+    def gap(self) -> float | None:
+        """value / bound - 1; None where the bound is 0."""
+        return self.value / self.bound - 1 if self.bound > 0 else None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the value is proven optimal: it meets the bound."""
+        return self.gap is not None and self.gap <= EXACT
+
+    def to_plain(self) -> dict[str, Any]:
+        """The object that `plan --json` prints."""
+        return {
+            "allocator": self.allocator,
+            "objective": asdict(self.objective),
+            "value": self.value,
+            "bound": self.bound,
+            "gap": self.gap,
+            "exact": self.is_exact,
+            "seconds": self.seconds,
+            "completion": self.schedule.completion(),
+            "pieces": [[*p.phase, p.start, p.end, p.slots] for p in self.schedule.pieces],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a workload under one scheduler, in one world."""
+
+    scheduler: str
+    world: Literal["live", "simulated"]
+    outcome: Outcome
+    log: Log
+
+    @property
+    def jobs(self) -> dict[str, dict[str, float | None]]:
+        """Arrival, start, completion and response of each job, in seconds."""
+        return self.outcome.jobs
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Mean response, stretch, makespan and so on; value and gap of the objective."""
+        return self.outcome.metrics
+
+    @property
+    def bound(self) -> float:
+        """What no schedule of this work can go below."""
+        return self.outcome.bound
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The jobs that failed, and why."""
+        return self.outcome.failed
+
+    def to_plain(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        return {
+            "scheduler": self.scheduler,
+            "world": self.world,
+            "jobs": self.jobs,
+            "metrics": self.metrics,
+            "bound": self.bound,
+        } | ({"failed": self.failed} if self.failed else {})
+
+    @property
+    def reported(self) -> ReportedRun:
+        """As the report takes it."""
+        return ReportedRun(self.scheduler, self.world, self.log, self.outcome)
+
+    @classmethod
+    def of_log(cls, log: Log) -> Result:
+        """The result that a log tells of."""
+        outcome = Meter.of_log(log).outcome()
+        return cls(log.header.scheduler["name"], log.header.world, outcome, log)
+
+    def report(self, path: str | Path, *, pictures: bool = False) -> list[Path]:
+        """Write the page that shows it, and the pictures as PNG and SVG if wished."""
+        return write_report([self.reported], path, pictures=pictures)
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """A live run was stopped from outside; `result` tells what was done until then."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__("interrupted")
+        self.result = result

@@ -1,0 +1,137 @@
+"""Sources: a workload in any of its forms, and the jobs that can be planned or run from it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeGuard
+
+from slotwise.model.errors import InputError
+from slotwise.model.job import Job
+from slotwise.model.pool import Pool
+from slotwise.program.calls import Sleep
+from slotwise.program.execution import Execution
+from slotwise.program.planning import plan_mapreduce
+from slotwise.workload.file import read_workload
+from slotwise.workload.workload import ProgramJob, Workload
+
+Entry = Job | ProgramJob | Execution
+"""A job in any of its forms: phases of stated work, a program, or something that runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A workload with its jobs in any of their forms."""
+
+    workload: Workload
+    entries: tuple[Entry, ...]
+
+    def jobs(self) -> tuple[Job, ...]:
+        """The jobs with their phases, as schedulers see them."""
+        return tuple(_job(entry, self.workload) for entry in self.entries)
+
+    def executions(self) -> list[Execution]:
+        """The jobs as the live world runs them."""
+        _refuse_shared_outputs(self.entries)
+        return [_execution(entry, self.workload) for entry in self.entries]
+
+    def pools(self) -> dict[str, Pool]:
+        """The pools by name, those that only jobs name among them."""
+        named = (entry.job.pool if _runs(entry) else entry.pool for entry in self.entries)
+        pools = {pool.name: pool for pool in self.workload.pools}
+        return pools | {name: Pool(name) for name in named if name not in pools}
+
+    def overwriting(self) -> Source:
+        """The same, replacing outputs that exist."""
+        entries = (_overwriting(e) if isinstance(e, ProgramJob) else e for e in self.entries)
+        return Source(self.workload, tuple(entries))
+
+    def apart(self, name: str) -> Source:
+        """The same, writing to outputs of its own."""
+        return Source(self.workload, tuple(_apart(entry, name) for entry in self.entries))
+
+
+def read_source(workload: Workload | str | Path | Iterable[Entry] | Source) -> Source:
+    """Take a workload in whatever form it is given; refuse one without jobs."""
+    if isinstance(workload, Source):
+        return workload
+    if isinstance(workload, str | Path):
+        workload = read_workload(workload)
+    if isinstance(workload, Workload):
+        source = Source(workload, workload.jobs)
+    else:
+        source = Source(Workload(()), tuple(workload))
+    ids = [entry.job.id if _runs(entry) else entry.id for entry in source.entries]
+    for name in ids:
+        if ids.count(name) > 1:
+            raise InputError(f"two jobs have the id {name!r}; give each one of its own")
+    if not ids:
+        raise InputError("there are no jobs; give at least one")
+    return source
+
+
+def _runs(entry: Entry) -> TypeGuard[Execution]:
+    return not isinstance(entry, Job | ProgramJob)
+
+
+def _job(entry: Entry, workload: Workload) -> Job:
+    """A job with its phases, as schedulers see it."""
+    if isinstance(entry, ProgramJob):
+        # Where nothing is written, it does not matter whether the output exists.
+        return _planned(
+            replace(entry, settings={**entry.settings, "overwrite": True}), workload
+        ).job
+    return entry.job if _runs(entry) else entry
+
+
+def _execution(entry: Entry, workload: Workload) -> Execution:
+    if isinstance(entry, ProgramJob):
+        return _planned(entry, workload)
+    return entry if _runs(entry) else Sleep(entry)
+
+
+def _planned(entry: ProgramJob, workload: Workload) -> Execution:
+    return plan_mapreduce(
+        entry.id,
+        entry.program,
+        entry.inputs,
+        entry.output,
+        base_dir=workload.folder,
+        arrival=entry.arrival,
+        pool=entry.pool,
+        weight=entry.weight,
+        deadline=entry.deadline,
+        steps=entry.steps,
+        penalty=entry.penalty,
+        **entry.settings,
+    )
+
+
+def _overwriting(entry: ProgramJob) -> ProgramJob:
+    return replace(entry, settings={**entry.settings, "overwrite": True})
+
+
+def _apart(entry: Entry, name: str) -> Entry:
+    if isinstance(entry, ProgramJob):
+        return replace(entry, output=f"{entry.output.rstrip('/')}-{name}")
+    if isinstance(entry, Job):
+        return entry
+    raise InputError(
+        f"job {entry.job.id!r} can run once only; compare takes jobs of stated work or"
+        " programs (slotwise.mapreduce)"
+    )
+
+
+def _refuse_shared_outputs(entries: Sequence[Entry]) -> None:
+    writers: dict[str, str] = {}
+    for entry in entries:
+        if isinstance(entry, ProgramJob):
+            place = os.path.normpath(entry.output)
+            if place in writers:
+                raise InputError(
+                    f"jobs {writers[place]!r} and {entry.id!r} write to the same output"
+                    f" {entry.output!r}; give each one of its own"
+                )
+            writers[place] = entry.id
