@@ -1,0 +1,1 @@
+"""How many slots: allocators, packing, planning, bounds."""

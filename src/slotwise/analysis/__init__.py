@@ -1,0 +1,1 @@
+"""What it means: all computed from a log."""

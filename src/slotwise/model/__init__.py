@@ -1,0 +1,1 @@
+"""Nouns: frozen data, importing nothing of ours."""

@@ -1,0 +1,1 @@
+"""What it costs: penalties, and their sum or maximum."""

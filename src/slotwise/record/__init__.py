@@ -1,0 +1,1 @@
+"""What happened: one log for every world."""

@@ -1,0 +1,1 @@
+"""Making it happen: the world protocol, the state, the one loop."""

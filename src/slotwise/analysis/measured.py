@@ -1,0 +1,46 @@
+"""Jobs as they were measured: from a log of a real run to a workload that can be simulated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slotwise.analysis.attempts import Attempt, Follower
+from slotwise.model.errors import InputError
+from slotwise.model.job import Job, PhaseId
+from slotwise.record.log import Log
+
+WORK_LEAST = 1e-6
+"""Seconds: a task measured as shorter is taken to need this, so that it has some work."""
+
+
+def measured_jobs(log: Log) -> tuple[Job, ...]:
+    """The jobs of a run with the work of each task as it was measured, at speed 1.
+
+    What a run would have come to under another scheduler is then a simulation of these jobs.
+    InputError if a task of a job never ended well. O(attempts).
+    """
+    speeds = {host.name: host.speed for host in log.header.cluster.hosts}
+    seconds: dict[tuple[PhaseId, int], float] = {}
+
+    def measure(attempt: Attempt) -> None:
+        if attempt.ending == "done":
+            work = attempt.seconds * speeds[attempt.host]
+            seconds[attempt.phase, attempt.task] = max(work, WORK_LEAST)
+
+    follower = Follower(measure)
+    for turn in log.turns:
+        follower(turn.now, turn.events, turn.decisions)
+    return tuple(_measured(span.job, seconds) for span in follower.jobs.values())
+
+
+def _measured(job: Job, seconds: dict[tuple[PhaseId, int], float]) -> Job:
+    phases = []
+    for phase in job.phases:
+        name = PhaseId(job.id, phase.name)
+        tasks = [(name, task) for task in range(phase.tasks.count)]
+        missing = [task for task in tasks if task not in seconds]
+        if missing:
+            raise InputError(f"{name} task {missing[0][1]} never ended well; it has no work")
+        work = tuple(seconds[task] for task in tasks)
+        phases.append(replace(phase, tasks=replace(phase.tasks, work=work)))
+    return replace(job, phases=tuple(phases))

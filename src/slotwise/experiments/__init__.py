@@ -1,0 +1,1 @@
+"""Experiments: what one command repeats."""
