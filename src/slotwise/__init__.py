@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from slotwise.version import __version__
 
 if TYPE_CHECKING:
-    from slotwise.api import compare, plan, replay, report, run, simulate
+    from slotwise.api import compare, plan, replay, run, simulate, write_report
     from slotwise.model.cluster import Cluster, Host
     from slotwise.model.errors import InputError, MissingExtraError, SlotwiseError
     from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
@@ -37,7 +37,7 @@ PUBLIC = {
     "run": "slotwise.api",
     "compare": "slotwise.api",
     "replay": "slotwise.api",
-    "report": "slotwise.api",
+    "write_report": "slotwise.api",
     # What is to be done
     "Workload": "slotwise.workload.workload",
     "ProgramJob": "slotwise.workload.workload",

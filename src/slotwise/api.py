@@ -24,7 +24,7 @@ from slotwise.model.event import Event
 from slotwise.model.job import Job
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header, Log, LogFile, read_log
-from slotwise.report.page import write_report
+from slotwise.report import page
 from slotwise.results import Plan, Result, RunInterrupted
 from slotwise.runtime.live.world import LiveWorld
 from slotwise.runtime.loop import Record
@@ -172,11 +172,11 @@ def replay(log: Log | str | Path) -> Replay:
     return replay_log(log if isinstance(log, Log) else read_log(log))
 
 
-def report(
+def write_report(
     results: Sequence[Result], path: str | Path, *, pictures: bool = False
 ) -> list[Path]:
     """Write one page that shows these results side by side; the paths that were written."""
-    return write_report([result.reported for result in results], path, pictures=pictures)
+    return page.write_report([result.reported for result in results], path, pictures=pictures)
 
 
 @dataclass(frozen=True, slots=True)

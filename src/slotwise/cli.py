@@ -249,7 +249,7 @@ def _report(
     """
     with _door():
         results = [Result.of_log(read_log(log)) for log in logs]
-        for path in api.report(results, output, pictures=pictures):
+        for path in api.write_report(results, output, pictures=pictures):
             print(path)
 
 
@@ -335,7 +335,7 @@ def _finish(results: Sequence[Result], as_json: bool, report: Path | None) -> No
         if len(results) == 1:
             console.print(comparison_table(reported))
     if report is not None:
-        api.report(results, report)
+        api.write_report(results, report)
         _errors().print(f"report: {report}", markup=False, soft_wrap=True)
     if any(result.failed for result in results):
         for result in results:

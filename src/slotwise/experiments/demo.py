@@ -73,7 +73,7 @@ def main() -> None:
     )
     simulated = slotwise.compare(measured, SCHEDULERS)
     page = folder / "report.html"
-    slotwise.report([*live, *simulated], page, pictures=True)
+    slotwise.write_report([*live, *simulated], page, pictures=True)
     console.print(comparison_table([result.reported for result in [*live, *simulated]]))
     console.print(f"the workload: {file}", soft_wrap=True)
     console.print(f"the report:   {page}  (pictures beside it)", soft_wrap=True)
