@@ -11,7 +11,7 @@ def water_line(
     least: Sequence[float],
     most: Sequence[float],
 ) -> list[float]:
-    """Shares min(most, max(r * weight, least)) with the level r at which they fill the capacity.
+    """Shares min(most, max(r * weight, least)) with the level r that fills the capacity.
 
     They sum to min(capacity, sum of most). Where the least shares alone exceed the capacity
     they are scaled down in proportion (HFS design document, 3.2). Exact but for rounding: the
@@ -33,9 +33,11 @@ def water_line(
     for bend, change in bends:
         reached = filled + slope * (bend - level)
         if reached >= capacity:
+            level = min(bend, level + (capacity - filled) / slope)
             break
         level, filled, slope = bend, reached, slope + change
-    level += (capacity - filled) / slope
+    else:  # By rounding alone the most shares do not quite fill the capacity.
+        return list(map(float, most))
     return [
         min(high, max(level * w, low))
         for w, low, high in zip(weight, floors, most, strict=True)
