@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from math import inf
 from typing import Literal
 
 import numpy as np
 
-SAFETY = 1e-12
-"""Bounds are lowered by this part, so that rounding never lifts one above a feasible value."""
+SAFETY = 1e-11
+"""Bounds are lowered by this part of themselves and of the instants that they are made of, so
+that the rounding of clocks, however often something was added to them, never lifts one above a
+feasible value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,11 @@ def lower_bound(jobs: BoundJobs, capacity: float, aggregate: Literal["sum", "max
         return 0.0
     if aggregate == "max":
         bound = max(height_bound_max(jobs), area_bound_max(jobs, capacity))
+        instants = max(_clock_costs(jobs))
     else:
         bound = max(height_bound_sum(jobs), busy_time_bound(jobs, capacity))
-    return bound - SAFETY * abs(bound)
+        instants = sum(_clock_costs(jobs))
+    return bound - SAFETY * (abs(bound) + instants)
 
 
 def height_bound_sum(jobs: BoundJobs) -> float:
@@ -70,7 +75,9 @@ def busy_time_bound(jobs: BoundJobs, capacity: float) -> float:
     # The order by slope / work stays as it is while a job is being done.
     order = sorted(range(len(jobs.work)), key=lambda j: jobs.arrival[j])
     left = [work / capacity for work in jobs.work]  # seconds on the whole cluster
-    moment = [0.0] * len(left)  # integral of t over the time a job is served
+    # Integral of t - arrival over the time a job is served: instants themselves are large, and
+    # differences of their squares would be lost in rounding.
+    moment = [0.0] * len(left)
     waiting: list[tuple[float, int]] = []
     now, come = 0.0, 0
     while come < len(order) or waiting:
@@ -80,26 +87,22 @@ def busy_time_bound(jobs: BoundJobs, capacity: float) -> float:
             j = order[come]
             if left[j] > 0:
                 heappush(waiting, (jobs.work[j] / jobs.slope[j], j))
-            else:
-                moment[j] = 0.0
             come += 1
         if not waiting:
             continue
         j = waiting[0][1]
-        until = now + left[j]
-        if come < len(order):
-            until = min(until, jobs.arrival[order[come]])
-        moment[j] += (until * until - now * now) / 2
-        left[j] -= until - now
-        if left[j] <= 0 or until == now:
-            left[j] = 0.0
+        arrival = jobs.arrival[order[come]] if come < len(order) else inf
+        step = min(left[j], arrival - now)
+        moment[j] += step * (now - jobs.arrival[j] + step / 2)
+        now = arrival if step == arrival - now else now + step
+        left[j] -= step
+        if left[j] <= 0:
             heappop(waiting)
-        now = until
     total = 0.0
     for j, work in enumerate(jobs.work):
-        busy = moment[j] * capacity / work if work > 0 else jobs.arrival[j]
-        least = busy + work / (2 * min(jobs.rate[j], capacity))
-        total += jobs.slope[j] * (least - jobs.origin[j])
+        delay = moment[j] * capacity / work if work > 0 else 0.0
+        least = delay + work / (2 * min(jobs.rate[j], capacity))
+        total += jobs.slope[j] * (jobs.arrival[j] - jobs.origin[j] + least)
     return total
 
 
@@ -144,4 +147,11 @@ def _height_costs(jobs: BoundJobs) -> list[float]:
         for slope, arrival, height, origin in zip(
             jobs.slope, jobs.arrival, jobs.height, jobs.origin, strict=True
         )
+    ]
+
+
+def _clock_costs(jobs: BoundJobs) -> list[float]:
+    return [
+        slope * (arrival + height)
+        for slope, arrival, height in zip(jobs.slope, jobs.arrival, jobs.height, strict=True)
     ]
