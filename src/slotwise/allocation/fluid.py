@@ -50,6 +50,8 @@ def fluid_schedule(
         shares = _share(ready, cluster, pools, allocator)
         rates = [(flow, share) for flow, share in zip(ready, shares, strict=True) if share > 0]
         assert rates, "some ready phase gets a slot"
+        # Phases of one pool lie side by side, so that wrap-around keeps the pool's shares too.
+        rates.sort(key=lambda rate: _pool_share(rate[0], pools))
         length = min(flow.left / share for flow, share in rates)
         for kind in cluster.capacity:
             of_kind = [(f.id, s) for f, s in rates if cluster.slot_kind(f.phase.kind) == kind]
@@ -110,6 +112,10 @@ def flow_of(job: Job, phase: Phase) -> Flow:
     if work == 0:
         raise InputError(f"job {job.id!r}, phase {phase.name!r}: a plan needs work > 0, not 0")
     return Flow(PhaseId(job.id, phase.name), job, phase, work, work, set(phase.after))
+
+
+def _pool_share(flow: Flow, pools: Mapping[str, Pool]) -> tuple[str, str]:
+    return flow.job.pool, pools[flow.job.pool].share_of(flow.phase.kind)
 
 
 def _share(
