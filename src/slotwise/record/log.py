@@ -136,7 +136,7 @@ class LogFile:
         self._write(Turn(now, events, decisions).to_plain())
 
     def _write(self, plain: dict[str, Any]) -> None:
-        self._file.write(json.dumps(plain, separators=(",", ":"), ensure_ascii=False) + "\n")
+        self._file.write(json.dumps(plain, separators=(",", ":")) + "\n")
 
     def __enter__(self) -> Self:
         return self
@@ -159,9 +159,7 @@ def read_log(path: str | Path) -> Log:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"log {str(path)!r} cannot be read: {error}") from error
-    lines = text.splitlines()
-    if text and not text.endswith("\n"):
-        lines.pop()
+    lines = text.split("\n")[:-1]
     if not lines:
         raise InputError(f"log {str(path)!r} is empty; name a file that --log has written")
     number = 1
@@ -169,7 +167,7 @@ def read_log(path: str | Path) -> Log:
         log = Log(Header.from_plain(json.loads(lines[0])))
         for number, line in enumerate(lines[1:], 2):
             log.turns.append(Turn.from_plain(json.loads(line)))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
         raise InputError(
             f"log {str(path)!r}, line {number}: {_reason(error)}; name a file that --log has written"
         ) from error
