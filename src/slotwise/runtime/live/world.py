@@ -39,11 +39,13 @@ class LiveWorld:
 
     def __init__(self, executions: Iterable[Execution], slots: int) -> None:
         self._jobs: dict[str, _LiveJob] = {}
-        for execution in executions:
+        given = list(executions)
+        for execution in given:
             tasks = sum(phase.tasks.count for phase in execution.job.phases)
             self._jobs[execution.job.id] = _LiveJob(execution, tasks)
+        # The next one is last; jobs of one instant keep the order in which they were given.
         self._arrivals = sorted(
-            (JobArrived(live.execution.job.arrival, live.execution.job) for live in self._jobs.values()),
+            (JobArrived(execution.job.arrival, execution.job) for execution in reversed(given)),
             key=lambda event: -event.at,
         )
         self._told: list[Event] = []  # events that wait for nothing any more
