@@ -64,8 +64,6 @@ class Meter:
 
     def outcome(self) -> Outcome:
         """What has been measured so far."""
-        for attempt in self._follower.unfinished():
-            self._wasted += attempt.end - attempt.start
         spans = self._follower.jobs
         done = {name: span for name, span in spans.items() if span.completion is not None}
         jobs = [span.job for span in done.values()]
@@ -107,6 +105,8 @@ class Meter:
         first = min((span.arrival for span in spans.values()), default=0.0)
         last = max(completion.values(), default=self._follower.now)
         slots = sum(self._cluster.capacity.values())
+        unfinished = sum(a.end - a.start for a in self._follower.unfinished())
+        span = self._follower.now - first  # Jobs that failed may have held slots after `last`.
         tasks = sum(self._locality.values())
         return {
             "value": self._objective.value(
@@ -122,7 +122,7 @@ class Meter:
             "stretch_weighted_mean": _weighted_mean(stretches, weights),
             "stretch_max": max(stretches.values(), default=0.0),
             "makespan": last,
-            "utilisation": self._busy / (slots * (last - first)) if last > first else 0.0,
+            "utilisation": (self._busy + unfinished) / (slots * span) if span > 0 else 0.0,
             "tasks_done": tasks,
             "attempts": dict(sorted(self._endings.items())),
             "locality": {
@@ -130,7 +130,7 @@ class Meter:
                 for level in Locality
             },
             "work_seconds": sum(work.values()),
-            "wasted_slot_seconds": self._wasted,
+            "wasted_slot_seconds": self._wasted + unfinished,
         }
 
 
