@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from slotwise.report.numbers import MISSING, seconds
 from slotwise.report.scene import Scene
 from slotwise.report.style import STYLE
-from slotwise.report.tables import Columns, comparison_columns, job_columns
+from slotwise.report.tables import METRICS, METRICS_MORE, Columns, is_numeric, job_columns
 
 if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
@@ -20,6 +20,10 @@ JOBS_MOST = 500
 
 _DRAW = """
 for (const [name, spec] of Object.entries(PICTURES)) {
+  for (const [rows, table] of Object.entries(spec.datasets)) {
+    spec.datasets[rows] = table.rows.map(
+      row => Object.fromEntries(row.map((value, place) => [table.fields[place], value])));
+  }
   vegaEmbed("#" + name, spec, {mode: "vega-lite", renderer: "canvas",
     actions: {export: true, source: false, compiled: false, editor: false}});
 }
@@ -30,7 +34,10 @@ def page(
     scene: Scene, pictures: Sequence[Picture], specs: Sequence[dict[str, Any]], bundle: str
 ) -> str:
     """The whole page. All that users wrote is escaped; `bundle` is the script that draws."""
-    data = {picture.name: spec for picture, spec in zip(pictures, specs, strict=True)}
+    data = {
+        picture.name: spec | {"datasets": _packed(spec["datasets"])}
+        for picture, spec in zip(pictures, specs, strict=True)
+    }
     compared = [picture for picture in pictures if picture.name in ("comparison", "responses")]
     over_time = [picture for picture in pictures if picture not in compared]
     title = f"slotwise: {' · '.join(scene.names)}"
@@ -61,6 +68,17 @@ def script_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
+def _packed(datasets: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """The rows without their field names, which all rows of a dataset share: half the size."""
+    return {
+        name: {
+            "fields": list(rows[0]) if rows else [],
+            "rows": [list(row.values()) for row in rows],
+        }
+        for name, rows in datasets.items()
+    }
+
+
 def _headline(scene: Scene) -> str:
     header = scene.runs[0].log.header
     cluster = header.cluster
@@ -78,7 +96,7 @@ def _headline(scene: Scene) -> str:
         f"{slots} on {_counted(len(cluster.hosts), 'host')}",
         f"objective: {objectives}",
         worlds,
-        seconds(scene.end - scene.begin),
+        f"over {seconds(scene.end - scene.begin)}",
     ]
     what = "compared" if len(scene.runs) > 1 else "at work"
     names = _listed(scene.names)
@@ -98,10 +116,28 @@ def _section(picture: Picture) -> str:
 def _metrics(scene: Scene) -> str:
     text = (
         "Stretch is response divided by work; the gap is how far the value of the objective"
-        " is above the bound; wasted are slot-seconds of attempts that came to nothing."
+        " is above the bound; wasted are slot-seconds of attempts that came to nothing. The"
+        " best is bold."
     )
-    table = _table(comparison_columns(scene.runs))
-    return f"<section><h2>Metrics</h2><p>{text}</p>{table}</section>"
+    head = "".join(_cell("th", name, "number") for name in scene.names)
+    texts: Columns = {
+        "world": [run.world for run in scene.runs],
+        "objective": [run.objective for run in scene.runs],
+    }
+    body = []
+    for title, words in texts.items():
+        # What is the same for all stands in the headline.
+        if len(set(words)) > 1:
+            row = [_cell("td", word, "number") for word in words]
+            body.append(f"<tr>{_cell('th', title)}{''.join(row)}</tr>")
+    for metric in METRICS + METRICS_MORE:
+        cells = zip(metric.cells(scene.runs), metric.best(scene.runs), strict=True)
+        row = [_cell("td", cell, "number best" if best else "number") for cell, best in cells]
+        body.append(f"<tr>{_cell('th', metric.title)}{''.join(row)}</tr>")
+    table = (
+        f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    )
+    return f'<section><h2>Metrics</h2><p>{text}</p><div class="table">{table}</div></section>'
 
 
 def _job_tables(scene: Scene) -> list[str]:
@@ -123,28 +159,23 @@ def _job_tables(scene: Scene) -> list[str]:
 
 def _table(columns: Columns) -> str:
     """A table of the columns that say something."""
-    shown = {
-        title: cells
-        for title, cells in columns.items()
-        if any(c not in ("", MISSING) for c in cells)
-    }
-    numeric = {
-        title: all(cell == MISSING or cell[:1].isdigit() for cell in cells)
-        and title not in ("job", "scheduler")
+    shown = {title: cells for title, cells in columns.items() if set(cells) - {"", MISSING}}
+    kinds = [
+        "number" if title != "job" and is_numeric(cells) else ""
         for title, cells in shown.items()
-    }
-    head = "".join(_cell("th", title, numeric[title]) for title in shown)
+    ]
+    head = "".join(_cell("th", title, kind) for title, kind in zip(shown, kinds, strict=True))
     body = ""
     for row in zip(*shown.values(), strict=True):
-        cells = zip(row, numeric.values(), strict=True)
-        body += f"<tr>{''.join(_cell('td', text, is_number) for text, is_number in cells)}</tr>"
+        cells = zip(row, kinds, strict=True)
+        body += f"<tr>{''.join(_cell('td', text, kind) for text, kind in cells)}</tr>"
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="table">{table}</div>'
 
 
-def _cell(tag: str, text: str, is_number: bool) -> str:
-    kind = ' class="number"' if is_number else ""
-    return f"<{tag}{kind}>{escape(text)}</{tag}>"
+def _cell(tag: str, text: str, kind: str = "") -> str:
+    attribute = f' class="{kind}"' if kind else ""
+    return f"<{tag}{attribute}>{escape(text)}</{tag}>"
 
 
 def _counted(count: int, noun: str) -> str:

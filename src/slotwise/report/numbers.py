@@ -37,6 +37,11 @@ def number(value: float | None) -> str:
     return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
 
 
+def count(value: int | None) -> str:
+    """A whole number."""
+    return MISSING if value is None else f"{value:,}"
+
+
 def seconds(value: float | None) -> str:
     """A time or duration with its unit."""
     if value is None:

@@ -34,7 +34,7 @@ _TINTS = (0.0, 0.4, -0.35)
 def job_colours(jobs: Sequence[str]) -> dict[str, str]:
     """A colour for each job, by its place."""
     rounds = [(hue, tint) for tint in _TINTS for hue in JOBS]
-    return {job: _tinted(*rounds[place % len(rounds)]) for place, job in enumerate(jobs)}
+    return {job: tinted(*rounds[place % len(rounds)]) for place, job in enumerate(jobs)}
 
 
 def cycle(names: Sequence[str], colours: Sequence[str]) -> dict[str, str]:
@@ -42,8 +42,8 @@ def cycle(names: Sequence[str], colours: Sequence[str]) -> dict[str, str]:
     return {name: colours[place % len(colours)] for place, name in enumerate(names)}
 
 
-def _tinted(colour: str, tint: float) -> str:
-    """The colour moved towards white (tint > 0) or black (tint < 0)."""
+def tinted(colour: str, tint: float) -> str:
+    """A colour moved towards white (tint > 0) or black (tint < 0)."""
     goal = 255 if tint > 0 else 0
     channels = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
     moved = [round(channel + abs(tint) * (goal - channel)) for channel in channels]

@@ -9,7 +9,7 @@ main { max-width: 1300px; margin: 0 auto; padding: 28px 24px 60px; }
 header { margin: 0 4px 22px; }
 h1 { font-size: 28px; line-height: 1.2; margin: 0 0 6px; overflow-wrap: anywhere; }
 h2 { font-size: 18px; margin: 0 0 2px; }
-p { margin: 0 0 14px; color: var(--muted); max-width: 100ch; }
+p { margin: 0 0 14px; color: var(--muted); max-width: 130ch; }
 .facts { font-size: 15px; }
 section { background: white; border: 1px solid var(--rule); border-radius: 10px;
   padding: 20px 24px; margin: 0 0 18px; }
@@ -17,9 +17,10 @@ section { background: white; border: 1px solid var(--rule); border-radius: 10px;
 .picture.vega-embed { display: block; padding-right: 30px; }
 table { border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabular-nums; }
 th { color: var(--muted); font-weight: normal; text-align: left; vertical-align: bottom; }
-th, td { padding: 5px 14px 5px 0; border-bottom: 1px solid var(--rule); }
-td { overflow-wrap: anywhere; }
+th, td { padding: 5px 22px 5px 0; border-bottom: 1px solid var(--rule); }
+td { overflow-wrap: break-word; max-width: 60ch; }
 tbody tr:last-child td { border-bottom: 0; }
+.best { font-weight: bold; }
 .number { text-align: right; white-space: nowrap; }
 summary { cursor: pointer; padding: 6px 0; }
 details .table { margin: 4px 0 14px; }

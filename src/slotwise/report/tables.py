@@ -1,92 +1,135 @@
-"""Tables of runs: as rows of text for the page, and for the terminal with rich."""
+"""Tables of runs: as text for the page, and for the terminal with rich."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from slotwise.report.numbers import MISSING, number, percent, seconds
+from slotwise.report.numbers import MISSING, count, number, percent, seconds
 from slotwise.report.reported import ReportedRun, run_names
 
 Columns = dict[str, list[str]]
 """A table as text: the cells of each column, by its title."""
 
+FAILED_BECAUSE = "failed because"
+
+_NAMES = ("scheduler", "job")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number that runs are compared by: how it is called, found, shown, and when better."""
+
+    title: str
+    of: Callable[[ReportedRun], Any]
+    show: Callable[[Any], str]
+    better: Literal["low", "high"] | None = "low"
+
+    def cells(self, runs: Sequence[ReportedRun]) -> list[str]:
+        """It as text, for each run."""
+        return [self.show(self.of(run)) for run in runs]
+
+    def best(self, runs: Sequence[ReportedRun]) -> list[bool]:
+        """Whether a run is the best by it; none is where all are alike."""
+        values = [self.of(run) for run in runs]
+        known = {value for value in values if value is not None}
+        if self.better is None or len(known) < 2:
+            return [False] * len(values)
+        best = min(known) if self.better == "low" else max(known)
+        return [value == best for value in values]
+
+
+def _metric(key: str) -> Callable[[ReportedRun], Any]:
+    return lambda run: run.outcome.metrics.get(key)
+
+
+METRICS = (
+    Metric("mean response", _metric("response_mean"), seconds),
+    Metric("mean stretch", _metric("stretch_mean"), number),
+    Metric("max stretch", _metric("stretch_max"), number),
+    Metric("makespan", _metric("makespan"), seconds),
+    Metric("value", _metric("value"), number),
+    Metric("bound", lambda run: run.outcome.bound, number, None),
+    Metric("gap", _metric("gap"), percent),
+)
+"""What every comparison shows."""
+
+METRICS_MORE = (
+    Metric("utilisation", _metric("utilisation"), percent, "high"),
+    Metric(
+        "tasks beside their input",
+        lambda run: run.outcome.metrics.get("locality", {}).get("node"),
+        percent,
+        "high",
+    ),
+    Metric("wasted slot-seconds", _metric("wasted_slot_seconds"), number),
+    Metric("jobs done", _metric("jobs_done"), count, "high"),
+    Metric("jobs failed", _metric("jobs_failed"), count),
+)
+"""What the page shows besides."""
+
 
 def comparison_table(runs: Sequence[ReportedRun]) -> Table:
-    """The runs side by side, for the terminal."""
-    columns = comparison_columns(runs)
-    shown = ("scheduler", "world", "mean response", "mean stretch", "max stretch", "makespan")
-    table = _rich({title: columns[title] for title in (*shown, "value", "bound", "gap")})
+    """The runs side by side, for the terminal; the best of each metric is bold."""
+    worlds = list(dict.fromkeys(run.world for run in runs))
+    columns: dict[str, list[Text]] = {"scheduler": [Text(run.label) for run in runs]}
+    if len(worlds) > 1:
+        columns["world"] = [Text(run.world) for run in runs]
+    for metric in METRICS:
+        cells = zip(metric.cells(runs), metric.best(runs), strict=True)
+        columns[metric.title] = [Text(cell, "bold" if best else "") for cell, best in cells]
     objectives = list(dict.fromkeys(run.objective for run in runs))
-    table.caption = Text(f"value and bound: {' or '.join(objectives)}")
+    table = _rich(columns)
+    table.caption = Text(f"{' and '.join(worlds)}; the value is the {' or '.join(objectives)}")
     return table
 
 
 def jobs_table(runs: Sequence[ReportedRun]) -> Table:
     """The jobs of all runs, for the terminal."""
-    columns: Columns = {}
+    columns: dict[str, list[Text]] = {}
     for name, run in zip(run_names(runs), runs, strict=True):
-        for title, cells in {
-            "scheduler": [name] * len(run.outcome.jobs),
-            **job_columns(run),
-        }.items():
-            columns.setdefault(title, []).extend(cells)
+        of_run = {"scheduler": [name] * len(run.outcome.jobs)} | job_columns(run)
+        for title, cells in of_run.items():
+            columns.setdefault(title, []).extend(Text(cell) for cell in cells)
+    if not any(cell.plain for cell in columns.get(FAILED_BECAUSE, ())):
+        columns.pop(FAILED_BECAUSE, None)
     return _rich(columns)
-
-
-def comparison_columns(runs: Sequence[ReportedRun]) -> Columns:
-    """The metrics of the runs as text, a row for each run."""
-    metrics = [run.outcome.metrics for run in runs]
-
-    def cells(show: Any, key: str) -> list[str]:
-        return [show(values.get(key)) for values in metrics]
-
-    return {
-        "scheduler": run_names(runs),
-        "world": [run.world for run in runs],
-        "mean response": cells(seconds, "response_mean"),
-        "mean stretch": cells(number, "stretch_mean"),
-        "max stretch": cells(number, "stretch_max"),
-        "makespan": cells(seconds, "makespan"),
-        "objective": [run.objective for run in runs],
-        "value": cells(number, "value"),
-        "bound": [number(run.outcome.bound) for run in runs],
-        "gap": cells(percent, "gap"),
-        "utilisation": cells(percent, "utilisation"),
-        "tasks beside their input": [
-            percent(values.get("locality", {}).get("node")) for values in metrics
-        ],
-        "wasted slot-seconds": cells(number, "wasted_slot_seconds"),
-        "jobs done": cells(number, "jobs_done"),
-        "jobs failed": cells(number, "jobs_failed"),
-    }
 
 
 def job_columns(run: ReportedRun, most: int | None = None) -> Columns:
     """The jobs of one run as text, in order of arrival; failed ones first if `most` cuts."""
     failed = run.outcome.failed
-    jobs = sorted(
-        run.outcome.jobs.items(), key=lambda item: (item[1]["arrival"] or 0.0, item[0])
-    )
+    jobs = sorted(run.outcome.jobs.items(), key=lambda job: (job[1]["arrival"] or 0.0, job[0]))
     if most is not None and len(jobs) > most:
-        jobs = sorted(jobs, key=lambda item: item[0] not in failed)[:most]
+        jobs = sorted(jobs, key=lambda job: job[0] not in failed)[:most]
     columns: Columns = {"job": [name for name, _ in jobs]}
     for title in ("arrival", "start", "completion", "response"):
         columns[title] = [seconds(times[title]) for _, times in jobs]
-    columns["failed because"] = [failed.get(name, "") for name, _ in jobs]
+    columns[FAILED_BECAUSE] = [failed.get(name, "") for name, _ in jobs]
     return columns
 
 
-def _rich(columns: Columns) -> Table:
-    """Columns that say something. Cells are Text: what users wrote is shown, not obeyed."""
-    table = Table(header_style="bold")
-    shown = {title: cells for title, cells in columns.items() if any(cells)}
-    for title, cells in shown.items():
-        numeric = all(cell == MISSING or cell[:1].isdigit() for cell in cells)
-        table.add_column(Text(title), justify="right" if numeric else "left")
-    for row in zip(*shown.values(), strict=True):
-        table.add_row(*(Text(cell) for cell in row))
+def is_numeric(cells: Sequence[str]) -> bool:
+    """Whether a column holds numbers, so that it is set to the right."""
+    return all(cell == MISSING or cell[:1].isdigit() for cell in cells)
+
+
+def _rich(columns: dict[str, list[Text]]) -> Table:
+    """Cells are Text, not markup: what users wrote is shown, not obeyed."""
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for title, cells in columns.items():
+        numeric = title not in _NAMES and is_numeric([cell.plain for cell in cells])
+        table.add_column(
+            Text(title.replace(" ", "\n") if numeric else title),
+            justify="right" if numeric else "left",
+            no_wrap=numeric or title in _NAMES,
+            overflow="ellipsis" if numeric else "fold",
+        )
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*row)
     return table

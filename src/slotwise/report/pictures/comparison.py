@@ -34,10 +34,10 @@ def draw(scene: Scene) -> Picture:
         ]
         charts.append(_panel(scene, key, title, is_first=not charts, rows=rows[key]))
     sentence = (
-        "Shorter is better, the best bar is dark. The red line is a proven lower bound: no"
-        " scheduler whatever can have a shorter bar for this objective."
+        "Shorter is better; the best is dark. The red line is a proven lower bound: no"
+        " scheduler whatever can do better."
     )
-    chart = alt.hconcat(*charts, spacing=24)
+    chart = alt.hconcat(*charts, spacing=30)
     return Picture("comparison", "The schedulers side by side", sentence, chart, rows)
 
 
@@ -72,7 +72,7 @@ def bound_of(run: ReportedRun, key: str) -> float | None:
 def _panel(scene: Scene, key: str, title: str, is_first: bool, rows: Rows) -> Any:
     values = [row["value"] for row in rows if row["value"] is not None]
     top = max([*values, *(row["bound"] or 0.0 for row in rows)], default=0.0) or 1.0
-    room = 150 if is_first else 195
+    room = 190 if is_first else 205
     axis = label_axis(ticks=False, domain=False) if is_first else None
     names = list(scene.names)
     y = alt.Y(field="row", type="nominal", sort=names, title=None, axis=axis)
@@ -96,4 +96,4 @@ def _panel(scene: Scene, key: str, title: str, is_first: bool, rows: Rows) -> An
             x=alt.X(field="bound", type="quantitative", axis=None), tooltip=tips
         )
         layers.insert(1, mark)
-    return alt.layer(*layers).properties(title=title, width=room, height=26 * len(names))
+    return alt.layer(*layers).properties(title=title, width=room, height=28 * len(names))

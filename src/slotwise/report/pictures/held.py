@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from slotwise.analysis.timeline import Steps
+from slotwise.analysis.timeline import Steps, Timeline
 from slotwise.report.levels import COLUMNS
 from slotwise.report.palette import INK
 from slotwise.report.pictures.picture import (
@@ -34,6 +34,7 @@ def draw_by_job(scene: Scene) -> Picture:
         rows[f"held{number}"] = [
             coloured(scene, job) | area for job, area in _stacked(scene, held)
         ]
+        rows[f"capacity{number}"] = _capacity(line)
         tips = tooltip(job="job")
         charts.append(_areas(scene, number, job_colour(scene), "job", tips))
     sentence = (
@@ -51,7 +52,7 @@ def draw_by_pool(scene: Scene) -> Picture:
     colour = alt.Color(
         field="pool",
         type="nominal",
-        legend=alt.Legend(title="pool"),
+        legend=alt.Legend(title="pool", symbolType="square"),
         scale=alt.Scale(
             domain=list(scene.pool_colours), range=list(scene.pool_colours.values())
         ),
@@ -60,10 +61,15 @@ def draw_by_pool(scene: Scene) -> Picture:
         rows[f"held{number}"] = [
             {"pool": pool} | area for pool, area in _stacked(scene, line.held_by_pool)
         ]
+        rows[f"capacity{number}"] = _capacity(line)
         charts.append(_areas(scene, number, colour, "pool", tooltip(pool="pool")))
     sentence = "The same slots by pool: what the jobs of each pool held together."
     chart = under_each_other(scene, charts)
     return Picture("held-by-pool", "Slots held by each pool", sentence, chart, rows)
+
+
+def _capacity(line: Timeline) -> Rows:
+    return [{"slots": sum(line.cluster.capacity.values())}]
 
 
 def _areas(scene: Scene, number: int, colour: alt.Color, owner: str, tips: Any) -> Any:
@@ -72,13 +78,13 @@ def _areas(scene: Scene, number: int, colour: alt.Color, owner: str, tips: Any) 
         field="low",
         type="quantitative",
         title="slots",
-        scale=alt.Scale(domain=[0, capacity], nice=False),
+        scale=alt.Scale(domain=[0, 1.06 * capacity], nice=False),
         axis=label_axis(tickCount=min(4, capacity), format="d", titleX=-45),
     )
     is_last = number == len(scene.runs) - 1
     areas = (
         alt.Chart(source(f"held{number}"))
-        .mark_area(interpolate="step-after", strokeWidth=0, fillOpacity=0.92)
+        .mark_area(interpolate="step-after", strokeWidth=0, fillOpacity=1)
         .encode(
             x=time_axis(scene, "time", is_last),
             y=y,
@@ -88,10 +94,12 @@ def _areas(scene: Scene, number: int, colour: alt.Color, owner: str, tips: Any) 
             tooltip=tips,
         )
     )
-    line = alt.Chart().mark_rule(color=INK, strokeDash=[4, 3], strokeWidth=0.8)
-    return alt.layer(areas, line.encode(y=alt.datum(capacity))).properties(
-        width=WIDTH, height=120
+    dashes = (
+        alt.Chart(source(f"capacity{number}"))
+        .mark_rule(color=INK, strokeDash=[4, 3], strokeWidth=1)
+        .encode(y=alt.Y(field="slots", type="quantitative"))
     )
+    return alt.layer(areas, dashes).properties(width=WIDTH, height=120)
 
 
 def _stacked(scene: Scene, held: Mapping[str, Steps]) -> list[tuple[str, dict[str, float]]]:

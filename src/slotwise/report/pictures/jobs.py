@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from math import ceil, sqrt
 from typing import Any
 
 import altair as alt
@@ -10,13 +10,11 @@ import altair as alt
 from slotwise.analysis.timeline import Steps, Timeline
 from slotwise.report.levels import levels
 from slotwise.report.numbers import seconds
-from slotwise.report.palette import BAD, INK, MUTED
+from slotwise.report.palette import BAD, INK, MUTED, tinted
 from slotwise.report.pictures.picture import (
     WIDTH,
     Picture,
     Rows,
-    coloured,
-    job_colour,
     row_axis,
     source,
     time_axis,
@@ -24,6 +22,9 @@ from slotwise.report.pictures.picture import (
     under_each_other,
 )
 from slotwise.report.scene import Scene
+
+_SHADES = 5
+_PALEST = 0.85
 
 
 def draw(scene: Scene) -> Picture:
@@ -51,7 +52,8 @@ def _lives(scene: Scene, number: int, listed: list[str]) -> Any:
     unit, y = scene.unit.symbol, row_axis(listed)
     is_last = number == len(scene.runs) - 1
     x = time_axis(scene, "arrival", is_last)
-    colour = job_colour(scene)
+    # The rows are named: no legend is needed.
+    colour = alt.Color(field="colour", type="nominal", scale=None)
     lives, runs = alt.Chart(source(f"jobs{number}")), alt.Chart(source(f"runs{number}"))
     life_tips = tooltip(
         job="job",
@@ -64,17 +66,16 @@ def _lives(scene: Scene, number: int, listed: list[str]) -> Any:
     run_tips = tooltip(
         job="job", start=f"from ({unit})", end=f"to ({unit})", slots="slots held (mean)"
     )
-    opacity = alt.FillOpacity(field="shade", type="quantitative", scale=None, legend=None)
+    fill = alt.Fill(field="fill", type="nominal", scale=None)
     return alt.layer(
-        lives.mark_rule(strokeWidth=1.2).encode(
+        lives.mark_rule(strokeWidth=1.4).encode(
             x=x, x2="end", y=y, color=colour, tooltip=life_tips
         ),
         runs.mark_bar(height={"band": 0.8}).encode(
             x=time_axis(scene, "start", is_last),
             x2="end",
             y=y,
-            color=colour,
-            fillOpacity=opacity,
+            fill=fill,
             tooltip=run_tips,
         ),
         lives.mark_tick(thickness=1.8, color=INK, bandSize=_row_height(len(listed))).encode(
@@ -95,8 +96,10 @@ def _life(scene: Scene, line: Timeline, job: str) -> dict[str, Any]:
     span = line.jobs[job]
     done = span.completion is not None
     start = line.end_of(job) if span.start is None else span.start
-    return coloured(scene, job) | {
+    return {
+        "job": job,
         "row": job,
+        "colour": scene.job_colours[job],
         "pool": span.job.pool,
         "arrival": scene.at(span.arrival),
         "start": scene.at(start),
@@ -108,15 +111,27 @@ def _life(scene: Scene, line: Timeline, job: str) -> dict[str, Any]:
 
 def _stretches(scene: Scene, line: Timeline, job: str) -> Rows:
     """Where the job ran, cut where the number of slots changes as far as the eye can see."""
-    steps = line.held_by_job.get(job, Steps())
     peak = sum(line.cluster.capacity.values())
     rows: Rows = []
-    for start, end, slots in levels(scene, steps):
-        if slots > 0:
-            shade = round(0.3 + 0.7 * sqrt(min(1.0, slots / peak)), 2)
+    for start, end, slots in levels(scene, line.held_by_job.get(job, Steps())):
+        if slots <= 0:
+            continue
+        shade = ceil(_SHADES * sqrt(min(1.0, slots / peak))) / _SHADES
+        fill = tinted(scene.job_colours[job], _PALEST * (1 - shade))
+        if rows and rows[-1]["end"] == start and rows[-1]["fill"] == fill:
+            last = rows[-1]
+            area = last["slots"] * (start - last["start"]) + slots * (end - start)
+            last |= {"end": end, "slots": round(area / (end - last["start"]), 2)}
+        else:
             rows.append(
-                coloured(scene, job)
-                | {"row": job, "start": start, "end": end, "slots": slots, "shade": shade}
+                {
+                    "job": job,
+                    "row": job,
+                    "start": start,
+                    "end": end,
+                    "slots": slots,
+                    "fill": fill,
+                }
             )
     return rows
 

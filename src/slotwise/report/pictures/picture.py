@@ -75,12 +75,11 @@ def label_axis(**options: Any) -> alt.Axis:
 
 def job_colour(scene: Scene) -> alt.Color:
     """The colour of the job; with a legend while there are few."""
-    few = len(scene.jobs) <= LEGEND_MOST
-    legend = alt.Legend(title="job", symbolType="square", symbolOpacity=1) if few else None
+    if len(scene.jobs) > LEGEND_MOST:
+        return alt.Color(field="colour", type="nominal", scale=None)
     scale = alt.Scale(domain=list(scene.job_colours), range=list(scene.job_colours.values()))
-    if few:
-        return alt.Color(field="job", type="nominal", legend=legend, scale=scale)
-    return alt.Color(field="colour", type="nominal", scale=None, legend=None)
+    legend = alt.Legend(title="job", symbolType="square", symbolOpacity=1)
+    return alt.Color(field="job", type="nominal", legend=legend, scale=scale)
 
 
 def coloured(scene: Scene, job: str) -> dict[str, str]:
@@ -117,7 +116,7 @@ def _config() -> dict[str, Any]:
         "background": "white",
         "padding": 6,
         "view": {"stroke": None},
-        "axis": {**text, **axis, "labelFontSize": 11, "titleFontSize": 11},
+        "axis": {**text, **axis, "labelPadding": 6, "labelFontSize": 11, "titleFontSize": 11},
         "legend": {**text, "orient": "right", "symbolSize": 90, "labelLimit": 150},
         "title": {"color": INK, "fontSize": 13, "anchor": "start", "offset": 8},
     }

@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from slotwise.report.numbers import seconds
+from slotwise.report.numbers import TimeUnit, seconds, unit_for
 from slotwise.report.palette import MUTED, RUNS, cycle
 from slotwise.report.pictures.picture import (
     WIDTH,
@@ -28,11 +28,12 @@ def draw(scene: Scene) -> Picture:
 
 
 def _dots(scene: Scene) -> Picture:
+    unit = _unit(scene)
     rows: Rows = [
         {
             "row": job,
             "run": name,
-            "response": response / scene.unit.seconds,
+            "response": response / unit.seconds,
             "text": seconds(response),
         }
         for name, run in zip(scene.names, scene.runs, strict=True)
@@ -40,7 +41,7 @@ def _dots(scene: Scene) -> Picture:
         if (response := times["response"]) is not None
     ]
     jobs = list(scene.jobs)
-    x, y = _response_axis(scene, rows), row_axis(jobs)
+    x, y = _response_axis(unit, rows), row_axis(jobs)
     base = alt.Chart(source("responses"))
     threads = base.mark_rule(color=MUTED, opacity=0.5).encode(
         x=alt.X(aggregate="min", field="response", type="quantitative"),
@@ -63,22 +64,18 @@ def _dots(scene: Scene) -> Picture:
 
 
 def _curves(scene: Scene) -> Picture:
+    unit = _unit(scene)
     rows: Rows = []
     for name, run in zip(scene.names, scene.runs, strict=True):
         known = [times["response"] for times in run.outcome.jobs.values()]
         responses = sorted(response for response in known if response is not None)
         stride = max(1, len(responses) // _CURVE_POINTS)
-        for place in {*range(0, len(responses), stride), len(responses) - 1}:
-            if place >= 0:
-                share = (place + 1) / len(scene.jobs)
-                rows.append(
-                    {
-                        "run": name,
-                        "response": responses[place] / scene.unit.seconds,
-                        "share": round(share, 5),
-                        "text": seconds(responses[place]),
-                    }
-                )
+        shown = sorted({*range(0, len(responses), stride), *range(len(responses))[-1:]})
+        for place in shown:
+            share = round((place + 1) / len(scene.jobs), 5)
+            rows.append(
+                {"run": name, "response": responses[place] / unit.seconds, "share": share}
+            )
     y = alt.Y(
         field="share",
         type="quantitative",
@@ -90,7 +87,7 @@ def _curves(scene: Scene) -> Picture:
         alt.Chart(source("responses"))
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
-            x=_response_axis(scene, rows),
+            x=_response_axis(unit, rows),
             y=y,
             color=_run_colour(scene),
             tooltip=tooltip(run="scheduler"),
@@ -107,14 +104,19 @@ def _picture(sentence: str, chart: Any, rows: Rows) -> Picture:
     return Picture("responses", "Response of each job", sentence, chart, {"responses": rows})
 
 
-def _response_axis(scene: Scene, rows: Rows) -> alt.X:
+def _unit(scene: Scene) -> TimeUnit:
+    times = [job["response"] for run in scene.runs for job in run.outcome.jobs.values()]
+    return unit_for(max((time for time in times if time is not None), default=0.0))
+
+
+def _response_axis(unit: TimeUnit, rows: Rows) -> alt.X:
     """Logarithmic where responses differ so much that short ones would vanish."""
     values = [row["response"] for row in rows]
     wide = bool(values) and min(values) > 0 and max(values) / min(values) > 50
     return alt.X(
         field="response",
         type="quantitative",
-        title=f"response ({scene.unit.symbol}{', logarithmic' if wide else ''})",
+        title=f"response ({unit.symbol}{', logarithmic' if wide else ''})",
         scale=alt.Scale(type="log") if wide else alt.Scale(zero=True),
     )
 

@@ -1,4 +1,4 @@
-"""Who held which slot: one row a slot, or a group of hosts where there are many slots."""
+"""Who held which slot: one row a slot, one bar an attempt."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 import altair as alt
 
 from slotwise.analysis.timeline import Timeline
-from slotwise.model.cluster import Cluster
+from slotwise.model.job import PhaseId
 from slotwise.report.bars import Bar, bars_of
-from slotwise.report.cells import SHADES, cells_of
-from slotwise.report.palette import BAD
+from slotwise.report.palette import BAD, JOBS, tinted
 from slotwise.report.pictures.picture import (
     WIDTH,
     Picture,
@@ -28,19 +27,17 @@ from slotwise.report.scene import Scene
 
 ROWS_MOST = 60
 BARS_MOST = 15_000
-COLUMNS = 240
 
-_ENDINGS = {"failed": "×", "lost": "†", "killed": "–", "unfinished": "…"}
-_MARKS = "framed in red: × failed, † lost with its slot, – killed, … still running at the end"
+_MARKS = {"failed": "×", "lost": "†", "killed": "–", "unfinished": "…"}
+
+
+def is_readable(scene: Scene) -> bool:
+    """Whether there are few enough slots for a row each."""
+    return max(len(_slots(line)) for line in scene.timelines) <= ROWS_MOST
 
 
 def draw(scene: Scene) -> Picture:
-    """The picture: by slot while every slot can have a row, else by group of hosts."""
-    lanes = {key for line in scene.timelines for key in _slots(line)}
-    return _by_slot(scene) if len(lanes) <= ROWS_MOST else _by_group(scene)
-
-
-def _by_slot(scene: Scene) -> Picture:
+    """The picture."""
     most = max(1_000, min(5_000, BARS_MOST // len(scene.runs)))
     rows: dict[str, Rows] = {}
     charts, left_out = [], 0
@@ -56,15 +53,18 @@ def _by_slot(scene: Scene) -> Picture:
         left_out += missing
         texts = list(labels.values())
         name = f"slots{number}"
-        rows[name] = [_row(scene, line, bar, texts[bar.row]) for bar in bars]
-        rows[f"{name}bad"] = [row for row in rows[name] if row["mark"]]
-        rows[name] = [row for row in rows[name] if not row["mark"]]
+        drawn = [_row(scene, line, bar, texts[bar.row]) for bar in bars]
+        rows[name] = [row for row in drawn if "mark" not in row]
+        rows[f"{name}bad"] = [row for row in drawn if "mark" in row]
         is_last = number == len(scene.runs) - 1
         charts.append(_bars(scene, name, texts, len(bars), is_last))
-    sentence = (
-        "Each bar is an attempt of a task in its slot; later phases of a job are paler;"
-        f" {_MARKS}."
-    )
+    sentence = "Each bar is an attempt of a task in its slot"
+    if len(scene.jobs) <= len(JOBS):
+        sentence += ", paler in later phases of its job"
+    ended = {p.attempt.ending for line in scene.timelines for p in line.attempts}
+    if ended & _MARKS.keys():
+        sentence += "; in red frames: × failed, † lost, – killed, … still running at the end"
+    sentence += "."
     if left_out:
         sentence += f" The {left_out:,} shortest attempts are left out."
     chart = under_each_other(scene, charts)
@@ -88,29 +88,23 @@ def _bars(scene: Scene, name: str, texts: list[str], count: int, is_last: bool) 
     shade = alt.FillOpacity(field="shade", type="quantitative", scale=None, legend=None)
     done = alt.Chart(source(name)).mark_bar(strokeWidth=0.6)
     bad = alt.Chart(source(f"{name}bad"))
-    colour = job_colour(scene)
+    fill = alt.Fill(field="fill", type="nominal", scale=None)
     return alt.layer(
-        done.encode(**at, color=colour, stroke=edge, fillOpacity=shade, tooltip=tips),
-        bad.mark_bar(stroke=BAD, strokeWidth=1.3, fillOpacity=0.25).encode(
-            **at, fill=_filled(colour), tooltip=tips
+        done.encode(
+            **at, color=job_colour(scene), stroke=edge, fillOpacity=shade, tooltip=tips
         ),
+        bad.mark_bar(stroke=BAD, strokeWidth=1.3).encode(**at, fill=fill, tooltip=tips),
         bad.transform_calculate(middle="(datum.start + datum.end) / 2")
         .mark_text(color=BAD, fontSize=11, fontWeight="bold")
         .encode(x="middle:Q", y=row_axis(texts), text="mark:N"),
     ).properties(width=WIDTH, height=len(texts) * _row_height(len(texts)))
 
 
-def _filled(colour: alt.Color) -> alt.Fill:
-    """The same colour, for marks whose stroke has another."""
-    options: dict[str, Any] = dict(colour.to_dict())
-    return alt.Fill(**options | {"legend": None})
-
-
 def _row(scene: Scene, line: Timeline, bar: Bar, text: str) -> dict[str, Any]:
     attempt = bar.first
-    phases = [phase.name for phase in line.jobs[attempt.phase.job].job.topological()]
-    place = phases.index(attempt.phase.phase)
-    return coloured(scene, attempt.phase.job) | {
+    job = attempt.phase.job
+    row = {
+        "job": job,
         "row": text,
         "start": scene.at(bar.start),
         "end": scene.at(bar.end),
@@ -119,9 +113,19 @@ def _row(scene: Scene, line: Timeline, bar: Bar, text: str) -> dict[str, Any]:
         "host": attempt.host,
         "locality": attempt.locality.name.lower(),
         "ending": bar.ending,
-        "mark": _ENDINGS.get(bar.ending, ""),
-        "shade": (1.0, 0.68, 0.45)[min(place, 2)],
     }
+    if bar.ending in _MARKS:
+        pale = tinted(scene.job_colours[job], 0.75)
+        return row | {"fill": pale, "mark": _MARKS[bar.ending]}
+    return row | coloured(scene, job) | {"shade": _shade(scene, line, attempt.phase)}
+
+
+def _shade(scene: Scene, line: Timeline, phase: PhaseId) -> float:
+    """Later phases are paler while no two jobs have tints of one hue."""
+    if len(scene.jobs) > len(JOBS):
+        return 1.0
+    order = [other.name for other in line.jobs[phase.job].job.topological()]
+    return (1.0, 0.7, 0.5)[min(order.index(phase.phase), 2)]
 
 
 def _slots(line: Timeline) -> list[tuple[str, str, int]]:
@@ -148,94 +152,3 @@ def _labels(line: Timeline) -> dict[tuple[str, str, int], str]:
 
 def _row_height(rows: int) -> int:
     return 24 if rows <= 8 else 16 if rows <= 24 else 11
-
-
-def _by_group(scene: Scene) -> Picture:
-    rows: dict[str, Rows] = {}
-    charts = []
-    for number, line in enumerate(scene.timelines):
-        group_of, texts, slots = _groups(line.cluster)
-        groups = [group_of[p.attempt.host] for p in line.attempts]
-        name = f"slots{number}"
-        width = (scene.end - scene.begin) / COLUMNS
-        rows[name] = [
-            coloured(scene, cell.job)
-            | {
-                "row": texts[cell.row],
-                "start": scene.at(scene.begin + cell.start * width),
-                "end": scene.at(scene.begin + cell.end * width),
-                "shade": cell.shade / SHADES,
-            }
-            for cell in cells_of(line.attempts, groups, slots, scene.begin, scene.end, COLUMNS)
-        ]
-        rows[f"{name}bad"] = _bad_marks(scene, line, groups, texts)
-        charts.append(_cells(scene, name, texts, number == len(scene.runs) - 1))
-    sentence = (
-        "Each row is a host, or neighbouring hosts where there are many; its colour is the job"
-        " that held most of its slots, the paler the more of them were idle. Red crosses are"
-        " attempts that failed, were lost or killed."
-    )
-    chart = under_each_other(scene, charts)
-    return Picture("slots", "Who held which hosts", sentence, chart, rows)
-
-
-def _cells(scene: Scene, name: str, texts: list[str], is_last: bool) -> Any:
-    unit = scene.unit.symbol
-    y = row_axis(texts)
-    tips = tooltip(
-        row="hosts",
-        job="mostly job",
-        start=f"start ({unit})",
-        end=f"end ({unit})",
-        shade="slots held (share)",
-    )
-    opacity = alt.FillOpacity(field="shade", type="quantitative", scale=None, legend=None)
-    cells = (
-        alt.Chart(source(name))
-        .mark_bar()
-        .encode(
-            x=time_axis(scene, "start", is_last),
-            x2="end",
-            y=y,
-            color=job_colour(scene),
-            fillOpacity=opacity,
-            tooltip=tips,
-        )
-    )
-    bad = alt.Chart(source(f"{name}bad")).mark_text(text="×", color=BAD, fontWeight="bold")
-    crosses = bad.encode(
-        x=time_axis(scene, "end", is_last), y=y, tooltip=tooltip(count="ended badly")
-    )
-    return alt.layer(cells, crosses).properties(width=WIDTH, height=11 * len(texts))
-
-
-def _groups(cluster: Cluster) -> tuple[dict[str, int], list[str], list[int]]:
-    """The group of each host; the text and the number of slots of each group."""
-    hosts = cluster.hosts
-    size = -(-len(hosts) // ROWS_MOST)
-    parts = [hosts[at : at + size] for at in range(0, len(hosts), size)]
-    group_of = {host.name: row for row, part in enumerate(parts) for host in part}
-    texts = [
-        part[0].name if len(part) == 1 else f"{part[0].name} – {part[-1].name}"
-        for part in parts
-    ]
-    slots = [max(1, sum(sum(host.slots.values()) for host in part)) for part in parts]
-    return group_of, distinct(texts), slots
-
-
-def _bad_marks(scene: Scene, line: Timeline, groups: list[int], texts: list[str]) -> Rows:
-    """One cross for all attempts that ended badly in a row within one column."""
-    width = (scene.end - scene.begin) / COLUMNS
-    counts: dict[tuple[int, int], int] = {}
-    for group, placed in zip(groups, line.attempts, strict=True):
-        if placed.attempt.ending in ("failed", "lost", "killed"):
-            key = group, int((placed.attempt.end - scene.begin) / width)
-            counts[key] = counts.get(key, 0) + 1
-    return [
-        {
-            "row": texts[group],
-            "end": scene.at(scene.begin + column * width),
-            "count": f"{count} attempts",
-        }
-        for (group, column), count in counts.items()
-    ]

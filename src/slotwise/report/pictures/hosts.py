@@ -1,0 +1,121 @@
+"""Who held which hosts: for clusters with too many slots to give each of them a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from slotwise.analysis.timeline import Timeline
+from slotwise.model.cluster import Cluster
+from slotwise.report.cells import SHADES, cells_of
+from slotwise.report.palette import BAD
+from slotwise.report.pictures.picture import (
+    WIDTH,
+    Picture,
+    Rows,
+    coloured,
+    job_colour,
+    row_axis,
+    source,
+    time_axis,
+    tooltip,
+    under_each_other,
+)
+from slotwise.report.reported import distinct
+from slotwise.report.scene import Scene
+
+ROWS_MOST = 60
+COLUMNS = 240
+
+
+def draw(scene: Scene) -> Picture:
+    """The picture."""
+    rows: dict[str, Rows] = {}
+    charts = []
+    for number, line in enumerate(scene.timelines):
+        group_of, texts, slots = _groups(line.cluster)
+        groups = [group_of[p.attempt.host] for p in line.attempts]
+        name = f"slots{number}"
+        width = (scene.end - scene.begin) / COLUMNS
+        rows[name] = [
+            coloured(scene, cell.job)
+            | {
+                "row": texts[cell.row],
+                "start": scene.at(scene.begin + cell.start * width),
+                "end": scene.at(scene.begin + cell.end * width),
+                "shade": cell.shade / SHADES,
+            }
+            for cell in cells_of(line.attempts, groups, slots, scene.begin, scene.end, COLUMNS)
+        ]
+        rows[f"{name}bad"] = _bad_marks(scene, line, groups, texts)
+        charts.append(_cells(scene, name, texts, number == len(scene.runs) - 1))
+    sentence = (
+        "Each row is a host, or neighbouring hosts where there are many; its colour is the job"
+        " that held most of its slots, the paler the more of them were idle. Red crosses are"
+        " attempts that failed, were lost or killed."
+    )
+    chart = under_each_other(scene, charts)
+    return Picture("slots", "Who held which hosts", sentence, chart, rows)
+
+
+def _cells(scene: Scene, name: str, texts: list[str], is_last: bool) -> Any:
+    unit = scene.unit.symbol
+    y = row_axis(texts)
+    tips = tooltip(
+        row="hosts",
+        job="mostly job",
+        start=f"start ({unit})",
+        end=f"end ({unit})",
+        shade="slots held (share)",
+    )
+    opacity = alt.FillOpacity(field="shade", type="quantitative", scale=None, legend=None)
+    cells = (
+        alt.Chart(source(name))
+        .mark_bar()
+        .encode(
+            x=time_axis(scene, "start", is_last),
+            x2="end",
+            y=y,
+            color=job_colour(scene),
+            fillOpacity=opacity,
+            tooltip=tips,
+        )
+    )
+    bad = alt.Chart(source(f"{name}bad")).mark_text(text="×", color=BAD, fontWeight="bold")
+    crosses = bad.encode(
+        x=time_axis(scene, "end", is_last), y=y, tooltip=tooltip(count="ended badly")
+    )
+    return alt.layer(cells, crosses).properties(width=WIDTH, height=11 * len(texts))
+
+
+def _groups(cluster: Cluster) -> tuple[dict[str, int], list[str], list[int]]:
+    """The group of each host; the text and the number of slots of each group."""
+    hosts = cluster.hosts
+    size = -(-len(hosts) // ROWS_MOST)
+    parts = [hosts[at : at + size] for at in range(0, len(hosts), size)]
+    group_of = {host.name: row for row, part in enumerate(parts) for host in part}
+    texts = [
+        part[0].name if len(part) == 1 else f"{part[0].name} – {part[-1].name}"
+        for part in parts
+    ]
+    slots = [max(1, sum(sum(host.slots.values()) for host in part)) for part in parts]
+    return group_of, distinct(texts), slots
+
+
+def _bad_marks(scene: Scene, line: Timeline, groups: list[int], texts: list[str]) -> Rows:
+    """One cross for all attempts that ended badly in a row within one column."""
+    width = (scene.end - scene.begin) / COLUMNS
+    counts: dict[tuple[int, int], int] = {}
+    for group, placed in zip(groups, line.attempts, strict=True):
+        if placed.attempt.ending in ("failed", "lost", "killed"):
+            key = group, int((placed.attempt.end - scene.begin) / width)
+            counts[key] = counts.get(key, 0) + 1
+    return [
+        {
+            "row": texts[group],
+            "end": scene.at(scene.begin + column * width),
+            "count": f"{count} attempts",
+        }
+        for (group, column), count in counts.items()
+    ]

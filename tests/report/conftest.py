@@ -1,0 +1,87 @@
+"""Runs to report: few jobs, many jobs, failures, hostile names."""
+
+from random import Random
+
+import pytest
+
+from slotwise.analysis.metrics import Meter
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.record.log import Header, Log
+from slotwise.report import ReportedRun
+from slotwise.runtime.loop import run
+from slotwise.runtime.simulated.world import Fault, SimulatedWorld, Simulation
+from slotwise.runtime.state import State
+from slotwise.scheduler import make_scheduler
+
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(2)>',
+    "[bold]job[/bold] & 'co' \\ \u2028 <!--",
+]
+REASON = "ValueError: <b>bad</b> </script> line [red]3[/red]"
+
+
+def one_failure(launch):
+    """The first task of the last hostile job always fails; another one does so once."""
+    if launch.phase.job == HOSTILE[2] and launch.task == 0:
+        return Fault(REASON, after=0.5)
+    if launch.task == 1 and launch.attempt == 1:
+        return Fault("host went away", after=0.3, lost=True)
+    return None
+
+
+def make_run(name, jobs, hosts=2, slots=2, fault=None, objective="response"):
+    """One simulated run of jobs of the given names."""
+    rng = Random(5)
+    cluster = Cluster(tuple(Host(f"h{number}", {"task": slots}) for number in range(hosts)))
+    made = []
+    for number, job in enumerate(jobs):
+        first = Phase("map", Tasks(rng.randint(2, 8), 5.0))
+        last = Phase("reduce", Tasks(2, 3.0), after=frozenset({"map"}))
+        made.append(Job(job, (first, last), float(number), pool=f"pool{number % 2}"))
+    aggregate = "max" if objective == "makespan" else "sum"
+    log = Log(
+        Header(
+            "simulated",
+            {"name": name, "assigner": "greedy"},
+            {"penalty": objective, "aggregate": aggregate},
+            cluster,
+            (),
+            len(jobs),
+        )
+    )
+    world = SimulatedWorld(cluster, made, Simulation(seed=1, noise=0.3, fault=fault))
+    state = State(cluster, jobs_expected=len(jobs))
+    run(make_scheduler(name, "greedy"), world, state, log)
+    return ReportedRun(name, "simulated", log, Meter.of_log(log).outcome())
+
+
+@pytest.fixture(scope="session")
+def make():
+    """Makes one run."""
+    return make_run
+
+
+@pytest.fixture(scope="session")
+def three_runs():
+    """Three jobs of plain names under three schedulers."""
+    return [make_run(name, ["q1", "q2", "q3"]) for name in ("fifo", "fair", "flex")]
+
+
+@pytest.fixture(scope="session")
+def hostile_runs():
+    """Jobs whose names and failures try to break out of the page, under two schedulers."""
+    return [make_run(name, HOSTILE, fault=one_failure) for name in ("fifo", "fair")]
+
+
+@pytest.fixture(scope="session")
+def hostile_names():
+    """The names of those jobs."""
+    return HOSTILE
+
+
+@pytest.fixture(scope="session")
+def hostile_reason():
+    """Why one of them fails."""
+    return REASON

@@ -1,0 +1,219 @@
+"""The page: whole, offline, safe whatever users wrote, and readable at any size."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from slotwise.model.errors import InputError, MissingExtraError
+from slotwise.report import write_pictures, write_report
+
+ADDRESSES = ("src", "href", "action", "data", "srcset", "poster", "background")
+
+
+class Page(HTMLParser):
+    """What a browser would see: tags, text outside of scripts, and the scripts."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.texts, self.scripts = [], [], []
+        self._in_script = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        """Take down a tag."""
+        self.tags.append((tag, dict(attributes)))
+        self._in_script = tag == "script"
+        if self._in_script:
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        """Leave a script."""
+        self._in_script = False
+
+    def handle_data(self, data):
+        """Take down text."""
+        if self._in_script:
+            self.scripts[-1] += data
+        else:
+            self.texts.append(data)
+
+    @property
+    def pictures(self):
+        """The specifications that the last script draws."""
+        start = self.scripts[-1].index("{")
+        return json.JSONDecoder().raw_decode(self.scripts[-1][start:])[0]
+
+
+@pytest.fixture(scope="module")
+def plain(three_runs, tmp_path_factory):
+    """The text of the page of three schedulers."""
+    path = tmp_path_factory.mktemp("report") / "r.html"
+    assert write_report(three_runs, path) == [path]
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_page_fetches_nothing(plain):
+    """No element has an address, the style imports nothing, no spec names a schema or url."""
+    page = Page(plain)
+    for _tag, attributes in page.tags:
+        assert not attributes.keys() & set(ADDRESSES)
+    assert not {"link", "iframe", "img", "base", "object"} & {tag for tag, _ in page.tags}
+    own = plain.replace(page.scripts[0], "")
+    assert not re.search(r"https?:|//[a-z]+\.|@import|url\(", own)
+
+
+def test_the_bundle_is_embedded_once(plain):
+    """Two scripts: the bundle, and the pictures with a few lines that draw them."""
+    page = Page(plain)
+    assert len(page.scripts) == 2
+    assert len(plain) < 1_500_000
+
+
+def test_every_job_and_scheduler_is_named(plain, three_runs):
+    """Outside of the scripts too, so that the page can be read and searched without them."""
+    texts = Page(plain).texts
+    for run in three_runs:
+        assert run.label in texts
+        assert all(job in texts for job in run.outcome.jobs)
+
+
+def test_every_picture_has_a_place_and_a_sentence(plain):
+    """The pictures of the last script are those that the page has room for."""
+    page = Page(plain)
+    places = [attributes["id"] for tag, attributes in page.tags if "id" in attributes]
+    assert places == list(page.pictures)
+    assert set(places) == {
+        "comparison", "responses", "jobs", "held-by-job", "held-by-pool", "slots",
+    }  # fmt: skip
+
+
+def test_a_job_has_one_colour_everywhere(plain):
+    """In every picture and under every scheduler."""
+    colours = set()
+    text = json.dumps(Page(plain).pictures)
+    for domain, colour_range in re.findall(
+        r'"domain": (\["q1"[^]]*\]), "range": (\[[^]]*\])', text
+    ):
+        colours.add((domain, colour_range))
+    assert len(colours) == 1
+
+
+def test_time_axes_are_the_same_for_all_schedulers(plain):
+    """Every picture over time has one and the same domain."""
+    pictures = Page(plain).pictures
+    found = set()
+    for name in ("jobs", "held-by-job", "held-by-pool", "slots"):
+        text = json.dumps(pictures[name])
+        found |= set(re.findall(r'"clamp": true, "domain": (\[[^]]*\])', text))
+    assert len(found) == 1
+
+
+def test_hostile_names_stay_text(hostile_runs, hostile_names, hostile_reason, tmp_path):
+    """Names and reasons that look like markup are shown as they are and close no script."""
+    path = tmp_path / "r.html"
+    write_report(hostile_runs, path)
+    text = path.read_text(encoding="utf-8")
+    page = Page(text)
+    assert len(page.scripts) == 2
+    assert not [tag for tag, _ in page.tags if tag in ("img", "b")]
+    assert text.count("<script") == text.count("</script") == 2
+    shown = "".join(page.texts)
+    for name in [*hostile_names, hostile_reason]:
+        assert name in shown
+    drawn = page.pictures["jobs"]["datasets"]["jobs0"]
+    place = drawn["fields"].index("job")
+    assert {row[place] for row in drawn["rows"]} == set(hostile_names)
+
+
+def test_a_failed_job_says_why(hostile_runs, hostile_reason, tmp_path):
+    """The reason stands in the table, and the attempts are marked in the picture by slot."""
+    path = tmp_path / "r.html"
+    write_report(hostile_runs, path)
+    page = Page(path.read_text(encoding="utf-8"))
+    assert page.texts.count(hostile_reason) == 2
+    marked = page.pictures["slots"]["datasets"]["slots0bad"]
+    marks = {row[marked["fields"].index("mark")] for row in marked["rows"]}
+    assert {"×", "†"} <= marks
+
+
+def test_one_run_alone_is_a_report_too(three_runs, tmp_path):
+    """With one scheduler there is nothing to compare, and no empty picture."""
+    path = tmp_path / "r.html"
+    write_report(three_runs[:1], path)
+    assert "comparison" not in Page(path.read_text(encoding="utf-8")).pictures
+
+
+def test_many_slots_and_jobs_stay_small(make, tmp_path):
+    """Hundreds of slots become rows of hosts; of many jobs some are shown, and it says so."""
+    runs = [make("fair", [f"j{number}" for number in range(90)], hosts=130, slots=2)]
+    path = tmp_path / "r.html"
+    write_report(runs, path)
+    page = Page(path.read_text(encoding="utf-8"))
+    drawn = page.pictures["slots"]["datasets"]["slots0"]
+    assert len({row[drawn["fields"].index("row")] for row in drawn["rows"]}) <= 60
+    assert "Shown are the 60 jobs with the longest response" in " ".join(page.texts)
+    assert len(page.pictures["jobs"]["datasets"]["jobs0"]["rows"]) == 60
+
+
+def test_runs_of_the_same_name_are_told_apart(three_runs, tmp_path):
+    """By their world where it differs, else by a number."""
+    live = replace(three_runs[0], world="live")
+    path = tmp_path / "r.html"
+    write_report([three_runs[0], live, live], path)
+    texts = Page(path.read_text(encoding="utf-8")).texts
+    assert {"fifo (simulated)", "fifo (live)", "fifo (live) #2"} <= set(texts)
+
+
+def test_pictures_are_written_as_png_and_svg(three_runs, tmp_path):
+    """Each picture twice, each file begins as its format does."""
+    written = write_pictures(three_runs, tmp_path / "pictures")
+    assert len(written) == 12
+    for path in written:
+        content = path.read_bytes()
+        if path.suffix == ".png":
+            assert content.startswith(b"\x89PNG\r\n\x1a\n")
+        else:
+            assert content.startswith(b"<svg")
+
+
+def test_pictures_stand_beside_the_page_on_request(three_runs, tmp_path):
+    """They are named after the page."""
+    written = write_report(three_runs[:1], tmp_path / "out" / "r.html", pictures=True)
+    names = {path.name for path in written}
+    assert {"r.html", "r-jobs.png", "r-slots.svg"} <= names
+    assert all(path.exists() for path in written)
+
+
+@pytest.mark.parametrize("missing", ["altair", "vl_convert"])
+def test_a_missing_extra_is_named(three_runs, tmp_path, monkeypatch, missing):
+    """Without its libraries a report says what to install, and writes nothing."""
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(MissingExtraError, match=r"a report needs .*slotwise\[plots\]"):
+        write_report(three_runs, tmp_path / "r.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_runs_are_refused(tmp_path):
+    """There must be something to report."""
+    with pytest.raises(InputError, match="at least 1 run"):
+        write_report([], tmp_path / "r.html")
+
+
+def test_a_path_that_cannot_be_written_is_named(three_runs, tmp_path):
+    """The message names the file."""
+    with pytest.raises(InputError, match="name another file"):
+        write_report(three_runs[:1], tmp_path)
+
+
+def test_the_tables_need_no_plots():
+    """The package is imported without the libraries that draw."""
+    code = "import sys, slotwise.report; print({'altair', 'vl_convert'} & sys.modules.keys())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"

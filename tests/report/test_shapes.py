@@ -1,0 +1,90 @@
+"""From attempts to bars and cells: few enough to draw, and nothing made up."""
+
+import pytest
+
+from slotwise.analysis.attempts import Attempt
+from slotwise.analysis.timeline import PlacedAttempt, Steps
+from slotwise.model.decision import Locality
+from slotwise.model.job import PhaseId
+from slotwise.report.bars import bars_of
+from slotwise.report.cells import SHADES, Cell, cells_of
+from slotwise.report.levels import levels
+from slotwise.report.pictures.comparison import bound_of
+from slotwise.report.scene import scene_of
+
+
+def placed(start, end, job="j", task=0, ending="done"):
+    """An attempt in lane 0 of host h."""
+    attempt = Attempt(
+        PhaseId(job, "map"), task, 1, "h", Locality.NODE, start, end, end - start, ending
+    )
+    return PlacedAttempt(attempt, "task", 0)
+
+
+def test_few_attempts_are_a_bar_each():
+    """Nothing is merged or left out."""
+    attempts = [placed(0, 1), placed(1, 2), placed(2, 3)]
+    bars, left_out = bars_of(attempts, [0, 0, 0], most=3, resolution=1)
+    assert [(bar.start, bar.end, bar.count) for bar in bars] == [
+        (0, 1, 1),
+        (1, 2, 1),
+        (2, 3, 1),
+    ]
+    assert left_out == 0
+
+
+def test_neighbours_of_a_phase_become_one_bar():
+    """Only within a row, without a gap that could be seen, and only those that ended well."""
+    attempts = [
+        placed(0, 1),
+        placed(1, 2),
+        placed(5, 6),
+        placed(6, 7, ending="failed"),
+        placed(7, 8, "k"),
+    ]
+    bars, left_out = bars_of([*attempts, placed(0, 9)], [0] * 5 + [1], 5, resolution=0.5)
+    shape = [(bar.row, bar.start, bar.end, bar.count) for bar in bars]
+    assert shape == [(0, 0, 2, 2), (1, 0, 9, 1), (0, 5, 6, 1), (0, 6, 7, 1), (0, 7, 8, 1)]
+    assert left_out == 0
+
+
+def test_the_shortest_bars_are_left_out_and_counted():
+    """What ended badly stays, however short."""
+    attempts = [placed(0, 5), placed(10, 11), placed(20, 20.1, ending="failed")]
+    bars, left_out = bars_of(attempts, [0, 0, 0], most=2, resolution=0.1)
+    assert [bar.start for bar in bars] == [0, 20]
+    assert left_out == 1
+
+
+def test_a_cell_shows_the_job_that_held_most():
+    """Equal neighbours are one cell, idle time has none."""
+    attempts = [placed(0, 4, "a"), placed(0, 1, "b"), placed(6, 8, "b")]
+    cells = cells_of(attempts, [0, 0, 0], [1], begin=0, end=8, columns=4)
+    assert cells == [Cell(0, 0, 2, "a", SHADES), Cell(0, 3, 4, "b", SHADES)]
+
+
+def test_levels_keep_the_area(three_runs):
+    """Exact for few changes; means over columns for many; the same area either way."""
+    scene = scene_of(three_runs)
+    steps = Steps.of_changes((0.05 * at, 1.0 if at % 3 else -1.5) for at in range(1, 60))
+    area = steps.area(0, steps.times[-1])
+    for columns in (240, 40):
+        cut = levels(scene, steps, columns)
+        assert len(cut) <= 60
+        low, high = cut[0][0], cut[-1][1]
+        shown = sum((end - start) * mean for start, end, mean in cut)
+        assert shown == pytest.approx(steps.area(low, high), abs=0.05)
+    assert area > 0
+
+
+def test_the_bound_is_drawn_only_where_it_bounds(make):
+    """On the value always, and on the metric that is the objective or its mean."""
+    run = make("fair", ["a", "b"])
+    bound = run.outcome.bound
+    assert bound_of(run, "value") == bound
+    assert bound_of(run, "response_mean") == bound / 2
+    assert bound_of(run, "stretch_mean") is None
+    assert bound_of(run, "makespan") is None
+    run = make("fair", ["a", "b"], objective="makespan")
+    assert bound_of(run, "makespan") == run.outcome.bound
+    assert bound_of(run, "response_mean") is None

@@ -1,0 +1,67 @@
+"""Tables for the terminal."""
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from slotwise.report import comparison_table, jobs_table
+from slotwise.report.numbers import number, percent, seconds
+
+
+def printed(table, width=100):
+    """What a terminal of that width shows."""
+    console = Console(width=width, color_system=None, force_terminal=False)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()
+
+
+def test_comparison_fits_a_terminal_of_80_columns(three_runs):
+    """Nothing is cut: names, metrics, bound and gap are all there."""
+    text = printed(comparison_table(three_runs), width=80)
+    assert "…" not in text
+    for word in ("scheduler", "fifo", "fair", "flex", "makespan", "bound", "gap", "simulated"):
+        assert word in text
+    assert seconds(three_runs[0].outcome.metrics["response_mean"]) in text
+
+
+def test_worlds_have_a_column_where_they_differ(three_runs):
+    """Live beside simulated is told in each row."""
+    runs = [three_runs[0], replace(three_runs[0], world="live")]
+    titles = [str(column.header) for column in comparison_table(runs).columns]
+    assert titles[:2] == ["scheduler", "world"]
+
+
+def test_jobs_table_shows_what_users_wrote(hostile_runs, hostile_names, hostile_reason):
+    """Names and reasons are text, never markup."""
+    text = printed(jobs_table(hostile_runs), width=300)
+    assert hostile_reason in text
+    assert hostile_names[0] in text
+
+
+def test_jobs_table_has_no_empty_column(three_runs):
+    """Without failures there is no column of reasons."""
+    titles = [str(column.header) for column in jobs_table(three_runs).columns]
+    assert titles == ["scheduler", "job", "arrival", "start", "completion", "response"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (number(0), "0"),
+        (number(0.0123), "0.012"),
+        (number(0.5), "0.50"),
+        (number(12.34), "12.3"),
+        (number(12345.6), "12,346"),
+        (number(None), "–"),
+        (seconds(8.949), "8.95 s"),
+        (seconds(1800), "30.0 min"),
+        (seconds(180_000), "50.0 h"),
+        (percent(0.123), "12 %"),
+        (percent(0.0123), "1.2 %"),
+    ],
+)
+def test_numbers_are_rounded_sensibly(shown, expected):
+    """Three digits that count, with their unit."""
+    assert shown == expected
