@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,12 +64,12 @@ def read_source(workload: Workload | str | Path | Iterable[Entry] | Source) -> S
         source = Source(workload, workload.jobs)
     else:
         source = Source(Workload(()), tuple(workload))
-    ids = [entry.job.id if _runs(entry) else entry.id for entry in source.entries]
-    for name in ids:
-        if ids.count(name) > 1:
-            raise InputError(f"two jobs have the id {name!r}; give each one of its own")
+    ids = Counter(entry.job.id if _runs(entry) else entry.id for entry in source.entries)
     if not ids:
         raise InputError("there are no jobs; give at least one")
+    name, number = ids.most_common(1)[0]
+    if number > 1:
+        raise InputError(f"{number} jobs have the id {name!r}; give each one of its own")
     return source
 
 

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from slotwise.workload.schema import WorkloadEntry
+from slotwise.workload.text import Path
 
-Path = tuple[str | int, ...]
+LENGTH_MOST = 60
+"""Characters of a value that are shown."""
 
 
 def complaint(error: ValidationError, data: Any, lines: dict[Path, int]) -> str:
     """The message for the first fault that a reader of the file meets."""
-    faults = sorted(error.errors(), key=lambda fault: lines.get(_real(fault["loc"], data), 0))
-    fault = faults[0]
-    path = _real(fault["loc"], data)
-    same = [f for f in faults if _real(f["loc"], data) == path]
-    # Where a value may have one of several types, each of them complains.
-    says = "; or ".join(dict.fromkeys(_remedy(f, data) for f in same))
-    return f"{place(path, lines)}{_value(fault, path, data)}: {says}"
+    faults = [(_real(fault, data), fault) for fault in error.errors()]
+    first = min((path for path, _ in faults), key=lambda path: lines.get(path, 0))
+    # Where a value may have one of several types, each of them complains. The one that the
+    # writer meant is the one that could be followed furthest into the value.
+    path = max((p for p, _ in faults if p[: len(first)] == first), key=len)
+    same = [fault for p, fault in faults if p == path]
+    same = [fault for fault in same if not fault["type"].endswith("_type")] or same
+    says = ", or ".join(dict.fromkeys(_remedy(fault, path, data) for fault in same))
+    return f"{place(path, lines)}{_value(same[0], path, data)}: {says}"
 
 
 def place(path: Path, lines: dict[Path, int]) -> str:
@@ -36,29 +40,11 @@ def place(path: Path, lines: dict[Path, int]) -> str:
     return f"{text} (line {lines[known]})" if known in lines else text
 
 
-def line_numbers(node: yaml.Node | None, path: Path = ()) -> dict[Path, int]:
-    """The line on which each key or item of a YAML document begins. O(size)."""
-    found: dict[Path, int] = {}
-    waiting = [(node, path)]
-    while waiting:
-        node, path = waiting.pop()
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                inner = (*path, key.value)
-                found[inner] = key.start_mark.line + 1
-                waiting.append((value, inner))
-        elif isinstance(node, yaml.SequenceNode):
-            for number, value in enumerate(node.value):
-                found[*path, number] = value.start_mark.line + 1
-                waiting.append((value, (*path, number)))
-    return found
-
-
-def _real(location: Sequence[str | int], data: Any) -> Path:
+def _real(fault: ErrorDetails, data: Any) -> Path:
     """The part of pydantic's location that is a place in the file: it also names types."""
     path: list[str | int] = []
-    for step in location:
-        if isinstance(data, dict):
+    for step in fault["loc"]:
+        if isinstance(data, dict) and (step in data or fault["type"] == "missing"):
             path.append(step)
             data = data.get(step)
         elif isinstance(data, list) and isinstance(step, int):
@@ -67,36 +53,78 @@ def _real(location: Sequence[str | int], data: Any) -> Path:
     return tuple(path)
 
 
-def _value(fault: ErrorDetails, path: Path, data: Any) -> str:
-    if fault["type"] == "missing":
-        return ""
+def _at(path: Path, data: Any) -> Any:
+    """The value in a place of the file; None where there is none."""
     for step in path:
-        data = data[step] if isinstance(data, dict | list) else None
-    text = repr(data)
-    return (
-        "" if isinstance(data, dict) else f" is {text if len(text) < 60 else text[:57] + '...'}"
-    )
+        if isinstance(data, dict):
+            data = data.get(step)
+        elif isinstance(data, list) and isinstance(step, int):
+            data = data[step]
+    return data
 
 
-def _remedy(fault: ErrorDetails, data: Any) -> str:
-    kind, context = fault["type"], fault.get("ctx", {})
-    if kind == "missing":
-        return "it is missing; add it"
+def _value(fault: ErrorDetails, path: Path, data: Any) -> str:
+    value = _at(path, data)
+    if fault["type"] in ("missing", "extra_forbidden") or isinstance(value, dict):
+        return ""
+    plain = value is None or isinstance(value, bool)
+    text = json.dumps(value) if plain else repr(value)
+    return f" is {text if len(text) < LENGTH_MOST else text[: LENGTH_MOST - 3] + '...'}"
+
+
+REMEDIES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "missing": lambda context: "it is missing; add it",
+    "value_error": lambda context: str(context["error"]),
+    "none_required": lambda context: "nested pools are not supported yet; leave it out",
+    "float_type": lambda context: "give a number",
+    "int_type": lambda context: "give a whole number",
+    "int_from_float": lambda context: "give a whole number",
+    "finite_number": lambda context: "give a finite number",
+    "greater_than": lambda context: f"give a number > {context['gt']:.15g}",
+    "greater_than_equal": lambda context: f"give a number >= {context['ge']:.15g}",
+    "less_than_equal": lambda context: f"give a number <= {context['le']:.15g}",
+    "bool_type": lambda context: "give true or false",
+    "list_type": lambda context: "give a list, in brackets [ ]",
+    "dict_type": lambda context: "give keys and values, in braces { }",
+    "tuple_type": lambda context: "give a list of two numbers, [time, cost]",
+    "too_long": lambda context: "give a list of two numbers, [time, cost]",
+    "too_short": lambda context: f"give at least {context['min_length']}",
+    "string_too_short": lambda context: "give at least one character",
+    "string_too_long": lambda context: f"give at most {context['max_length']} characters",
+    "string_pattern_mismatch": lambda context: "leave control characters out",
+    "string_unicode": lambda context: "leave out what is no character of Unicode",
+    "literal_error": lambda context: f"give {context['expected']}",
+}
+"""What to do about each kind of fault that pydantic finds, given its particulars."""
+
+
+def _remedy(fault: ErrorDetails, path: Path, data: Any) -> str:
+    kind, value = fault["type"], _at(path, data)
+    keys = [step for step in path if isinstance(step, str)]
     if kind == "extra_forbidden":
-        return _unknown_key(fault["loc"], data)
-    if kind == "value_error":
-        return str(context["error"])
-    if kind == "none_required":
-        return "nested pools are not supported yet; leave it out"
-    message = fault["msg"].replace("Input should be", "it must be")
-    message = message.replace("a valid string", "a text; put it in quotes")
-    return message[0].lower() + message[1:]
+        return _unknown_key(str(path[-1]), _keys_at(keys[:-1]))
+    if kind == "model_type":
+        return f"give keys and values, in braces {{ }}; known keys: {', '.join(_keys_at(keys))}"
+    if kind == "string_type":
+        scalar = isinstance(value, bool | int | float)
+        return "give a text, in quotes" if scalar else "give a text"
+    if kind in ("float_type", "int_type") and isinstance(value, str) and _is_number(value):
+        return "give a number, without quotes"
+    if kind in REMEDIES:
+        return REMEDIES[kind](fault.get("ctx", {}))
+    return fault["msg"].replace("Input should be", "it must be")
 
 
-def _unknown_key(location: Sequence[str | int], data: Any) -> str:
-    *steps, key = location
-    known = _keys_at([step for step in steps if isinstance(step, str)])
-    close = get_close_matches(str(key), known, n=1)
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _unknown_key(key: str, known: Sequence[str]) -> str:
+    close = get_close_matches(key, known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
     return f"unknown key {key!r}; {hint}"
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path as FilePath
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
@@ -14,7 +13,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.job import Block, Job, Phase, Tasks
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
-from slotwise.workload.complaint import Path, complaint, line_numbers, place
+from slotwise.workload.complaint import complaint, place
 from slotwise.workload.schema import (
     PROGRAM_KEYS,
     ClusterEntry,
@@ -23,6 +22,7 @@ from slotwise.workload.schema import (
     PoolEntry,
     WorkloadEntry,
 )
+from slotwise.workload.text import Path, parse_text
 from slotwise.workload.workload import ProgramJob, Workload
 
 SIZE_MOST = 256 << 20
@@ -36,13 +36,15 @@ def read_workload(path: str | FilePath) -> Workload:
     """
     file = FilePath(path)
     try:
-        if file.is_file() and file.stat().st_size > SIZE_MOST:
-            raise InputError(f"{path}: larger than {SIZE_MOST >> 20} MiB; split the workload")
-        text = file.read_text(encoding="utf-8")
+        with file.open("rb") as stream:
+            content = stream.read(SIZE_MOST + 1)
+        text = content.decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; name a workload file") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not text in UTF-8; name a workload file") from error
+    if len(content) > SIZE_MOST:
+        raise InputError(f"{path}: larger than {SIZE_MOST >> 20} MiB; split the workload")
     try:
         return parse_workload(text, file.parent)
     except InputError as error:
@@ -51,7 +53,7 @@ def read_workload(path: str | FilePath) -> Workload:
 
 def parse_workload(text: str, folder: FilePath | None = None) -> Workload:
     """The workload that a text describes; relative paths in it are relative to `folder`."""
-    data, lines = _parse(text)
+    data, lines = parse_text(text)
     if not isinstance(data, dict):
         raise InputError("the file must hold keys and values; begin it with `slotwise: 1`")
     try:
@@ -61,39 +63,6 @@ def parse_workload(text: str, folder: FilePath | None = None) -> Workload:
     for where, what in _cross_faults(entry):
         raise InputError(f"{place(where, lines)}: {what}")
     return _build(entry, lines, folder or FilePath())
-
-
-def _parse(text: str) -> tuple[Any, dict[Path, int]]:
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        for mapping in _mappings(node):
-            keys = [key.value for key, _ in mapping.value]
-            for key, _ in mapping.value:
-                if keys.count(key.value) > 1:
-                    line = key.start_mark.line + 1
-                    raise InputError(f"line {line}: key {key.value!r} stands twice; remove one")
-        return yaml.safe_load(text), line_numbers(node)
-    except yaml.YAMLError as error:
-        problem = getattr(error, "problem", None) or str(error)
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise InputError(f"{where}not YAML or JSON: {problem}; mend it there") from error
-    except (RecursionError, ValueError) as error:
-        raise InputError(f"not YAML or JSON that can be read: {error}; mend it") from error
-
-
-def _mappings(root: yaml.Node | None) -> Iterator[yaml.MappingNode]:
-    waiting, seen = [root], set()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            yield node
-            waiting += [part for pair in node.value for part in pair]
-        elif isinstance(node, yaml.SequenceNode):
-            waiting += node.value
 
 
 def _cross_faults(entry: WorkloadEntry) -> Iterator[tuple[Path, str]]:
@@ -109,7 +78,7 @@ def _cross_faults(entry: WorkloadEntry) -> Iterator[tuple[Path, str]]:
             known = ", ".join(sorted(pools))
             yield (
                 ("jobs", number, "pool"),
-                (f"unknown pool {job.pool!r}; add it under pools, or use one of: {known}"),
+                f"unknown pool {job.pool!r}; add it under pools, or use one of: {known}",
             )
         for place_of, phase in enumerate(job.phases or []):
             where = ("jobs", number, "phases", place_of)
@@ -121,18 +90,21 @@ def _phase_faults(
 ) -> Iterator[tuple[Path, str]]:
     if phase.blocks is None:
         return
+    given = len(phase.blocks)
     count = len(phase.tasks) if isinstance(phase.tasks, list) else phase.tasks
-    if len(phase.blocks) != count:
+    if count is None:
+        yield (*where, "blocks"), f"{given} blocks and no tasks; add `tasks: {given}`"
+    elif given != count:
         yield (
             (*where, "blocks"),
-            (f"{len(phase.blocks)} blocks for {count} tasks; give one list of hosts a task"),
+            f"{given} blocks for {count} tasks; give one list of hosts a task",
         )
     for number, block in enumerate(phase.blocks):
         for host in block:
             if host not in hosts:
                 yield (
                     (*where, "blocks", number),
-                    (f"unknown host {host!r}; name hosts that stand under cluster.hosts"),
+                    f"unknown host {host!r}; name hosts that stand under cluster.hosts",
                 )
 
 
@@ -142,13 +114,13 @@ def _twice(where: Path, key: str, names: list[str]) -> Iterator[tuple[Path, str]
         if name in seen:
             yield (
                 (*where, number, key),
-                (f"{name!r} is the {key} of entry {seen[name]} too; each needs one of its own"),
+                f"{name!r} is the {key} of {where[-1]}[{seen[name]}] too; rename one",
             )
         seen[name] = number
 
 
 def _build(entry: WorkloadEntry, lines: dict[Path, int], folder: FilePath) -> Workload:
-    cluster = _at((("cluster"),), lines, lambda: _cluster(entry.cluster))
+    cluster = _at(("cluster",), lines, lambda: _cluster(entry.cluster))
     jobs = []
     for number, job in enumerate(entry.jobs):
         jobs.append(_at(("jobs", number), lines, lambda job=job: _job(job, cluster)))

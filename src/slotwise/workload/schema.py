@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from slotwise.objective.penalty import PENALTIES
 
+VERSION = 1
+"""Of the contract of the file."""
+
 TASKS_MOST = 100_000_000
 """More tasks than this in one phase are taken for a slip of the pen."""
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
-Seconds = Annotated[float, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=0)]
+SLOTS_MOST = 10_000_000
+"""The same for slots."""
+
+NUMBER_MOST = 1e12
+"""Seconds, and weights: beyond, an instant and the next one could be the same number."""
+
+_NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*$"
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROLS)]
+Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=_NO_CONTROLS)]
+Seconds = Annotated[float, Field(ge=0, le=NUMBER_MOST)]
+Positive = Annotated[float, Field(gt=0, le=NUMBER_MOST)]
+Slots = Annotated[int, Field(ge=1, le=SLOTS_MOST)]
+Count = Annotated[int, Field(ge=0, le=SLOTS_MOST)]
 
 
 class Entry(BaseModel):
@@ -28,14 +42,14 @@ class HostEntry(Entry):
 
     name: Name
     rack: Name = "rack"
-    slots: Annotated[int, Field(ge=1)] | dict[Name, Count]
+    slots: Slots | dict[Name, Count]
     speed: Positive = 1.0
 
 
 class ClusterEntry(Entry):
     """Either a number of slots that serve every kind, or hosts."""
 
-    slots: Annotated[int, Field(ge=1)] | None = None
+    slots: Slots | None = None
     hosts: Annotated[list[HostEntry], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
@@ -75,9 +89,7 @@ class PoolEntry(Entry):
     name: Name
     weight: Positive = 1.0
     slots_min: Count | dict[Name, Count] = Field(default_factory=dict)
-    slots_max: Annotated[int, Field(ge=1)] | dict[Name, Annotated[int, Field(ge=1)]] = Field(
-        default_factory=dict
-    )
+    slots_max: Slots | dict[Name, Slots] = Field(default_factory=dict)
     policy: Literal["fair", "fifo"] = "fair"
     parent: None = None
 
@@ -94,7 +106,7 @@ class PhaseEntry(Entry):
         | None
     ) = None
     slots_min: Count = 0
-    slots_max: Annotated[int, Field(ge=1)] | None = None
+    slots_max: Slots | None = None
     after: list[Name] = Field(default_factory=list)
     blocks: list[Annotated[list[Name], Field(min_length=1)]] | None = None
 
@@ -124,12 +136,12 @@ class JobEntry(Entry):
     pool: Name = "default"
     weight: Positive = 1.0
     deadline: Seconds | None = None
-    steps: list[tuple[float, float]] = Field(default_factory=list)
+    steps: list[tuple[Seconds, Seconds]] = Field(default_factory=list)
     penalty: str | None = None
     phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = None
-    program: Name | None = None
-    inputs: Name | Annotated[list[Name], Field(min_length=1)] | None = None
-    output: Name | None = None
+    program: Place | None = None
+    inputs: Place | Annotated[list[Place], Field(min_length=1)] | None = None
+    output: Place | None = None
     reducers: Count | None = None
     parameters: dict[str, Any] | None = None
     input_format: Name | None = None
@@ -138,7 +150,7 @@ class JobEntry(Entry):
     memory_bytes: Annotated[int, Field(ge=1)] | None = None
     overwrite: bool | None = None
     slots_min: Count | None = None
-    slots_max: Annotated[int, Field(ge=1)] | None = None
+    slots_max: Slots | None = None
 
     @field_validator("steps", mode="before")
     @classmethod
@@ -151,10 +163,10 @@ class JobEntry(Entry):
     @field_validator("steps")
     @classmethod
     def _increasing(cls, steps: list[tuple[float, float]]) -> list[tuple[float, float]]:
-        for one, other in zip(steps, steps[1:], strict=False):
+        for one, other in pairwise(steps):
             if not (one[0] < other[0] and one[1] < other[1]):
                 raise ValueError(
-                    f"step {list(other)} comes behind {list(one)}; times and costs must increase"
+                    f"step {list(other)} follows {list(one)}; times and costs must increase"
                 )
         return steps
 
@@ -194,12 +206,21 @@ PROGRAM_KEYS = (
 class WorkloadEntry(Entry):
     """The whole file."""
 
-    slotwise: Literal[1]
+    slotwise: int
     cluster: ClusterEntry | None = None
     placement: PlacementEntry | None = None
     objective: ObjectiveEntry = Field(default_factory=ObjectiveEntry)
     pools: list[PoolEntry] = Field(default_factory=list)
     jobs: Annotated[list[JobEntry], Field(min_length=1)]
+
+    @field_validator("slotwise", mode="before")
+    @classmethod
+    def _version(cls, value: Any) -> Any:
+        if type(value) is not int or value != VERSION:
+            raise ValueError(
+                f"this slotwise reads version {VERSION}; write slotwise: {VERSION}"
+            )
+        return value
 
 
 def known_penalty(value: str) -> str:
