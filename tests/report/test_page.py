@@ -48,6 +48,19 @@ class Page(HTMLParser):
         start = self.scripts[-1].index("{")
         return json.JSONDecoder().raw_decode(self.scripts[-1][start:])[0]
 
+    def rows(self, picture, name):
+        """The rows of a picture, unpacked as the script does."""
+        table = self.pictures[picture]["datasets"][name]
+        return [
+            {
+                field: words[value] if words else value
+                for field, words, value in zip(
+                    table["fields"], table["words"], row, strict=True
+                )
+            }
+            for row in table["rows"]
+        ]
+
 
 @pytest.fixture(scope="module")
 def plain(three_runs, tmp_path_factory):
@@ -125,9 +138,7 @@ def test_hostile_names_stay_text(hostile_runs, hostile_names, hostile_reason, tm
     shown = "".join(page.texts)
     for name in [*hostile_names, hostile_reason]:
         assert name in shown
-    drawn = page.pictures["jobs"]["datasets"]["jobs0"]
-    place = drawn["fields"].index("job")
-    assert {row[place] for row in drawn["rows"]} == set(hostile_names)
+    assert {row["job"] for row in page.rows("jobs", "jobs0")} == set(hostile_names)
 
 
 def test_a_failed_job_says_why(hostile_runs, hostile_reason, tmp_path):
@@ -136,9 +147,7 @@ def test_a_failed_job_says_why(hostile_runs, hostile_reason, tmp_path):
     write_report(hostile_runs, path)
     page = Page(path.read_text(encoding="utf-8"))
     assert page.texts.count(hostile_reason) == 2
-    marked = page.pictures["slots"]["datasets"]["slots0bad"]
-    marks = {row[marked["fields"].index("mark")] for row in marked["rows"]}
-    assert {"×", "†"} <= marks
+    assert {"×", "†"} <= {row["mark"] for row in page.rows("slots", "slots0bad")}
 
 
 def test_one_run_alone_is_a_report_too(three_runs, tmp_path):
@@ -154,10 +163,9 @@ def test_many_slots_and_jobs_stay_small(make, tmp_path):
     path = tmp_path / "r.html"
     write_report(runs, path)
     page = Page(path.read_text(encoding="utf-8"))
-    drawn = page.pictures["slots"]["datasets"]["slots0"]
-    assert len({row[drawn["fields"].index("row")] for row in drawn["rows"]}) <= 60
+    assert len({row["row"] for row in page.rows("slots", "slots0")}) <= 60
     assert "Shown are the 60 jobs with the longest response" in " ".join(page.texts)
-    assert len(page.pictures["jobs"]["datasets"]["jobs0"]["rows"]) == 60
+    assert len(page.rows("jobs", "jobs0")) == 60
 
 
 def test_runs_of_the_same_name_are_told_apart(three_runs, tmp_path):

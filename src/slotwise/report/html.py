@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from slotwise.report.numbers import MISSING, seconds
+from slotwise.report.packing import packed
 from slotwise.report.scene import Scene
 from slotwise.report.style import STYLE
 from slotwise.report.tables import METRICS, METRICS_MORE, Columns, is_numeric, job_columns
@@ -19,11 +20,10 @@ JOBS_MOST = 500
 """Tables of jobs list at most so many."""
 
 _DRAW = """
+const unpack = table => table.rows.map(row => Object.fromEntries(table.fields.map(
+  (field, at) => [field, table.words[at] ? table.words[at][row[at]] : row[at]])));
 for (const [name, spec] of Object.entries(PICTURES)) {
-  for (const [rows, table] of Object.entries(spec.datasets)) {
-    spec.datasets[rows] = table.rows.map(
-      row => Object.fromEntries(row.map((value, place) => [table.fields[place], value])));
-  }
+  for (const rows in spec.datasets) spec.datasets[rows] = unpack(spec.datasets[rows]);
   vegaEmbed("#" + name, spec, {mode: "vega-lite", renderer: "canvas",
     actions: {export: true, source: false, compiled: false, editor: false}});
 }
@@ -35,7 +35,8 @@ def page(
 ) -> str:
     """The whole page. All that users wrote is escaped; `bundle` is the script that draws."""
     data = {
-        picture.name: spec | {"datasets": _packed(spec["datasets"])}
+        picture.name: spec
+        | {"datasets": {name: packed(rows) for name, rows in spec["datasets"].items()}}
         for picture, spec in zip(pictures, specs, strict=True)
     }
     compared = [picture for picture in pictures if picture.name in ("comparison", "responses")]
@@ -66,17 +67,6 @@ def script_json(value: Any) -> str:
     """JSON that may stand inside a script element whatever the strings in it are."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _packed(datasets: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """The rows without their field names, which all rows of a dataset share: half the size."""
-    return {
-        name: {
-            "fields": list(rows[0]) if rows else [],
-            "rows": [list(row.values()) for row in rows],
-        }
-        for name, rows in datasets.items()
-    }
 
 
 def _headline(scene: Scene) -> str:

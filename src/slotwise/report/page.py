@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,21 @@ def write_report(
     return written
 
 
+def check_report(path: str | Path) -> None:
+    """Refuse a report that could not be written, before a run is begun for it.
+
+    MissingExtraError without the extra `plots`; InputError for a path that cannot be written.
+    """
+    _require_plots()
+    path = Path(path).absolute()
+    existing = next(place for place in (path, *path.parents) if place.exists())
+    if path.is_dir() or (existing != path and not existing.is_dir()):
+        what = "is a directory" if path.is_dir() else f"{str(existing)!r} is no directory"
+        raise InputError(f"report {str(path)!r}: {what}; name another file")
+    if not os.access(existing, os.W_OK):
+        raise InputError(f"report {str(path)!r}: it cannot be written; name another file")
+
+
 def write_pictures(runs: Sequence[ReportedRun], folder: str | Path) -> list[Path]:
     """Write the pictures of a report into a folder, each as PNG and SVG; what was written."""
     return _save(_draw(runs)[1], Path(folder), "")
@@ -45,15 +61,19 @@ def write_pictures(runs: Sequence[ReportedRun], folder: str | Path) -> list[Path
 def _draw(runs: Sequence[ReportedRun]) -> tuple[Scene, list[Picture]]:
     if not runs:
         raise InputError("a report needs at least 1 run; give it one")
+    _require_plots()
+    from slotwise.report.pictures.gallery import draw_all
+
+    scene = scene_of(runs)
+    return scene, draw_all(scene)
+
+
+def _require_plots() -> None:
     try:
         importlib.import_module("vl_convert")
         importlib.import_module("altair")
     except ImportError as error:
         raise MissingExtraError("a report", "plots") from error
-    from slotwise.report.pictures.gallery import draw_all
-
-    scene = scene_of(runs)
-    return scene, draw_all(scene)
 
 
 def _save(drawn: Sequence[Picture], folder: Path, prefix: str) -> list[Path]:

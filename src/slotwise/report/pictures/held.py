@@ -112,9 +112,12 @@ def _stacked(scene: Scene, held: Mapping[str, Steps]) -> list[tuple[str, dict[st
         busy = [place for place, mean in enumerate(means) if mean > 0]
         if not busy:
             continue
+        before = (0.0, 0.0)
         for place in range(busy[0], busy[-1] + 1):
             low, floor[place] = floor[place], floor[place] + means[place]
-            areas.append((owner, _edge(scene, edges[place], low, floor[place])))
+            if (low, floor[place]) != before:
+                areas.append((owner, _edge(scene, edges[place], low, floor[place])))
+            before = (low, floor[place])
         last = busy[-1]
         closing = _edge(scene, edges[last + 1], floor[last] - means[last], floor[last])
         areas.append((owner, closing))
