@@ -1,4 +1,4 @@
-"""Worker processes: what comes back, what a dying one costs, and that nothing is left behind."""
+"""Worker processes: what comes back, what a dying one costs, that nothing is left behind."""
 
 from __future__ import annotations
 
