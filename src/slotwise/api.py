@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
 from slotwise.runtime.state import ATTEMPTS_MAX, State
 from slotwise.runtime.world import World
 from slotwise.scheduler import EPOCH_SECONDS, make_allocator, make_scheduler
-from slotwise.sources import Entry, Source, read_source
+from slotwise.sources import Given, Source, read_source
 from slotwise.version import __version__
 from slotwise.workload.placement import place_blocks
 from slotwise.workload.workload import Workload
@@ -61,7 +61,7 @@ class Options(TypedDict, total=False):
 
 
 def plan(
-    workload: Workload | str | Path | Iterable[Entry],
+    workload: Given,
     allocator: str = "flex",
     *,
     objective: Objective | None = None,
@@ -91,7 +91,7 @@ def plan(
 
 
 def simulate(
-    workload: Workload | str | Path | Iterable[Entry],
+    workload: Given,
     scheduler: str = "flex",
     *,
     simulation: Simulation | None = None,
@@ -117,7 +117,7 @@ def simulate(
 
 
 def run(
-    workload: Workload | str | Path | Iterable[Entry],
+    workload: Given,
     scheduler: str = "flex",
     *,
     slots: int | None = None,
@@ -139,7 +139,7 @@ def run(
 
 
 def compare(
-    workload: Workload | str | Path | Iterable[Entry],
+    workload: Given,
     schedulers: Sequence[str] = ("fifo", "fair", "flex"),
     *,
     live: bool = False,
@@ -194,7 +194,7 @@ class _Setting:
     def run(self, world: World) -> Result:
         """Run the loop in a world and measure what came of it."""
         options = self.options
-        how = {
+        how: dict[str, Any] = {
             "assigner": options.get("assigner", "greedy"),
             "epoch_seconds": options.get("epoch_seconds", EPOCH_SECONDS),
             "waits": options.get("waits"),

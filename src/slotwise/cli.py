@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from slotwise import api
 from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import PENALTIES
 from slotwise.record.log import read_log
+from slotwise.report.page import check_report
 from slotwise.report.progress import Progress
 from slotwise.report.tables import comparison_table, jobs_table
 from slotwise.results import Plan, Result, RunInterrupted
 from slotwise.runtime.simulated.world import Simulation
 from slotwise.scheduler import ALLOCATORS, ASSIGNERS, EPOCH_SECONDS
-from slotwise.sources import read_source
+from slotwise.sources import Source, read_source
 from slotwise.version import __version__
 
 app = typer.Typer(
@@ -44,6 +49,9 @@ A workload file, **jobs.yaml**:
       - {id: small, phases: [{name: map, work: 40, tasks: 8}]}
       - {id: large, phases: [{name: map, work: 400, tasks: 40, slots_min: 2}]}
 """
+
+WIDTH_ELSEWHERE = 10_000
+"""Columns of a table that goes into a pipe or a file; no more are used than it has."""
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A workload file, YAML or JSON.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
@@ -102,8 +110,9 @@ def _plan(
     `slotwise plan jobs.yaml --allocator flex --objective stretch --json`
     """
     with _door():
-        aim = _objective(file, objective, aggregate)
-        plan = api.plan(file, allocator, objective=aim, slots=slots)
+        source = read_source(file)
+        aim = _objective(source, objective, aggregate)
+        plan = api.plan(source, allocator, objective=aim, slots=slots)
         if as_json:
             _print_json(plan.to_plain())
         else:
@@ -134,8 +143,10 @@ def _simulate(
     `slotwise simulate jobs.yaml --scheduler flex --assigner delay --seed 1 --noise 0.3`
     """
     with _door():
+        source = read_source(file)
+        _check_targets(file, log, report)
         result = api.simulate(
-            file,
+            source,
             scheduler,
             simulation=Simulation(seed, noise, remote_factor, rack_factor),
             slots=slots,
@@ -143,7 +154,7 @@ def _simulate(
             waits=_waits(waits),
             epoch_seconds=epoch,
             attempts_max=attempts,
-            objective=_objective(file, objective, aggregate),
+            objective=_objective(source, objective, aggregate),
             log=log,
         )
         _finish([result], as_json, report)
@@ -170,7 +181,8 @@ def _run(
     """
     with _door():
         source = read_source(file)
-        aim = _objective(file, objective, aggregate)
+        _check_targets(file, log, report)
+        aim = _objective(source, objective, aggregate)
         with Progress(_errors(), f"{scheduler}, live") as progress:
             result = api.run(
                 source.overwriting() if overwrite else source,
@@ -218,7 +230,8 @@ def _compare(
         names = [name.strip() for name in schedulers.split(",") if name.strip()]
         if not names:
             raise InputError("--schedulers is empty; name some, such as fifo,fair,flex")
-        aim = _objective(file, objective, aggregate)
+        _check_targets(file, log, report)
+        aim = _objective(source, objective, aggregate)
         with Progress(_errors(), "live" if live else "simulated") as progress:
             results = api.compare(
                 source.overwriting() if overwrite else source,
@@ -293,9 +306,17 @@ def _replay(
 
 def main() -> None:
     """The `slotwise` command."""
-    # Ended from outside as by Ctrl-C: workers stop and temporary files go.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # As nohup has it, and a shell's `&`.
+            signal.signal(number, _stop)
     app()
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Stop: workers end and temporary files go, which no second signal may cut off."""
+    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(other, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 @contextmanager
@@ -303,6 +324,10 @@ def _door() -> Iterator[None]:
     """Turn what a user can cause into one message and an exit code."""
     try:
         yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads our output has seen enough; there is nobody to tell more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except SlotwiseError as error:
         _errors().print(f"slotwise: {error}", style="red", markup=False, soft_wrap=True)
         raise typer.Exit(2) from error
@@ -329,11 +354,10 @@ def _finish(results: Sequence[Result], as_json: bool, report: Path | None) -> No
         for result in results:
             _print_json(result.to_plain())
     else:
-        console = Console()
         reported = [result.reported for result in results]
-        console.print(jobs_table(reported) if len(results) == 1 else comparison_table(reported))
         if len(results) == 1:
-            console.print(comparison_table(reported))
+            _print_table(jobs_table(reported))
+        _print_table(comparison_table(reported))
     if report is not None:
         api.write_report(results, report)
         _errors().print(f"report: {report}", markup=False, soft_wrap=True)
@@ -359,11 +383,11 @@ def _show_plan(plan: Plan) -> None:
         print(f"  {at:12.3f} s  {job}")
 
 
-def _objective(file: Path, penalty: str | None, aggregate: str | None) -> Objective | None:
+def _objective(source: Source, penalty: str | None, aggregate: str | None) -> Objective | None:
     """The objective that the options ask for; None if they ask for none."""
     if penalty is None and aggregate is None:
         return None
-    own = read_source(file).workload.objective
+    own = source.workload.objective
     penalty = penalty or own.penalty
     if aggregate is None:
         aggregate = "max" if penalty == "makespan" else own.aggregate
@@ -380,6 +404,23 @@ def _waits(text: str | None) -> tuple[float, float] | None:
             f"--waits is {text!r}; give two numbers of seconds, as in 5,10"
         ) from error
     return rack, any_
+
+
+def _check_targets(file: Path, log: Path | None, report: Path | None) -> None:
+    """Refuse, before anything begins, to write where it cannot be or over the workload."""
+    for option, target in (("--log", log), ("--report", report)):
+        if target is not None and file.exists() and target.exists() and target.samefile(file):
+            raise InputError(f"{option} is the workload file {str(file)!r}; name another file")
+    if report is not None:
+        check_report(report)
+
+
+def _print_table(table: Table) -> None:
+    """On stdout; where that is no terminal, a table takes the width it needs."""
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH_ELSEWHERE)
+    with console.capture() as captured:
+        console.print(table)
+    print(captured.get(), end="")
 
 
 def _errors() -> Console:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeGuard
 
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
@@ -40,7 +39,7 @@ class Source:
 
     def pools(self) -> dict[str, Pool]:
         """The pools by name, those that only jobs name among them."""
-        named = (entry.job.pool if _runs(entry) else entry.pool for entry in self.entries)
+        named = (_stated(entry).pool for entry in self.entries)
         pools = {pool.name: pool for pool in self.workload.pools}
         return pools | {name: Pool(name) for name in named if name not in pools}
 
@@ -54,7 +53,11 @@ class Source:
         return Source(self.workload, tuple(_apart(entry, name) for entry in self.entries))
 
 
-def read_source(workload: Workload | str | Path | Iterable[Entry] | Source) -> Source:
+Given = Workload | str | Path | Iterable[Entry] | Source
+"""A workload as callers may give it: as a value, as the path of a file, as jobs."""
+
+
+def read_source(workload: Given) -> Source:
     """Take a workload in whatever form it is given; refuse one without jobs."""
     if isinstance(workload, Source):
         return workload
@@ -64,7 +67,7 @@ def read_source(workload: Workload | str | Path | Iterable[Entry] | Source) -> S
         source = Source(workload, workload.jobs)
     else:
         source = Source(Workload(()), tuple(workload))
-    ids = Counter(entry.job.id if _runs(entry) else entry.id for entry in source.entries)
+    ids = Counter(_stated(entry).id for entry in source.entries)
     if not ids:
         raise InputError("there are no jobs; give at least one")
     name, number = ids.most_common(1)[0]
@@ -73,24 +76,23 @@ def read_source(workload: Workload | str | Path | Iterable[Entry] | Source) -> S
     return source
 
 
-def _runs(entry: Entry) -> TypeGuard[Execution]:
-    return not isinstance(entry, Job | ProgramJob)
+def _stated(entry: Entry) -> Job | ProgramJob:
+    """What is said of a job: its id, pool and so on."""
+    return entry if isinstance(entry, Job | ProgramJob) else entry.job
 
 
 def _job(entry: Entry, workload: Workload) -> Job:
     """A job with its phases, as schedulers see it."""
     if isinstance(entry, ProgramJob):
         # Where nothing is written, it does not matter whether the output exists.
-        return _planned(
-            replace(entry, settings={**entry.settings, "overwrite": True}), workload
-        ).job
-    return entry.job if _runs(entry) else entry
+        return _planned(_overwriting(entry), workload).job
+    return entry if isinstance(entry, Job) else entry.job
 
 
 def _execution(entry: Entry, workload: Workload) -> Execution:
     if isinstance(entry, ProgramJob):
         return _planned(entry, workload)
-    return entry if _runs(entry) else Sleep(entry)
+    return Sleep(entry) if isinstance(entry, Job) else entry
 
 
 def _planned(entry: ProgramJob, workload: Workload) -> Execution:

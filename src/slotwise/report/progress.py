@@ -45,7 +45,7 @@ class _Line:
         return f"{sum(self.done.values())}/{total}"
 
     def seconds_left(self) -> float | None:
-        """Until it is done if it keeps its slots, by the tasks seen so far and the estimates."""
+        """Until it is done if it keeps its slots, by the tasks seen and the estimates."""
         if not self.slots:
             return None
         left = 0.0
