@@ -28,7 +28,7 @@ CHUNK = 1 << 16
 
 
 class WorkerProcess:
-    """One worker process: its life, its channel, its lifeline; waits only for an end that is near."""
+    """One worker process: its life, its channel, its lifeline; nothing here waits long."""
 
     def __init__(self, environment: Mapping[str, str], unready: int) -> None:
         self._socket, theirs = socket.socketpair()
