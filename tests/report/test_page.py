@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -139,6 +140,14 @@ def test_hostile_names_stay_text(hostile_runs, hostile_names, hostile_reason, tm
     for name in [*hostile_names, hostile_reason]:
         assert name in shown
     assert {row["job"] for row in page.rows("jobs", "jobs0")} == set(hostile_names)
+
+
+def test_hostile_names_are_drawn(hostile_runs, hostile_names, tmp_path):
+    """No name gets into an expression: every picture is drawn, with the names as its text."""
+    by_name = {path.name: path for path in write_pictures(hostile_runs, tmp_path)}
+    drawn = unescape(by_name["jobs.svg"].read_text(encoding="utf-8"))
+    for name in hostile_names:
+        assert name[:8] in drawn
 
 
 def test_a_failed_job_says_why(hostile_runs, hostile_reason, tmp_path):

@@ -73,7 +73,7 @@ def _headline(scene: Scene) -> str:
     header = scene.runs[0].log.header
     cluster = header.cluster
     slots = " + ".join(
-        f"{count:,} {kind if len(cluster.capacity) > 1 else ''} slots".replace("  ", " ")
+        _counted(count, f"{kind} slot" if len(cluster.capacity) > 1 else "slot")
         for kind, count in cluster.capacity.items()
     )
     jobs = {job: line.jobs[job].job for line in scene.timelines for job in line.jobs}
@@ -106,9 +106,10 @@ def _section(picture: Picture) -> str:
 def _metrics(scene: Scene) -> str:
     text = (
         "Stretch is response divided by work; the gap is how far the value of the objective"
-        " is above the bound; wasted are slot-seconds of attempts that came to nothing. The"
-        " best is bold."
+        " is above the bound; wasted are slot-seconds of attempts that came to nothing."
     )
+    if len(scene.runs) > 1:
+        text += " The best is bold."
     head = "".join(_cell("th", name, "number") for name in scene.names)
     texts: Columns = {
         "world": [run.world for run in scene.runs],

@@ -19,7 +19,7 @@ table { border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabu
 th { color: var(--muted); font-weight: normal; text-align: left; vertical-align: bottom; }
 th, td { padding: 5px 22px 5px 0; border-bottom: 1px solid var(--rule); }
 td { overflow-wrap: break-word; max-width: 60ch; }
-tbody tr:last-child td { border-bottom: 0; }
+tbody tr:last-child > * { border-bottom: 0; }
 .best { font-weight: bold; }
 .number { text-align: right; white-space: nowrap; }
 summary { cursor: pointer; padding: 6px 0; }

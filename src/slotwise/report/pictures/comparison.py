@@ -75,7 +75,8 @@ def _panel(scene: Scene, key: str, title: str, is_first: bool, rows: Rows) -> An
     room = 190 if is_first else 205
     axis = label_axis(ticks=False, domain=False) if is_first else None
     names = list(scene.names)
-    y = alt.Y(field="row", type="nominal", sort=names, title=None, axis=axis)
+    scale = alt.Scale(domain=names)
+    y = alt.Y(field="row", type="nominal", sort=None, title=None, scale=scale, axis=axis)
     x = alt.X(
         field="value", type="quantitative", axis=None, scale=alt.Scale(domain=[0, top * 1.35])
     )

@@ -39,9 +39,10 @@ def draw(scene: Scene) -> Picture:
         charts.append(_lives(scene, number, listed))
     sentence = (
         "A job arrives at the upright mark, waits along the thin line and runs where there is a"
-        " bar: the darker, the more slots it holds. The number is its response time; a red ×"
-        " marks a job that failed."
+        " bar: the darker, the more slots it holds. The number is its response time."
     )
+    if any(run.outcome.failed for run in scene.runs):
+        sentence += " A red × marks a job that failed."
     if len(listed) < len(scene.jobs):
         sentence += f" Shown are the {len(listed)} jobs with the longest response."
     chart = under_each_other(scene, charts)

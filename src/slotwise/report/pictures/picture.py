@@ -10,7 +10,7 @@ import altair as alt
 from slotwise.report.palette import INK, MUTED, RULE
 from slotwise.report.scene import Scene
 
-WIDTH = 940
+WIDTH = 880
 """Width of the plots that share the time axis, in pixels."""
 
 LEGEND_MOST = 20
@@ -57,12 +57,16 @@ def time_axis(scene: Scene, field: str, is_last: bool = True) -> alt.X:
 
 
 def row_axis(rows: list[str]) -> alt.Y:
-    """One row for each name, in this order, none missing."""
+    """One row for each name, in this order, none missing.
+
+    The domain alone gives the order: a `sort` would become part of an expression, and names
+    of users have no place in code.
+    """
     return alt.Y(
         field="row",
         type="nominal",
         title=None,
-        sort=rows,
+        sort=None,
         scale=alt.Scale(domain=rows, padding=0.12),
         axis=label_axis(ticks=False, domain=False),
     )
@@ -117,6 +121,6 @@ def _config() -> dict[str, Any]:
         "padding": 6,
         "view": {"stroke": None},
         "axis": {**text, **axis, "labelPadding": 6, "labelFontSize": 11, "titleFontSize": 11},
-        "legend": {**text, "orient": "right", "symbolSize": 90, "labelLimit": 150},
+        "legend": {**text, "orient": "right", "symbolSize": 90, "labelLimit": 105},
         "title": {"color": INK, "fontSize": 13, "anchor": "start", "offset": 8},
     }
