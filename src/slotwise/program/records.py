@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice, starmap
+from itertools import chain, islice, pairwise, starmap
 from typing import Any
+
+import numpy as np
 
 from slotwise.program.formats.outputs import PartWriter
 from slotwise.program.formats.splits import Piece, Split
@@ -105,12 +107,12 @@ class _Spread:
             if self._reducers == 1:
                 write_pairs(self._file, 0, (keys, values), self._chunk_bytes)
                 continue
-            parts: list[tuple[list[Any], list[Any]]] = [([], []) for _ in range(self._reducers)]
-            for part, key, value in zip(self._partitions(keys), keys, values, strict=True):
-                into = parts[part]
-                into[0].append(key)
-                into[1].append(value)
-            for number, columns in enumerate(parts):
+            parts = np.array(self._partitions(keys), dtype=np.int64)
+            order = np.argsort(parts, kind="stable").tolist()
+            ordered = [keys[i] for i in order], [values[i] for i in order]
+            ends = np.cumsum(np.bincount(parts, minlength=self._reducers)).tolist()
+            for number, (first, last) in enumerate(pairwise([0, *ends])):
+                columns = ordered[0][first:last], ordered[1][first:last]
                 write_pairs(self._file, number, columns, self._chunk_bytes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from slotwise.program.formats.inputs import InputFormat, input_format
 from slotwise.program.formats.outputs import OUTPUT_FORMATS, PartWriter
 from slotwise.program.layout import Layout
 from slotwise.program.mapreduce import BatchMapReduce, MapReduce
+
+_COLLECT_AFTER = 100_000
 
 
 class TaskResult(NamedTuple):
@@ -47,9 +50,13 @@ class Runner:
         directory = self.layout.attempt_dir(phase, task, attempt)
         directory.mkdir(parents=True, exist_ok=True)
         map_task, reduce_task = self._bodies()
+        thresholds = gc.get_threshold()
+        # Pairs are made by the million and hardly ever in cycles: look for cycles less often.
+        gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
         try:
             return (map_task if phase == "map" else reduce_task)(self, task, attempt, *rest)
         finally:
+            gc.set_threshold(*thresholds)
             if phase == "reduce" or self.reducers == 0:
                 shutil.rmtree(directory, ignore_errors=True)
 

@@ -17,6 +17,7 @@ from slotwise.program.shuffle.sizes import column_bytes, new_keys_bytes, table_b
 Groups = Iterator[tuple[Any, Iterator[Any]]]
 
 SLICE_PAIRS = 32_768
+_SAMPLE_VALUES = 256
 _REFERENCES_BYTES = 16
 _SORTING_BYTES = 40
 """A position and its place in the sorted list of positions."""
@@ -119,8 +120,8 @@ class ValueTable:
                 else:
                     single[key] = value
         added = len(single) + len(many) - known
-        # The new keys are among those that came; they are taken to be as long as these.
-        self._entries_bytes += column_bytes(keys) * added // max(1, len(keys))
+        # New keys that came twice have left `single`; those before stand for them.
+        self._entries_bytes += new_keys_bytes(single, added)
         self._entries_bytes += column_bytes(values) + 8 * (len(values) - added)
 
     def is_full(self) -> bool:
@@ -208,11 +209,12 @@ class SumTable:
         return ((key, iter((table[key],))) for key in self._order.keys(table))
 
     def _measure(self, known: int) -> None:
-        """Count the keys that are new, and their values as they are now."""
+        """Count the new keys, and their values by the last of them, as they are now."""
         table = self._table
         if added := len(table) - known:
-            values = [table[key] for key in islice(reversed(table), added)]
-            self._entries_bytes += new_keys_bytes(table, added) + column_bytes(values)
+            sample = [table[key] for key in islice(reversed(table), min(added, _SAMPLE_VALUES))]
+            self._entries_bytes += new_keys_bytes(table, added)
+            self._entries_bytes += column_bytes(sample) * added // len(sample)
 
 
 def buffer_for(program: MapReduce, limit_bytes: int) -> Buffer:
