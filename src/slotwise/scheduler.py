@@ -47,10 +47,14 @@ class Scheduler:
         """
         if snapshot.doomed:
             return _give_up(snapshot)
-        if snapshot.is_stale or (snapshot.has_changed and snapshot.now >= snapshot.epoch_ends):
+        if snapshot.is_stale or (snapshot.now >= snapshot.epoch_ends and self._may_differ(snapshot)):
             slots = allocate(self.allocator, snapshot)
             return [Reallocate(slots, until=self._epoch_after(snapshot.now))]
         return self.assigner.assign(snapshot)
+
+    def _may_differ(self, snapshot: Snapshot) -> bool:
+        """Whether a new epoch's allocation can be another one than the last."""
+        return snapshot.has_changed if self.allocator.reads_work else snapshot.has_shrunk
 
     def _epoch_after(self, now: float) -> float:
         """The first multiple of the epoch's length that lies ahead."""

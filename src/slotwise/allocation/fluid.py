@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor
 
-from slotwise.allocation.problem import Allocator, Claims, group_by_pool
+from slotwise.allocation.problem import Allocator, Claims, group_by_share
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, PhaseId
@@ -135,7 +135,8 @@ def static_claims(flows: Sequence[Flow], capacity: int, pools: Mapping[str, Pool
     """The claims of ready phases. Their work is the whole, so that priorities stay as they are
     while it is being done: the order of the packing scheme is an input and does not change."""
     most = [min(flow.phase.slots_most, capacity) for flow in flows]
-    group, groups = group_by_pool([(flow.job.pool, flow.phase.kind) for flow in flows], pools)
+    shares = [(flow.job.pool, pools[flow.job.pool].share_of(flow.phase.kind)) for flow in flows]
+    group, groups = group_by_share(shares, pools)
     return Claims(
         capacity,
         weight=[flow.job.weight for flow in flows],

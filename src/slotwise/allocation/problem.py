@@ -96,9 +96,9 @@ def claims_of(
     """The claims of the ready phases on one kind of slot, and whose they are. O(J log J)."""
     now = snapshot.now
     phases = sorted(snapshot.ready(slot_kind), key=lambda p: p.order)
-    most = [min(p.phase.slots_most, p.pending + p.running) for p in phases]
+    most = [min(p.most, p.pending + p.running) for p in phases]
     work = [p.work_left(now) for p in phases] if with_work else []
-    group, groups = group_by_pool([(p.job.pool, p.phase.kind) for p in phases], snapshot.pools)
+    group, groups = group_by_share([p.share for p in phases], snapshot.pools)
     claims = Claims(
         snapshot.cluster.capacity[slot_kind],
         weight=[p.job.weight for p in phases],
@@ -113,12 +113,15 @@ def claims_of(
     return [p.id for p in phases], claims
 
 
-def group_by_pool(
-    members: Sequence[tuple[str, str]], pools: Mapping[str, Pool]
+def group_by_share(
+    shares: Sequence[tuple[str, str]], pools: Mapping[str, Pool]
 ) -> tuple[list[int], list[Group]]:
-    """Group (pool, kind) pairs by pool and share; a pool with two groups splits its weight."""
-    keys = [(pool, pools[pool].share_of(kind)) for pool, kind in members]
-    index = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    """Group claims by the pool and the share of it that they count against.
+
+    A pool with two such groups splits its weight between them.
+    """
+    index: dict[tuple[str, str], int] = {}
+    members = [index.setdefault(share, len(index)) for share in shares]
     names = [pool for pool, _ in index]
     groups = [
         Group(
@@ -129,7 +132,7 @@ def group_by_pool(
         )
         for pool, share in index
     ]
-    return [index[key] for key in keys], groups
+    return members, groups
 
 
 def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:

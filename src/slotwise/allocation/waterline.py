@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 
 def water_line(
     capacity: float,
@@ -19,29 +21,26 @@ def water_line(
     bisection. O(J log J) for J shares.
     """
     floors = scale_to(capacity, least)
-    if sum(floors) >= capacity:
+    filled = sum(floors)
+    if filled >= capacity:
         return floors
     if sum(most) <= capacity:
         return list(map(float, most))
     # As the level rises, share j grows by weight_j from level floor_j / w_j to most_j / w_j.
-    bends: list[tuple[float, float]] = []
-    for w, low, high in zip(weight, floors, most, strict=True):
-        bends.append((low / w, w))
-        bends.append((high / w, -w))
-    bends.sort()
-    level, filled, slope = 0.0, sum(floors), 0.0
-    for bend, change in bends:
-        reached = filled + slope * (bend - level)
-        if reached >= capacity:
-            level = min(bend, level + (capacity - filled) / slope)
-            break
-        level, filled, slope = bend, reached, slope + change
-    else:  # By rounding alone the most shares do not quite fill the capacity.
-        return list(map(float, most))
-    return [
-        min(high, max(level * w, low))
-        for w, low, high in zip(weight, floors, most, strict=True)
-    ]
+    w, low, high = (np.asarray(values, dtype=float) for values in (weight, floors, most))
+    bends = np.concatenate((low / w, high / w))
+    order = np.argsort(bends, kind="stable")
+    levels = bends[order]
+    slopes = np.cumsum(np.concatenate((w, -w))[order])
+    # What is shared out when the level reaches each bend, but for the first.
+    reached = filled + np.cumsum(slopes[:-1] * np.diff(levels))
+    last = int(
+        np.searchsorted(reached, capacity)
+    )  # the level lies between this bend and the next
+    before = filled if last == 0 else reached[last - 1]
+    level = levels[last] + (capacity - before) / slopes[last]
+    shares: list[float] = np.clip(level * w, low, high).tolist()
+    return shares
 
 
 def scale_to(capacity: float, least: Sequence[float]) -> list[float]:

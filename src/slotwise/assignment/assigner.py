@@ -17,26 +17,29 @@ class Assigner(Protocol):
         ...
 
 
-def nearest(
-    phase: PhaseView, snapshot: Snapshot, hosts: Iterable[str], farthest: Locality
-) -> Launch | None:
-    """Launch a task of this phase on one of these hosts, each of which has a free slot.
-
-    On a node that holds its input, else in the rack, else anywhere, but not farther than
-    `farthest`. O(number of hosts) at worst.
-    """
+def local(phase: PhaseView, hosts: Iterable[str]) -> Launch | None:
+    """Launch a task of this phase on one of these hosts, each of which has a free slot, that
+    holds its input; on any of them if the phase does not mind. O(number of hosts) at worst."""
     if not phase.has_homes:
         return Launch(phase.id, *phase.next_task(), next(iter(hosts)), Locality.NODE)
     for host in hosts:
         found = phase.next_task_on(host)
         if found:
             return Launch(phase.id, *found, host, Locality.NODE)
+    return None
+
+
+def remote(
+    phase: PhaseView, snapshot: Snapshot, hosts: Iterable[str], farthest: Locality
+) -> Launch | None:
+    """Launch a task on one of these hosts away from its input, in the rack if that can be, but
+    not farther than `farthest`. O(number of hosts) at worst."""
     if farthest >= Locality.RACK:
         rack_of = snapshot.cluster.rack_of
         for host in hosts:
             found = phase.next_task_in(rack_of[host])
             if found:
                 return Launch(phase.id, *found, host, Locality.RACK)
-        if farthest >= Locality.ANY:
-            return Launch(phase.id, *phase.next_task(), next(iter(hosts)), Locality.ANY)
+    if farthest >= Locality.ANY:
+        return Launch(phase.id, *phase.next_task(), next(iter(hosts)), Locality.ANY)
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slotwise.assignment.assigner import nearest
+from slotwise.assignment.assigner import local, remote
 from slotwise.model.decision import Decision, Defer, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.snapshot import PhaseView, Snapshot
@@ -44,26 +44,31 @@ class Delay:
             for phase in snapshot.hungry(slot_kind):
                 if not phase.may_launch:
                     continue
-                until = phase.deferred_until
-                waits = until is not None and now < until
-                hosts = freed if waits else free
-                launch = nearest(phase, snapshot, hosts, self._farthest(phase, now)) if hosts else None
-                if launch is not None:
-                    decisions.append(launch)
-                    return decisions
-                if not waits:
+                since, until = phase.deferred_since, phase.deferred_until
+                is_due = until is None or now >= until
+                hosts = free if is_due else freed
+                if not hosts:
+                    continue
+                launch = local(phase, hosts)
+                if (
+                    launch is None
+                    and now >= (now if since is None else since) + self.rack_after
+                ):
+                    launch = remote(phase, snapshot, hosts, self._farthest(since, now))
+                if launch:
+                    return [*decisions, launch]
+                if is_due:
                     decisions.append(self._defer(phase, now))
         return decisions
 
-    def _farthest(self, phase: PhaseView, now: float) -> Locality:
-        """How far it may go now. Instants are named once and compared with, never differences:
-        `now - since >= wait` may stay false in floats at the very instant it was woken for."""
-        since = phase.deferred_since
-        if since is None:
-            since = now
-        if now >= since + self.any_after:
-            return Locality.ANY
-        return Locality.RACK if now >= since + self.rack_after else Locality.NODE
+    def _farthest(self, since: float | None, now: float) -> Locality:
+        """How far a phase may go that has waited for the rack's slots long enough.
+
+        Instants are named and compared, never differences: `now - since >= wait` may be false
+        in floats at the very instant that was asked for.
+        """
+        is_due = now >= (now if since is None else since) + self.any_after
+        return Locality.ANY if is_due else Locality.RACK
 
     def _defer(self, phase: PhaseView, now: float) -> Defer:
         since = now if phase.deferred_since is None else phase.deferred_since

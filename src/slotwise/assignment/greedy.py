@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slotwise.assignment.assigner import nearest
+from slotwise.assignment.assigner import local, remote
 from slotwise.model.decision import Decision, Locality
 from slotwise.model.snapshot import Snapshot
 
@@ -22,7 +22,7 @@ class Greedy:
                 continue
             for phase in snapshot.hungry(slot_kind):
                 if phase.may_launch:
-                    launch = nearest(phase, snapshot, free, Locality.ANY)
+                    launch = local(phase, free) or remote(phase, snapshot, free, Locality.ANY)
                     assert launch is not None
                     return (launch,)
         return ()

@@ -26,7 +26,9 @@ class Host:
             raise InputError(f"host {self.name!r}: speed is {self.speed}; it must be > 0")
         for kind, count in self.slots.items():
             if count < 0:
-                raise InputError(f"host {self.name!r}: {count} slots of kind {kind!r}; use >= 0")
+                raise InputError(
+                    f"host {self.name!r}: {count} slots of kind {kind!r}; use >= 0"
+                )
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,9 @@ class Phase:
 
     def __post_init__(self) -> None:
         if self.slots_min < 0:
-            raise InputError(f"phase {self.name!r}: slots_min is {self.slots_min}; it must be >= 0")
+            raise InputError(
+                f"phase {self.name!r}: slots_min is {self.slots_min}; it must be >= 0"
+            )
         if self.slots_max is not None and self.slots_max < max(1, self.slots_min):
             raise InputError(
                 f"phase {self.name!r}: slots_max is {self.slots_max}; it must be at least"

@@ -53,6 +53,16 @@ class PhaseView(Protocol):
         ...
 
     @property
+    def most(self) -> int:
+        """The most slots it may hold: its most share, cut to its number of tasks."""
+        ...
+
+    @property
+    def share(self) -> tuple[str, str]:
+        """Its pool, and the key of the pool's shares that it counts against."""
+        ...
+
+    @property
     def may_launch(self) -> bool:
         """Whether one more slot would break neither its own most share nor its pool's."""
         ...
@@ -131,6 +141,15 @@ class Snapshot(Protocol):
     @property
     def has_changed(self) -> bool:
         """Whether anything at all was applied since the last `Reallocate`."""
+        ...
+
+    @property
+    def has_shrunk(self) -> bool:
+        """Whether some phase can use less than it was allocated, or than a guarantee is worth.
+
+        While this is False, jobs and phases are the same and so is whatever an allocator says
+        that looks at shares and demand but not at work.
+        """
         ...
 
     @property

@@ -8,6 +8,7 @@ from slotwise.estimation.extrapolation import work_left
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch
 from slotwise.model.job import Job, Phase, PhaseId
+from slotwise.model.pool import Pool
 
 PENDING, RUNNING, DONE = 0, 1, 2
 
@@ -16,13 +17,15 @@ Rank = tuple[float, int, int, "PhaseState"]
 
 
 class PoolCount:
-    """Slots of one kind that a pool holds, and the most that it may hold."""
+    """Slots that a pool holds of one kind, the most that it may hold, the least it is owed."""
 
-    __slots__ = ("most", "running")
+    __slots__ = ("least", "most", "running", "share")
 
-    def __init__(self, most: float) -> None:
+    def __init__(self, pool: Pool, share: str) -> None:
+        self.share = (pool.name, share)
+        self.least = pool.slots_min.get(share, 0)
+        self.most = pool.slots_max.get(share, inf)
         self.running = 0
-        self.most = most
 
 
 class PhaseState:
@@ -38,7 +41,7 @@ class PhaseState:
         "_by_rack",
         "_cluster",
         "_cursor",
-        "_default_work",
+        "_each",
         "_elapsed_base",
         "_expected_finished",
         "_expected_running",
@@ -48,7 +51,7 @@ class PhaseState:
         "_running_speed",
         "_status",
         "_tries",
-        "_work",
+        "_works",
         "allocated",
         "deferred_since",
         "deferred_until",
@@ -67,6 +70,7 @@ class PhaseState:
         "running",
         "slot_kind",
         "waits_for",
+        "watch",
     )
 
     def __init__(
@@ -85,7 +89,7 @@ class PhaseState:
         self.most = phase.slots_most
         self.waits_for = set(phase.after)
         self.pending, self.running, self.done = count, 0, 0
-        self.allocated = 0.0
+        self.allocated = self.watch = 0.0
         self.last_launch = 0
         self.deferred_since: float | None = None
         self.deferred_until: float | None = None
@@ -95,10 +99,10 @@ class PhaseState:
         self._cursor = 0
         self._returned: list[int] = []
         self._tries: dict[int, int] = {}
-        self._default_work = default_work
-        self._work = phase.tasks.work
-        total = phase.tasks.work_total()
-        self._expected_total = default_work * count if total is None else total
+        work = phase.tasks.work
+        self._works = work if isinstance(work, tuple) else None
+        self._each = work if isinstance(work, float | int) else default_work
+        self._expected_total = self._each * count if self._works is None else sum(self._works)
         self._expected_finished = self._observed = 0.0
         self._expected_running = self._running_speed = self._elapsed_base = 0.0
         self._cluster = cluster
@@ -110,9 +114,20 @@ class PhaseState:
             self._index_home(task)
 
     @property
+    def share(self) -> tuple[str, str]:
+        """Its pool, and the key of the pool's shares that it counts against."""
+        return self.pool.share
+
+    @property
     def may_launch(self) -> bool:
         """Whether one more slot would break neither its own most share nor its pool's."""
         return self.running < self.most and self.pool.running < self.pool.most
+
+    def allocate(self, slots: float) -> None:
+        """It should now hold so many slots. Demand below `watch` calls for another decision."""
+        self.allocated = slots
+        # What a pool's guarantee is worth may change with any of its tasks.
+        self.watch = inf if self.pool.least else max(slots, self.phase.slots_min)
 
     def next_task(self) -> tuple[int, int]:
         """The pending task to launch next anywhere, and the number of that attempt."""
@@ -127,7 +142,11 @@ class PhaseState:
     def next_task_on(self, host: str) -> tuple[int, int] | None:
         """The same among the tasks whose input lies on this host."""
         tasks = self._by_host.get(host)
-        return self._last_pending(tasks) if tasks else None
+        if not tasks:
+            return None
+        if self._status[tasks[-1]] == PENDING:
+            return self._numbered(tasks[-1])
+        return self._last_pending(tasks)
 
     def next_task_in(self, rack: str) -> tuple[int, int] | None:
         """The same among the tasks whose input lies in this rack."""
@@ -159,17 +178,34 @@ class PhaseState:
         self._running_speed += speed
         self._elapsed_base += speed * now
 
-    def finish(self, task: int, seconds: float) -> None:
-        """A running task is done after so many seconds on its slot."""
-        speed = self._end(task)
+    def end(self, task: int, attempt: int) -> tuple[Launch, float] | None:
+        """A running attempt is over; its launch and the speed of its host.
+
+        None if no such attempt runs: the message was late, or came twice.
+        """
+        entry = self.launches.get(task)
+        if entry is None or entry[0].attempt != attempt:
+            return None
+        del self.launches[task]
+        launch, started, speed = entry
+        self.running -= 1
+        if self.running:
+            self._expected_running -= self._expected(task)
+            self._running_speed -= speed
+            self._elapsed_base -= speed * started
+        else:  # The sums start afresh, so that rounding never piles up.
+            self._expected_running = self._running_speed = self._elapsed_base = 0.0
+        return launch, speed
+
+    def finish(self, task: int, work: float) -> None:
+        """A task that has ended is done; it took so much work, in seconds at speed 1."""
         self._status[task] = DONE
         self.done += 1
         self._expected_finished += self._expected(task)
-        self._observed += seconds * speed
+        self._observed += work
 
     def put_back(self, task: int) -> None:
-        """A running task has ended without a result and is pending again."""
-        self._end(task)
+        """A task that has ended without a result is pending again."""
         self.deferred_since = self.deferred_until = None
         self._status[task] = PENDING
         self._tries[task] = self._tries.get(task, 0) + 1
@@ -197,17 +233,6 @@ class PhaseState:
         assert self.running <= self.most, "a phase never exceeds its most share"
         assert not self.running or not self.waits_for, "no task runs before its phase is ready"
 
-    def _end(self, task: int) -> float:
-        _, started, speed = self.launches.pop(task)
-        self.running -= 1
-        if self.running:
-            self._expected_running -= self._expected(task)
-            self._running_speed -= speed
-            self._elapsed_base -= speed * started
-        else:  # The sums start afresh, so that rounding never piles up.
-            self._expected_running = self._running_speed = self._elapsed_base = 0.0
-        return speed
-
     def _numbered(self, task: int) -> tuple[int, int]:
         return task, self._tries.get(task, 0) + 1 if self._tries else 1
 
@@ -220,10 +245,7 @@ class PhaseState:
         return None
 
     def _expected(self, task: int) -> float:
-        work = self._work
-        if isinstance(work, tuple):
-            return work[task]
-        return self._default_work if work is None else work
+        return self._each if self._works is None else self._works[task]
 
     def _index_home(self, task: int) -> None:
         """Note where the input of a pending task lies; a second note of it does no harm."""

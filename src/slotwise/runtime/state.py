@@ -51,7 +51,7 @@ class State:
         self.completed: dict[str, float] = {}
         self.failed: dict[str, str] = {}
         self.doomed: dict[str, str] = {}
-        self.is_stale = self.has_changed = False
+        self.is_stale = self.has_changed = self.has_shrunk = False
         self.epoch_ends = -inf
         self._jobs_expected = jobs_expected
         self._limits = {False: attempts_max, True: losses_max}
@@ -103,16 +103,17 @@ class State:
 
     def take_wake(self) -> float | None:
         """The instant at which the scheduler wants to be asked even if nothing happens."""
+        wake = inf
+        if self.has_changed and self.epoch_ends > self.now and self._phases:
+            wake = self.epoch_ends
         waits = self._waits
         while waits:
             until, phase_id = waits[0]
             phase = self._phases.get(phase_id)
             if phase is not None and phase.deferred_until == until and until > self.now:
+                wake = min(wake, until)
                 break
             heappop(waits)  # The wait is over, or a launch ended it.
-        wake = waits[0][0] if waits else inf
-        if self.has_changed and any(self._ready.values()):
-            wake = min(wake, self.epoch_ends) if self.epoch_ends > self.now else wake
         return None if wake == inf else wake
 
     # What policies see (model.snapshot.Snapshot).
@@ -157,22 +158,26 @@ class State:
                 self._make_ready(state)
 
     def _task_finished(self, event: TaskFinished) -> None:
-        phase = self._running(event.phase, event.task, event.attempt)
-        if phase is None:
-            return
-        self._free_slot(phase, event.task)
-        phase.finish(event.task, event.seconds)
-        if phase.pending or phase.running:
-            self._reorder(phase)
-        elif phase.job.id not in self.failed:
+        phase = self._phases.get(event.phase)
+        ended = phase and phase.end(event.task, event.attempt)
+        if not phase or not ended:
+            return  # A late or repeated message.
+        launch, speed = ended
+        self._free_slot(phase, launch.host)
+        phase.finish(event.task, event.seconds * speed)
+        demand = phase.pending + phase.running
+        if demand < phase.watch:
+            self.has_shrunk = True
+        self._reorder(phase)
+        if not demand:
             self._phase_done(phase, event.at)
-        self._forget_if_over(phase.job.id)
+        elif self.failed:
+            self._forget_if_over(phase.job.id)
 
     def _task_failed(self, event: TaskFailed) -> None:
-        phase = self._running(event.phase, event.task, event.attempt)
+        phase = self._put_back(event)
         if phase is None:
             return
-        self._return_task(phase, event.task)
         key = (event.phase, event.task, event.lost)
         self._bad_ends[key] = count = self._bad_ends.get(key, 0) + 1
         if count >= self._limits[event.lost] and phase.job.id not in self.failed:
@@ -180,23 +185,26 @@ class State:
         self._forget_if_over(phase.job.id)
 
     def _task_killed(self, event: TaskKilled) -> None:
-        phase = self._running(event.phase, event.task, event.attempt)
+        phase = self._put_back(event)
         if phase is not None:
-            self._return_task(phase, event.task)
             self._forget_if_over(phase.job.id)
 
     # What changes it: decisions.
 
     def _reallocate(self, decision: Reallocate) -> None:
         assert decision.until > self.now, "every epoch ends in the future"
-        for ready in self._ready.values():
-            for phase in ready.values():
-                slots = decision.slots.get(phase.id, 0)
-                if slots != phase.allocated:
-                    phase.allocated = slots
-                    self._reorder(phase)
+        slots = decision.slots
+        for kind, ready in self._ready.items():
+            ranks = []
+            for phase_id, phase in ready.items():
+                phase.allocate(slots.get(phase_id, 0.0))
+                if phase.pending:
+                    phase.rank = rank = phase.ranked()
+                    ranks.append(rank)
+            ranks.sort()
+            self._hungry[kind] = ranks
         self.epoch_ends = decision.until
-        self.is_stale = self.has_changed = False
+        self.is_stale = self.has_changed = self.has_shrunk = False
 
     def _launch(self, launch: Launch) -> None:
         phase = self._phases[launch.phase]
@@ -231,25 +239,22 @@ class State:
 
     # Helpers, each keeping one index up to date.
 
-    def _running(self, phase_id: PhaseId, task: int, attempt: int) -> PhaseState | None:
-        """The phase of an attempt that runs; None for a late or repeated message."""
-        phase = self._phases.get(phase_id)
-        if phase is None:
+    def _put_back(self, event: TaskFailed | TaskKilled) -> PhaseState | None:
+        """End an attempt without a result; its phase, or None for a late or repeated message."""
+        phase = self._phases.get(event.phase)
+        ended = phase and phase.end(event.task, event.attempt)
+        if not phase or not ended:
             return None
-        entry = phase.launches.get(task)
-        return phase if entry is not None and entry[0].attempt == attempt else None
+        self._free_slot(phase, ended[0].host)
+        phase.put_back(event.task)
+        self._reorder(phase)
+        return phase
 
-    def _free_slot(self, phase: PhaseState, task: int) -> None:
-        host = phase.launches[task][0].host
+    def _free_slot(self, phase: PhaseState, host: str) -> None:
         free = self._free[phase.slot_kind]
         free[host] = free.get(host, 0) + 1
         self._freed[phase.slot_kind].append(host)
         phase.pool.running -= 1
-
-    def _return_task(self, phase: PhaseState, task: int) -> None:
-        self._free_slot(phase, task)
-        phase.put_back(task)
-        self._reorder(phase)
 
     def _reorder(self, phase: PhaseState) -> None:
         """Put a phase in its place among the hungry, or take it out when nothing is pending."""
@@ -274,6 +279,9 @@ class State:
 
     def _phase_done(self, phase: PhaseState, at: float) -> None:
         self._make_unready(phase)
+        if phase.job.id in self.failed:
+            self._forget_if_over(phase.job.id)
+            return
         siblings = self._jobs[phase.job.id].values()
         for other in siblings:
             if phase.id.phase in other.waits_for:
@@ -282,6 +290,7 @@ class State:
                     self._make_ready(other)
         if all(other.done == other.phase.tasks.count for other in siblings):
             self.completed[phase.job.id] = at
+            self._forget_if_over(phase.job.id)
 
     def _forget_if_over(self, job: str) -> None:
         """Drop a job that has ended and holds nothing any more, so that memory stays small."""
@@ -296,7 +305,7 @@ class State:
         share = pool.share_of(kind)
         key = (pool.name, share, self.cluster.slot_kind(kind))
         if key not in self._pool_counts:
-            self._pool_counts[key] = PoolCount(pool.slots_max.get(share, inf))
+            self._pool_counts[key] = PoolCount(pool, share)
         return self._pool_counts[key]
 
     def check(self) -> None:

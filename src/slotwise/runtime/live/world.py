@@ -113,7 +113,9 @@ class LiveWorld:
         live = self._jobs[launch.phase.job]
         live.running += 1
         try:
-            arguments = live.execution.arguments(launch.phase.phase, launch.task, launch.attempt)
+            arguments = live.execution.arguments(
+                launch.phase.phase, launch.task, launch.attempt
+            )
         except Exception as error:
             self._fail(live, launch, f"it cannot be started: {_sentence(error)}")
             return

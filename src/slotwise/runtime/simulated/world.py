@@ -81,6 +81,7 @@ class SimulatedWorld:
             for place, phase in enumerate(job.phases)
         }
         self._slowdown = [self._simulation.slowdown(locality) for locality in Locality]
+        self._fault = self._simulation.fault
         self._counter = 0
         self._heap: list[tuple[float, int, Event]] = []
         self._killed: set[tuple[PhaseId, int, int]] = set()
@@ -116,7 +117,7 @@ class SimulatedWorld:
         work = truths[launch.task] * self._slowdown[launch.locality]
         seconds = work / self._speeds[launch.host]
         event: Event
-        fault = self._simulation.fault and self._simulation.fault(launch)
+        fault = self._fault(launch) if self._fault else None
         if fault:
             end = self.now + seconds * fault.after
             event = TaskFailed(
