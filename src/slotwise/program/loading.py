@@ -87,9 +87,25 @@ def _checked(found: object, spec: str) -> type[AnyProgram]:
         )
     if found.map in (MapReduce.map, BatchMapReduce.map):
         raise InputError(f"program {spec!r} has no map; define map in its class")
+    for name in ("map", "reduce"):
+        _check_parameters(found, name, spec)
     if issubclass(found, BatchMapReduce):
         require_arrow(f"program {spec!r}, which maps batches,")
     return found
+
+
+def _check_parameters(found: type[AnyProgram], name: str, spec: str) -> None:
+    """Refuse a method that cannot take what it will be called with."""
+    base = BatchMapReduce if issubclass(found, BatchMapReduce) else MapReduce
+    wanted = list(inspect.signature(getattr(base, name)).parameters)
+    try:
+        inspect.signature(getattr(found, name)).bind(*wanted)
+    except TypeError as error:
+        raise InputError(
+            f"program {spec!r}: its {name} must be def {name}({', '.join(wanted)}): {error}"
+        ) from error
+    except ValueError:
+        pass  # A function in native code does not tell.
 
 
 def _made(program_class: type[AnyProgram], spec: str, given: dict[str, Any]) -> AnyProgram:
@@ -124,7 +140,7 @@ def _imported(path: Path, spec: str) -> ModuleType:
     sys.path.insert(0, str(path.parent))
     try:
         module_spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise InputError(
             f"program {spec!r}: importing {path} failed: {type(error).__name__}: {error}"

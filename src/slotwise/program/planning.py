@@ -62,8 +62,9 @@ def plan_mapreduce(
     before them. Raises InputError or MissingExtraError for whatever is wrong with any of it.
     """
     made = load(program, parameters, base_dir)
-    _check_keys(made, reducers)
-    _check_numbers(job_id, reducers, split_bytes, memory_bytes)
+    count = reducers if made.num_reducers is None else made.num_reducers
+    _check_numbers(job_id, count, split_bytes, memory_bytes)
+    _check_keys(made, count)
     if not str(output):
         raise InputError(f"job {job_id!r}: no output; name a directory that does not exist yet")
     place = absolute(str(output), base_dir).rstrip("/")
@@ -72,7 +73,6 @@ def plan_mapreduce(
     patterns = [inputs] if isinstance(inputs, str) else list(inputs)
     source = _Source(job_id, made, patterns, input_format, base_dir)
     splits = source.splits(split_bytes)
-    count = reducers if made.num_reducers is None else made.num_reducers
     samples = count > 1 and isinstance(made, MapReduce) and made.total_order
     work = Path(work_dir or tempfile.gettempdir()).absolute() / f"slotwise-{uuid4().hex[:16]}"
     layout = Layout(str(work), place, SUFFIXES[output_format])
