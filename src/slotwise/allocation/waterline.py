@@ -31,14 +31,15 @@ def water_line(
     bends = np.concatenate((low / w, high / w))
     order = np.argsort(bends, kind="stable")
     levels = bends[order]
-    slopes = np.cumsum(np.concatenate((w, -w))[order])
+    # Where nothing grows, rounding could leave a slope just below 0.
+    slopes = np.maximum(np.cumsum(np.concatenate((w, -w))[order]), 0.0)
     # What is shared out when the level reaches each bend, but for the first.
     reached = filled + np.cumsum(slopes[:-1] * np.diff(levels))
-    last = int(
-        np.searchsorted(reached, capacity)
-    )  # the level lies between this bend and the next
+    last = int(np.searchsorted(reached, capacity))  # The level lies behind this bend.
+    if last == len(reached):  # By rounding alone the most shares do not fill the capacity.
+        return list(map(float, most))
     before = filled if last == 0 else reached[last - 1]
-    level = levels[last] + (capacity - before) / slopes[last]
+    level = min(levels[last] + (capacity - before) / slopes[last], levels[last + 1])
     shares: list[float] = np.clip(level * w, low, high).tolist()
     return shares
 
