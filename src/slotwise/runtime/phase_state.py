@@ -108,7 +108,7 @@ class PhaseState:
         self._cluster = cluster
         self.has_homes = bool(phase.tasks.blocks)
         self._by_host: dict[str, list[int]] = {}
-        self._by_rack: dict[str, list[int]] = {}
+        self._by_rack: dict[str, list[int]] | None = None
         # The lowest task is last in each list, so that it is launched first.
         for task in range(count - 1, -1, -1) if self.has_homes else ():
             self._index_home(task)
@@ -150,6 +150,8 @@ class PhaseState:
 
     def next_task_in(self, rack: str) -> tuple[int, int] | None:
         """The same among the tasks whose input lies in this rack."""
+        if self._by_rack is None:
+            self._by_rack = self._index_racks()
         tasks = self._by_rack.get(rack)
         return self._last_pending(tasks) if tasks else None
 
@@ -249,10 +251,25 @@ class PhaseState:
 
     def _index_home(self, task: int) -> None:
         """Note where the input of a pending task lies; a second note of it does no harm."""
+        index = self._by_host
+        for host in self.phase.tasks.blocks[task].hosts:
+            if host in index:
+                index[host].append(task)
+            else:
+                index[host] = [task]
+        if self._by_rack is not None:
+            self._index_rack(self._by_rack, task)
+
+    def _index_racks(self) -> dict[str, list[int]]:
+        """Note the racks of all pending tasks. Few phases are ever asked for them."""
+        index: dict[str, list[int]] = {}
+        for task in range(self.phase.tasks.count - 1, -1, -1):
+            if self._status[task] == PENDING:
+                self._index_rack(index, task)
+        return index
+
+    def _index_rack(self, index: dict[str, list[int]], task: int) -> None:
+        rack_of = self._cluster.rack_of
         hosts = self.phase.tasks.blocks[task].hosts
-        for host in hosts:
-            self._by_host.setdefault(host, []).append(task)
-        for rack in {
-            self._cluster.rack_of[host] for host in hosts if host in self._cluster.rack_of
-        }:
-            self._by_rack.setdefault(rack, []).append(task)
+        for rack in {rack_of[host] for host in hosts if host in rack_of}:
+            index.setdefault(rack, []).append(task)

@@ -30,6 +30,8 @@ ATTEMPTS_MAX = 4
 LOSSES_MAX = 16
 """How often the slot may die under a task before the task is taken to be the cause."""
 
+_PHASE_OF = itemgetter(3)  # of a Rank
+
 
 class State:
     """All jobs, phases, slots and waits, as events and decisions have made them."""
@@ -124,7 +126,7 @@ class State:
 
     def hungry(self, slot_kind: str) -> Iterable[PhaseState]:
         """Those with pending tasks, the one farthest below its allocation first."""
-        return map(itemgetter(3), self._hungry[slot_kind])
+        return map(_PHASE_OF, self._hungry[slot_kind])
 
     def free(self, slot_kind: str) -> Mapping[str, int]:
         """The hosts with free slots of this kind, and how many."""
