@@ -1,0 +1,57 @@
+"""FIFO: first come, first served, with most shares and without least shares (FLEX 4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotwise.allocation.fifo import Fifo
+from slotwise.allocation.packing import pack_by_the_book
+from slotwise.allocation.problem import Claims, Group
+
+
+def test_the_first_takes_its_most_and_the_next_what_is_left() -> None:
+    """Jobs that can use 60 each share 100 slots as 60, 40 and none."""
+    problem = Claims.of(100, [1, 1, 1], most=[60, 60, 60], arrival=[0, 1, 2])
+    assert Fifo().share(problem) == [60, 40, 0]
+
+
+def test_arrival_decides_and_not_the_place_in_the_list() -> None:
+    """Who came earlier goes first wherever it stands; ties go by place."""
+    problem = Claims.of(10, [1, 1, 1], most=[6, 6, 6], arrival=[5, 0, 5])
+    assert Fifo().share(problem) == [4, 6, 0]
+
+
+def test_least_shares_are_ignored() -> None:
+    """A later job gets nothing in spite of its least share."""
+    problem = Claims.of(10, [1, 1], least=[0, 4], most=[10, 10], arrival=[0, 1])
+    assert Fifo().share(problem) == [10, 0]
+
+
+def test_most_shares_of_pools_are_kept() -> None:
+    """A pool limited to 3 lets the later job of another pool pass."""
+    problem = replace(
+        Claims.of(10, [1, 1, 1], arrival=[0, 1, 2]),
+        group=[0, 0, 1],
+        groups=[Group(1, 0, 3), Group(1, 0, float("inf"))],
+    )
+    assert Fifo().share(problem) == [3, 0, 7]
+
+
+@given(
+    st.integers(1, 20),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9)), min_size=1, max_size=7),
+)
+def test_it_is_the_packing_scheme_by_arrival_without_minima(
+    capacity: int, jobs: list[tuple[int, int]]
+) -> None:
+    """'An MPS schedule with priority orderings determined by job arrival times' (FLEX 4)."""
+    arrival, most = [float(at) for at, _ in jobs], [float(m) for _, m in jobs]
+    problem = Claims.of(capacity, [1.0] * len(jobs), most=most, arrival=arrival)
+    order = sorted(range(len(jobs)), key=lambda j: (arrival[j], j))
+    pieces = pack_by_the_book(capacity, [1.0] * len(jobs), [0.0] * len(jobs), most, order)
+    first = [held[0][2] if held and held[0][0] == 0 else 0.0 for held in pieces]
+    assert Fifo().share(problem) == pytest.approx(first)

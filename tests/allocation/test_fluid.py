@@ -1,0 +1,186 @@
+"""Plans: the schedule of an allocator from one instant on, in whole slots."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from math import ceil, floor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotwise.allocation.fair import Fair
+from slotwise.allocation.fifo import Fifo
+from slotwise.allocation.flex import Flex
+from slotwise.allocation.fluid import fluid_schedule, wrap_around
+from slotwise.allocation.packing import pack_by_the_book
+from slotwise.allocation.planning import plan_schedules
+from slotwise.allocation.problem import Allocator, Claims
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.errors import InputError
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.model.pool import Pool
+from slotwise.model.schedule import Piece
+from slotwise.objective.objective import Objective
+
+DEFAULT = {"default": Pool()}
+
+
+def job(name: str, work: float, least: int = 0, most: int = 100, **rest: object) -> Job:
+    """A job of one phase whose work divides over 1000 tasks."""
+    phase = Phase("map", Tasks(1000, work / 1000), slots_min=least, slots_max=most)
+    return Job(name, (phase,), **rest)
+
+
+@st.composite
+def static_jobs(draw: st.DrawFn, dag: bool = True, capacity: int = 8) -> tuple[Job, ...]:
+    """Jobs that are all there at 0, some of them with phases that wait for others."""
+    jobs = []
+    for number in range(draw(st.integers(1, 5))):
+        phases: list[Phase] = []
+        for place in range(draw(st.integers(1, 3)) if dag else 1):
+            most = draw(st.integers(1, capacity + 3))
+            work = draw(st.sampled_from([1.0, 4.0, 12.0]) | st.floats(0.1, 50))
+            after = draw(st.sets(st.sampled_from([p.name for p in phases]))) if phases else ()
+            phases.append(
+                Phase(
+                    f"p{place}",
+                    Tasks(20, work / 20),
+                    after=frozenset(after),
+                    slots_min=draw(st.integers(0, min(2, most))),
+                    slots_max=most,
+                )
+            )
+        weight = draw(st.sampled_from([0.3, 1.0, 2.0]))
+        pool = draw(st.sampled_from(["a", "b"]))
+        jobs.append(Job(f"j{number}", tuple(phases), weight=weight, pool=pool))
+    return tuple(jobs)
+
+
+ALLOCATORS: list[Allocator] = [
+    Fifo(),
+    Fair(),
+    Flex(),
+    Flex(Objective("stretch")),
+    Flex(Objective("makespan", "max")),
+]
+POOLS = {
+    "a": Pool("a", 2.0, {"task": 2}, {"task": 5}),
+    "b": Pool("b", 0.7, {}, {}, policy="fifo"),
+}
+
+
+@given(static_jobs(), st.sampled_from(ALLOCATORS))
+def test_every_plan_is_feasible(jobs: tuple[Job, ...], allocator: Allocator) -> None:
+    """Capacity, most shares of jobs and pools, precedence, and all work, under all allocators."""
+    cluster = Cluster.of_slots(8)
+    for schedule in plan_schedules(jobs, cluster, POOLS, allocator):
+        schedule.check(jobs, cluster)
+        pool_of = {one.id: one.pool for one in jobs}
+        assert most_at_once([p for p in schedule.pieces if pool_of[p.phase.job] == "a"]) <= 5
+
+
+def most_at_once(pieces: list[Piece]) -> int:
+    """The most slots that these pieces hold at one instant."""
+    changes: defaultdict[float, int] = defaultdict(int)
+    for piece in pieces:
+        # Ends within rounding of a start free their slots first.
+        changes[piece.start] += piece.slots
+        changes[piece.end - 1e-9 * max(1.0, piece.end)] -= piece.slots
+    held = most = 0
+    for instant in sorted(changes):
+        held += changes[instant]
+        most = max(most, held)
+    return most
+
+
+def test_a_pool_never_exceeds_its_most_share_by_parts_of_slots() -> None:
+    """Two jobs of a pool limited to 1 slot get half a slot each, never both at one time."""
+    jobs = [job("a1", 1, pool="a"), job("b1", 1), job("a2", 1, pool="a"), job("b2", 1)]
+    pools = {"a": Pool("a", slots_max={"task": 1}), "default": Pool(slots_max={"task": 1})}
+    (schedule,) = plan_schedules(jobs, Cluster.of_slots(2), pools, Fair())
+    schedule.check(jobs, Cluster.of_slots(2))
+    assert most_at_once([p for p in schedule.pieces if p.phase.job.startswith("a")]) == 1
+
+
+@given(static_jobs(dag=False))
+def test_for_single_phases_the_fluid_way_is_the_packing_scheme(jobs: tuple[Job, ...]) -> None:
+    """FLEX decided anew at every completion gives Fig. 3, and so does its shorter way."""
+    cluster, flex = Cluster.of_slots(8), Flex()
+    pools = {"a": Pool("a"), "b": Pool("b")}
+    phases = [one.phases[0] for one in jobs]
+    most = [float(min(phase.slots_most, 8)) for phase in phases]
+    least = [float(min(phase.slots_min, m)) for phase, m in zip(phases, most, strict=True)]
+    if sum(least) > 8:
+        return
+    work = [phase.tasks.work_total() or 0.0 for phase in phases]
+    claims = Claims.of(8, work, weight=[one.weight for one in jobs], least=least, most=most)
+    packing = pack_by_the_book(8, work, least, most, flex.priority(claims))
+    ends = {one.id: pieces[-1][1] for one, pieces in zip(jobs, packing, strict=True)}
+    fluid = fluid_schedule(jobs, cluster, pools, flex)
+    planned, _ = plan_schedules(jobs, cluster, pools, flex)
+    assert fluid.completion() == pytest.approx(ends)
+    assert planned.completion() == pytest.approx(ends)
+
+
+def test_fair_gives_equal_jobs_equal_parts_of_slots() -> None:
+    """Three equal jobs on two slots are done by 6; the parts of slots lie one behind the other."""
+    jobs = [job(name, 4) for name in "abc"]
+    (schedule,) = plan_schedules(jobs, Cluster.of_slots(2), DEFAULT, Fair())
+    schedule.check(jobs, Cluster.of_slots(2))
+    assert schedule.completion() == pytest.approx({"a": 4, "b": 6, "c": 6})
+    assert all(piece.slots == 1 for piece in schedule.pieces)
+
+
+def test_a_reduce_begins_when_its_map_ends() -> None:
+    """Map and reduce draw on slots of their own; the reduce waits for the map."""
+    phases = (
+        Phase("map", Tasks(4, 2.0), kind="map"),
+        Phase("reduce", Tasks(2, 3.0), kind="reduce", after=frozenset({"map"})),
+    )
+    cluster = Cluster((Host("h", {"map": 2, "reduce": 1}),))
+    (schedule,) = plan_schedules([Job("j", phases)], cluster, DEFAULT, Fifo())
+    assert schedule.pieces == (
+        Piece(PhaseId("j", "map"), 0, 4, 2),
+        Piece(PhaseId("j", "reduce"), 4, 10, 1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (Job("late", (Phase("map", Tasks(1, 1.0)),), arrival=3), "present at time 0"),
+        (Job("dim", (Phase("map", Tasks(1)),)), "needs its work"),
+        (Job("idle", (Phase("map", Tasks(1, 0.0)),)), "work > 0"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(wrong: Job, message: str) -> None:
+    """Later arrivals, unknown work and no work are refused, naming the job."""
+    with pytest.raises(InputError, match=message) as caught:
+        plan_schedules([wrong], Cluster.of_slots(1), DEFAULT, Fair())
+    assert wrong.id in str(caught.value)
+
+
+@given(
+    st.lists(
+        st.sampled_from([0.0, 0.5, 1 / 3, 2 / 3, 1.0, 2.5]) | st.floats(1e-6, 4), max_size=8
+    ),
+    st.sampled_from([0.0, 7.3]),
+    st.sampled_from([1.0, 0.1, 250.0]),
+)
+def test_wrap_around_gives_whole_slots_and_exact_areas(
+    shares: list[float], start: float, length: float
+) -> None:
+    """Whole slots between floor and ceiling of a share, its area exactly, no overlaps."""
+    ids = [PhaseId(f"j{number}", "p") for number in range(len(shares))]
+    pieces = wrap_around(list(zip(ids, shares, strict=True)), start, length)
+    for phase, share in zip(ids, shares, strict=True):
+        mine = sorted((p for p in pieces if p.phase == phase), key=lambda p: p.start)
+        assert sum((p.end - p.start) * p.slots for p in mine) == pytest.approx(
+            share * length, abs=1e-9 * length
+        )
+        assert all(floor(share) <= p.slots <= ceil(share) for p in mine)
+        assert all(isinstance(p.slots, int) for p in mine)
+        assert all(a.end <= b.start for a, b in zip(mine, mine[1:], strict=False))
+        assert all(start <= p.start < p.end <= start + length for p in mine)
+    assert most_at_once(pieces) <= ceil(sum(shares) - 1e-9)

@@ -1,0 +1,61 @@
+"""Claims: how the state of a run becomes the numeric problem of an allocator."""
+
+from __future__ import annotations
+
+from slotwise.allocation.fair import Fair
+from slotwise.allocation.problem import Group, allocate, claims_of, group_by_share
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Launch, Locality
+from slotwise.model.event import JobArrived, TaskFinished
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.model.pool import Pool
+from slotwise.runtime.state import State
+
+INF = float("inf")
+
+
+def test_a_pool_whose_kinds_have_shares_of_their_own_is_two_groups() -> None:
+    """The weight is split between the shares of maps and those of all else."""
+    pools = {
+        "a": Pool("a", 4.0, slots_min={"map": 3}, slots_max={"task": 9}),
+        "b": Pool("b", policy="fifo"),
+    }
+    group, groups = group_by_share([("a", "map"), ("b", "task"), ("a", "task")], pools)
+    assert group == [0, 1, 2]
+    assert groups == [
+        Group(2.0, 3, INF),
+        Group(1.0, 0, INF, "fifo"),
+        Group(2.0, 0, 9),
+    ]
+
+
+def test_claims_tell_what_is_left_and_what_can_be_used() -> None:
+    """Of 5 tasks of 4 s one is done after 8 s: 4 are left, twice as long as was thought."""
+    phase = Phase("map", Tasks(5, 4.0), slots_min=2, slots_max=9)
+    state = State(Cluster.of_slots(2, "h"), jobs_expected=1)
+    state.snapshot(0.0)
+    state.apply(JobArrived(0.0, Job("j", (phase,), weight=3.0)))
+    map_id = PhaseId("j", "map")
+    state.apply(Launch(map_id, 0, 1, "h", Locality.NODE))
+    state.snapshot(8.0)
+    state.apply(TaskFinished(8.0, map_id, 0, 1, 8.0))
+    ids, claims = claims_of(state, "task")
+    assert ids == [map_id]
+    assert (claims.capacity, claims.weight, claims.size) == (2, [3.0], [20.0])
+    assert (claims.least, claims.most, claims.work) == ([2], [4], [32.0])
+
+
+def test_each_kind_of_slot_is_shared_for_itself() -> None:
+    """Maps share map slots; what has no slots of its own kind draws on the plain ones."""
+    cluster = Cluster((Host("h", {"map": 6, "task": 3}),))
+    state = State(cluster, jobs_expected=2)
+    state.snapshot(0.0)
+    for name in "ab":
+        phases = (Phase("map", Tasks(9, 1.0), kind="map"), Phase("x", Tasks(9, 1.0), kind="x"))
+        state.apply(JobArrived(0.0, Job(name, phases)))
+    assert allocate(Fair(), state) == {
+        PhaseId("a", "map"): 3,
+        PhaseId("b", "map"): 3,
+        PhaseId("a", "x"): 1.5,
+        PhaseId("b", "x"): 1.5,
+    }

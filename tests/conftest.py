@@ -1,0 +1,165 @@
+"""What all tests share: the `--slow` flag, hypothesis profiles, and runs that are watched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.decision import Decision
+from slotwise.model.event import Event
+from slotwise.model.job import Job
+from slotwise.model.pool import Pool
+from slotwise.model.snapshot import Snapshot
+from slotwise.objective.objective import Objective
+from slotwise.record.log import Header, Log
+from slotwise.runtime.loop import Decider, run
+from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.state import State
+from slotwise.runtime.world import World
+from slotwise.scheduler import make_scheduler
+
+settings.register_profile(
+    "fixed",
+    deadline=None,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.register_profile("slow", settings.get_profile("fixed"), max_examples=1000)
+
+ANSWERS_MOST = 10_000
+"""A scheduler that answers so often at one instant goes in a circle."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--slow`."""
+    parser.addoption("--slow", action="store_true", help="run slow tests and more examples")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose how many examples hypothesis tries."""
+    settings.load_profile("slow" if config.getoption("--slow") else "fixed")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked slow unless it is asked for."""
+    if not config.getoption("--slow"):
+        for item in items:
+            if "slow" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="slow; run with --slow"))
+
+
+class CheckedState(State):
+    """A state that asserts all its invariants after every single step."""
+
+    def apply(self, entry: Event | Decision) -> None:
+        """Apply, then check."""
+        super().apply(entry)
+        self.check()
+
+
+@dataclass
+class Watched:
+    """A scheduler whose leavings are looked at whenever it says that it is done."""
+
+    inner: Decider
+    answers: int = 0
+    at: float = -1.0
+
+    def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
+        """What the scheduler inside decides."""
+        if snapshot.now != self.at:
+            self.at, self.answers = snapshot.now, 0
+        self.answers += 1
+        assert self.answers < ANSWERS_MOST, "time stands still while decisions go on"
+        decisions = self.inner.decide(snapshot)
+        if not decisions:
+            assert_no_slot_idles(snapshot)
+        return decisions
+
+
+def assert_no_slot_idles(snapshot: Snapshot) -> None:
+    """No slot stays free while a phase could use it now and does not wait for a better one."""
+    for kind in snapshot.cluster.capacity:
+        free = snapshot.free(kind)
+        if not free:
+            continue
+        for phase in snapshot.ready(kind):
+            if phase.pending and phase.may_launch:
+                assert phase.deferred_until is not None, f"{phase.id} could use a free slot"
+                assert phase.deferred_until > snapshot.now, f"the wait of {phase.id} is over"
+                for host in free:
+                    assert phase.next_task_on(host) is None, f"{phase.id} waits for {host}"
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A run that has ended: its log and its last state."""
+
+    log: Log
+    state: State
+
+
+def run_watched(
+    world: World,
+    jobs: Sequence[Job],
+    cluster: Cluster,
+    pools: Iterable[Pool] = (),
+    name: str = "fair",
+    *,
+    assigner: str = "greedy",
+    waits: tuple[float, float] | None = None,
+    epoch_seconds: float = 0.5,
+    objective: Objective | None = None,
+    attempts_max: int = 4,
+    parameters: dict[str, object] | None = None,
+    world_name: str = "simulated",
+) -> Watch:
+    """Run jobs in a world by the real loop, with state and scheduler watched at every step."""
+    how = {"assigner": assigner, "epoch_seconds": epoch_seconds, "waits": waits}
+    aim = objective or Objective()
+    header = Header(
+        world=world_name,
+        scheduler={"name": name, **how},
+        objective={"penalty": aim.penalty, "aggregate": aim.aggregate},
+        cluster=cluster,
+        pools=tuple(pools),
+        jobs_expected=len(jobs),
+        attempts_max=attempts_max,
+        parameters=parameters or {},
+    )
+    log = Log(header)
+    state = CheckedState(
+        cluster, header.pools, jobs_expected=len(jobs), attempts_max=attempts_max
+    )
+    run(Watched(make_scheduler(name, **how, objective=aim)), world, state, log)
+    return Watch(log, state)
+
+
+@pytest.fixture
+def watched() -> Callable[..., Watch]:
+    """Runs jobs in a given world; see `run_watched`."""
+    return run_watched
+
+
+@pytest.fixture
+def simulated() -> Callable[..., Watch]:
+    """Runs jobs in the simulated world; keywords as in `run_watched`, and `simulation`."""
+    return simulate_watched
+
+
+def simulate_watched(
+    jobs: Sequence[Job],
+    cluster: Cluster,
+    pools: Iterable[Pool] = (),
+    name: str = "fair",
+    simulation: Simulation | None = None,
+    **options: object,
+) -> Watch:
+    """The same in the simulated world."""
+    world = SimulatedWorld(cluster, jobs, simulation)
+    return run_watched(world, jobs, cluster, pools, name, **options)
