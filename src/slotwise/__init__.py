@@ -13,20 +13,39 @@ from typing import TYPE_CHECKING, Any
 from slotwise.version import __version__
 
 if TYPE_CHECKING:
-    from slotwise.api import compare, plan, replay, run, simulate, write_report
-    from slotwise.model.cluster import Cluster, Host
-    from slotwise.model.errors import InputError, MissingExtraError, SlotwiseError
-    from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
-    from slotwise.model.pool import Pool
-    from slotwise.model.schedule import Piece, Schedule
-    from slotwise.objective.objective import Objective
-    from slotwise.program.calls import Calls
-    from slotwise.program.mapreduce import BatchMapReduce, MapReduce
-    from slotwise.record.log import read_log
-    from slotwise.results import Plan, Result, RunInterrupted
-    from slotwise.runtime.simulated.world import Fault, Simulation
-    from slotwise.workload.file import read_workload
-    from slotwise.workload.workload import ProgramJob, Workload, mapreduce
+    from slotwise.api import compare as compare
+    from slotwise.api import plan as plan
+    from slotwise.api import replay as replay
+    from slotwise.api import run as run
+    from slotwise.api import simulate as simulate
+    from slotwise.api import write_report as write_report
+    from slotwise.model.cluster import Cluster as Cluster
+    from slotwise.model.cluster import Host as Host
+    from slotwise.model.errors import InputError as InputError
+    from slotwise.model.errors import MissingExtraError as MissingExtraError
+    from slotwise.model.errors import SlotwiseError as SlotwiseError
+    from slotwise.model.job import Block as Block
+    from slotwise.model.job import Job as Job
+    from slotwise.model.job import Phase as Phase
+    from slotwise.model.job import PhaseId as PhaseId
+    from slotwise.model.job import Tasks as Tasks
+    from slotwise.model.pool import Pool as Pool
+    from slotwise.model.schedule import Piece as Piece
+    from slotwise.model.schedule import Schedule as Schedule
+    from slotwise.objective.objective import Objective as Objective
+    from slotwise.program.calls import Calls as Calls
+    from slotwise.program.mapreduce import BatchMapReduce as BatchMapReduce
+    from slotwise.program.mapreduce import MapReduce as MapReduce
+    from slotwise.record.log import read_log as read_log
+    from slotwise.results import Plan as Plan
+    from slotwise.results import Result as Result
+    from slotwise.results import RunInterrupted as RunInterrupted
+    from slotwise.runtime.simulated.world import Fault as Fault
+    from slotwise.runtime.simulated.world import Simulation as Simulation
+    from slotwise.workload.file import read_workload as read_workload
+    from slotwise.workload.workload import ProgramJob as ProgramJob
+    from slotwise.workload.workload import Workload as Workload
+    from slotwise.workload.workload import mapreduce as mapreduce
 
 # Names are imported when they are first asked for: a worker process that runs a user's map
 # needs none of the planner, and starts in a fraction of the time.

@@ -50,6 +50,8 @@ A workload file, **jobs.yaml**:
       - {id: large, phases: [{name: map, work: 400, tasks: 40, slots_min: 2}]}
 """
 
+TRACEBACK = "Traceback (most recent call last):"
+
 WIDTH_ELSEWHERE = 10_000
 """Columns of a table that goes into a pipe or a file; no more are used than it has."""
 
@@ -365,11 +367,17 @@ def _finish(results: Sequence[Result], as_json: bool, report: Path | None) -> No
         for result in results:
             for name, reason in result.failed.items():
                 _errors().print(
-                    f"slotwise: {result.scheduler}: job {name} failed: {reason}",
+                    f"slotwise: {result.scheduler}: job {name} failed: {_in_short(reason)}",
                     markup=False,
                     soft_wrap=True,
                 )
         raise typer.Exit(1)
+
+
+def _in_short(reason: str) -> str:
+    """The task and the error on one line; the traceback has been shown when it happened."""
+    first, *rest = reason.strip().splitlines()
+    return f"{first.removesuffix(TRACEBACK)}{rest[-1]}" if rest else first
 
 
 def _show_plan(plan: Plan) -> None:

@@ -47,7 +47,8 @@ class Scheduler:
         """
         if snapshot.doomed:
             return _give_up(snapshot)
-        if snapshot.is_stale or (snapshot.now >= snapshot.epoch_ends and self._may_differ(snapshot)):
+        epoch_is_over = snapshot.now >= snapshot.epoch_ends
+        if snapshot.is_stale or (epoch_is_over and self._may_differ(snapshot)):
             slots = allocate(self.allocator, snapshot)
             return [Reallocate(slots, until=self._epoch_after(snapshot.now))]
         return self.assigner.assign(snapshot)

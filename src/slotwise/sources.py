@@ -96,20 +96,24 @@ def _execution(entry: Entry, workload: Workload) -> Execution:
 
 
 def _planned(entry: ProgramJob, workload: Workload) -> Execution:
-    return plan_mapreduce(
-        entry.id,
-        entry.program,
-        entry.inputs,
-        entry.output,
-        base_dir=workload.folder,
-        arrival=entry.arrival,
-        pool=entry.pool,
-        weight=entry.weight,
-        deadline=entry.deadline,
-        steps=entry.steps,
-        penalty=entry.penalty,
-        **entry.settings,
-    )
+    try:
+        return plan_mapreduce(
+            entry.id,
+            entry.program,
+            entry.inputs,
+            entry.output,
+            base_dir=workload.folder,
+            arrival=entry.arrival,
+            pool=entry.pool,
+            weight=entry.weight,
+            deadline=entry.deadline,
+            steps=entry.steps,
+            penalty=entry.penalty,
+            **entry.settings,
+        )
+    except InputError as error:
+        where = f"job {entry.id!r}: "
+        raise InputError(where + str(error).removeprefix(where)) from error
 
 
 def _overwriting(entry: ProgramJob) -> ProgramJob:

@@ -22,21 +22,21 @@ class Fair:
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
         members: list[list[int]] = [[] for _ in claims.groups]
-        for claim, group in enumerate(claims.group):
-            members[group].append(claim)
-        pool_most = [
-            min(group.slots_max, sum(claims.most[j] for j in inside))
-            for group, inside in zip(claims.groups, members, strict=True)
+        for claim, number in enumerate(claims.group):
+            members[number].append(claim)
+        pools = list(zip(claims.groups, members, strict=True))
+        most = [
+            min(pool.slots_max, sum(claims.most[j] for j in inside)) for pool, inside in pools
         ]
-        pool_least = [
-            min(most, max(group.slots_min, sum(claims.least[j] for j in inside)))
-            for group, inside, most in zip(claims.groups, members, pool_most, strict=True)
+        least = [
+            min(top, max(pool.slots_min, sum(claims.least[j] for j in inside)))
+            for (pool, inside), top in zip(pools, most, strict=True)
         ]
-        weight = [group.weight for group in claims.groups]
+        weight = [pool.weight for pool in claims.groups]
         shares = [0.0] * len(claims)
-        pool_shares = water_line(claims.capacity, weight, pool_least, pool_most)
-        for group, inside, slots in zip(claims.groups, members, pool_shares, strict=True):
-            for claim, share in zip(inside, _within(claims, group, inside, slots), strict=True):
+        pool_slots = water_line(claims.capacity, weight, least, most)
+        for (pool, inside), slots in zip(pools, pool_slots, strict=True):
+            for claim, share in zip(inside, _within(claims, pool, inside, slots), strict=True):
                 shares[claim] = share
         return shares
 

@@ -99,6 +99,7 @@ def wrap_around(
 
 
 def flow_of(job: Job, phase: Phase) -> Flow:
+    """A phase about to begin. InputError if its work is not known, or it comes later."""
     work = phase.tasks.work_total()
     if work is None:
         raise InputError(

@@ -17,7 +17,7 @@ WORK_LEAST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Seconds of work at speed 1 of each phase, and of its longest task where tasks are whole."""
+    """Seconds of work at speed 1: of each phase, and of its longest task if tasks are whole."""
 
     total: Mapping[PhaseId, float]
     longest: Mapping[PhaseId, float] = field(default_factory=dict)

@@ -9,7 +9,6 @@ from typing import Any
 
 from slotwise.analysis.attempts import Attempt, Follower, JobSpan
 from slotwise.analysis.bound import Work, objective_bound
-from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, Locality
 from slotwise.model.event import Event
 from slotwise.model.job import PhaseId

@@ -61,7 +61,9 @@ def replay_log(log: Log, scheduler: Decider | None = None) -> Replay:
             for decision in decided:
                 expected = recorded.pop(0) if recorded else None
                 if decision != expected:
-                    return Replay(number, same, Difference(turn.now, number, expected, decision))
+                    return Replay(
+                        number, same, Difference(turn.now, number, expected, decision)
+                    )
                 state.apply(decision)
                 same += 1
         if recorded:

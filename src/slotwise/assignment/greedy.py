@@ -12,7 +12,8 @@ from slotwise.model.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Greedy:
-    """The phase farthest below its allocation launches node-local, else rack-local, else any."""
+    """The phase farthest below its allocation launches on a node with its input, else in the
+    rack of it, else anywhere."""
 
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next launch, if a slot is free and a phase may use it."""

@@ -21,7 +21,8 @@ class Locality(IntEnum):
 class Reallocate:
     """From now on each phase should hold so many slots; phases not named should hold none.
 
-    Half a slot is a slot half of the time. The next epoch begins at `until`: then the allocation is decided anew.
+    Half a slot is a slot half of the time. The next epoch begins at `until`: then the
+    allocation is decided anew.
     """
 
     slots: Mapping[PhaseId, float]

@@ -159,6 +159,6 @@ class Job:
             done.update(ready)
         if stuck := [name for name in names if name not in done]:
             raise InputError(
-                f"job {self.id!r}: the phases {', '.join(stuck)} wait for each other in a circle;"
+                f"job {self.id!r}: phases {', '.join(stuck)} wait for each other in a circle;"
                 " remove one `after`"
             )

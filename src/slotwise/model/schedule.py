@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, PhaseId
@@ -71,7 +72,7 @@ class Schedule:
 
 def _check_apart(pieces: Sequence[Piece]) -> None:
     ordered = sorted(pieces, key=lambda p: p.start)
-    for one, other in zip(ordered, ordered[1:], strict=False):
+    for one, other in pairwise(ordered):
         assert one.end <= other.start, "pieces of a phase do not overlap"
     assert all(p.start < p.end for p in pieces), "every piece has a length"
 

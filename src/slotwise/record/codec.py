@@ -42,7 +42,8 @@ def encode(entry: Event | Decision) -> Plain:
 
 def decode(plain: Mapping[str, Any]) -> Event | Decision:
     """The event or decision that `encode` made this object of. KeyError if it is none."""
-    return _DECODERS[plain["is"]](plain)
+    entry: Event | Decision = _DECODERS[plain["is"]](plain)
+    return entry
 
 
 def _plainly(cls: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:

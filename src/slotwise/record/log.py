@@ -65,7 +65,7 @@ class Header:
             raise ValueError("the first line is not the header of a slotwise log")
         if plain["format"] > FORMAT:
             raise ValueError(
-                f"it has format {plain['format']}, this slotwise reads up to {FORMAT}: update it"
+                f"its format is {plain['format']}, this slotwise reads up to {FORMAT}; update it"
             )
         return cls(
             world=plain["world"],
@@ -165,11 +165,13 @@ def read_log(path: str | Path) -> Log:
     number = 1
     try:
         log = Log(Header.from_plain(json.loads(lines[0])))
-        for number, line in enumerate(lines[1:], 2):
+        for line in lines[1:]:
+            number += 1
             log.turns.append(Turn.from_plain(json.loads(line)))
     except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
         raise InputError(
-            f"log {str(path)!r}, line {number}: {_reason(error)}; name a file that --log has written"
+            f"log {str(path)!r}, line {number}: {_reason(error)};"
+            " name a file that --log has written"
         ) from error
     return log
 

@@ -11,7 +11,6 @@ from slotwise.model.snapshot import Snapshot
 from slotwise.runtime.state import State
 from slotwise.runtime.world import World
 
-
 PERFORMED = frozenset({Launch, Preempt, GiveUp})
 """The decisions that a world carries out; the others concern the state alone."""
 

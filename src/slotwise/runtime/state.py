@@ -17,7 +17,7 @@ from typing import Any
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, Defer, GiveUp, Launch, Preempt, Reallocate
 from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
-from slotwise.model.job import Job, PhaseId
+from slotwise.model.job import PhaseId
 from slotwise.model.pool import Pool
 from slotwise.runtime.phase_state import PhaseState, PoolCount, Rank
 
@@ -46,7 +46,7 @@ class State:
         losses_max: int = LOSSES_MAX,
         default_work: float = DEFAULT_WORK,
     ) -> None:
-        """A task is tried `attempts_max` times; `losses_max` times its slot may die under it."""
+        """A task may fail `attempts_max` times, and its slot die under it `losses_max` times."""
         self.cluster = cluster
         self.pools: dict[str, Pool] = {pool.name: pool for pool in pools}
         self.now = 0.0
@@ -91,7 +91,7 @@ class State:
         return self._arrived == self._jobs_expected and not self._jobs
 
     def apply(self, entry: Event | Decision) -> None:
-        """Take in one event or decision. An event of an attempt that is over changes nothing."""
+        """Take in an event or a decision. What is told of an attempt that is over is ignored."""
         self.has_changed = True
         self._handlers[entry.__class__](entry)
 
@@ -242,7 +242,7 @@ class State:
     # Helpers, each keeping one index up to date.
 
     def _put_back(self, event: TaskFailed | TaskKilled) -> PhaseState | None:
-        """End an attempt without a result; its phase, or None for a late or repeated message."""
+        """End an attempt without a result; its phase, or None if the message came too late."""
         phase = self._phases.get(event.phase)
         ended = phase and phase.end(event.task, event.attempt)
         if not phase or not ended:

@@ -18,6 +18,7 @@ Groups = Iterator[tuple[Any, Iterator[Any]]]
 
 SLICE_PAIRS = 32_768
 _SAMPLE_VALUES = 256
+_ABSENT = object()
 _REFERENCES_BYTES = 16
 _SORTING_BYTES = 40
 """A position and its place in the sorted list of positions."""
@@ -177,9 +178,11 @@ class SumTable:
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """Take pairs in; raises TypeError for a key that cannot be hashed."""
         add, table, known = self._add, self._table, len(self._table)
+        held_of = table.get
         with self._order.hashing_errors():
             for key, value in zip(keys, values):  # noqa: B905  (strict takes time here)
-                table[key] = add(table[key], value) if key in table else value
+                held = held_of(key, _ABSENT)
+                table[key] = value if held is _ABSENT else add(held, value)
         self._measure(known)
 
     def fold(self, fold_chunk: Callable[[str, Counter[Any]], None], text: str) -> None:

@@ -89,7 +89,7 @@ class SimulatedWorld:
             self._tell(job.arrival, JobArrived(job.arrival, job))
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
-        """Draw the end of the attempt, or make it end now. Giving up a job takes nothing back."""
+        """Draw the end of an attempt, or make it end now. A job given up needs nothing."""
         if isinstance(decision, Launch):
             self._launch(decision)
         elif isinstance(decision, Preempt):
