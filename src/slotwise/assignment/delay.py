@@ -46,7 +46,9 @@ class Delay:
                     continue
                 since, until = phase.deferred_since, phase.deferred_until
                 is_due = until is None or now >= until
-                hosts = free if is_due else freed
+                # A limit of its pool may have kept it from offers that were made to others.
+                is_limited = bool(snapshot.pools[phase.job.pool].slots_max)
+                hosts = free if is_due or is_limited else freed
                 if not hosts:
                     continue
                 launch = local(phase, hosts)
