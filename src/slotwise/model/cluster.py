@@ -33,7 +33,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Cluster:
-    """All hosts. A phase of kind k draws on slots of kind k, on plain ones if there are none."""
+    """All hosts. A phase of kind k draws on slots of kind k, else on plain ones."""
 
     hosts: tuple[Host, ...] = field(default=())
 

@@ -65,7 +65,7 @@ class Header:
             raise ValueError("the first line is not the header of a slotwise log")
         if plain["format"] > FORMAT:
             raise ValueError(
-                f"its format is {plain['format']}, this slotwise reads up to {FORMAT}; update it"
+                f"its format is {plain['format']}, this slotwise reads {FORMAT}; update it"
             )
         return cls(
             world=plain["world"],

@@ -46,7 +46,7 @@ class State:
         losses_max: int = LOSSES_MAX,
         default_work: float = DEFAULT_WORK,
     ) -> None:
-        """A task may fail `attempts_max` times, and its slot die under it `losses_max` times."""
+        """A task may fail `attempts_max` times, lose its slot `losses_max` times."""
         self.cluster = cluster
         self.pools: dict[str, Pool] = {pool.name: pool for pool in pools}
         self.now = 0.0
@@ -91,7 +91,7 @@ class State:
         return self._arrived == self._jobs_expected and not self._jobs
 
     def apply(self, entry: Event | Decision) -> None:
-        """Take in an event or a decision. What is told of an attempt that is over is ignored."""
+        """Take in an event or a decision. News of an attempt that is over changes nothing."""
         self.has_changed = True
         self._handlers[entry.__class__](entry)
 
