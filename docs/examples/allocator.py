@@ -1,0 +1,31 @@
+"""An allocator of one's own: the slack goes to the largest job."""
+
+from typing import ClassVar
+
+from slotwise import Cluster, Job, Objective, Phase, Pool, Tasks
+from slotwise.allocation.fluid import fluid_schedule
+from slotwise.allocation.packing import grant
+from slotwise.analysis.bound import Work, objective_bound
+
+
+class LargestFirst:
+    """Least shares to all, then the slack to the largest job first."""
+
+    reads_work: ClassVar[bool] = True
+
+    def share(self, claims):
+        order = sorted(range(len(claims)), key=lambda j: -claims.work[j])
+        return grant(claims, order)
+
+
+cluster = Cluster.of_slots(10)
+jobs = [
+    Job("query", (Phase("map", Tasks(count=8, work=5.0)),)),
+    Job("report", (Phase("map", Tasks(count=40, work=10.0)),)),
+]
+schedule = fluid_schedule(jobs, cluster, {"default": Pool()}, LargestFirst())
+schedule.check(jobs, cluster)
+work = Work.estimated(jobs)
+aim = Objective("response", "sum")
+print("completion:", {job: round(at, 3) for job, at in schedule.completion().items()})
+print("bound on the sum:", round(objective_bound(aim, jobs, cluster, work), 3))

@@ -1,0 +1,99 @@
+"""What the documents must hold: links that lead somewhere, names, keys and metrics."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+import slotwise
+from slotwise import Job, Phase, Tasks
+from slotwise.objective.penalty import PENALTIES
+from slotwise.program.loading import BUILTINS
+from slotwise.scheduler import ALLOCATORS, ASSIGNERS
+from slotwise.workload import schema
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+LATER = {"docs/images/demo.png"}
+"""Made by scripts/demo, which a test of the documents does not run."""
+
+SOURCE = re.compile(r"`((?:src|tests|docs|scripts|benchmarks)/[\w./-]+\w)`")
+
+
+def text_of(page: Path) -> str:
+    """The text of a page."""
+    return page.read_text(encoding="utf-8")
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    outside = re.sub(r"^```.*?^```", "", text_of(page), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", outside, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every link inside the project leads to a file, and to a heading where it names one."""
+    for link in LINK.findall(text_of(page)):
+        if link.startswith(("http:", "https:", "mailto:")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if str(target.relative_to(ROOT)) in LATER:
+            continue
+        assert target.exists(), f"{page.name} links to {link}"
+        assert not anchor or anchor in anchors_of(target), f"{page.name} links to {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_files_exist(page: Path) -> None:
+    """Every file of the project that a page names in code type is there."""
+    for name in SOURCE.findall(text_of(page)):
+        assert (ROOT / name).exists(), f"{page.name} names {name}"
+
+
+def test_every_public_name_is_told_of() -> None:
+    """Whatever can be imported from slotwise stands in the documents, in code type."""
+    said = "\n".join(map(text_of, PAGES))
+    missing = [name for name in slotwise.PUBLIC if not re.search(rf"`[^`\n]*\b{name}\b", said)]
+    assert missing == []
+
+
+def test_every_key_of_a_workload_file_is_told_of() -> None:
+    """Each entry of the schema has its table in the reference, with all of its keys."""
+    page = text_of(DOCS / "workload-file.md")
+    entries = [
+        value
+        for value in vars(schema).values()
+        if isinstance(value, type) and issubclass(value, BaseModel) and value.model_fields
+    ]
+    keys = {key for entry in entries for key in entry.model_fields}
+    assert [key for key in sorted(keys) if f"| `{key}` |" not in page] == []
+
+
+@pytest.mark.parametrize("name", [*ALLOCATORS, *ASSIGNERS, *PENALTIES, *BUILTINS])
+def test_every_registered_name_is_told_of(name: str) -> None:
+    """Allocators, assigners, penalties and built-in programs stand in the reference pages."""
+    pages = [DOCS / name for name in ("workload-file.md", "concepts.md", "tutorial.md")]
+    assert any(f"`{name}`" in text_of(page) for page in pages)
+
+
+def test_every_metric_is_told_of() -> None:
+    """Each metric of a result stands on the page on reading a report."""
+    result = slotwise.simulate([Job("a", (Phase("map", Tasks(1, 1.0)),))], slots=1)
+    page = text_of(DOCS / "howto" / "read-a-report.md")
+    assert [name for name in result.metrics if f"`{name}`" not in page] == []
+
+
+def test_every_page_is_listed() -> None:
+    """The index links to every page of docs."""
+    index = text_of(DOCS / "index.md")
+    linked = {(DOCS / link).resolve() for link in LINK.findall(index)}
+    pages = {page.resolve() for page in DOCS.rglob("*.md")} - {(DOCS / "index.md").resolve()}
+    assert pages <= linked
