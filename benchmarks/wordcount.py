@@ -2,7 +2,7 @@
 
     python benchmarks/wordcount.py [--megabytes 500] [--rounds 3] [--skip-dask]
 
-The text is the Python installation's own sources, repeated to the wished size. All use two
+The text is the source of Python's standard library, repeated to the wished size. All use two
 processes and the same byte ranges; the counts are compared. Slotwise also writes its output,
 sorted by word. Times are of one run on one machine: only their ratios mean something.
 """
@@ -179,8 +179,9 @@ def by_dask(text: Path) -> Counter[str]:
 
 
 def write_text(path: Path, size: int) -> None:
-    """Write the sources of the Python installation, again and again, up to `size` bytes."""
-    sources = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
+    """Write the sources of the standard library, again and again, up to `size` bytes."""
+    library = Path(sysconfig.get_path("stdlib"))
+    sources = sorted(set(library.rglob("*.py")) - set(library.glob("*-packages/**/*.py")))
     with path.open("wb") as file:
         while file.tell() < size:
             for source in sources:
