@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,8 @@ def absolute(path: str, base_dir: str | Path | None = None) -> str:
     """A local path relative to `base_dir`, made absolute; a URL as it is."""
     if "://" in path or "::" in path:
         return path.removeprefix("file://")
-    return str((Path(base_dir or ".") / Path(path).expanduser()).absolute())
+    # A "~" that is nobody's home is an ordinary character.
+    return str((Path(base_dir or ".") / os.path.expanduser(path)).absolute())
 
 
 def find_inputs(patterns: Sequence[str], base_dir: str | Path | None = None) -> list[InputFile]:
