@@ -18,6 +18,9 @@ TASKS_MOST = 100_000_000
 SLOTS_MOST = 10_000_000
 """The same for slots."""
 
+REDUCERS_MOST = 100_000
+"""The same for reduces, of which each has a file of its own."""
+
 NUMBER_MOST = 1e12
 """Seconds, and weights: beyond, an instant and the next one could be the same number."""
 
@@ -142,7 +145,7 @@ class JobEntry(Entry):
     program: Place | None = None
     inputs: Place | Annotated[list[Place], Field(min_length=1)] | None = None
     output: Place | None = None
-    reducers: Count | None = None
+    reducers: Annotated[int, Field(ge=0, le=REDUCERS_MOST)] | None = None
     parameters: dict[str, Any] | None = None
     input_format: Name | None = None
     output_format: Name | None = None
