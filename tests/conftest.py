@@ -140,13 +140,13 @@ def run_watched(
     return Watch(log, state)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def watched() -> Callable[..., Watch]:
     """Runs jobs in a given world; see `run_watched`."""
     return run_watched
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def simulated() -> Callable[..., Watch]:
     """Runs jobs in the simulated world; keywords as in `run_watched`, and `simulation`."""
     return simulate_watched

@@ -1,4 +1,4 @@
-"""Lower bounds: never above a feasible value, nor above an exact optimum; tight where they must.
+"""Lower bounds: never above a feasible value or an exact optimum; tight where they must be.
 
 The exact optimum of tiny cases comes from linear programs, one for each order of completion.
 """
@@ -192,7 +192,7 @@ def test_the_parts_are_what_they_are_called() -> None:
 
 @given(st.data())
 def test_no_bound_is_above_a_schedule(data: st.DataObject) -> None:
-    """Any packing in any order costs at least the bound, minisum and minimax, for all slopes."""
+    """Any packing in any order costs at least the bound, minisum and minimax."""
     count = data.draw(st.integers(1, 6))
     capacity = data.draw(st.integers(1, 9))
     work = [data.draw(st.floats(0.01, 30)) for _ in range(count)]

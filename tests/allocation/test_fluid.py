@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from math import ceil, floor
 
 import pytest
@@ -72,7 +73,7 @@ POOLS = {
 
 @given(static_jobs(), st.sampled_from(ALLOCATORS))
 def test_every_plan_is_feasible(jobs: tuple[Job, ...], allocator: Allocator) -> None:
-    """Capacity, most shares of jobs and pools, precedence, and all work, under all allocators."""
+    """Capacity, most shares of jobs and pools, precedence, all work, by all allocators."""
     cluster = Cluster.of_slots(8)
     for schedule in plan_schedules(jobs, cluster, POOLS, allocator):
         schedule.check(jobs, cluster)
@@ -124,7 +125,7 @@ def test_for_single_phases_the_fluid_way_is_the_packing_scheme(jobs: tuple[Job, 
 
 
 def test_fair_gives_equal_jobs_equal_parts_of_slots() -> None:
-    """Three equal jobs on two slots are done by 6; the parts of slots lie one behind the other."""
+    """Three equal jobs on two slots are done by 6; parts of slots lie behind each other."""
     jobs = [job(name, 4) for name in "abc"]
     (schedule,) = plan_schedules(jobs, Cluster.of_slots(2), DEFAULT, Fair())
     schedule.check(jobs, Cluster.of_slots(2))
@@ -181,6 +182,6 @@ def test_wrap_around_gives_whole_slots_and_exact_areas(
         )
         assert all(floor(share) <= p.slots <= ceil(share) for p in mine)
         assert all(isinstance(p.slots, int) for p in mine)
-        assert all(a.end <= b.start for a, b in zip(mine, mine[1:], strict=False))
+        assert all(a.end <= b.start for a, b in pairwise(mine))
         assert all(start <= p.start < p.end <= start + length for p in mine)
     assert most_at_once(pieces) <= ceil(sum(shares) - 1e-9)

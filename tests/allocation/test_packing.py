@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -17,7 +18,7 @@ Problem = tuple[int, list[float], list[float], list[float], list[int]]
 
 
 def random_problem(random: Random, jobs_most: int = 9) -> Problem:
-    """Jobs that often tie, with zero minima, jobs beyond the slots, and minima that fill them."""
+    """Jobs that often tie, zero minima, more jobs than slots, minima that fill all slots."""
     count = random.randint(1, jobs_most)
     capacity = random.randint(1, 12)
     work = [random.choice([1.0, 2.0, 4.0, 12.0, random.uniform(0.1, 20)]) for _ in range(count)]
@@ -42,9 +43,7 @@ def middles(packing: Packing) -> list[float]:
     instants = sorted(
         {t for pieces in packing for start, end, _ in pieces for t in (start, end)}
     )
-    return [
-        (a + b) / 2 for a, b in zip(instants, instants[1:], strict=False) if b - a > 1e-9 * b
-    ]
+    return [(a + b) / 2 for a, b in pairwise(instants) if b - a > 1e-9 * b]
 
 
 def assert_same(one: Packing, other: Packing) -> None:
@@ -135,7 +134,7 @@ def in_pools(problem: Claims, group: list[int], groups: list[Group]) -> Claims:
 
 
 def test_the_least_share_of_a_pool_goes_to_its_jobs_in_priority_order() -> None:
-    """A pool guaranteed 6, whose jobs are guaranteed 1 each, owes 4 more: to the first job 3."""
+    """A pool guaranteed 6 whose jobs are guaranteed 1 each owes 4 more, the first of them 3."""
     problem = in_pools(
         Claims.of(20, [1, 1, 1], least=[1, 1, 0], most=[4, 9, 20]),
         [0, 0, 1],
@@ -146,7 +145,7 @@ def test_the_least_share_of_a_pool_goes_to_its_jobs_in_priority_order() -> None:
 
 
 def test_the_most_share_of_a_pool_is_hard() -> None:
-    """Least shares of 6 and 2 in a pool limited to 4 become 3 and 1, and slack goes elsewhere."""
+    """Least shares of 6 and 2 in a pool limited to 4 become 3 and 1; slack goes elsewhere."""
     problem = in_pools(
         Claims.of(20, [1, 1, 1], least=[6, 2, 0], most=[9, 9, 9]),
         [0, 0, 1],

@@ -1,4 +1,4 @@
-"""The water-line against other ways to find it: bisection on the level, and lexicographic LPs."""
+"""The water-line against other ways to it: bisection on the level, and lexicographic LPs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def by_bisection(
 def by_linear_programs(
     capacity: float, weight: Sequence[float], least: Sequence[float], most: Sequence[float]
 ) -> list[float]:
-    """The shares whose smallest share a weight is largest, then the next smallest, and so on."""
+    """The shares whose smallest share over weight is largest, then the next, and so on."""
     total, count = min(capacity, sum(most)), len(weight)
     level_at: dict[int, float] = {}
     while len(level_at) < count:

@@ -1,4 +1,4 @@
-"""The nouns refuse what cannot be, naming place, value and remedy, and answer simple questions."""
+"""The nouns refuse what cannot be, by place, value and remedy, and answer simple questions."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_kinds_draw_on_their_own_slots_or_on_plain_ones() -> None:
     assert cluster.capacity == {"map": 5, "task": 1}
     assert cluster.slot_kind("map") == "map"
     assert cluster.slot_kind("sort") == cluster.slot_kind("gpu") == "task"
-    with pytest.raises(InputError, match="'sort'.*kind map"):
+    with pytest.raises(InputError, match=r"'sort'.*kind map"):
         Cluster((hosts[1],)).slot_kind("sort")
 
 

@@ -38,7 +38,7 @@ def test_no_order_reaches_the_optimal_makespan_of_two_jobs() -> None:
 
 
 def test_a_plan_of_these_jobs_does_not_claim_to_be_exact() -> None:
-    """FLEX for the makespan plans 8.75 at best, says that the bound is 8, and claims nothing."""
+    """FLEX for the makespan plans 8.75 at best, with the bound 8, and claims nothing."""
     chosen = plan(two_jobs(), "flex", objective=Objective("makespan", "max"), slots=10)
     assert 8.0 <= chosen.value <= 8.75 + 1e-9
     assert chosen.bound == pytest.approx(8.0)

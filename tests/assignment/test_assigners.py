@@ -1,0 +1,238 @@
+"""Which task goes to which slot: greedy takes the nearest, delay scheduling waits for it.
+
+Three hosts: h1 and h2 in rack r1, h3 in rack r2. Blocks lie where a test says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from slotwise.assignment.assigner import Assigner
+from slotwise.assignment.delay import Delay
+from slotwise.assignment.greedy import Greedy
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Decision, Defer, Launch, Locality, Reallocate
+from slotwise.model.errors import InputError
+from slotwise.model.event import JobArrived, TaskFailed, TaskFinished
+from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
+from slotwise.model.pool import Pool
+from slotwise.runtime.state import State
+
+RACKS = {"h1": "r1", "h2": "r1", "h3": "r2"}
+EPOCH = 1e9
+"""When the only allocation of these tests would be decided anew."""
+A, B = PhaseId("a", "map"), PhaseId("b", "map")
+
+
+def job(name: str, *homes: str, count: int = 1, **rest: object) -> Job:
+    """A job whose tasks read blocks on these hosts; without any, `count` tasks for anywhere."""
+    blocks = tuple(Block(frozenset({home})) for home in homes)
+    return Job(name, (Phase("map", Tasks(len(homes) or count, 1.0, blocks)),), **rest)
+
+
+def state_of(
+    *jobs: Job, hosts: Sequence[str] = ("h1", "h2", "h3"), pools: Sequence[Pool] = ()
+) -> State:
+    """All jobs are there at time 0 and are allocated a slot each; hosts have one slot each."""
+    cluster = Cluster(tuple(Host(name, {"task": 1}, RACKS[name]) for name in hosts))
+    state = State(cluster, pools, jobs_expected=len(jobs))
+    state.snapshot(0.0)
+    for one in jobs:
+        state.apply(JobArrived(0.0, one))
+    slots = {PhaseId(one.id, "map"): 1.0 for one in jobs}
+    state.apply(Reallocate(slots, until=EPOCH))
+    return state
+
+
+def decide(state: State, assigner: Assigner, now: float | None = None) -> list[Decision]:
+    """All that is decided at an instant, applied; by default at the instant that it is."""
+    if now is not None:
+        state.snapshot(now)
+    decided: list[Decision] = []
+    while decisions := assigner.assign(state):
+        for decision in decisions:
+            state.apply(decision)
+        decided += decisions
+        assert len(decided) < 100
+    return decided
+
+
+def occupy(state: State, *hosts: str) -> None:
+    """Fill the slots of these hosts with tasks of a job `busy` that must be there."""
+    for task, host in enumerate(hosts):
+        state.apply(Launch(PhaseId("busy", "map"), task, 1, host, Locality.NODE))
+
+
+def test_greedy_prefers_the_host_of_the_block() -> None:
+    """With all hosts free, a task runs where its block lies."""
+    state = state_of(job("a", "h2"))
+    assert decide(state, Greedy()) == [Launch(A, 0, 1, "h2", Locality.NODE)]
+
+
+def test_greedy_takes_the_task_whose_block_is_near() -> None:
+    """Only h2 is free: the second task, whose block lies there, goes first."""
+    state = state_of(job("a", "h3", "h2"), hosts=["h2"])
+    assert decide(state, Greedy()) == [Launch(A, 1, 1, "h2", Locality.NODE)]
+
+
+def test_greedy_takes_the_rack_next_and_any_slot_last() -> None:
+    """The block on h1, which is taken: in the same rack first, else anywhere, at once."""
+    for free, locality in ((["h3", "h2"], Locality.RACK), (["h3"], Locality.ANY)):
+        state = state_of(job("a", "h1"), hosts=free)
+        cluster_has_home = "h1" in state.cluster.by_name
+        assert not cluster_has_home
+        # The rack of a host that is not in the cluster is unknown, so any slot will do.
+        assert decide(state, Greedy()) == [Launch(A, 0, 1, free[0], Locality.ANY)]
+        state = state_of(job("busy", count=1), job("a", "h1"), hosts=["h1", *free])
+        occupy(state, "h1")
+        assert decide(state, Greedy()) == [Launch(A, 0, 1, free[-1], locality)]
+
+
+def test_who_is_farthest_below_its_allocation_goes_first() -> None:
+    """Of 3 and 1 allocated slots, holding 1 and none: the one that holds none is next."""
+    state = state_of(job("a", count=5), job("b", count=5))
+    state.apply(Reallocate({A: 3.0, B: 1.0}, until=EPOCH))
+    launched = [d.phase.job for d in decide(state, Greedy()) if isinstance(d, Launch)]
+    assert launched == ["a", "b", "a"]
+
+
+@pytest.mark.parametrize("assigner", [Greedy(), Delay()])
+def test_tasks_without_homes_run_at_once_anywhere(assigner: Assigner) -> None:
+    """Nobody waits for what does not matter."""
+    state = state_of(job("a", count=3))
+    decided = decide(state, assigner)
+    assert [type(d) for d in decided] == [Launch] * 3
+    assert {d.host for d in decided if isinstance(d, Launch)} == {"h1", "h2", "h3"}
+
+
+def test_delay_waits_for_the_home_of_the_block() -> None:
+    """A task whose input lies on h1 is not given to h3 before the waits end."""
+    state = state_of(job("busy", count=1), job("a", "h1"), hosts=["h1", "h3"])
+    occupy(state, "h1")
+    delay = Delay(rack_after=5, any_after=8)
+    assert decide(state, delay) == [Defer(A, since=0.0, until=5.0)]
+    assert state.take_wake() == 5.0
+    assert decide(state, delay, now=4.9) == []
+    assert decide(state, delay, now=5.0) == [Defer(A, since=0.0, until=8.0)]
+    assert state.take_wake() == 8.0
+    assert decide(state, delay, now=8.0) == [Launch(A, 0, 1, "h3", Locality.ANY)]
+    assert state.take_wake() == EPOCH
+
+
+def test_delay_takes_the_rack_after_the_first_wait() -> None:
+    """h2 shares the rack with the block on h1: good enough from 5 s on."""
+    state = state_of(job("busy", count=1), job("a", "h1"))
+    occupy(state, "h1")
+    delay = Delay(rack_after=5, any_after=8)
+    assert decide(state, delay) == [Defer(A, 0.0, 5.0)]
+    assert decide(state, delay, now=5.0) == [Launch(A, 0, 1, "h2", Locality.RACK)]
+
+
+def test_the_home_is_taken_as_soon_as_it_is_free() -> None:
+    """h1 comes free at 2, during the wait."""
+    state = state_of(job("busy", count=1), job("a", "h1"))
+    occupy(state, "h1")
+    decide(state, Delay())
+    state.snapshot(2.0)
+    state.apply(TaskFinished(2.0, PhaseId("busy", "map"), 0, 1, 2.0))
+    assert decide(state, Delay()) == [Launch(A, 0, 1, "h1", Locality.NODE)]
+    assert state.take_wake() == EPOCH
+
+
+def test_whoever_waits_lets_others_pass() -> None:
+    """Job b, behind a in the order, takes the slot that a lets pass."""
+    state = state_of(job("a", "h1"), job("b", "h3"), hosts=["h3"])
+    assert decide(state, Delay()) == [
+        Defer(A, 0.0, 5.0),
+        Launch(B, 0, 1, "h3", Locality.NODE),
+    ]
+
+
+def test_a_launch_ends_the_wait() -> None:
+    """After a launch at any slot, the next task of the phase waits afresh, from then on."""
+    state = state_of(job("busy", count=1), job("a", "h1", "h1"), hosts=["h1", "h3"])
+    occupy(state, "h1")
+    delay = Delay(rack_after=2, any_after=3)
+    decide(state, delay)
+    decide(state, delay, now=2.0)
+    assert decide(state, delay, now=3.0) == [Launch(A, 0, 1, "h3", Locality.ANY)]
+    state.snapshot(4.0)
+    state.apply(TaskFinished(4.0, A, 0, 1, 1.0))
+    assert decide(state, delay) == [Defer(A, since=4.0, until=6.0)]
+
+
+def test_a_failed_attempt_ends_the_wait_too() -> None:
+    """A task that comes back may have a free home: all slots are looked at again."""
+    state = state_of(job("a", "h2", "h1"), hosts=["h2", "h3"])
+    decide(state, Delay())  # h2 at once; the other waits.
+    state.snapshot(1.0)
+    state.apply(TaskFailed(1.0, A, 0, 1, "it broke"))
+    assert decide(state, Delay())[0] == Launch(A, 0, 2, "h2", Locality.NODE)
+
+
+def test_without_waits_delay_is_greedy() -> None:
+    """rack_after = any_after = 0: nobody ever defers, and everything runs as under greedy."""
+    jobs = [job("a", "h1", "h1", "h2"), job("b", "h3", "h1"), job("c", count=2)]
+    for now in (0.0, 7.7):
+        greedy, delay = state_of(*jobs), state_of(*jobs)
+        decided = decide(greedy, Greedy(), now)
+        assert decide(delay, Delay(0, 0), now) == decided
+        assert all(isinstance(d, Launch) for d in decided)
+
+
+def test_a_wait_too_short_for_the_clock_is_no_wait() -> None:
+    """Late on the clock, adding a tiny wait changes nothing; the wake still lies ahead."""
+    state = state_of(job("a", "h1"), hosts=["h3"])
+    assert decide(state, Delay(1e-12, 1e-12), now=1e6) == [Launch(A, 0, 1, "h3", Locality.ANY)]
+    state = state_of(job("a", "h1"), hosts=["h3"])
+    assert decide(state, Delay(1e-12, 5), now=1e6) == [Defer(A, 1e6, 1e6 + 5)]
+
+
+def test_waits_end_at_the_very_instant_that_was_named() -> None:
+    """0.1 + 0.7 and the like: the alarm of a wait is never too early for its own test."""
+    for tenths in range(1, 40):
+        state = state_of(job("a", "h1"), hosts=["h3"])
+        delay = Delay(0.1, 0.7)
+        decide(state, delay, now=tenths / 10)
+        for _ in range(2):
+            wake = state.take_wake()
+            if wake == EPOCH:
+                break
+            decide(state, delay, now=wake)
+        assert state.free("task") == {}, "two waits, two alarms, one launch"
+
+
+def test_a_home_is_not_missed_while_the_pool_is_at_its_limit() -> None:
+    """h1 comes free while the pool may not launch; when it may, a does not go on waiting.
+
+    Pool p may hold one slot, which b does. Task a waits for h1, busy until 2; b ends at 3.
+    """
+    pool = Pool("p", slots_max={"task": 1})
+    state = state_of(
+        job("busy", count=1),
+        job("a", "h1", pool="p"),
+        job("b", "h2", "h2", pool="p"),
+        pools=[pool],
+    )
+    occupy(state, "h1")
+    state.apply(Reallocate({A: 1.0, B: 0.5}, until=EPOCH))
+    delay = Delay(rack_after=50, any_after=100)
+    assert decide(state, delay) == [
+        Defer(A, 0.0, 50.0),
+        Launch(B, 0, 1, "h2", Locality.NODE),
+    ]
+    state.snapshot(2.0)
+    state.apply(TaskFinished(2.0, PhaseId("busy", "map"), 0, 1, 2.0))
+    assert decide(state, delay) == []
+    state.snapshot(3.0)
+    state.apply(TaskFinished(3.0, B, 0, 1, 3.0))
+    assert decide(state, delay) == [Launch(A, 0, 1, "h1", Locality.NODE)]
+
+
+@pytest.mark.parametrize("waits", [(-1, 1), (2, 1), (0, float("inf")), (float("nan"), 1)])
+def test_waits_that_cannot_be_are_refused(waits: tuple[float, float]) -> None:
+    """Negative, unordered and endless waits are refused with their values."""
+    with pytest.raises(InputError, match="delay: the waits are"):
+        Delay(*waits)

@@ -1,0 +1,135 @@
+"""Everything that a log holds comes back from JSON as it was."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Defer, GiveUp, Launch, Locality, Preempt, Reallocate
+from slotwise.model.event import JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
+from slotwise.model.pool import Pool
+from slotwise.record import codec
+
+# Names may be anything that users or file systems come up with, lone surrogates included.
+names = st.text(st.characters(), min_size=1, max_size=8)
+seconds = st.floats(0, 1e12, allow_nan=False)
+numbers = st.integers(0, 2**40)
+phase_ids = st.builds(PhaseId, names, names)
+shares = st.dictionaries(names, st.integers(0, 99), max_size=3)
+blocks = st.builds(Block, st.frozensets(names, max_size=3), numbers)
+
+
+@st.composite
+def tasks(draw: st.DrawFn) -> Tasks:
+    """Tasks of no, equal or different work, with or without blocks."""
+    count = draw(st.integers(1, 4))
+    work = draw(st.none() | seconds | st.tuples(*[seconds] * count))
+    return Tasks(count, work, draw(st.just(()) | st.tuples(*[blocks] * count)))
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    """Jobs with everything that jobs may have."""
+    phases: list[Phase] = []
+    for name in draw(st.lists(names, min_size=1, max_size=3, unique=True)):
+        before = [phase.name for phase in phases]
+        least = draw(st.integers(0, 5))
+        phases.append(
+            Phase(
+                name,
+                draw(tasks()),
+                kind=draw(names),
+                after=draw(st.frozensets(st.sampled_from(before))) if before else frozenset(),
+                slots_min=least,
+                slots_max=draw(st.none() | st.integers(max(1, least), 9)),
+            )
+        )
+    return Job(
+        draw(names),
+        tuple(phases),
+        arrival=draw(seconds),
+        pool=draw(names),
+        weight=draw(st.floats(1e-6, 1e6)),
+        deadline=draw(st.none() | seconds),
+        steps=tuple(draw(st.lists(st.tuples(seconds, seconds), max_size=3))),
+        penalty=draw(st.none() | names),
+    )
+
+
+attempts = {"phase": phase_ids, "task": numbers, "attempt": numbers}
+entries = st.one_of(
+    st.builds(JobArrived, at=seconds, job=jobs()),
+    st.builds(TaskFinished, at=seconds, seconds=seconds, **attempts),
+    st.builds(TaskFailed, at=seconds, reason=names, lost=st.booleans(), **attempts),
+    st.builds(TaskKilled, at=seconds, **attempts),
+    st.builds(
+        Reallocate,
+        slots=st.dictionaries(phase_ids, st.integers(0, 99) | st.floats(0, 99), max_size=4),
+        until=seconds,
+    ),
+    st.builds(Launch, host=names, locality=st.sampled_from(Locality), **attempts),
+    st.builds(Defer, phase=phase_ids, since=seconds, until=seconds),
+    st.builds(Preempt, host=names, **attempts),
+    st.builds(GiveUp, job=names, reason=names),
+)
+
+
+def through_json(plain: Any) -> Any:
+    """What is read where this was written, in one line."""
+    text = json.dumps(plain)
+    assert "\n" not in text
+    return json.loads(text)
+
+
+@given(entries)
+def test_every_entry_comes_back(entry: Any) -> None:
+    """Events and decisions, of the same type, with the same floats."""
+    again = codec.decode(through_json(codec.encode(entry)))
+    assert type(again) is type(entry)
+    assert again == entry
+
+
+@given(jobs())
+def test_every_job_comes_back(job: Job) -> None:
+    """Phases, tasks, blocks, steps."""
+    assert codec.decode_job(through_json(codec.encode_job(job))) == job
+
+
+@given(
+    st.builds(
+        Pool,
+        names,
+        st.floats(0.01, 99),
+        st.dictionaries(names, st.integers(0, 5), max_size=3),
+        st.dictionaries(names, st.integers(5, 9), max_size=3),
+        st.sampled_from(["fair", "fifo"]),
+    )
+)
+def test_every_pool_comes_back(pool: Pool) -> None:
+    """Weights, shares and policies."""
+    assert codec.decode_pool(through_json(codec.encode_pool(pool))) == pool
+
+
+@given(st.lists(names, min_size=1, max_size=4, unique=True), shares, st.floats(0.1, 9))
+def test_every_cluster_comes_back(
+    hosts: list[str], slots: dict[str, int], speed: float
+) -> None:
+    """Hosts with racks, slots of kinds and speeds."""
+    cluster = Cluster(
+        tuple(Host(name, {**slots, "task": 1}, rack=name[::-1], speed=speed) for name in hosts)
+    )
+    assert codec.decode_cluster(through_json(codec.encode_cluster(cluster))) == cluster
+
+
+def test_types_are_told_apart_by_name() -> None:
+    """Entries with equal fields are different things."""
+    killed = TaskKilled(1.0, PhaseId("j", "p"), 0, 1)
+    assert codec.encode(killed)["is"] == "TaskKilled"
+    with pytest.raises(KeyError):
+        codec.decode({"is": "TaskRaised", "at": 1.0})

@@ -1,0 +1,168 @@
+"""Log files: what is written is read back, and what is no log is refused by file and line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Launch, Locality, Reallocate
+from slotwise.model.errors import InputError
+from slotwise.model.event import JobArrived, TaskFailed
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.model.pool import Pool
+from slotwise.record import codec
+from slotwise.record.log import FORMAT, Header, Log, LogFile, Turn, read_log
+
+HEADER = Header(
+    world="simulated",
+    scheduler={"name": "fair", "assigner": "delay", "epoch_seconds": 0.5, "waits": [1, 2]},
+    objective={"penalty": "stretch", "aggregate": "max"},
+    cluster=Cluster((Host("h1", {"map": 2}, "r1", 2.0), Host("h2", {"map": 1}))),
+    pools=(Pool("p", 2.0, {"map": 1}, {"map": 2}, "fifo"),),
+    jobs_expected=1,
+    attempts_max=3,
+    parameters={"seed": 7, "slowdown": [1.0, 1.5, 2.0]},
+    slotwise="0.1",
+)
+
+
+def turns_of(name: str) -> list[Turn]:
+    """Two turns of a job of this name."""
+    phase_id = PhaseId(name, "map")
+    job = Job(name, (Phase("map", Tasks(2, 1 / 3), kind="map"),), pool="p")
+    return [
+        Turn(
+            0.1,
+            [JobArrived(0.1, job)],
+            [
+                Reallocate({phase_id: 2 / 3}, 0.5),
+                Launch(phase_id, 0, 1, "h1", Locality.NODE),
+            ],
+        ),
+        Turn(0.1 + 0.2, [TaskFailed(0.3, phase_id, 0, 1, f"no file {name}", True)], []),
+    ]
+
+
+def write(path: Path, name: str = "j") -> Log:
+    """A log of two turns, in a file."""
+    log = Log(HEADER, turns_of(name))
+    with LogFile(path, HEADER) as record:
+        for turn in log.turns:
+            record(turn.now, turn.events, turn.decisions)
+    return log
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "j",
+        "Ünïcödé 统计",
+        "line\nend\r\n",
+        "separators \u2028 \u2029 \x85 \x0b \x0c \x1c",
+        "bytes that are no text \udce9\udcff",
+        '"}{\\',
+    ],
+)
+def test_a_log_is_read_back_equal(tmp_path: Path, name: str) -> None:
+    """Whatever the names of jobs: header and turns, float for float."""
+    path = tmp_path / "run.jsonl"
+    log = write(path, name)
+    again = read_log(path)
+    assert again.header == log.header
+    assert [(turn.now, list(turn.events), list(turn.decisions)) for turn in again.turns] == [
+        (turn.now, list(turn.events), list(turn.decisions)) for turn in log.turns
+    ]
+
+
+def test_it_is_one_line_a_turn_behind_a_header(tmp_path: Path) -> None:
+    """Other tools read it line by line."""
+    path = tmp_path / "run.jsonl"
+    write(path)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines[0]["is"] == "Header"
+    assert lines[0]["format"] == FORMAT
+    assert [line["now"] for line in lines[1:]] == [0.1, 0.1 + 0.2]
+
+
+def test_turns_are_there_as_soon_as_the_file_is_closed_or_not_at_all(tmp_path: Path) -> None:
+    """Wherever a killed run cut its last line, the turns before it are read."""
+    path = tmp_path / "run.jsonl"
+    log = write(path, "Ünïcödé")
+    content = path.read_bytes()
+    last = content.rstrip(b"\n").rindex(b"\n") + 1
+    for end in range(last, len(content)):
+        path.write_bytes(content[:end])
+        assert len(read_log(path).turns) == len(log.turns) - 1
+
+
+def damaged(edit: Callable[[list[str]], list[str]]) -> Callable[[Path], None]:
+    """Edits the lines of a log file."""
+
+    def damage(path: Path) -> None:
+        write(path)
+        path.write_text("\n".join(edit(path.read_text().splitlines())) + "\n")
+
+    return damage
+
+
+def changed(line: int, **values: object) -> Callable[[Path], None]:
+    """Replaces values in the object on a line."""
+
+    def edit(lines: list[str]) -> list[str]:
+        lines[line - 1] = json.dumps(json.loads(lines[line - 1]) | values)
+        return lines
+
+    return damaged(edit)
+
+
+IDLE = codec.encode_job(turns_of("idle")[0].events[0].job) | {"phases": []}
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda path: path.write_text(""), ["is empty"]),
+        (lambda path: path.write_text('{"is": "Head'), ["is empty"]),
+        (lambda path: path.write_bytes(b"\xff\xfe\x00"), ["cannot be read"]),
+        (lambda path: path.mkdir(), ["cannot be read"]),
+        (lambda path: None, ["cannot be read", "No such file"]),
+        (lambda path: path.write_text("jobs: [1]\n"), ["line 1", "not JSON"]),
+        (lambda path: path.write_text("[]\n"), ["line 1"]),
+        (lambda path: path.write_text('{"slotwise": 1}\n'), ["line 1", "not the header"]),
+        (changed(1, format=FORMAT + 1), ["line 1", str(FORMAT + 1), "update"]),
+        (changed(1, format="x"), ["line 1"]),
+        (changed(1, cluster=[]), ["line 1", "no slots"]),
+        (changed(1, cluster=[{"host": 1}]), ["line 1"]),
+        (changed(3, events=[{"is": "Nonsense"}]), ["line 3", "'Nonsense'"]),
+        (changed(3, events=[{"at": 1.0}]), ["line 3", "'is' is missing"]),
+        (changed(2, events=7), ["line 2"]),
+        (
+            changed(2, events=[{"is": "JobArrived", "at": 0.0, "job": IDLE}]),
+            ["line 2", "'idle' has no phases"],
+        ),
+        (changed(2, decisions=[{"is": "GiveUp", "job": "j"}]), ["line 2", "reason"]),
+        (damaged(lambda lines: [lines[0], lines[1][:-9], lines[2]]), ["line 2", "not JSON"]),
+        (damaged(lambda lines: [lines[0], "", *lines[1:]]), ["line 2", "not JSON"]),
+        (damaged(lambda lines: [*lines, "5"]), ["line 4"]),
+    ],
+)
+def test_what_is_no_log_is_refused(
+    tmp_path: Path, damage: Callable[[Path], None], words: list[str]
+) -> None:
+    """The message names file, line and fault, and nothing else comes through."""
+    path = tmp_path / "run.jsonl"
+    damage(path)
+    with pytest.raises(InputError) as caught:
+        read_log(path)
+    for word in [str(path), *words]:
+        assert word in str(caught.value)
+
+
+def test_a_log_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    """Before a run begins."""
+    with pytest.raises(InputError, match="name another file"):
+        LogFile(tmp_path / "nowhere" / "run.jsonl", HEADER)

@@ -1,0 +1,296 @@
+"""Whole runs in the simulated world: who gets which slots when, story by story."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import GiveUp, Launch, Preempt, Reallocate
+from slotwise.model.errors import InputError
+from slotwise.model.event import TaskFinished, TaskKilled
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.model.pool import Pool
+from slotwise.objective.objective import Objective
+from slotwise.record.log import Log
+from slotwise.runtime.simulated.world import Fault, Simulation
+from slotwise.scheduler import Scheduler, make_allocator, make_scheduler
+
+Simulate = Callable[..., object]
+
+
+def job(name: str, count: int, work: float = 1.0, least: int = 0, **rest: object) -> Job:
+    """A job of one phase of equal tasks."""
+    return Job(name, (Phase("map", Tasks(count, work), slots_min=least),), **rest)
+
+
+def launches(log: Log) -> list[tuple[float, str]]:
+    """When which job got a slot."""
+    return [
+        (turn.now, decision.phase.job)
+        for turn in log.turns
+        for decision in turn.decisions
+        if isinstance(decision, Launch)
+    ]
+
+
+def held_at(log: Log, instant: float) -> Counter[str]:
+    """Slots that each job holds just after an instant."""
+    held: Counter[str] = Counter()
+    for turn in log.turns:
+        if turn.now > instant:
+            break
+        held.update(d.phase.job for d in turn.decisions if isinstance(d, Launch))
+        held.subtract(e.phase.job for e in turn.events if isinstance(e, TaskFinished))
+    return held
+
+
+def test_fifo_serves_jobs_one_after_another(simulated: Simulate) -> None:
+    """On two slots the second job begins when the first has nothing pending."""
+    log = simulated(
+        [job("a", 4), job("b", 2), job("c", 2)], Cluster.of_slots(2), name="fifo"
+    ).log
+    assert [name for _, name in launches(log)] == list("aaaabbcc")
+
+
+def test_fair_lets_three_jobs_take_turns_on_one_slot(simulated: Simulate) -> None:
+    """A third of a slot each: every round serves each of them once, nobody starves."""
+    jobs = [job(name, 10) for name in "abc"]
+    log = simulated(jobs, Cluster.of_slots(1), name="fair").log
+    order = [name for _, name in launches(log)]
+    for start in range(0, 30, 3):
+        assert sorted(order[start : start + 3]) == ["a", "b", "c"]
+
+
+def test_fair_shares_by_weight_in_the_long_run(simulated: Simulate) -> None:
+    """Weights 1, 2 and 3 on 12 slots: 2, 4 and 6 of them, within a task each."""
+    jobs = [job(name, 300, weight=w) for name, w in (("a", 1.0), ("b", 2.0), ("c", 3.0))]
+    simulation = Simulation(seed=3, noise=0.5)
+    log = simulated(jobs, Cluster.of_slots(12), name="fair", simulation=simulation).log
+    shares = Counter({"a": 0.0, "b": 0.0, "c": 0.0})
+    instants = [10.0 + 0.25 * step for step in range(120)]
+    for instant in instants:
+        for name, slots in held_at(log, instant).items():
+            shares[name] += slots / len(instants)
+    assert shares == pytest.approx({"a": 2.0, "b": 4.0, "c": 6.0}, rel=0.05)
+
+
+def test_pools_share_by_weight_whatever_their_number_of_jobs(simulated: Simulate) -> None:
+    """A pool of weight 2 with one job holds 6 of 9 slots, one with three jobs the other 3."""
+    jobs = [job("a", 99, pool="p"), *(job(name, 99, pool="q") for name in "bcd")]
+    pools = [Pool("p", 2.0), Pool("q")]
+    log = simulated(jobs, Cluster.of_slots(9), pools, "fair").log
+    assert held_at(log, 5.0) == {"a": 6, "b": 1, "c": 1, "d": 1}
+
+
+@pytest.mark.parametrize("name", ["fair", "flex"])
+def test_a_least_share_is_reached_at_the_first_free_slots(
+    simulated: Simulate, name: str
+) -> None:
+    """A long job with 3 slots guaranteed comes late: the first 3 that come free are its."""
+    jobs = [job("a", 40, 2.0), job("b", 40, 2.0), job("late", 60, 2.0, least=3, arrival=3.0)]
+    simulation = Simulation(seed=2, noise=0.3)
+    log = simulated(jobs, Cluster.of_slots(8), name=name, simulation=simulation).log
+    assert [name for at, name in launches(log) if at >= 3.0][:3] == ["late"] * 3
+
+
+def test_the_guarantee_of_a_pool_is_reached_too(simulated: Simulate) -> None:
+    """FLEX would serve the short job only, but the pool of the long one owns 2 slots."""
+    jobs = [job("short", 30), job("long", 30, 9.0, pool="p")]
+    pools = [Pool("p", slots_min={"task": 2})]
+    log = simulated(jobs, Cluster.of_slots(6), pools, "flex").log
+    assert held_at(log, 0.0) == {"short": 4, "long": 2}
+
+
+def test_flex_gives_a_late_small_job_the_next_free_slots(simulated: Simulate) -> None:
+    """A job of 3 s comes behind one of 60 s: the next three slots that come free are its own."""
+    jobs = [job("big", 60), job("small", 3, arrival=4.5)]
+    watch = simulated(jobs, Cluster.of_slots(3), name="flex")
+    assert [name for at, name in launches(watch.log) if at >= 4.5][:3] == ["small"] * 3
+    assert watch.state.completed["small"] == 6.0
+    fifo = simulated(jobs, Cluster.of_slots(3), name="fifo")
+    assert fifo.state.completed["small"] > 20.0
+
+
+def test_flex_for_the_makespan_begins_with_the_longest(simulated: Simulate) -> None:
+    """Two jobs that can use one slot each, and many short tasks: the longest comes first."""
+    long = Job("long", (Phase("map", Tasks(10, 1.0), slots_max=1),))
+    jobs = [job("x", 10), long]
+    aim = Objective("makespan", "max")
+    log = simulated(jobs, Cluster.of_slots(2), name="flex", objective=aim).log
+    assert {name for at, name in launches(log) if at == 0.0} == {"x", "long"}
+    assert max(turn.now for turn in log.turns) == 10.0
+
+
+@pytest.mark.parametrize("epoch", [0.5, 0.3, 7.0])
+def test_allocations_come_at_arrivals_ends_and_epochs(
+    simulated: Simulate, epoch: float
+) -> None:
+    """FLEX decides anew when jobs come or go and at the end of each epoch in which something
+    happened; every `until` is the next multiple of the epoch."""
+    jobs = [job("a", 6), job("b", 4, 0.7, arrival=1.1)]
+    log = simulated(jobs, Cluster.of_slots(2), name="flex", epoch_seconds=epoch).log
+    decided = [
+        (turn.now, decision.until)
+        for turn in log.turns
+        for decision in turn.decisions
+        if isinstance(decision, Reallocate)
+    ]
+    for now, until in decided:
+        assert now < until <= now + epoch + 1e-9
+        assert until / epoch == pytest.approx(round(until / epoch))
+    instants = [now for now, _ in decided]
+    assert {0.0, 1.1} <= set(instants)
+    end = log.turns[-1].now
+    for turn in log.turns:
+        last, until = max(pair for pair in decided if pair[0] <= turn.now)
+        assert last == turn.now or turn.now < until, "no epoch goes on beyond its end"
+        if turn.events and until < end:
+            assert any(turn.now <= now <= until for now in instants)
+
+
+def test_a_job_whose_task_always_fails_is_given_up_and_the_others_finish(
+    simulated: Simulate,
+) -> None:
+    """Its running attempts are stopped at once, its pending tasks never start."""
+
+    def fault(launch: Launch) -> Fault | None:
+        bad = launch.phase.job == "bad" and launch.task == 1
+        return Fault(f"no luck, {launch.attempt}", after=0.1) if bad else None
+
+    jobs = [job("bad", 50, 5.0), job("good", 6)]
+    watch = simulated(
+        jobs,
+        Cluster.of_slots(4),
+        name="fair",
+        simulation=Simulation(fault=fault),
+        attempts_max=3,
+    )
+    assert watch.state.failed == {"bad": "no luck, 3"}
+    assert watch.state.completed.keys() == {"good"}
+    (turn,) = (t for t in watch.log.turns if any(isinstance(d, GiveUp) for d in t.decisions))
+    stopped = [d for d in turn.decisions if isinstance(d, Preempt)]
+    killed = [e for t in watch.log.turns for e in t.events if isinstance(e, TaskKilled)]
+    assert stopped
+    assert {(d.phase, d.task, d.attempt) for d in stopped} == {
+        (e.phase, e.task, e.attempt) for e in killed
+    }
+    assert all(event.at == turn.now for event in killed)
+    assert not [at for at, name in launches(watch.log) if name == "bad" and at > turn.now]
+
+
+def test_two_jobs_doomed_at_one_instant_are_both_given_up(simulated: Simulate) -> None:
+    """Each failure is told and each job ends for its own reason."""
+    simulation = Simulation(fault=lambda launch: Fault(f"{launch.phase.job} broke"))
+    jobs = [job("a", 2), job("b", 2), job("c", 1, arrival=9.0)]
+    watch = simulated(jobs, Cluster.of_slots(4), simulation=simulation, attempts_max=1)
+    assert watch.state.failed == {name: f"{name} broke" for name in "abc"}
+
+
+def test_lost_slots_are_tried_again_beyond_the_attempts(simulated: Simulate) -> None:
+    """A slot that dies ten times under a task is no fault of the task."""
+    fault = Fault("the host died", lost=True)
+    simulation = Simulation(fault=lambda launch: fault if launch.attempt <= 10 else None)
+    watch = simulated([job("a", 2)], Cluster.of_slots(2), simulation=simulation, attempts_max=1)
+    assert watch.state.completed.keys() == {"a"}
+
+
+def test_phases_begin_when_what_they_wait_for_is_done(simulated: Simulate) -> None:
+    """A diamond on four slots: 1 s, then two in parallel, then the end."""
+    job = Job(
+        "j",
+        (
+            Phase("top", Tasks(1, 1.0)),
+            Phase("left", Tasks(1, 2.0), after=frozenset({"top"})),
+            Phase("right", Tasks(1, 3.0), after=frozenset({"top"})),
+            Phase("end", Tasks(1, 1.0), after=frozenset({"left", "right"})),
+        ),
+    )
+    log = simulated([job], Cluster.of_slots(4)).log
+    starts = {
+        decision.phase.phase: turn.now
+        for turn in log.turns
+        for decision in turn.decisions
+        if isinstance(decision, Launch)
+    }
+    assert starts == {"top": 0.0, "left": 1.0, "right": 1.0, "end": 4.0}
+
+
+def test_fast_hosts_take_less_time(simulated: Simulate) -> None:
+    """Work 6 takes 3 s at speed 2 and 12 s at half speed."""
+    cluster = Cluster(
+        (Host("fast", {"task": 1}, speed=2.0), Host("slow", {"task": 1}, speed=0.5))
+    )
+    log = simulated([job("a", 2, 6.0)], cluster).log
+    seconds = [e.seconds for t in log.turns for e in t.events if isinstance(e, TaskFinished)]
+    assert seconds == [3.0, 12.0]
+
+
+def test_tasks_without_work_take_no_time(simulated: Simulate) -> None:
+    """A thousand empty tasks on one slot end at the instant at which they begin."""
+    watch = simulated([job("a", 300, 0.0)], Cluster.of_slots(1))
+    assert watch.state.completed == {"a": 0.0}
+
+
+def test_an_epoch_needs_a_length() -> None:
+    """Zero, negative and endless epochs are refused."""
+    for seconds in (0, -1, float("inf"), float("nan")):
+        with pytest.raises(InputError, match="epoch_seconds is"):
+            make_scheduler("fair", epoch_seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: make_scheduler("faire"), "unknown scheduler 'faire'; known: fifo, fair, flex"),
+        (lambda: make_allocator("x"), "unknown scheduler 'x'"),
+        (
+            lambda: make_scheduler("fair", "late"),
+            "unknown assigner 'late'; known: greedy, delay",
+        ),
+        (
+            lambda: make_scheduler("fair", waits=(1, 2)),
+            "waits are parameters of the assigner delay",
+        ),
+    ],
+)
+def test_unknown_names_are_refused(make: Callable[[], Scheduler], words: str) -> None:
+    """The message tells what would be known."""
+    with pytest.raises(InputError) as caught:
+        make()
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("names", [("fifo", "fair"), ("fair", "flex"), ("flex", "fifo")])
+def test_every_scheduler_meets_the_same_tasks(
+    simulated: Simulate, names: Sequence[str]
+) -> None:
+    """The true work of a task depends on the seed, not on the order of launches."""
+    jobs = [job(name, 5, 2.0) for name in "abc"]
+    truths = []
+    for name in names:
+        log = simulated(
+            jobs, Cluster.of_slots(2), name=name, simulation=Simulation(seed=4, noise=0.7)
+        ).log
+        truths.append(
+            {
+                (e.phase, e.task): e.seconds
+                for t in log.turns
+                for e in t.events
+                if isinstance(e, TaskFinished)
+            }
+        )
+    assert truths[0] == truths[1]
+    assert len(set(truths[0].values())) == 15
+
+
+def test_noise_has_mean_one(simulated: Simulate) -> None:
+    """Estimates are right on average: the mean of 20,000 true times is within 2 % of them."""
+    from slotwise.runtime.simulated.world import SimulatedWorld
+
+    jobs = [job("a", 20_000, 3.0)]
+    world = SimulatedWorld(Cluster.of_slots(1), jobs, Simulation(seed=1, noise=0.5))
+    drawn = world._draw(PhaseId("a", "map"))
+    assert sum(drawn) / len(drawn) == pytest.approx(3.0, rel=0.02)
