@@ -1,0 +1,122 @@
+"""Workload files as they should be: what is read is what was written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.job import Block, Job, Phase, Tasks
+from slotwise.model.pool import Pool
+from slotwise.objective.objective import Objective
+from slotwise.workload.file import parse_workload, read_workload
+from slotwise.workload.workload import ProgramJob, Workload
+
+CONTRACT = """\
+slotwise: 1
+cluster: {slots: 100}
+objective: {penalty: response, aggregate: sum}
+pools:
+  - {name: ads, weight: 2, slots_min: {map: 10}, slots_max: {map: 60}, policy: fair, parent: null}
+jobs:
+  - {id: q1, arrival: 0, pool: ads, weight: 1.5, deadline: 60, steps: [[60, 1], [120, 5]],
+     phases: [{name: map, kind: map, work: 1200, tasks: 40, slots_min: 2, slots_max: 40},
+              {name: reduce, kind: reduce, work: 300, tasks: 8, after: [map]}]}
+  - {id: wc, pool: ads, program: wordcount, inputs: ["books/*.txt"], output: out/wc,
+     reducers: 4}
+"""
+
+MEANT = Workload(
+    jobs=(
+        Job(
+            "q1",
+            (
+                Phase("map", Tasks(40, 30.0), "map", frozenset(), 2, 40),
+                Phase("reduce", Tasks(8, 37.5), "reduce", frozenset({"map"})),
+            ),
+            pool="ads",
+            weight=1.5,
+            deadline=60.0,
+            steps=((60.0, 1.0), (120.0, 5.0)),
+        ),
+        ProgramJob(
+            "wc", "wordcount", ("books/*.txt",), "out/wc", pool="ads", settings={"reducers": 4}
+        ),
+    ),
+    cluster=Cluster.of_slots(100),
+    pools=(Pool("ads", 2.0, {"map": 10}, {"map": 60}),),
+    objective=Objective("response", "sum"),
+)
+
+
+def test_the_contract_parses_as_stated() -> None:
+    """The example of the contract means what the contract says."""
+    assert parse_workload(CONTRACT) == MEANT
+
+
+def test_json_is_read_as_yaml_is(tmp_path: Path) -> None:
+    """The same workload in JSON is the same workload, relative to its own folder."""
+    file = tmp_path / "jobs.json"
+    file.write_text(json.dumps(yaml.safe_load(CONTRACT), indent=2), encoding="utf-8")
+    read = read_workload(file)
+    assert (read.jobs, read.cluster, read.pools) == (MEANT.jobs, MEANT.cluster, MEANT.pools)
+    assert read.folder == tmp_path
+
+
+@pytest.mark.parametrize(
+    "number", ["1200", "1200.0", "1.2e3", "1.2E+3", "12e2", "+1200", "01200"]
+)
+def test_numbers_may_be_written_in_many_ways(number: str) -> None:
+    """However a number is written it is that number, as in YAML 1.2 and in JSON."""
+    text = f"slotwise: 1\njobs: [{{id: a, phases: [{{name: m, work: {number}, tasks: 1}}]}}]"
+    assert parse_workload(text).jobs[0].phases[0].tasks.work == 1200.0
+
+
+@pytest.mark.parametrize(
+    "name", ["no", "on", "2020-01-01", "1:30", "größer, als/man denkt", "🦉"]
+)
+def test_names_are_texts(name: str) -> None:
+    """Words that YAML 1.1 would take for a boolean, a date or minutes are names."""
+    quote = '"' if "," in name else ""
+    text = f"slotwise: 1\njobs: [{{id: {quote}{name}{quote}, phases: [{{name: m, work: 1}}]}}]"
+    assert parse_workload(text).jobs[0].id == name
+
+
+def test_hosts_kinds_blocks_and_aliases() -> None:
+    """Hosts have racks, speeds and slots by kind; aliases and merges save writing."""
+    text = """\
+slotwise: 1
+cluster:
+  hosts:
+    - &host {name: h1, rack: r1, slots: {map: 2, reduce: 1}, speed: 2}
+    - {<<: *host, name: h2}
+    - {name: h3, slots: 3}
+jobs:
+  - {id: a, phases: [{name: m, kind: map, tasks: [1, 2], blocks: [[h1, h2], [h3]]}]}
+"""
+    read = parse_workload(text)
+    assert read.cluster == Cluster(
+        (
+            Host("h1", {"map": 2, "reduce": 1}, "r1", 2.0),
+            Host("h2", {"map": 2, "reduce": 1}, "r1", 2.0),
+            Host("h3", {"task": 3}),
+        )
+    )
+    blocks = (Block(frozenset({"h1", "h2"})), Block(frozenset({"h3"})))
+    assert read.jobs[0].phases[0].tasks == Tasks(2, (1.0, 2.0), blocks)
+
+
+def test_work_without_tasks_is_cut_as_finely_as_there_are_slots() -> None:
+    """A phase that says no number of tasks has as many as can run at once."""
+    text = "slotwise: 1\ncluster: {slots: 4}\njobs: [{id: a, phases: [{name: m, work: 8}]}]"
+    assert parse_workload(text).jobs[0].phases[0].tasks == Tasks(4, 2.0)
+
+
+def test_a_byte_order_mark_is_nothing(tmp_path: Path) -> None:
+    """Files as some editors write them, with a mark at the beginning, are read."""
+    file = tmp_path / "jobs.yaml"
+    file.write_text(CONTRACT, encoding="utf-8-sig")
+    assert read_workload(file).jobs == MEANT.jobs
