@@ -106,14 +106,14 @@ def run_console(text: str) -> Iterator[str]:
         done = subprocess.run(
             words,
             env=clean_environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            capture_output=True,
             text=True,
             timeout=SECONDS_MOST,
             check=False,
         )
-        if not same(expected, done.stdout):
-            yield f"{command}\nprinted is\n{done.stdout}"
+        printed = done.stderr + done.stdout  # Their order in time is not ours to know.
+        if not same(expected, printed):
+            yield f"{command}\nprinted is\n{printed}"
 
 
 @pytest.fixture

@@ -119,6 +119,15 @@ def test_the_greedy_minimum_of_mean_busy_times_is_that_of_a_linear_program() -> 
         assert busy_time_bound(jobs, capacity) - halves == pytest.approx(least, rel=1e-9)
 
 
+@pytest.mark.parametrize("aggregate", ["sum", "max"])
+@pytest.mark.parametrize("arrival", [0.0, 86_400.0, 1e6])
+def test_a_late_clock_lifts_no_bound(arrival: float, aggregate: str) -> None:
+    """One job alone, a day or more after the clock began, ends no earlier than its bound."""
+    jobs = BoundJobs([1.0], [arrival], [arrival], [1.0], [100.0], [0.01])
+    bound = lower_bound(jobs, 100.0, aggregate)  # type: ignore[arg-type]
+    assert 0.009 < bound <= (arrival + 0.01) - arrival
+
+
 def least_busy_times(jobs: BoundJobs, capacity: float) -> float:
     """The least weighted sum of mean busy times; all events fall on whole seconds."""
     count, steps = len(jobs.work), int(max(jobs.arrival) + sum(jobs.work)) + 1

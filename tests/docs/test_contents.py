@@ -19,9 +19,6 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-LATER = {"docs/images/demo.png"}
-"""Made by scripts/demo, which a test of the documents does not run."""
-
 SOURCE = re.compile(r"`((?:src|tests|docs|scripts|benchmarks)/[\w./-]+\w)`")
 
 
@@ -45,8 +42,6 @@ def test_links_lead_somewhere(page: Path) -> None:
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
-        if str(target.relative_to(ROOT)) in LATER:
-            continue
         assert target.exists(), f"{page.name} links to {link}"
         assert not anchor or anchor in anchors_of(target), f"{page.name} links to {link}"
 
