@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from pydantic import BaseModel
 
 import slotwise
 from slotwise import Job, Phase, Tasks
+from slotwise.model.decision import Decision
+from slotwise.model.event import Event
 from slotwise.objective.penalty import PENALTIES
 from slotwise.program.loading import BUILTINS
+from slotwise.record.codec import encode_job
 from slotwise.scheduler import ALLOCATORS, ASSIGNERS
 from slotwise.workload import schema
 
@@ -84,6 +89,20 @@ def test_every_metric_is_told_of() -> None:
     result = slotwise.simulate([Job("a", (Phase("map", Tasks(1, 1.0)),))], slots=1)
     page = text_of(DOCS / "howto" / "read-a-report.md")
     assert [name for name in result.metrics if f"`{name}`" not in page] == []
+
+
+def test_everything_in_a_log_is_told_of() -> None:
+    """Header keys, events and decisions stand with their fields on the page of the log."""
+    page = text_of(DOCS / "log-format.md")
+    jobs = [Job("a", (Phase("map", Tasks(1, 1.0)),))]
+    header = slotwise.simulate(jobs, slots=1).log.header.to_plain()
+    entries = [*get_args(Event), *get_args(Decision)]
+    names = [entry.__name__ for entry in entries]
+    names += [field.name for entry in entries for field in fields(entry)]
+    names += [key for host in header["cluster"] for key in host]
+    names += [key for pool in header["pools"] for key in pool]
+    names += [*header, *encode_job(jobs[0]), *encode_job(jobs[0])["phases"][0]]
+    assert [name for name in names if f"`{name}`" not in page] == []
 
 
 def test_every_page_is_listed() -> None:
