@@ -97,7 +97,7 @@ def test_a_least_share_is_reached_at_the_first_free_slots(
 
 
 def test_the_guarantee_of_a_pool_is_reached_too(simulated: Simulate) -> None:
-    """FLEX would serve the short job only, but the pool of the long one owns 2 slots."""
+    """FLEX would serve the short job only, but the pool of the long one owns 2."""
     jobs = [job("short", 30), job("long", 30, 9.0, pool="p")]
     pools = [Pool("p", slots_min={"task": 2})]
     log = simulated(jobs, Cluster.of_slots(6), pools, "flex").log
@@ -105,7 +105,7 @@ def test_the_guarantee_of_a_pool_is_reached_too(simulated: Simulate) -> None:
 
 
 def test_flex_gives_a_late_small_job_the_next_free_slots(simulated: Simulate) -> None:
-    """A job of 3 s comes behind one of 60 s: the next three slots that come free are its own."""
+    """A job of 3 s comes behind one of 60 s: the next three free slots are its own."""
     jobs = [job("big", 60), job("small", 3, arrival=4.5)]
     watch = simulated(jobs, Cluster.of_slots(3), name="flex")
     assert [name for at, name in launches(watch.log) if at >= 4.5][:3] == ["small"] * 3
