@@ -7,10 +7,12 @@ a value. InputError, with place, value and remedy, before anything is begun.
 from __future__ import annotations
 
 import os
+import platform
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -25,12 +27,12 @@ from slotwise.model.job import Job
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header, Log, LogFile, read_log
 from slotwise.report import page
-from slotwise.results import Plan, Result, RunInterrupted
+from slotwise.results import EXACT, Plan, Result, RunInterrupted
 from slotwise.runtime.live.world import LiveWorld
 from slotwise.runtime.loop import Record
 from slotwise.runtime.loop import run as run_loop
 from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
-from slotwise.runtime.state import ATTEMPTS_MAX, State
+from slotwise.runtime.state import ATTEMPTS_MAX, LOSSES_MAX, State
 from slotwise.runtime.world import World
 from slotwise.scheduler import EPOCH_SECONDS, make_allocator, make_scheduler
 from slotwise.sources import Given, Source, read_source
@@ -86,7 +88,8 @@ def plan(
         key=lambda pair: pair[0],
     )
     seconds = time.perf_counter() - begun
-    bound = min(value, objective_bound(aim, jobs, cluster, work))
+    bound = objective_bound(aim, jobs, cluster, work)
+    assert bound <= value * (1 + EXACT), "no schedule is better than its bound"
     return Plan(allocator, aim, value, bound, seconds, best)
 
 
@@ -214,7 +217,8 @@ class _Setting:
             jobs_expected=len(self.jobs),
             attempts_max=attempts_max,
             parameters=self.parameters,
-            slotwise=__version__,
+            losses_max=LOSSES_MAX,
+            versions=_versions(),
         )
         state = State(
             self.cluster, pools, jobs_expected=len(self.jobs), attempts_max=attempts_max
@@ -250,3 +254,11 @@ def _cluster(workload: Workload, slots: int | None) -> Cluster:
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0))
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "slotwise": __version__,
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+    }

@@ -26,7 +26,7 @@ HEADER = Header(
     jobs_expected=1,
     attempts_max=3,
     parameters={"seed": 7, "slowdown": [1.0, 1.5, 2.0]},
-    slotwise="0.1",
+    versions={"slotwise": "0.1"},
 )
 
 

@@ -50,6 +50,7 @@ def replay_log(log: Log, scheduler: Decider | None = None) -> Replay:
         header.pools,
         jobs_expected=header.jobs_expected,
         attempts_max=header.attempts_max,
+        losses_max=header.losses_max,
     )
     same = 0
     for number, turn in enumerate(log.turns):

@@ -28,7 +28,8 @@ FORMAT = 1
 class Header:
     """How the run was set up: all that is needed to decide the same again.
 
-    `scheduler` holds its name, assigner and parameters, `objective` its penalty and aggregate,
+    `versions` are those of slotwise, Python and numpy, `attempts_max` and `losses_max` the
+    limits of the state. `scheduler` holds its name, assigner and parameters, `objective` its penalty and aggregate,
     `world` is "simulated" or "live" with that world's `parameters` (the seed among them).
     """
 
@@ -39,21 +40,23 @@ class Header:
     pools: tuple[Pool, ...]
     jobs_expected: int
     attempts_max: int = 4
+    losses_max: int = 16
     parameters: dict[str, Any] = field(default_factory=dict)
-    slotwise: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
 
     def to_plain(self) -> dict[str, Any]:
         """As a JSON object."""
         return {
             "is": "Header",
             "format": FORMAT,
-            "slotwise": self.slotwise,
+            "versions": self.versions,
             "world": self.world,
             "parameters": self.parameters,
             "scheduler": self.scheduler,
             "objective": self.objective,
             "jobs_expected": self.jobs_expected,
             "attempts_max": self.attempts_max,
+            "losses_max": self.losses_max,
             "cluster": codec.encode_cluster(self.cluster),
             "pools": [codec.encode_pool(pool) for pool in self.pools],
         }
@@ -75,8 +78,9 @@ class Header:
             pools=tuple(codec.decode_pool(pool) for pool in plain["pools"]),
             jobs_expected=plain["jobs_expected"],
             attempts_max=plain["attempts_max"],
+            losses_max=plain["losses_max"],
             parameters=plain["parameters"],
-            slotwise=plain["slotwise"],
+            versions=plain["versions"],
         )
 
 
