@@ -29,8 +29,9 @@ class Header:
     """How the run was set up: all that is needed to decide the same again.
 
     `versions` are those of slotwise, Python and numpy, `attempts_max` and `losses_max` the
-    limits of the state. `scheduler` holds its name, assigner and parameters, `objective` its penalty and aggregate,
-    `world` is "simulated" or "live" with that world's `parameters` (the seed among them).
+    limits of the state. `scheduler` holds its name, assigner and parameters, `objective` its
+    penalty and aggregate, `world` is "simulated" or "live" with that world's `parameters`
+    (the seed among them).
     """
 
     world: Literal["live", "simulated"]
