@@ -1,4 +1,4 @@
-"""Workload files with something wrong: each is refused with the place, the value, the remedy."""
+"""Bad workload files: each is refused with the place, the value and the remedy."""
 
 from __future__ import annotations
 

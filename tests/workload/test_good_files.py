@@ -20,7 +20,8 @@ slotwise: 1
 cluster: {slots: 100}
 objective: {penalty: response, aggregate: sum}
 pools:
-  - {name: ads, weight: 2, slots_min: {map: 10}, slots_max: {map: 60}, policy: fair, parent: null}
+  - {name: ads, weight: 2, slots_min: {map: 10}, slots_max: {map: 60}, policy: fair,
+     parent: null}
 jobs:
   - {id: q1, arrival: 0, pool: ads, weight: 1.5, deadline: 60, steps: [[60, 1], [120, 5]],
      phases: [{name: map, kind: map, work: 1200, tasks: 40, slots_min: 2, slots_max: 40},

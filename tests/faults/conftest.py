@@ -1,0 +1,158 @@
+"""A `slotwise` of one's own to be hurt: its folder, its processes, its temporary files."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+PATIENCE = 20.0
+"""Seconds that nothing here takes; a test that waits so long has failed."""
+
+
+def wait_for(what: Callable[[], object], seconds: float = PATIENCE) -> None:
+    """Block until a condition holds."""
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until, "what was waited for did not come"
+        time.sleep(0.01)
+
+
+def children(pid: int) -> list[int]:
+    """The living processes whose parent is this one."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = status.read_text().rpartition(")")[2].split()[:2]
+        except (OSError, ValueError):
+            continue
+        if int(parent) == pid and state != "Z":
+            found.append(int(status.parent.name))
+    return found
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@dataclass
+class Command:
+    """The command in a folder of its own, with a folder of its own for temporary files."""
+
+    folder: Path
+    begun: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def temporary(self) -> Path:
+        """Where it puts temporary files."""
+        return self.folder / "tmp"
+
+    @property
+    def stdout(self) -> str:
+        """All that it has printed."""
+        return (self.folder / "stdout").read_text()
+
+    @property
+    def stderr(self) -> str:
+        """All that it has said beside."""
+        return (self.folder / "stderr").read_text()
+
+    def write(self, text: str, name: str = "jobs.yaml") -> Path:
+        """Write a file into the folder."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def start(
+        self,
+        *arguments: str,
+        file_bytes: int | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start it as the leader of a process group; `file_bytes` is the size of its disk."""
+        self.temporary.mkdir(exist_ok=True)
+
+        def limit() -> None:
+            if file_bytes is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+
+        with (
+            (self.folder / "stdout").open("wb") as out,
+            (self.folder / "stderr").open("wb") as err,
+        ):
+            process = subprocess.Popen(
+                [sys.executable, "-m", "slotwise", *arguments],
+                cwd=self.folder,
+                env=os.environ | {"TMPDIR": str(self.temporary)} | (environment or {}),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=limit,
+            )
+        self.begun.append(process)
+        return process
+
+    def run(self, *arguments: str, **how: object) -> int:
+        """Run it to its end; the exit code."""
+        return self.start(*arguments, **how).wait(PATIENCE)  # type: ignore[arg-type]
+
+    def left(self) -> list[str]:
+        """What lies in the folders for temporary files and for output."""
+        roots = (self.temporary, self.folder / "out")
+        return sorted(str(p.relative_to(self.folder)) for r in roots for p in r.rglob("*"))
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[Command]:
+    """The command; whatever of it still runs afterwards is ended."""
+    made = Command(tmp_path)
+    yield made
+    for process in made.begun:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> Counter[str]:
+    """Forty small books under in/, and how often each word stands in them."""
+    rng, words = random.Random(7), Counter[str]()
+    (tmp_path / "in").mkdir()
+    for number in range(40):
+        lines = [[f"word{int(rng.expovariate(0.02))}" for _ in range(10)] for _ in range(150)]
+        words.update(word for line in lines for word in line)
+        text = "\n".join(" ".join(line) for line in lines) + "\n"
+        (tmp_path / "in" / f"book{number:02}.txt").write_text(text)
+    return words
+
+
+def counted(output: Path) -> Counter[str]:
+    """The words that a word count has written."""
+    assert (output / "_SUCCESS").exists()
+    pairs = (line.split("\t") for part in output.glob("part-*") for line in part.open())
+    return Counter({word: int(count) for word, count in pairs})
+
+
+@pytest.fixture
+def processes() -> SimpleNamespace:
+    """What tests ask of processes: children, lives, wait_for, and the patience to have."""
+    return SimpleNamespace(
+        children=children, lives=lives, wait_for=wait_for, PATIENCE=PATIENCE, counted=counted
+    )

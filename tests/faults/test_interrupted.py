@@ -1,0 +1,115 @@
+"""Runs that are stopped from outside: quickly, telling what was done, leaving nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = """\
+import subprocess, time
+from pathlib import Path
+from slotwise import MapReduce
+
+class Stuck(MapReduce):
+    def __init__(self, folder):
+        self.folder = folder
+    def map(self, offset, line):
+        child = subprocess.Popen(["sleep", "600"])
+        (Path(self.folder) / f"pid-{child.pid}").write_text("")
+        yield line, 1
+        time.sleep(600)
+"""
+
+JOBS = """\
+slotwise: 1
+jobs:
+  - {id: quick, program: wordcount, inputs: "in/book00.txt", output: done/quick, reducers: 1}
+  - {id: stuck, program: "stuck.py:Stuck", parameters: {folder: pids}, inputs: "in/*.txt",
+     split_bytes: 3000, output: out/a/b/stuck}
+"""
+
+
+@pytest.fixture
+def stuck(command: Any, books: object, processes: Any) -> Callable[[], Any]:
+    """Starts a run one job of which is done and one of which hangs with both slots."""
+
+    def start() -> Any:
+        command.write(PROGRAM, "stuck.py")
+        command.write(JOBS)
+        (command.folder / "pids").mkdir()
+        process = command.start(
+            "run", "jobs.yaml", "--slots", "2", "--log", "log.jsonl", "--json"
+        )
+        processes.wait_for(lambda: len(pids(command.folder)) == 2)
+        return process
+
+    return start
+
+
+def pids(folder: Path) -> list[int]:
+    """The processes that user code has started."""
+    return [int(path.name.removeprefix("pid-")) for path in (folder / "pids").iterdir()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stopped_run_leaves_nothing(
+    number: signal.Signals, stuck: Callable[[], Any], command: Any, processes: Any
+) -> None:
+    """It ends within two seconds, with 130, no process, no file, and says what was done."""
+    process = stuck()
+    running = [*processes.children(process.pid), *pids(command.folder)]
+    assert len(running) == 4
+    begun = time.monotonic()
+    os.killpg(process.pid, number)
+    assert process.wait(processes.PATIENCE) == 130
+    assert time.monotonic() - begun < 2
+    processes.wait_for(lambda: not any(map(processes.lives, running)), seconds=2)
+    assert command.left() == []
+    assert not (command.folder / "out").exists()
+    assert (command.folder / "done/quick/_SUCCESS").exists()
+    assert "interrupted after 2 tasks; done: quick" in command.stderr
+    assert "Traceback" not in command.stderr
+    assert command.stdout == ""
+
+
+def test_impatience_does_not_hurt(
+    stuck: Callable[[], Any], command: Any, processes: Any
+) -> None:
+    """More signals while it cleans up do not keep it from cleaning up."""
+    process = stuck()
+    while process.poll() is None:
+        os.kill(process.pid, signal.SIGINT)
+        time.sleep(0.001)
+    assert process.returncode == 130
+    assert command.left() == []
+    assert "Traceback" not in command.stderr
+
+
+def test_the_log_of_a_stopped_run_can_be_read(
+    stuck: Callable[[], Any], command: Any, processes: Any
+) -> None:
+    """What had happened until then is in the log, and is decided the same again."""
+    process = stuck()
+    os.kill(process.pid, signal.SIGINT)
+    process.wait(processes.PATIENCE)
+    assert command.run("replay", "log.jsonl") == 0
+    assert command.stdout.startswith("identical: ")
+
+
+def test_workers_die_with_their_manager(
+    stuck: Callable[[], Any], command: Any, processes: Any
+) -> None:
+    """After SIGKILL to the manager no worker and no process of user code goes on."""
+    process = stuck()
+    running = [*processes.children(process.pid), *pids(command.folder)]
+    assert len(running) == 4
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    processes.wait_for(lambda: not any(map(processes.lives, running)), seconds=5)
+    assert not (command.folder / "out/a/b/stuck/_SUCCESS").exists()

@@ -1,0 +1,148 @@
+"""Workers that are killed all the time: nothing is lost, only what ran is repeated."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import slotwise
+from slotwise.model.decision import Decision, Launch
+from slotwise.model.event import Event, TaskFailed, TaskFinished, TaskKilled
+
+Attempt = tuple[str, int, int]
+
+
+@dataclass
+class Killer:
+    """A record for the loop that kills a worker of this process every so many seconds."""
+
+    every: float
+    rng: random.Random
+    due: float = field(default_factory=time.monotonic)
+    kills: int = 0
+    running: set[Attempt] = field(default_factory=set)
+    at_kills: set[Attempt] = field(default_factory=set)
+    lost: set[Attempt] = field(default_factory=set)
+    failed: list[TaskFailed] = field(default_factory=list)
+    launches: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    def __call__(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        """Follow what runs; kill when it is time."""
+        for event in events:
+            if isinstance(event, TaskFinished | TaskFailed | TaskKilled):
+                attempt = (event.phase.phase, event.task, event.attempt)
+                self.running.discard(attempt)
+                if isinstance(event, TaskFailed):
+                    self.lost.add(attempt)
+                    self.failed.append(event)
+        for decision in decisions:
+            if isinstance(decision, Launch):
+                self.launches[decision.phase.phase, decision.task] += 1
+                self.running.add((decision.phase.phase, decision.task, decision.attempt))
+        if time.monotonic() >= self.due and self.running:
+            self.due = time.monotonic() + self.every
+            self.at_kills |= self.running
+            self.kills += 1
+            end(self.rng.choice(workers()))
+
+    @property
+    def repeated(self) -> set[tuple[str, int]]:
+        """The tasks that were launched more than once."""
+        return {task for task, count in self.launches.items() if count > 1}
+
+
+def end(pid: int) -> None:
+    """Kill a process and wait until it is dead, be it not yet reaped."""
+    os.kill(pid, signal.SIGKILL)
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.001)
+
+
+def workers() -> list[int]:
+    """The worker processes of this process."""
+    me = os.getpid()
+    with open(f"/proc/{me}/task/{me}/children") as listed:
+        pids = [int(pid) for pid in listed.read().split()]
+    return [
+        pid for pid in pids if b"live/worker.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+
+
+def check(killer: Killer) -> None:
+    """Only attempts that ran at a kill were lost, each by one, and only they came again."""
+    assert all(event.lost for event in killer.failed)
+    assert killer.lost <= killer.at_kills
+    assert len(killer.lost) <= killer.kills
+    assert killer.repeated == {(phase, task) for phase, task, _ in killer.lost}
+    assert sum(killer.launches.values()) == len(killer.launches) + len(killer.lost)
+
+
+def run_two_hundred(seconds: float, every: float) -> Killer:
+    """200 tasks on two slots, one worker killed every so often."""
+    job = slotwise.Job("sums", (slotwise.Phase("square", slotwise.Tasks(200, seconds)),))
+    calls = slotwise.Calls(job, {"square": lambda n: (time.sleep(seconds), n * n)[1]})
+    killer = Killer(every, random.Random(1))
+    result = slotwise.run([calls], slots=2, progress=killer)
+    assert not result.failed
+    assert calls.results["square"] == {n: n * n for n in range(200)}
+    assert not workers()
+    return killer
+
+
+def test_kills_cost_what_ran_and_no_more() -> None:
+    """With a kill every 0.3 s all 200 results come, and only killed tasks are repeated."""
+    killer = run_two_hundred(seconds=0.03, every=0.3)
+    assert killer.kills >= 8
+    check(killer)
+
+
+@pytest.mark.slow
+def test_a_kill_each_second() -> None:
+    """The same with a kill each second and longer tasks."""
+    killer = run_two_hundred(seconds=0.1, every=1.0)
+    assert killer.kills >= 8
+    check(killer)
+
+
+def test_a_word_count_survives_kills(tmp_path: Path, books: Counter[str]) -> None:
+    """Words counted while workers are killed are counted exactly, and no file is left over."""
+    (tmp_path / "slow.py").write_text(
+        "import time\n"
+        "from slotwise import MapReduce\n"
+        "class Count(MapReduce):\n"
+        "    def map(self, offset, line):\n"
+        "        if offset == 0: time.sleep(0.05)\n"
+        "        for word in line.split(): yield word, 1\n"
+        "    def reduce(self, word, counts):\n"
+        "        time.sleep(0.002)\n"
+        "        yield word, sum(counts)\n"
+    )
+    job = slotwise.mapreduce(
+        f"{tmp_path}/slow.py:Count",
+        f"{tmp_path}/in/*.txt",
+        tmp_path / "out",
+        reducers=3,
+        split_bytes=3000,
+        work_dir=str(tmp_path / "work"),
+    )
+    killer = Killer(0.25, random.Random(2))
+    result = slotwise.run([job], slots=2, progress=killer)
+    assert not result.failed
+    check(killer)
+    assert killer.kills >= 4
+    pairs = (
+        line.split("\t") for part in (tmp_path / "out").glob("part-*") for line in part.open()
+    )
+    assert Counter({word: int(count) for word, count in pairs}) == books
+    assert not (tmp_path / "out" / "_temporary").exists()
+    assert list((tmp_path / "work").iterdir()) == []
