@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slotwise.estimation.extrapolation import RUNNING_FLOOR, WORK_LEAST, work_left
@@ -99,6 +99,7 @@ def test_a_failed_attempt_teaches_nothing() -> None:
 
 
 @given(*[st.floats(0, 1e6)] * 5)
+@example(0.0, 0.0, 5e-324, 1e6, 0.0)  # An estimate of next to nothing tells no factor.
 def test_it_is_always_above_zero(
     pending: float, running: float, finished: float, observed: float, elapsed: float
 ) -> None:

@@ -25,7 +25,7 @@ def work_left(
     rule: average seen so far times number of tasks left. Before the first one finishes the
     factor is 1. O(1).
     """
-    factor = observed / expected_finished if expected_finished > 0 else 1.0
+    factor = observed / expected_finished if expected_finished > WORK_LEAST else 1.0
     running = expected_running * factor
     running_left = max(running - elapsed, RUNNING_FLOOR * running)
     return max(expected_pending * factor + running_left, WORK_LEAST)
