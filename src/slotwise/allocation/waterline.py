@@ -26,6 +26,8 @@ def water_line(
         return floors
     if sum(most) <= capacity:
         return list(map(float, most))
+    if len(floors) == 1:
+        return [float(capacity)]
     # As the level rises, share j grows by weight_j from level floor_j / w_j to most_j / w_j.
     w, low, high = (np.asarray(values, dtype=float) for values in (weight, floors, most))
     bends = np.concatenate((low / w, high / w))

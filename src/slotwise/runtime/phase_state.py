@@ -70,7 +70,6 @@ class PhaseState:
         "running",
         "slot_kind",
         "waits_for",
-        "watch",
     )
 
     def __init__(
@@ -89,7 +88,7 @@ class PhaseState:
         self.most = phase.slots_most
         self.waits_for = set(phase.after)
         self.pending, self.running, self.done = count, 0, 0
-        self.allocated = self.watch = 0.0
+        self.allocated = 0.0
         self.last_launch = 0
         self.deferred_since: float | None = None
         self.deferred_until: float | None = None
@@ -123,11 +122,12 @@ class PhaseState:
         """Whether one more slot would break neither its own most share nor its pool's."""
         return self.running < self.most and self.pool.running < self.pool.most
 
-    def allocate(self, slots: float) -> None:
-        """It should now hold so many slots. Demand below `watch` calls for another decision."""
-        self.allocated = slots
+    @property
+    def has_shrunk(self) -> bool:
+        """Whether it can use less than it was allocated, or than a guarantee is worth."""
+        demand = self.pending + self.running
         # What a pool's guarantee is worth may change with any of its tasks.
-        self.watch = inf if self.pool.least else max(slots, self.phase.slots_min)
+        return demand < self.allocated or demand < self.phase.slots_min or self.pool.least > 0
 
     def next_task(self) -> tuple[int, int]:
         """The pending task to launch next anywhere, and the number of that attempt."""

@@ -167,11 +167,10 @@ class State:
         launch, speed = ended
         self._free_slot(phase, launch.host)
         phase.finish(event.task, event.seconds * speed)
-        demand = phase.pending + phase.running
-        if demand < phase.watch:
+        if phase.has_shrunk:
             self.has_shrunk = True
         self._reorder(phase)
-        if not demand:
+        if not phase.pending and not phase.running:
             self._phase_done(phase, event.at)
         elif self.failed:
             self._forget_if_over(phase.job.id)
@@ -199,7 +198,7 @@ class State:
         for kind, ready in self._ready.items():
             ranks = []
             for phase_id, phase in ready.items():
-                phase.allocate(slots.get(phase_id, 0.0))
+                phase.allocated = slots.get(phase_id, 0.0)
                 if phase.pending:
                     phase.rank = rank = phase.ranked()
                     ranks.append(rank)
