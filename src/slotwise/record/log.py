@@ -7,7 +7,8 @@ were heard and the decisions that were taken on them. Everything else is compute
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -126,12 +127,9 @@ class LogFile:
     """A log on disk: a record for the loop that writes each turn as it comes."""
 
     def __init__(self, path: str | Path, header: Header) -> None:
-        try:
+        self._path = path
+        with self._told():
             self._file: IO[str] = open(path, "w", encoding="utf-8")  # noqa: SIM115
-        except OSError as error:
-            raise InputError(
-                f"log {str(path)!r}: {error.strerror}; name another file"
-            ) from error
         self._write(header.to_plain())
 
     def __call__(
@@ -141,7 +139,17 @@ class LogFile:
         self._write(Turn(now, events, decisions).to_plain())
 
     def _write(self, plain: dict[str, Any]) -> None:
-        self._file.write(json.dumps(plain, separators=(",", ":")) + "\n")
+        with self._told():
+            self._file.write(json.dumps(plain, separators=(",", ":")) + "\n")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(
+                f"log {str(self._path)!r}: {error.strerror}; name another file"
+            ) from error
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +160,8 @@ class LogFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._file.close()
+        with self._told():
+            self._file.close()
 
 
 def read_log(path: str | Path) -> Log:
