@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, repeat
 from operator import itemgetter
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from slotwise.program.shuffle.sizes import column_bytes, new_keys_bytes, table_b
 
 Groups = Iterator[tuple[Any, Iterator[Any]]]
 
-SLICE_PAIRS = 32_768
+SLICE_PAIRS = 8192
 _SAMPLE_VALUES = 256
 _ABSENT = object()
 _REFERENCES_BYTES = 16
@@ -140,14 +140,12 @@ class ValueTable:
         """All pairs, combined, in slices."""
         single, many = self._single, self._many
         self._single, self._many, self._entries_bytes = {}, {}, 0
-        keys = self._order.keys(chain(single, many)) if in_order else [*single, *many]
-        # The values go as the slices leave, so that combining needs little memory of its own.
-        pairs = chain.from_iterable(
-            self._combined(key, many.pop(key)) if key in many else ((key, single.pop(key)),)
-            for key in keys
-        )
-        while batch := list(islice(pairs, SLICE_PAIRS)):
-            yield checked_columns(batch, f"combine of {self._order.program_name}")
+        if in_order:
+            # The values go as the slices leave, so that combining needs little memory.
+            keys = self._order.keys(chain(single, many))
+            lists = (many.pop(key) if key in many else [single.pop(key)] for key in keys)
+            return self._slices(self._combined(keys, lists))
+        return chain(_columns(single), self._slices(self._combined(many, many.values())))
 
     def groups(self) -> Groups:
         """Each key, sorted, with its values in the order they came."""
@@ -155,10 +153,14 @@ class ValueTable:
         for key in self._order.keys(chain(single, many)):
             yield key, iter(many[key] if key in many else (single[key],))
 
-    def _combined(self, key: Any, values: list[Any]) -> Iterable[Pair]:
+    def _combined(self, keys: Iterable[Any], lists: Iterable[list[Any]]) -> Iterator[Pair]:
         if self._combine is None:
-            return ((key, value) for value in values)
-        return self._combine(key, iter(values)) or ()
+            return chain.from_iterable(map(zip, map(repeat, keys), lists))
+        return chain.from_iterable(filter(None, map(self._combine, keys, map(iter, lists))))
+
+    def _slices(self, pairs: Iterator[Pair]) -> Iterator[Columns]:
+        while batch := list(islice(pairs, SLICE_PAIRS)):
+            yield checked_columns(batch, f"combine of {self._order.program_name}")
 
     def _bytes(self) -> int:
         tables = table_bytes(self._single) + table_bytes(self._many)
@@ -198,13 +200,7 @@ class SumTable:
     def drain(self, in_order: bool) -> Iterator[Columns]:
         """All pairs in slices."""
         table, self._table, self._entries_bytes = self._table, Counter(), 0
-        keys: Iterator[Any] = iter(table)
-        values: Iterator[Any] = iter(table.values())
-        if in_order:
-            ordered = self._order.keys(table)
-            keys, values = iter(ordered), map(table.__getitem__, ordered)
-        while part := list(islice(keys, SLICE_PAIRS)):
-            yield part, list(islice(values, SLICE_PAIRS))
+        return _columns(table, self._order.keys(table) if in_order else None)
 
     def groups(self) -> Groups:
         """Each key, sorted, with the sum of its values."""
@@ -229,6 +225,14 @@ def buffer_for(program: MapReduce, limit_bytes: int) -> Buffer:
     if program.total_order and combine is None:
         return SortBuffer(order, limit_bytes)
     return ValueTable(combine, order, limit_bytes)
+
+
+def _columns(table: dict[Any, Any], order: list[Any] | None = None) -> Iterator[Columns]:
+    """The entries of a table in slices, in its own order or in that of the keys in `order`."""
+    keys = iter(table if order is None else order)
+    values = iter(table.values()) if order is None else map(table.__getitem__, order)
+    while part := list(islice(keys, SLICE_PAIRS)):
+        yield part, list(islice(values, SLICE_PAIRS))
 
 
 def grouped(pairs: Iterator[Pair]) -> Groups:
