@@ -86,6 +86,13 @@ def test_names_are_texts(name: str) -> None:
     assert parse_workload(text).jobs[0].id == name
 
 
+def test_json_may_escape_any_character() -> None:
+    """A character that JSON escapes as two halves is one character."""
+    data = {"slotwise": 1, "jobs": [{"id": "🦉", "phases": [{"name": "m", "work": 1}]}]}
+    assert "\\ud83e" in json.dumps(data)
+    assert parse_workload(json.dumps(data)).jobs[0].id == "🦉"
+
+
 def test_hosts_kinds_blocks_and_aliases() -> None:
     """Hosts have racks, speeds and slots by kind; aliases and merges save writing."""
     text = """\

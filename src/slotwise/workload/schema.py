@@ -21,14 +21,18 @@ SLOTS_MOST = 10_000_000
 REDUCERS_MOST = 100_000
 """The same for reduces, of which each has a file of its own."""
 
+TIME_MOST = 1e10
+"""Seconds, three hundred years; with later instants floats would be too coarse."""
+
 NUMBER_MOST = 1e12
-"""Seconds, and weights: beyond, an instant and the next one could be the same number."""
+"""Work, weights, speeds: sums of many stay finite and exact enough."""
 
 _NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROLS)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=_NO_CONTROLS)]
-Seconds = Annotated[float, Field(ge=0, le=NUMBER_MOST)]
+Seconds = Annotated[float, Field(ge=0, le=TIME_MOST)]
+Cost = Annotated[float, Field(ge=0, le=NUMBER_MOST)]
 Positive = Annotated[float, Field(gt=0, le=NUMBER_MOST)]
 Slots = Annotated[int, Field(ge=1, le=SLOTS_MOST)]
 Count = Annotated[int, Field(ge=0, le=SLOTS_MOST)]
@@ -139,7 +143,7 @@ class JobEntry(Entry):
     pool: Name = "default"
     weight: Positive = 1.0
     deadline: Seconds | None = None
-    steps: list[tuple[Seconds, Seconds]] = Field(default_factory=list)
+    steps: list[tuple[Seconds, Cost]] = Field(default_factory=list)
     penalty: str | None = None
     phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = None
     program: Place | None = None

@@ -90,6 +90,10 @@ def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
         raise InputError(f"{_at(node.start_mark)}: this value contains itself; write it out")
     if size is None:
         _check_tag(node)
+        if isinstance(node, yaml.ScalarNode) and not node.value.isascii():
+            # JSON writes a character beyond the first plane as two halves, which YAML keeps.
+            halves = node.value.encode("utf-16", "surrogatepass")
+            node.value = halves.decode("utf-16", "replace")
         sizes[id(node)] = 0  # Until all below it is known.
         size = sizes[id(node)] = 1 + sum(_size(part, sizes) for part in _parts(node))
     return size
