@@ -94,7 +94,8 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        print(f"slotwise {__version__}")
+        with _door():
+            print(f"slotwise {__version__}")
         raise typer.Exit()
 
 

@@ -1,0 +1,93 @@
+"""`slotwise plan --json`: the contract, checked with nothing but the pieces it prints."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+KEYS = "allocator objective value bound gap exact seconds completion pieces".split()  # noqa: SIM905
+WORK = {("small", "map"): 40.0, ("large", "map"): 400.0, ("large", "reduce"): 60.0}
+WEIGHT = {"small": 1.0, "large": 2.0}
+SIZE = {"small": 40.0, "large": 460.0}
+
+VALUES: dict[tuple[str, str], Callable[[dict[str, float]], float]] = {
+    ("response", "sum"): lambda at: sum(WEIGHT[job] * at[job] for job in at),
+    ("response", "max"): lambda at: max(WEIGHT[job] * at[job] for job in at),
+    ("stretch", "sum"): lambda at: sum(WEIGHT[job] * at[job] / SIZE[job] for job in at),
+    ("stretch", "max"): lambda at: max(WEIGHT[job] * at[job] / SIZE[job] for job in at),
+    ("makespan", "max"): lambda at: max(at.values()),
+}
+"""The objectives, from their definitions."""
+
+
+@pytest.mark.parametrize("allocator", ["fifo", "fair", "flex"])
+@pytest.mark.parametrize(("penalty", "aggregate"), VALUES)
+def test_a_plan_keeps_the_contract(
+    allocator: str, penalty: str, aggregate: str, slotwise: Any
+) -> None:
+    """Keys, whole slots, areas, capacity, completion, value and gap are as they should be."""
+    told = slotwise(
+        *f"plan jobs.yaml --allocator {allocator} --objective {penalty}".split(),
+        *f"--aggregate {aggregate} --json".split(),
+    )
+    assert (told.exit_code, told.stderr) == (0, "")
+    (line,) = told.stdout.splitlines()
+    plan = json.loads(line)
+    assert list(plan) == KEYS
+    assert plan["allocator"] == allocator
+    assert plan["objective"] == {"penalty": penalty, "aggregate": aggregate}
+    check_pieces(plan["pieces"])
+    ends: dict[str, float] = defaultdict(float)
+    for job, _, _, end, _ in plan["pieces"]:
+        ends[job] = max(ends[job], end)
+    assert plan["completion"] == pytest.approx(dict(ends), rel=1e-9)
+    assert plan["value"] == pytest.approx(VALUES[penalty, aggregate](ends), rel=1e-9)
+    assert 0 < plan["bound"] <= plan["value"]
+    assert plan["gap"] == pytest.approx(plan["value"] / plan["bound"] - 1)
+    assert plan["exact"] == (plan["gap"] <= 1e-9)
+
+
+def check_pieces(pieces: list[list[Any]]) -> None:
+    """The pieces do all work, within capacity and shares, one after the other, in order."""
+    by_phase = defaultdict(list)
+    for job, phase, start, end, slots in pieces:
+        assert type(slots) is int
+        assert 0 <= start < end
+        by_phase[job, phase].append((start, end, slots))
+    assert set(by_phase) == set(WORK)
+    for phase, own in by_phase.items():
+        for (_, end, _), (start, _, _) in itertools.pairwise(sorted(own)):
+            assert end <= start
+        area = math.fsum((end - start) * slots for start, end, slots in own)
+        assert area == pytest.approx(WORK[phase], rel=1e-9)
+    assert max(slots for _, _, slots in by_phase["large", "reduce"]) <= 4
+    assert min(by_phase["large", "reduce"])[0] >= max(e for _, e, _ in by_phase["large", "map"])
+    for instant in {start for _, _, start, _, _ in pieces}:
+        assert sum(slots for _, _, s, e, slots in pieces if s <= instant < e) <= 10
+
+
+def test_jobs_that_come_later_are_refused(slotwise: Any, folder: Any) -> None:
+    """A plan takes all jobs as present at 0 or says why not."""
+    (folder / "late.yaml").write_text(
+        "slotwise: 1\njobs: [{id: a, arrival: 5, phases: [{name: m, work: 1}]}]"
+    )
+    told = slotwise("plan", "late.yaml", "--json")
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr == (
+        "slotwise: job 'a': arrival is 5.0, but a plan takes every job as present at time 0;"
+        " set it to 0, or simulate\n"
+    )
+
+
+def test_a_plan_is_shown_without_json(slotwise: Any) -> None:
+    """People see value, bound, gap, and when each job is done."""
+    told = slotwise("plan", "jobs.yaml", "--objective", "makespan")
+    first, *jobs = told.stdout.splitlines()
+    assert first.startswith("flex: max of makespan 55, bound 5")
+    assert [line.split()[-1] for line in jobs] == ["small", "large"]

@@ -1,0 +1,156 @@
+"""Whatever cannot be done is refused before anything begins: 2, one message, nothing made."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BOOK = Path(__file__).parents[1] / "workload" / "bad_files.txt"
+FILES = re.findall(
+    r"^== (.+)\n((?:.*\n)*?)=> (.+)$", BOOK.read_text(encoding="utf-8"), re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(("name", "text", "message"), FILES, ids=[name for name, *_ in FILES])
+def test_a_bad_file(name: str, text: str, message: str, slotwise: Any, folder: Path) -> None:
+    """Exit code 2, one line on stderr, nothing on stdout, nothing on disk."""
+    (folder / "jobs.yaml").write_text(text, encoding="utf-8")
+    told = slotwise("simulate", "jobs.yaml", "--log", "log.jsonl", "--json")
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr.startswith("slotwise: jobs.yaml: ")
+    assert message in told.stderr
+    assert told.stderr.count("\n") == 1
+    assert [path.name for path in folder.iterdir()] == ["jobs.yaml"]
+
+
+PROGRAMS = {
+    "wordcont, inputs: in, output: out": "unknown program 'wordcont'; installed: grep,",
+    "'none.py:A', inputs: in, output: out": "there is no file ",
+    "'own.py:B', inputs: in, output: out": "the file defines no 'B'; it defines A",
+    "'own.py:os', inputs: in, output: out": "is not a MapReduce; derive its class from",
+    "'own.py:A', inputs: in, output: out, parameters: {b: 1}": "its parameters: none",
+    "'shape.py:A', inputs: in, output: out": "its map must be def map(self, key, value)",
+    "'torn.py:A', inputs: in, output: out": "torn.py failed: SyntaxError",
+    "'exits.py:A', inputs: in, output: out": "exits.py failed: SystemExit: bye",
+    "grep, inputs: in, output: out": "missing a required argument: 'pattern'",
+    "grep, inputs: in, output: out, parameters: {pattern: '['}": "is not a regular expression",
+    "wordcount, inputs: 'zz/*', output: out": "input 'zz/*': no file matches; give a path",
+    "wordcount, output: out": "no inputs; give paths or globs of files to read",
+    "wordcount, inputs: in, output: in": "exists; name another directory, remove it, or set",
+    "wordcount, inputs: in, output: own.py": "is a file; name a directory that does not exist",
+    "wordcount, inputs: in, output: out, input_format: xml": "unknown input format 'xml'",
+    "wordcount, inputs: in, output: out, output_format: xml": "unknown output format 'xml'",
+    "wordcount, inputs: 'zz://a', output: out": "Protocol not known: zz",
+    "wordcount, inputs: in, output: '~nobody-is-here/../in'": "exists; name another directory",
+}
+"""Entries of a job that a program does, and what is said to them."""
+
+
+@pytest.mark.parametrize("entries", PROGRAMS)
+def test_a_bad_program(entries: str, slotwise: Any, folder: Path) -> None:
+    """A program, input or output that will not do is refused with the job's name."""
+    write_programs(folder)
+    (folder / "~nobody-is-here").mkdir()
+    (folder / "jobs.yaml").write_text(f"slotwise: 1\njobs: [{{id: a, program: {entries}}}]\n")
+    before = sorted(folder.rglob("*"))
+    told = slotwise("run", "jobs.yaml", "--slots", "1", "--json")
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr.startswith("slotwise: job 'a': ")
+    assert PROGRAMS[entries] in told.stderr
+    assert told.stderr.count("\n") == 1
+    assert [p for p in sorted(folder.rglob("*")) if "__pycache__" not in str(p)] == before
+
+
+def write_programs(folder: Path) -> None:
+    """A program as it should be, and some that are not."""
+    head = "import os, sys\nfrom slotwise import MapReduce\n"
+    own = f"{head}class A(MapReduce):\n    def map(self, key, value): yield value, 1\n"
+    (folder / "own.py").write_text(own)
+    (folder / "shape.py").write_text(own.replace("key, value", "value"))
+    (folder / "torn.py").write_text("class A(:\n")
+    (folder / "exits.py").write_text(f"{head}sys.exit('bye')\n")
+    (folder / "in").mkdir()
+    (folder / "in" / "a.txt").write_text("a b\n")
+
+
+def test_two_jobs_with_one_output(slotwise: Any, folder: Path) -> None:
+    """Outputs that are one place, however it is written, are refused."""
+    write_programs(folder)
+    (folder / "jobs.yaml").write_text(
+        "slotwise: 1\njobs:\n"
+        "  - {id: a, program: wordcount, inputs: in, output: out/x}\n"
+        "  - {id: b, program: wordcount, inputs: in, output: ./out/y/../x/}\n"
+    )
+    told = slotwise("run", "jobs.yaml", "--slots", "1")
+    assert told.exit_code == 2
+    assert "jobs 'a' and 'b' write to the same output './out/y/../x/'" in told.stderr
+
+
+OPTIONS = {
+    "simulate --scheduler best": "unknown scheduler 'best'; known: fifo, fair, ",
+    "plan --allocator best": "unknown scheduler 'best'; known: fifo, fair, ",
+    "compare --schedulers fifo,best": "unknown scheduler 'best'; known: fifo, fair, ",
+    "compare --schedulers ,": "--schedulers is empty; name some, such as fifo,fair,flex",
+    "simulate --assigner best": "unknown assigner 'best'; known: greedy, delay",
+    "simulate --objective best": "unknown penalty 'best'; known: response, ",
+    "simulate --aggregate mean": "aggregate is 'mean'; use sum or max",
+    "simulate --objective makespan --aggregate sum": "makespan is a maximum",
+    "simulate --assigner delay --waits soon": "--waits is 'soon'; give two numbers",
+    "simulate --assigner delay --waits 1,2,3": "--waits is '1,2,3'; give two numbers",
+    "simulate --assigner delay --waits=-1,2": "they must be >= 0",
+    "simulate --waits 1,2": "waits are parameters of the assigner delay, not of 'greedy'",
+    "simulate --epoch 0": "epoch_seconds is 0.0; it must be > 0",
+    "simulate --epoch nan": "epoch_seconds is nan; it must be > 0",
+    "simulate --log none/log": "log 'none/log': No such file or directory; name another file",
+    "run --slots 1 --log none/log": "log 'none/log': No such file or directory",
+    "simulate --log jobs.yaml": "--log is the workload file 'jobs.yaml'; name another file",
+    "run --slots 1 --report jobs.yaml": "--report is the workload file 'jobs.yaml'",
+    "run --slots 1 --report jobs.yaml/x": "jobs.yaml' is no directory; name another file",
+    "run --slots 1 --report .": "is a directory; name another file",
+}
+"""Commands with options that will not do, and what is said to them."""
+
+
+@pytest.mark.parametrize("line", OPTIONS)
+def test_a_bad_option(line: str, slotwise: Any, folder: Path) -> None:
+    """It is refused before anything is run: jobs.yaml would take minutes live."""
+    command, *options = line.split()
+    told = slotwise(command, "jobs.yaml", *options)
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert OPTIONS[line] in told.stderr
+    assert told.stderr.count("\n") == 1
+    assert [path.name for path in folder.iterdir()] == ["jobs.yaml"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["--slots 0", "--slots two", "--attempts 0", "--nois 3", "--noise nan", "--seed -1"],
+)
+def test_an_option_out_of_range(options: str, slotwise: Any) -> None:
+    """What the option itself refuses is named, with exit code 2."""
+    told = slotwise("simulate", "jobs.yaml", *options.split())
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert options.split()[0] in told.stderr
+
+
+def test_a_report_without_its_extra(
+    slotwise: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A missing part is named with the way to get it, before the run begins."""
+    real = builtins.__import__
+
+    def without_plots(name: str, *rest: Any) -> Any:
+        if name.partition(".")[0] in ("altair", "vl_convert"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without_plots)
+    monkeypatch.setattr("importlib.import_module", without_plots)
+    told = slotwise("run", "jobs.yaml", "--slots", "1", "--report", "page.html")
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert "pip install 'slotwise[plots]'" in told.stderr
+    assert [path.name for path in folder.iterdir()] == ["jobs.yaml"]

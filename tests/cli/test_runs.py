@@ -1,0 +1,159 @@
+"""`simulate`, `run`, `compare`, `replay` and `report`: what they print, write and return."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotwise.version import __version__
+
+LIVE = "slotwise: 1\njobs: [{id: a, phases: [{name: m, work: 0.04, tasks: 4}]}]\n"
+
+
+def result(line: str, scheduler: str, world: str, jobs: set[str]) -> dict[str, Any]:
+    """One object of JSON, checked against the contract."""
+    told: dict[str, Any] = json.loads(line)
+    assert list(told) == ["scheduler", "world", "jobs", "metrics", "bound"]
+    assert (told["scheduler"], told["world"]) == (scheduler, world)
+    assert set(told["jobs"]) == jobs
+    for times in told["jobs"].values():
+        assert list(times) == ["arrival", "start", "completion", "response"]
+        assert times["arrival"] <= times["start"] < times["completion"]
+        assert times["response"] == pytest.approx(times["completion"] - times["arrival"])
+    responses = [times["response"] for times in told["jobs"].values()]
+    assert told["metrics"]["response_mean"] == pytest.approx(sum(responses) / len(responses))
+    assert 0 < told["bound"] <= told["metrics"]["value"]
+    return told
+
+
+def test_simulate_prints_one_object_and_nothing_else(slotwise: Any) -> None:
+    """One line of JSON on stdout, and the same again for the same seed."""
+    command = ("simulate", "jobs.yaml", "--noise", "0.3", "--seed", "5", "--json")
+    told = slotwise(*command)
+    assert (told.exit_code, told.stderr, told.stdout.count("\n")) == (0, "", 1)
+    result(told.stdout, "flex", "simulated", {"small", "large"})
+    assert slotwise(*command).stdout == told.stdout
+    assert slotwise(*command[:-2], "6", "--json").stdout != told.stdout
+
+
+def test_run_keeps_progress_off_stdout(slotwise: Any, folder: Path) -> None:
+    """Live, progress goes to stderr and the object to stdout."""
+    (folder / "live.yaml").write_text(LIVE)
+    told = slotwise("run", "live.yaml", "--slots", "2", "--scheduler", "fair", "--json")
+    assert told.exit_code == 0
+    result(told.stdout, "fair", "live", {"a"})
+    assert [line.split("s  ")[1][:7] for line in told.stderr.splitlines()] == [
+        "a: star",
+        "a: done",
+    ]
+
+
+def test_compare_prints_a_line_for_each_scheduler(slotwise: Any) -> None:
+    """One object a scheduler, in the order in which they were asked for."""
+    told = slotwise("compare", "jobs.yaml", "--schedulers", "flex, fifo", "--json")
+    assert (told.exit_code, told.stderr) == (0, "")
+    for line, name in zip(told.stdout.splitlines(), ["flex", "fifo"], strict=True):
+        result(line, name, "simulated", {"small", "large"})
+
+
+def test_compare_live_writes_outputs_of_their_own(slotwise: Any, folder: Path) -> None:
+    """Each scheduler's programs and logs have places named after it."""
+    (folder / "text.txt").write_text("a b a\n")
+    (folder / "live.yaml").write_text(
+        "slotwise: 1\njobs: [{id: w, program: wordcount, inputs: text.txt, output: out/w}]\n"
+    )
+    options = ("--schedulers", "fifo,fair", "--slots", "1", "--log", "log.jsonl")
+    told = slotwise("compare", "live.yaml", "--live", *options)
+    assert told.exit_code == 0, told.stderr
+    assert sorted(os.listdir("out")) == ["w-fair", "w-fifo"]
+    assert sorted(path.name for path in folder.glob("log*")) == [
+        "log-fair.jsonl",
+        "log-fifo.jsonl",
+    ]
+
+
+def test_a_replay_tells_the_same_from_the_different(slotwise: Any, folder: Path) -> None:
+    """An untouched log is decided the same (0); under another scheduler it is not (1)."""
+    slotwise("simulate", "jobs.yaml", "--scheduler", "fifo", "--log", "log.jsonl")
+    same = slotwise("replay", "log.jsonl")
+    assert same.exit_code == 0
+    assert same.stdout.startswith("identical: ")
+    log = (folder / "log.jsonl").read_text()
+    (folder / "other.jsonl").write_text(log.replace('"name":"fifo"', '"name":"flex"', 1))
+    other = slotwise("replay", "other.jsonl", "--json")
+    assert other.exit_code == 1
+    assert json.loads(other.stdout)["identical"] is False
+
+
+def test_a_report_is_made_from_logs(slotwise: Any, folder: Path) -> None:
+    """Logs of several runs make one page; what is no log is refused."""
+    for name in ("fifo", "flex"):
+        slotwise("simulate", "jobs.yaml", "--scheduler", name, "--log", f"{name}.jsonl")
+    told = slotwise("report", "fifo.jsonl", "flex.jsonl", "-o", "new/page.html")
+    assert (told.exit_code, told.stdout) == (0, "new/page.html\n")
+    assert "<html" in (folder / "new/page.html").read_text()
+    refused = slotwise("report", "jobs.yaml", "-o", "page.html")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("slotwise: log 'jobs.yaml', line 1: not JSON")
+
+
+def test_a_workload_may_come_through_a_pipe(folder: Path) -> None:
+    """The file is read once, so it may be a pipe, and other objectives may be asked for."""
+    done = subprocess.run(
+        [sys.executable, "-m", "slotwise", "plan", "/dev/stdin", "--objective", "stretch"],
+        input=(folder / "jobs.yaml").read_bytes(),
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.startswith(b"flex: sum of stretch ")
+
+
+@pytest.mark.parametrize(
+    "command", ["plan", "simulate", "compare", "compare --json", "--version"]
+)
+def test_a_reader_who_has_seen_enough(command: str, folder: Path) -> None:
+    """A closed pipe is no failure and no traceback."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    file = [] if command.startswith("--") else ["jobs.yaml"]
+    words = [
+        sys.executable,
+        "-m",
+        "slotwise",
+        *command.split()[:1],
+        *file,
+        *command.split()[1:],
+    ]
+    done = subprocess.run(words, stdout=theirs, stderr=subprocess.PIPE, check=False)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_tables_are_not_squeezed_in_pipes(folder: Path) -> None:
+    """Where stdout is no terminal a row stays a row, however long the names are."""
+    name = 150 * "n"
+    (folder / "long.yaml").write_text(
+        f"slotwise: 1\njobs: [{{id: {name}, phases: [{{name: m, work: 1}}]}}]\n"
+    )
+    words = [sys.executable, "-m", "slotwise", "simulate", "long.yaml"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert any(name in line and line.startswith(" flex") for line in done.stdout.splitlines())
+
+
+def test_the_version_is_printed(slotwise: Any) -> None:
+    """`--version` prints name and version."""
+    assert slotwise("--version").stdout == f"slotwise {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate", "run", "compare", "report", "replay"])
+def test_help_shows_an_example(command: str, slotwise: Any) -> None:
+    """The help of every command has a line to copy."""
+    told = slotwise(command, "--help")
+    assert told.exit_code == 0
+    assert f"slotwise {command} " in told.stdout.replace("Usage: ", "").split("Options")[0]
