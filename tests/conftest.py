@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import HealthCheck, settings
 
+from slotwise.allocation.problem import allocate
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision
 from slotwise.model.event import Event
@@ -79,7 +80,19 @@ class Watched:
         decisions = self.inner.decide(snapshot)
         if not decisions:
             assert_no_slot_idles(snapshot)
+            assert_allocation_is_current(self.inner, snapshot)
         return decisions
+
+
+def assert_allocation_is_current(scheduler: Decider, snapshot: Snapshot) -> None:
+    """Where an epoch has ended and nothing was decided anew, nothing else would be decided."""
+    allocator = getattr(scheduler, "allocator", None)
+    if allocator is None or allocator.reads_work or snapshot.now < snapshot.epoch_ends:
+        return
+    wanted = allocate(allocator, snapshot)
+    for kind in snapshot.cluster.capacity:
+        for phase in snapshot.ready(kind):
+            assert phase.allocated == pytest.approx(wanted[phase.id]), f"{phase.id} is due more"
 
 
 def assert_no_slot_idles(snapshot: Snapshot) -> None:

@@ -118,9 +118,11 @@ def test_the_value_of_other_objectives(penalty: str, aggregate: str, value: floa
 
 
 def test_late_messages_count_for_nothing() -> None:
-    """Repeated ends and the end of an attempt that had failed change no number."""
+    """Repeated ends, and the end of an attempt that had failed while the next one runs."""
     late = [TaskFinished(4.5, A, 1, 1, 9.0), TaskKilled(4.5, A, 0, 1), *TURNS[4].events]
     assert outcome([*TURNS[:5], Turn(4.5, late, []), TURNS[5]]) == outcome()
+    early = [TaskFinished(1.5, A, 1, 1, 9.0), TaskFailed(1.5, A, 1, 1, "it broke")]
+    assert outcome([*TURNS[:2], Turn(1.5, early, []), *TURNS[2:]]) == outcome()
 
 
 def test_a_job_that_was_given_up_has_no_completion() -> None:
