@@ -6,13 +6,16 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
 from slotwise.model.pool import Pool
 from slotwise.program.calls import Sleep
+from slotwise.program.commit import check_overwritten
 from slotwise.program.execution import Execution
+from slotwise.program.formats.files import absolute
 from slotwise.program.planning import plan_mapreduce
 from slotwise.workload.file import read_workload
 from slotwise.workload.workload import ProgramJob, Workload
@@ -34,7 +37,7 @@ class Source:
 
     def executions(self) -> list[Execution]:
         """The jobs as the live world runs them."""
-        _refuse_shared_outputs(self.entries)
+        _refuse_shared_outputs(self.entries, self.workload.folder)
         return [_execution(entry, self.workload) for entry in self.entries]
 
     def pools(self) -> dict[str, Pool]:
@@ -91,7 +94,10 @@ def _job(entry: Entry, workload: Workload) -> Job:
 
 def _execution(entry: Entry, workload: Workload) -> Execution:
     if isinstance(entry, ProgramJob):
-        return _planned(entry, workload)
+        planned = _planned(entry, workload)
+        if entry.settings.get("overwrite"):
+            check_overwritten(absolute(entry.output, workload.folder))
+        return planned
     return Sleep(entry) if isinstance(entry, Job) else entry
 
 
@@ -131,14 +137,21 @@ def _apart(entry: Entry, name: str) -> Entry:
     )
 
 
-def _refuse_shared_outputs(entries: Sequence[Entry]) -> None:
-    writers: dict[str, str] = {}
-    for entry in entries:
-        if isinstance(entry, ProgramJob):
-            place = os.path.normpath(entry.output)
-            if place in writers:
-                raise InputError(
-                    f"jobs {writers[place]!r} and {entry.id!r} write to the same output"
-                    f" {entry.output!r}; give each one of its own"
-                )
-            writers[place] = entry.id
+def _refuse_shared_outputs(entries: Sequence[Entry], folder: Path) -> None:
+    """Refuse outputs that are one place, or one of which lies in the other."""
+    programs = [entry for entry in entries if isinstance(entry, ProgramJob) and entry.output]
+    places = sorted(
+        (
+            *os.path.normpath(absolute(entry.output, folder)).split("/"),
+            "",
+            entry.id,
+            entry.output,
+        )
+        for entry in programs
+    )
+    for (*outer, _, one, _), (*inner, _, other, output) in pairwise(places):
+        if inner[: len(outer)] == outer:
+            raise InputError(
+                f"jobs {one!r} and {other!r} write to the same output {output!r}, or one into"
+                " the other's; give each one of its own"
+            )

@@ -77,17 +77,40 @@ def write_programs(folder: Path) -> None:
     (folder / "in" / "a.txt").write_text("a b\n")
 
 
-def test_two_jobs_with_one_output(slotwise: Any, folder: Path) -> None:
-    """Outputs that are one place, however it is written, are refused."""
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("out/x", "./out/y/../x/"),
+        ("out", "out/x/y"),
+        ("out/x/y", "out"),
+        ("{folder}/out", "out"),
+    ],
+)
+def test_two_jobs_with_one_output(one: str, other: str, slotwise: Any, folder: Path) -> None:
+    """Outputs that are one place, or of which one lies in the other, are refused."""
     write_programs(folder)
     (folder / "jobs.yaml").write_text(
         "slotwise: 1\njobs:\n"
-        "  - {id: a, program: wordcount, inputs: in, output: out/x}\n"
-        "  - {id: b, program: wordcount, inputs: in, output: ./out/y/../x/}\n"
+        f"  - {{id: a, program: wordcount, inputs: in, output: {one.format(folder=folder)}}}\n"
+        f"  - {{id: b, program: wordcount, inputs: in, output: {other}}}\n"
+        "  - {id: c, program: wordcount, inputs: in, output: out-of-the-way}\n"
     )
     told = slotwise("run", "jobs.yaml", "--slots", "1")
     assert told.exit_code == 2
-    assert "jobs 'a' and 'b' write to the same output './out/y/../x/'" in told.stderr
+    assert "write to the same output" in told.stderr
+    assert not (folder / "out").exists()
+
+
+def test_overwriting_spares_what_no_job_wrote(slotwise: Any, folder: Path) -> None:
+    """`--overwrite` replaces earlier outputs, and nothing that anybody else has put there."""
+    write_programs(folder)
+    (folder / "jobs.yaml").write_text(
+        "slotwise: 1\njobs: [{id: a, program: wordcount, inputs: in, output: .}]\n"
+    )
+    told = slotwise("run", "jobs.yaml", "--slots", "1", "--overwrite")
+    assert told.exit_code == 2
+    assert "holds files that no job has written" in told.stderr
+    assert (folder / "own.py").exists()
 
 
 OPTIONS = {

@@ -30,6 +30,20 @@ def check_output(output: str, overwrite: bool) -> None:
         )
 
 
+def check_overwritten(output: str) -> None:
+    """Raise InputError if a directory that is to be overwritten is not one that a job wrote."""
+    fs, path = url_to_fs(output)
+    if not fs.isdir(path):
+        return
+    names = [entry.rstrip("/").rpartition("/")[2] for entry in fs.ls(path, detail=False)]
+    # A job that was cut off by SIGKILL leaves its temporary parts and no mark of success.
+    if names and "_SUCCESS" not in names and "_temporary" not in names:
+        raise InputError(
+            f"output {output!r} holds files that no job has written, and is not overwritten;"
+            " name another directory"
+        )
+
+
 class OutputDirectory:
     """Opens, commits or takes back the output of one job; every method may raise OSError."""
 
