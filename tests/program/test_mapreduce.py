@@ -167,3 +167,47 @@ def test_a_program_made_in_a_function_travels(letters: Path, output_of: Run) -> 
 
     execution = plan_mapreduce("j", Local(8), "letters", "out", base_dir=letters)
     assert output_of(execution) == b"found\tb\nfound\ta\n"
+
+
+@pytest.mark.parametrize("optional", [{}, {"add": lambda self, one, other: one + other}])
+@pytest.mark.parametrize(
+    ("last", "message"),
+    [
+        ([("a", 1, 2)], "map of Late must yield pairs"),
+        (["ab"], "map of Late must yield pairs .* it yielded 'ab'"),
+        (7, "map of Late must yield pairs .* not iterable"),
+    ],
+)
+def test_a_late_fault_is_named_as_an_early_one(
+    tmp_path: Path, output_of: Run, optional: dict[str, Any], last: Any, message: str
+) -> None:
+    """After thousands of good pairs with numbers, one that is none is still found."""
+    (tmp_path / "numbers").write_text("".join(f"{i}\n" for i in range(20_000)))
+
+    def body(self: MapReduce, key: int, value: str) -> Any:
+        return last if value == "15000" else [(value, 1)]
+
+    program = type("Late", (MapReduce,), {"map": body, **optional})
+    with pytest.raises(TypeError, match=message):
+        output_of(plan_mapreduce("j", program, "numbers", "out", base_dir=tmp_path))
+
+
+@pytest.mark.parametrize("optional", [{}, {"add": lambda self, one, other: one + other}])
+def test_many_pairs_are_all_counted(
+    tmp_path: Path, output_of: Run, optional: dict[str, Any]
+) -> None:
+    """Streams of small pairs, with larger ones among them, lose nothing."""
+    (tmp_path / "numbers").write_text("".join(f"{i % 1000}\n" for i in range(50_000)))
+
+    class Sums(MapReduce):
+        def map(self, key: int, value: str) -> Iterable[tuple[str, int]]:
+            yield value, 1
+            yield value, 10**6
+
+        def reduce(self, key: str, values: Iterator[int]) -> Iterable[tuple[str, int]]:
+            yield key, sum(values)
+
+    program = type("MoreSums", (Sums,), optional)
+    execution = plan_mapreduce("j", program, "numbers", "out", base_dir=tmp_path, reducers=1)
+    expected = sorted(f"{i}\t{50 * (10**6 + 1)}\n" for i in range(1000))
+    assert sorted(output_of(execution).decode().splitlines(keepends=True)) == expected

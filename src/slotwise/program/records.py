@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise, starmap
 from typing import Any
 
@@ -17,7 +17,7 @@ from slotwise.program.shuffle.buffers import Buffer, Groups, SumTable, buffer_fo
 from slotwise.program.shuffle.chunks import Columns, read_pairs, write_pairs
 from slotwise.program.shuffle.hashing import hash_partitions
 from slotwise.program.shuffle.order import Order
-from slotwise.program.shuffle.pairs import batches
+from slotwise.program.shuffle.pairs import PairStream
 from slotwise.program.shuffle.partitioned import PartitionedWriter
 from slotwise.program.shuffle.runs import SortedRuns
 from slotwise.program.tasks import Runner, TaskResult
@@ -30,10 +30,10 @@ def map_task(
     runner: Runner, task: int, attempt: int, split: Split, points: Sequence[Any]
 ) -> TaskResult:
     """Map a split; for the reduces in partitions, or straight to the output without any."""
-    columns = _mapped(runner, split)
+    pairs = _mapped(runner, split)
     if runner.reducers == 0:
         part = runner.part("map", task, attempt)
-        return _write_part(part, columns)
+        return _write_part(part, pairs)
     path = runner.layout.map_file(task, attempt)
     with PartitionedWriter(path, runner.reducers) as file:
         spread = _Spread(runner, points, file)
@@ -42,7 +42,7 @@ def map_task(
         if fold is not None and runner.input_name == "text" and isinstance(buffer, SumTable):
             _fold(fold, _texts(runner, split), buffer, spread)
         else:
-            _collect(columns, buffer, spread)
+            _collect(pairs, buffer, spread)
     return TaskResult(spread.records, file.bytes)
 
 
@@ -66,7 +66,7 @@ def reduce_task(runner: Runner, task: int, attempt: int, attempts: Sequence[int]
         return _write_part(part, buffer.drain(in_order=True))
     reduced = starmap(program.reduce, _groups(program, buffer, runs))
     what = f"reduce of {program.name}"
-    return _write_part(part, batches(reduced, what, _batch_bytes(runner)))
+    return _write_part(part, PairStream(reduced, what, _batch_bytes(runner)))
 
 
 def sample_task(runner: Runner, pieces: Sequence[Piece]) -> tuple[Any, ...]:
@@ -127,9 +127,10 @@ def _own_partitions(program: MapReduce, keys: Sequence[Any], reducers: int) -> l
     return parts
 
 
-def _collect(columns: Iterator[Columns], buffer: Buffer, spread: _Spread) -> None:
-    for keys, values in columns:
+def _collect(pairs: PairStream, buffer: Buffer, spread: _Spread) -> None:
+    for keys, values in pairs:
         buffer.add(keys, values)
+        pairs.pass_on(buffer.take)
         if buffer.is_full():
             spread.write(buffer.drain(in_order=False))
     spread.write(buffer.drain(in_order=False))
@@ -145,21 +146,21 @@ def _fold(
     spread.write(table.drain(in_order=False))
 
 
-def _mapped(runner: Runner, split: Split) -> Iterator[Columns]:
+def _mapped(runner: Runner, split: Split) -> PairStream:
     program = _program(runner)
     map_chunk = getattr(program, "map_chunk", None)
     if runner.input_name == "text" and map_chunk is not None:
         what = f"map_chunk of {program.name}"
-        return batches(map(map_chunk, _texts(runner, split)), what, _batch_bytes(runner))
+        return PairStream(map(map_chunk, _texts(runner, split)), what, _batch_bytes(runner))
     return _batched_map(runner, _records(runner, split))
 
 
 def _batched_map(
     runner: Runner, records: Iterator[tuple[Sequence[Any], Sequence[Any]]]
-) -> Iterator[Columns]:
+) -> PairStream:
     program = _program(runner)
     results = chain.from_iterable(map(program.map, keys, values) for keys, values in records)
-    return batches(results, f"map of {program.name}", _batch_bytes(runner))
+    return PairStream(results, f"map of {program.name}", _batch_bytes(runner))
 
 
 def _records(runner: Runner, split: Split) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
@@ -184,7 +185,7 @@ def _groups(program: MapReduce, buffer: Buffer, runs: SortedRuns) -> Groups:
     return ((key, iter((functools.reduce(add, values),))) for key, values in groups)
 
 
-def _write_part(part: PartWriter, columns: Iterator[Columns]) -> TaskResult:
+def _write_part(part: PartWriter, columns: Iterable[Columns]) -> TaskResult:
     try:
         for keys, values in columns:
             part.write(keys, values)

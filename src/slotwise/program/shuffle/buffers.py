@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from slotwise.program.mapreduce import MapReduce, Pair
 from slotwise.program.shuffle.chunks import Columns
 from slotwise.program.shuffle.order import Order
-from slotwise.program.shuffle.pairs import checked_columns
+from slotwise.program.shuffle.pairs import check_pair, checked_columns
 from slotwise.program.shuffle.sizes import column_bytes, new_keys_bytes, table_bytes
 
 Groups = Iterator[tuple[Any, Iterator[Any]]]
@@ -22,6 +22,7 @@ _ABSENT = object()
 _REFERENCES_BYTES = 16
 _SORTING_BYTES = 40
 """A position and its place in the sorted list of positions."""
+_PLACE_BYTES = 8
 _LIST_BYTES = 96
 """A list with room for four values."""
 
@@ -31,6 +32,10 @@ class Buffer(Protocol):
 
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """Take pairs in."""
+        ...
+
+    def take(self, pairs: Iterator[Pair], values_bytes: int) -> None:
+        """Take pairs in one by one; their values are reckoned to take `values_bytes`."""
         ...
 
     def is_full(self) -> bool:
@@ -62,6 +67,10 @@ class SortBuffer:
         self._values.extend(values)
         own = column_bytes(keys) + column_bytes(values)
         self._bytes += own + (_REFERENCES_BYTES + _SORTING_BYTES) * len(keys)
+
+    def take(self, pairs: Iterator[Pair], values_bytes: int) -> None:
+        """Take pairs in; they are measured all the same."""
+        self.add(*checked_columns(list(pairs), f"map of {self._order.program_name}"))
 
     def is_full(self) -> bool:
         """Whether the pairs take the memory they may."""
@@ -109,21 +118,28 @@ class ValueTable:
 
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """Take pairs in; raises TypeError for a key that cannot be hashed."""
+        values_bytes = column_bytes(values) + _PLACE_BYTES * len(values)
+        self.take(zip(keys, values, strict=True), values_bytes)
+
+    def take(self, pairs: Iterator[Pair], values_bytes: int) -> None:
+        """Take pairs in one by one."""
         single, many = self._single, self._many
         known = len(single) + len(many)
         list_of = many.get
         with self._order.hashing_errors():
-            for key, value in zip(keys, values):  # noqa: B905  (strict takes time here)
+            for pair in pairs:
+                if pair.__class__ is not tuple:
+                    check_pair(pair, f"map of {self._order.program_name}")
+                key, value = pair
                 if (held := list_of(key)) is not None:
                     held.append(value)
                 elif key in single:
                     many[key] = [single.pop(key), value]
                 else:
                     single[key] = value
-        added = len(single) + len(many) - known
         # New keys that came twice have left `single`; those before stand for them.
-        self._entries_bytes += new_keys_bytes(single, added)
-        self._entries_bytes += column_bytes(values) + 8 * (len(values) - added)
+        self._entries_bytes += new_keys_bytes(single, len(single) + len(many) - known)
+        self._entries_bytes += values_bytes
 
     def is_full(self) -> bool:
         """Whether the pairs take the memory they may, even after combining."""
@@ -179,10 +195,17 @@ class SumTable:
 
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """Take pairs in; raises TypeError for a key that cannot be hashed."""
+        self.take(zip(keys, values, strict=True), 0)
+
+    def take(self, pairs: Iterator[Pair], values_bytes: int) -> None:
+        """Take pairs in one by one; values are measured as they are in the table."""
         add, table, known = self._add, self._table, len(self._table)
         held_of = table.get
         with self._order.hashing_errors():
-            for key, value in zip(keys, values):  # noqa: B905  (strict takes time here)
+            for pair in pairs:
+                if pair.__class__ is not tuple:
+                    check_pair(pair, f"map of {self._order.program_name}")
+                key, value = pair
                 held = held_of(key, _ABSENT)
                 table[key] = value if held is _ABSENT else add(held, value)
         self._measure(known)

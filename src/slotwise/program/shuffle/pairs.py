@@ -2,39 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain, islice
 from operator import itemgetter
+from traceback import walk_tb
 from typing import Any
 
 from slotwise.program.mapreduce import Pair
 from slotwise.program.shuffle.chunks import Columns
-from slotwise.program.shuffle.sizes import deep_bytes
+from slotwise.program.shuffle.sizes import column_bytes, deep_bytes
 
 _BATCH_PAIRS = 1024
 """So many stay in the processor's cache until they are in a buffer; more made it slower."""
 _FIRST_BATCH_PAIRS = 64
 _SIZED_PAIRS = 64
+_STREAM_PAIRS = 8192
+_STREAM_PAIR_BYTES = 1024
+_NUMBERS: frozenset[type] = frozenset({int, float, bool})
 _KEY, _VALUE = itemgetter(0), itemgetter(1)
 
 
-def batches(
-    results: Iterable[Iterable[Pair] | None], what: str, batch_bytes: int
-) -> Iterator[Columns]:
+class PairStream:
     """The pairs of many calls of user code, as columns of at most about `batch_bytes`.
 
     `results` is what each call gave: a generator, a list, or None for nothing. Calls are made
     as their pairs are needed. Raises TypeError, naming `what`, for anything but pairs.
     """
-    pairs = chain.from_iterable(filter(None, results))
-    size = _FIRST_BATCH_PAIRS
-    while batch := _take(pairs, size, what):
-        columns = checked_columns(batch, what)
-        yield columns
+
+    def __init__(
+        self, results: Iterable[Iterable[Pair] | None], what: str, batch_bytes: int
+    ) -> None:
+        self.what = what
+        self._pairs = chain.from_iterable(filter(None, results))
+        self._batch_bytes = batch_bytes
+        self._size = _FIRST_BATCH_PAIRS
+        self._is_plain = False
+        self._value_bytes = 0
+
+    def __iter__(self) -> Iterator[Columns]:
+        while True:
+            with self._named_errors(own_frames=1):
+                batch = list(islice(self._pairs, self._size))
+            if not batch:
+                return
+            columns = checked_columns(batch, self.what)
+            self._adapt(batch, columns)
+            yield columns
+
+    def pass_on(self, take: Callable[[Iterator[Pair], int], None]) -> None:
+        """Give the next pairs to `take` one by one, if the last were small with numbers.
+
+        Such pairs need no measuring, and those that are not kept in a batch stay in the cache.
+        """
+        if self._is_plain:
+            with self._named_errors(own_frames=2):
+                take(islice(self._pairs, _STREAM_PAIRS), self._value_bytes * _STREAM_PAIRS)
+
+    def _adapt(self, batch: list[Pair], columns: Columns) -> None:
         # Pairs of megabytes come one by one, small ones by thousands.
         some = batch[:: len(batch) // _SIZED_PAIRS + 1]
         pair_bytes = sum(map(deep_bytes, some)) // len(some) + 1
-        size = max(1, min(_BATCH_PAIRS, 2 * size, batch_bytes // pair_bytes))
+        self._size = max(1, min(_BATCH_PAIRS, 2 * self._size, self._batch_bytes // pair_bytes))
+        numbers = set(map(type, columns[1])) <= _NUMBERS
+        self._is_plain = numbers and pair_bytes <= _STREAM_PAIR_BYTES
+        self._value_bytes = 8 + column_bytes(columns[1]) // len(batch)
+
+    @contextmanager
+    def _named_errors(self, own_frames: int) -> Iterator[None]:
+        """Name the program where what it gave is at fault, not where its code raised."""
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            # Below our frames lie those of user code, if it was there that the error began. The
+            # first frame is this one.
+            if sum(1 for _ in walk_tb(error.__traceback__)) == own_frames + 1:
+                raise TypeError(
+                    f"{self.what} must yield pairs (key, value), or return a list of them:"
+                    f" {error}"
+                ) from error
+            raise
 
 
 def checked_columns(batch: list[Pair], what: str) -> Columns:
@@ -48,16 +95,10 @@ def checked_columns(batch: list[Pair], what: str) -> Columns:
     return list(map(_KEY, batch)), list(map(_VALUE, batch))
 
 
-def _take(pairs: Iterator[Pair], size: int, what: str) -> list[Pair]:
-    try:
-        return list(islice(pairs, size))
-    except TypeError as error:
-        # An error from within user code has its frame below ours; one without is chain's own.
-        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-            raise TypeError(
-                f"{what} must yield pairs (key, value) or return a list of them: {error}"
-            ) from error
-        raise
+def check_pair(item: Any, what: str) -> None:
+    """Raise TypeError for what is not a tuple of two."""
+    if not isinstance(item, tuple) or len(item) != 2:
+        _refuse(item, what)
 
 
 def _refuse(item: Any, what: str) -> None:
