@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -116,7 +116,7 @@ def simulate(
         "replicas": source.workload.replicas,
     }
     setting = _Setting(scheduler, "simulated", jobs, cluster, source, options, parameters)
-    return setting.run(SimulatedWorld(cluster, jobs, truth))
+    return setting.run(lambda: nullcontext(SimulatedWorld(cluster, jobs, truth)))
 
 
 def run(
@@ -137,8 +137,7 @@ def run(
     executions = source.executions()
     jobs = tuple(execution.job for execution in executions)
     setting = _Setting(scheduler, "live", jobs, cluster, source, options, {"slots": count})
-    with LiveWorld(executions, count) as world:
-        return setting.run(world)
+    return setting.run(lambda: LiveWorld(executions, count))
 
 
 def compare(
@@ -194,47 +193,57 @@ class _Setting:
     options: Options
     parameters: dict[str, Any]
 
-    def run(self, world: World) -> Result:
-        """Run the loop in a world and measure what came of it."""
-        options = self.options
-        how: dict[str, Any] = {
-            "assigner": options.get("assigner", "greedy"),
-            "epoch_seconds": options.get("epoch_seconds", EPOCH_SECONDS),
-            "waits": options.get("waits"),
-        }
-        aim = options.get("objective") or self.source.workload.objective
-        scheduler = make_scheduler(self.scheduler, **how, objective=aim)
-        pools = tuple(self.source.pools().values())
-        attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
-        if attempts_max < 1:
-            raise InputError(f"attempts_max is {attempts_max}; a task needs at least 1")
-        header = Header(
-            world=self.world,
-            scheduler={"name": self.scheduler, **how},
-            objective=asdict(aim),
-            cluster=self.cluster,
-            pools=pools,
-            jobs_expected=len(self.jobs),
-            attempts_max=attempts_max,
-            parameters=self.parameters,
-            losses_max=LOSSES_MAX,
-            versions=_versions(),
-        )
+    def run(self, make_world: Callable[[], AbstractContextManager[World]]) -> Result:
+        """Run the loop in a world and measure what came of it.
+
+        The world is made last: whatever can be refused is refused before it begins.
+        """
+        header = self._header()
+        scheduler = make_scheduler(**header.scheduler, objective=Objective(**header.objective))
         state = State(
-            self.cluster, pools, jobs_expected=len(self.jobs), attempts_max=attempts_max
+            self.cluster,
+            header.pools,
+            jobs_expected=header.jobs_expected,
+            attempts_max=header.attempts_max,
+            losses_max=header.losses_max,
         )
-        log, records = Log(header), ExitStack()
-        with records:
+        log = Log(header)
+        with ExitStack() as stack:
             told: list[Record] = [log]
-            if path := options.get("log"):
-                told.append(records.enter_context(LogFile(path, header)))
-            if progress := options.get("progress"):
+            if path := self.options.get("log"):
+                told.append(stack.enter_context(LogFile(path, header)))
+            if progress := self.options.get("progress"):
                 told.append(progress)
+            world = stack.enter_context(make_world())
             try:
                 run_loop(scheduler, world, state, _all_of(told))
             except KeyboardInterrupt:
                 raise RunInterrupted(Result.of_log(log)) from None
         return Result.of_log(log)
+
+    def _header(self) -> Header:
+        """All that is needed to decide the same again: the run itself begins from it, too."""
+        options = self.options
+        attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
+        if attempts_max < 1:
+            raise InputError(f"attempts_max is {attempts_max}; a task needs at least 1")
+        return Header(
+            world=self.world,
+            scheduler={
+                "name": self.scheduler,
+                "assigner": options.get("assigner", "greedy"),
+                "epoch_seconds": options.get("epoch_seconds", EPOCH_SECONDS),
+                "waits": options.get("waits"),
+            },
+            objective=asdict(options.get("objective") or self.source.workload.objective),
+            cluster=self.cluster,
+            pools=tuple(self.source.pools().values()),
+            jobs_expected=len(self.jobs),
+            attempts_max=attempts_max,
+            losses_max=LOSSES_MAX,
+            parameters=self.parameters,
+            versions=_versions(),
+        )
 
 
 def _all_of(records: Sequence[Record]) -> Record:

@@ -47,8 +47,7 @@ class Delay:
                 since, until = phase.deferred_since, phase.deferred_until
                 is_due = until is None or now >= until
                 # A limit of its pool may have kept it from offers that were made to others.
-                is_limited = bool(snapshot.pools[phase.job.pool].slots_max)
-                hosts = free if is_due or is_limited else freed
+                hosts = free if is_due or phase.is_limited else freed
                 if not hosts:
                     continue
                 launch = local(phase, hosts)

@@ -68,6 +68,11 @@ class PhaseView(Protocol):
         ...
 
     @property
+    def is_limited(self) -> bool:
+        """Whether its pool has a most share."""
+        ...
+
+    @property
     def has_homes(self) -> bool:
         """Whether its tasks mind where they run."""
         ...

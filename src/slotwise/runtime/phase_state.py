@@ -129,6 +129,11 @@ class PhaseState:
         # What a pool's guarantee is worth may change with any of its tasks.
         return demand < self.allocated or demand < self.phase.slots_min or self.pool.least > 0
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether its pool has a most share."""
+        return self.pool.most < inf
+
     def next_task(self) -> tuple[int, int]:
         """The pending task to launch next anywhere, and the number of that attempt."""
         status = self._status

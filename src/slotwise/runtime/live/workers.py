@@ -70,8 +70,16 @@ class Workers:
         self._poll = select.poll()
         self._by_channel: dict[int, int] = {}
         self._workers: list[WorkerProcess] = []
-        for slot in range(slots):
-            self._workers.append(self._new_worker(slot))
+        try:
+            for slot in range(slots):
+                self._workers.append(self._new_worker(slot))
+        except OSError as error:
+            started = len(self._workers)
+            self.close()
+            raise SlotwiseError(
+                f"only {started} of {slots} worker processes could be started:"
+                f" {error.strerror}; use fewer slots"
+            ) from error
 
     def start(
         self, slot: int, key: str, runner: Callable[..., object], arguments: tuple[object, ...]
