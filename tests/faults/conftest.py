@@ -82,15 +82,15 @@ class Command:
     def start(
         self,
         *arguments: str,
-        file_bytes: int | None = None,
+        limits: dict[int, int] | None = None,
         environment: dict[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start it as the leader of a process group; `file_bytes` is the size of its disk."""
+        """Start it as the leader of a process group; `limits` are its resources."""
         self.temporary.mkdir(exist_ok=True)
 
         def limit() -> None:
-            if file_bytes is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+            for what, most in (limits or {}).items():
+                resource.setrlimit(what, (most, most))
 
         with (
             (self.folder / "stdout").open("wb") as out,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -47,7 +48,10 @@ def check(command: Any, reason: str) -> None:
 def test_a_file_that_may_not_grow(command: Any, books: Counter[str]) -> None:
     """Where files may not grow beyond a size, the job that needs it fails, by that name."""
     command.write(JOBS)
-    assert command.run("run", "jobs.yaml", "--slots", "2", file_bytes=50_000) == 1
+    assert (
+        command.run("run", "jobs.yaml", "--slots", "2", limits={resource.RLIMIT_FSIZE: 50_000})
+        == 1
+    )
     check(command, "File too large")
 
 

@@ -1,0 +1,41 @@
+"""More slots than the system has means for: said so, and nothing goes on."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotwise.model.errors import SlotwiseError
+from slotwise.runtime.live.workers import Workers
+
+
+def test_a_run_says_how_many_there_could_be(command: Any) -> None:
+    """Where files are few the command ends with 2 and one line, before any task."""
+    command.write("slotwise: 1\njobs: [{id: a, phases: [{name: m, work: 600}]}]\n")
+    limits = {resource.RLIMIT_NOFILE: 64}
+    assert command.run("run", "jobs.yaml", "--slots", "100", limits=limits) == 2
+    (line,) = command.stderr.splitlines()
+    assert line.startswith("slotwise: only ")
+    assert line.endswith(
+        " of 100 worker processes could be started: Too many open files; use fewer slots"
+    )
+
+
+def test_those_that_had_started_are_ended(
+    processes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a program that goes on no process and no file is left of the attempt."""
+    before = set(processes.children(os.getpid())), len(list(Path("/proc/self/fd").iterdir()))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1] + 20, hard))
+    try:
+        with pytest.raises(SlotwiseError, match="of 100 worker processes could be started"):
+            Workers(100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    after = set(processes.children(os.getpid())), len(list(Path("/proc/self/fd").iterdir()))
+    assert after == before
