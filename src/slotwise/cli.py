@@ -1,33 +1,24 @@
-"""The command line. Exit codes: 0 done, 1 a job failed, 2 bad input, 130 interrupted."""
+"""The commands: their options, and the functions of slotwise.api that they call."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from slotwise import api
-from slotwise.model.errors import InputError, SlotwiseError
+from slotwise.model.errors import InputError
 from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import PENALTIES
 from slotwise.record.log import read_log
 from slotwise.report.page import check_report
 from slotwise.report.progress import Progress
-from slotwise.report.tables import comparison_table, jobs_table
-from slotwise.results import Plan, Result, RunInterrupted
+from slotwise.results import Result
 from slotwise.runtime.simulated.world import Simulation
 from slotwise.scheduler import ALLOCATORS, ASSIGNERS, EPOCH_SECONDS
 from slotwise.sources import Source, read_source
+from slotwise.terminal import door, errors, finish, print_json, show_plan, stop_once
 from slotwise.version import __version__
 
 app = typer.Typer(
@@ -49,11 +40,6 @@ A workload file, **jobs.yaml**:
       - {id: small, phases: [{name: map, work: 40, tasks: 8}]}
       - {id: large, phases: [{name: map, work: 400, tasks: 40, slots_min: 2}]}
 """
-
-TRACEBACK = "Traceback (most recent call last):"
-
-WIDTH_ELSEWHERE = 10_000
-"""Columns of a table that goes into a pipe or a file; no more are used than it has."""
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A workload file, YAML or JSON.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
@@ -94,7 +80,7 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        with _door():
+        with door():
             print(f"slotwise {__version__}")
         raise typer.Exit()
 
@@ -112,14 +98,14 @@ def _plan(
 
     `slotwise plan jobs.yaml --allocator flex --objective stretch --json`
     """
-    with _door():
+    with door():
         source = read_source(file)
         aim = _objective(source, objective, aggregate)
         plan = api.plan(source, allocator, objective=aim, slots=slots)
         if as_json:
-            _print_json(plan.to_plain())
+            print_json(plan.to_plain())
         else:
-            _show_plan(plan)
+            show_plan(plan)
 
 
 @app.command(name="simulate", epilog=EXAMPLE)
@@ -145,7 +131,7 @@ def _simulate(
 
     `slotwise simulate jobs.yaml --scheduler flex --assigner delay --seed 1 --noise 0.3`
     """
-    with _door():
+    with door():
         source = read_source(file)
         _check_targets(file, log, report)
         result = api.simulate(
@@ -160,7 +146,7 @@ def _simulate(
             objective=_objective(source, objective, aggregate),
             log=log,
         )
-        _finish([result], as_json, report)
+        finish([result], as_json, report)
 
 
 @app.command(name="run")
@@ -182,11 +168,11 @@ def _run(
 
     `slotwise run jobs.yaml --scheduler fair --slots 2 --log run.jsonl --report run.html`
     """
-    with _door():
+    with door():
         source = read_source(file)
         _check_targets(file, log, report)
         aim = _objective(source, objective, aggregate)
-        with Progress(_errors(), f"{scheduler}, live") as progress:
+        with Progress(errors(), f"{scheduler}, live") as progress:
             result = api.run(
                 source.overwriting() if overwrite else source,
                 scheduler,
@@ -198,7 +184,7 @@ def _run(
                 log=log,
                 progress=progress,
             )
-        _finish([result], as_json, report)
+        finish([result], as_json, report)
 
 
 @app.command(name="compare")
@@ -228,14 +214,14 @@ def _compare(
 
     `slotwise compare jobs.yaml --schedulers fifo,fair,flex --report compare.html`
     """
-    with _door():
+    with door():
         source = read_source(file)
         names = [name.strip() for name in schedulers.split(",") if name.strip()]
         if not names:
             raise InputError("--schedulers is empty; name some, such as fifo,fair,flex")
         _check_targets(file, log, report)
         aim = _objective(source, objective, aggregate)
-        with Progress(_errors(), "live" if live else "simulated") as progress:
+        with Progress(errors(), "live" if live else "simulated") as progress:
             results = api.compare(
                 source.overwriting() if overwrite else source,
                 names,
@@ -250,7 +236,7 @@ def _compare(
                 log=log,
                 progress=progress if live else None,
             )
-        _finish(results, as_json, report)
+        finish(results, as_json, report)
 
 
 @app.command(name="report")
@@ -263,7 +249,7 @@ def _report(
 
     `slotwise report fifo.jsonl flex.jsonl -o report.html --pictures`
     """
-    with _door():
+    with door():
         results = [Result.of_log(read_log(log)) for log in logs]
         for path in api.write_report(results, output, pictures=pictures):
             print(path)
@@ -280,11 +266,11 @@ def _replay(
 
     `slotwise replay run.jsonl`
     """
-    with _door():
+    with door():
         replay = api.replay(log)
         found = replay.difference
         if as_json:
-            _print_json(
+            print_json(
                 {
                     "identical": replay.is_identical,
                     "turns": replay.turns,
@@ -309,87 +295,8 @@ def _replay(
 
 def main() -> None:
     """The `slotwise` command."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # As nohup has it, and a shell's `&`.
-            signal.signal(number, _stop)
+    stop_once()
     app()
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    """Stop: workers end and temporary files go, which no second signal may cut off."""
-    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(other, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
-@contextmanager
-def _door() -> Iterator[None]:
-    """Turn what a user can cause into one message and an exit code."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever reads our output has seen enough; there is nobody to tell more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except SlotwiseError as error:
-        _errors().print(f"slotwise: {error}", style="red", markup=False, soft_wrap=True)
-        raise typer.Exit(2) from error
-    except RunInterrupted as stop:
-        metrics = stop.result.metrics
-        done = [
-            name for name, times in stop.result.jobs.items() if times["completion"] is not None
-        ]
-        _errors().print(
-            f"slotwise: interrupted after {metrics['tasks_done']} tasks; done:"
-            f" {', '.join(done) or 'no job'}; what was not done has been taken back",
-            markup=False,
-            soft_wrap=True,
-        )
-        raise typer.Exit(130) from stop
-    except KeyboardInterrupt as stop:
-        _errors().print("slotwise: interrupted")
-        raise typer.Exit(130) from stop
-
-
-def _finish(results: Sequence[Result], as_json: bool, report: Path | None) -> None:
-    """Print results, write the report, and exit with 1 if a job failed."""
-    if as_json:
-        for result in results:
-            _print_json(result.to_plain())
-    else:
-        reported = [result.reported for result in results]
-        if len(results) == 1:
-            _print_table(jobs_table(reported))
-        _print_table(comparison_table(reported))
-    if report is not None:
-        api.write_report(results, report)
-        _errors().print(f"report: {report}", markup=False, soft_wrap=True)
-    if any(result.failed for result in results):
-        for result in results:
-            for name, reason in result.failed.items():
-                _errors().print(
-                    f"slotwise: {result.scheduler}: job {name} failed: {_in_short(reason)}",
-                    markup=False,
-                    soft_wrap=True,
-                )
-        raise typer.Exit(1)
-
-
-def _in_short(reason: str) -> str:
-    """The task and the error on one line; the traceback has been shown when it happened."""
-    first, *rest = reason.strip().splitlines()
-    return f"{first.removesuffix(TRACEBACK)}{rest[-1]}" if rest else first
-
-
-def _show_plan(plan: Plan) -> None:
-    gap = "-" if plan.gap is None else f"{100 * plan.gap:.3g} %"
-    aim = f"{plan.objective.aggregate} of {plan.objective.penalty}"
-    print(
-        f"{plan.allocator}: {aim} {plan.value:.6g}, bound {plan.bound:.6g}, gap {gap}", end=""
-    )
-    print(" (proven optimal)" if plan.is_exact else "")
-    for job, at in sorted(plan.schedule.completion().items(), key=lambda item: item[1]):
-        print(f"  {at:12.3f} s  {job}")
 
 
 def _objective(source: Source, penalty: str | None, aggregate: str | None) -> Objective | None:
@@ -422,19 +329,3 @@ def _check_targets(file: Path, log: Path | None, report: Path | None) -> None:
             raise InputError(f"{option} is the workload file {str(file)!r}; name another file")
     if report is not None:
         check_report(report)
-
-
-def _print_table(table: Table) -> None:
-    """On stdout; where that is no terminal, a table takes the width it needs."""
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH_ELSEWHERE)
-    with console.capture() as captured:
-        console.print(table)
-    print(captured.get(), end="")
-
-
-def _errors() -> Console:
-    return Console(stderr=True)
-
-
-def _print_json(plain: Any) -> None:
-    print(json.dumps(plain, allow_nan=False), flush=True)

@@ -1,0 +1,137 @@
+"""What all commands share: how they end, and what they print where.
+
+Exit codes: 0 done, 1 a job failed, 2 bad input, 130 interrupted. Results go to stdout,
+everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from slotwise import api
+from slotwise.model.errors import SlotwiseError
+from slotwise.report.tables import comparison_table, jobs_table
+from slotwise.results import Plan, Result, RunInterrupted
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""They end a run as Ctrl-C does."""
+
+TRACEBACK = "Traceback (most recent call last):"
+
+WIDTH_ELSEWHERE = 10_000
+"""Columns of a table that goes into a pipe or a file; no more are used than it has."""
+
+
+def stop_once() -> None:
+    """Have the first signal to end stop a run in good order, and no second one disturb that."""
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # As nohup has it, and a shell's `&`.
+            signal.signal(number, _stop)
+
+
+@contextmanager
+def door() -> Iterator[None]:
+    """Turn what a user can cause into one message and an exit code."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads our output has seen enough; there is nobody to tell more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SlotwiseError as error:
+        errors().print(f"slotwise: {error}", style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(2) from error
+    except RunInterrupted as stop:
+        metrics = stop.result.metrics
+        done = [
+            name for name, times in stop.result.jobs.items() if times["completion"] is not None
+        ]
+        errors().print(
+            f"slotwise: interrupted after {metrics['tasks_done']} tasks; done:"
+            f" {', '.join(done) or 'no job'}; what was not done has been taken back",
+            markup=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(130) from stop
+    except KeyboardInterrupt as stop:
+        errors().print("slotwise: interrupted")
+        raise typer.Exit(130) from stop
+
+
+def finish(results: Sequence[Result], as_json: bool, report: Path | None) -> None:
+    """Print results, write the report, and exit with 1 if a job failed."""
+    if as_json:
+        for result in results:
+            print_json(result.to_plain())
+    else:
+        reported = [result.reported for result in results]
+        if len(results) == 1:
+            _print_table(jobs_table(reported))
+        _print_table(comparison_table(reported))
+    if report is not None:
+        api.write_report(results, report)
+        errors().print(f"report: {report}", markup=False, soft_wrap=True)
+    if any(result.failed for result in results):
+        for result in results:
+            for name, reason in result.failed.items():
+                errors().print(
+                    f"slotwise: {result.scheduler}: job {name} failed: {_in_short(reason)}",
+                    markup=False,
+                    soft_wrap=True,
+                )
+        raise typer.Exit(1)
+
+
+def show_plan(plan: Plan) -> None:
+    """A plan as people read it, on stdout."""
+    gap = "-" if plan.gap is None else f"{100 * plan.gap:.3g} %"
+    aim = f"{plan.objective.aggregate} of {plan.objective.penalty}"
+    print(
+        f"{plan.allocator}: {aim} {plan.value:.6g}, bound {plan.bound:.6g}, gap {gap}", end=""
+    )
+    print(" (proven optimal)" if plan.is_exact else "")
+    for job, at in sorted(plan.schedule.completion().items(), key=lambda item: item[1]):
+        print(f"  {at:12.3f} s  {job}")
+
+
+def print_json(plain: Any) -> None:
+    """One object on a line of its own, on stdout."""
+    print(json.dumps(plain, allow_nan=False), flush=True)
+
+
+def errors() -> Console:
+    """Stderr, for messages and progress."""
+    return Console(stderr=True)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Stop: workers end and temporary files go, which no second signal may cut off."""
+    for other in SIGNALS:
+        signal.signal(other, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _in_short(reason: str) -> str:
+    """The task and the error on one line; the traceback has been shown when it happened."""
+    first, *rest = reason.strip().splitlines()
+    return f"{first.removesuffix(TRACEBACK)}{rest[-1]}" if rest else first
+
+
+def _print_table(table: Table) -> None:
+    """On stdout; where that is no terminal, a table takes the width it needs."""
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH_ELSEWHERE)
+    with console.capture() as captured:
+        console.print(table)
+    print(captured.get(), end="")
