@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import floor
+from math import floor, inf, nextafter
 from types import MappingProxyType
 
 from slotwise.allocation.fair import Fair
@@ -27,6 +27,9 @@ from slotwise.objective.objective import Objective
 EPOCH_SECONDS = 0.5
 """How often an allocation is decided anew if nothing else calls for it (FLEX 4.2)."""
 
+EPOCH_LEAST = 1e-6
+"""Seconds; no cluster tells instants apart that are closer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
@@ -37,8 +40,10 @@ class Scheduler:
     epoch_seconds: float = EPOCH_SECONDS
 
     def __post_init__(self) -> None:
-        if not 0 < self.epoch_seconds < float("inf"):
-            raise InputError(f"epoch_seconds is {self.epoch_seconds}; it must be > 0")
+        if not EPOCH_LEAST <= self.epoch_seconds < inf:
+            raise InputError(
+                f"epoch_seconds is {self.epoch_seconds}; it must be >= {EPOCH_LEAST}"
+            )
 
     def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next decisions at this instant; empty when there is nothing more to decide.
@@ -61,7 +66,8 @@ class Scheduler:
         """The first multiple of the epoch's length that lies ahead."""
         number = floor(now / self.epoch_seconds) + 1
         until = number * self.epoch_seconds
-        return until if until > now else (number + 1) * self.epoch_seconds
+        # Late in time floats are farther apart than epochs.
+        return until if until > now else nextafter(now, inf)
 
 
 def _give_up(snapshot: Snapshot) -> Sequence[Decision]:
