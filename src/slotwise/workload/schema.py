@@ -5,7 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 from slotwise.objective.penalty import PENALTIES
 
@@ -27,13 +34,23 @@ TIME_MOST = 1e10
 NUMBER_MOST = 1e12
 """Work, weights, speeds: sums of many stay finite and exact enough."""
 
+NUMBER_LEAST = 1e-12
+"""The same: smaller ones are lost in any sum."""
+
+
+def _not_minute(value: float) -> float:
+    if value < NUMBER_LEAST:
+        raise ValueError(f"give a number >= {NUMBER_LEAST}")
+    return value
+
+
 _NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROLS)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=_NO_CONTROLS)]
 Seconds = Annotated[float, Field(ge=0, le=TIME_MOST)]
 Cost = Annotated[float, Field(ge=0, le=NUMBER_MOST)]
-Positive = Annotated[float, Field(gt=0, le=NUMBER_MOST)]
+Positive = Annotated[float, Field(gt=0, le=NUMBER_MOST), AfterValidator(_not_minute)]
 Slots = Annotated[int, Field(ge=1, le=SLOTS_MOST)]
 Count = Annotated[int, Field(ge=0, le=SLOTS_MOST)]
 

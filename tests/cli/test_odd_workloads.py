@@ -1,0 +1,118 @@
+"""Workloads that are legal and odd: none hangs, none surprises, in any command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def phase(work: float = 0.04, tasks: int = 2, **more: Any) -> dict[str, Any]:
+    """A phase of little work."""
+    return {"name": "m", "work": work, "tasks": tasks, **more}
+
+
+def jobs(*ids: str) -> list[dict[str, Any]]:
+    """Small jobs of these ids."""
+    return [{"id": name, "phases": [phase()]} for name in ids]
+
+
+NAMES = ("a b", "größer", "../x", "[red]x[/red]", "-", "a,b", "'q'", '"d"', "🦉")
+PENALTIES = ("response", "stretch", "makespan")
+SLOW_HOST = {"name": "h", "slots": 1, "speed": 1e-12}
+
+ODD: dict[str, dict[str, Any]] = {
+    "pools without jobs": {"pools": [{"name": "p", "slots_min": 9}], "jobs": jobs("a")},
+    "one task": {"jobs": [{"id": "a", "phases": [phase(tasks=1)]}]},
+    "many jobs": {"jobs": [{"id": f"j{n}", "phases": [phase(0.002)]} for n in range(300)]},
+    "a long chain": {
+        "jobs": [
+            {
+                "id": "a",
+                "phases": [
+                    {**phase(0.001, 1), "name": f"p{n}", "after": [f"p{n - 1}"] if n else []}
+                    for n in range(60)
+                ],
+            }
+        ]
+    },
+    "odd names": {"jobs": jobs(*NAMES)},
+    "a penalty for each job": {
+        "jobs": [
+            {"id": name, "penalty": name, "deadline": 1, "phases": [phase()]}
+            for name in PENALTIES
+        ]
+    },
+    "least shares that cannot be": {
+        "pools": [
+            {"name": "p", "slots_min": 99},
+            {"name": "q", "slots_min": 1, "slots_max": 1},
+        ],
+        "jobs": [
+            {"id": "a", "pool": "p", "phases": [phase(tasks=8, slots_min=50)]},
+            {"id": "b", "pool": "q", "phases": [phase(tasks=3, slots_min=2)]},
+        ],
+    },
+    "tasks of no time": {"jobs": [{"id": "a", "phases": [phase(1e-12, 50)]}]},
+}
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate", "run"])
+@pytest.mark.parametrize("name", ODD)
+def test_every_job_is_done(name: str, command: str, slotwise: Any, folder: Path) -> None:
+    """All jobs have an end, and the bound is not above the value."""
+    workload = {"slotwise": 1, "cluster": {"slots": 2}, **ODD[name]}
+    (folder / "odd.json").write_text(json.dumps(workload))
+    told = slotwise(command, "odd.json", "--slots", "2", "--json")
+    assert told.exit_code == 0, told.stderr
+    result = json.loads(told.stdout)
+    ends = result.get("completion") or {
+        job: times["completion"] for job, times in result["jobs"].items()
+    }
+    assert set(ends) == {job["id"] for job in workload["jobs"]}
+    assert all(end > 0 for end in ends.values())
+    assert result["bound"] <= (result.get("value") or result["metrics"]["value"])
+
+
+@pytest.mark.parametrize("epoch", ["1e-6", "0.5", "1e300"])
+def test_long_gaps_and_slow_hosts_end(epoch: str, slotwise: Any, folder: Path) -> None:
+    """Centuries between arrivals, and hosts on which time loses its digits, are simulated."""
+    for cluster in ({"slots": 2}, {"hosts": [SLOW_HOST]}):
+        late = [{**job, "arrival": 5e9 * n} for n, job in enumerate(jobs("a", "b", "c"))]
+        work = [{"id": "d", "phases": [phase(1e12, 3)]}]
+        odd = {"slotwise": 1, "cluster": cluster, "jobs": late + work}
+        (folder / "odd.json").write_text(json.dumps(odd))
+        told = slotwise("simulate", "odd.json", "--epoch", epoch, "--json")
+        assert told.exit_code == 0, told.stderr
+        assert json.loads(told.stdout)["metrics"]["jobs_done"] == 4
+
+
+@pytest.mark.parametrize(("reducers", "parts"), [(0, 1), (50, 50)])
+def test_any_number_of_reduces(reducers: int, parts: int, slotwise: Any, folder: Path) -> None:
+    """No reduce at all, or far more of them than words."""
+    (folder / "in.txt").write_text("a b a\n")
+    job = {"id": "w", "program": "wordcount", "inputs": "in.txt", "output": "out"}
+    odd = {"slotwise": 1, "jobs": [{**job, "reducers": reducers}]}
+    (folder / "odd.json").write_text(json.dumps(odd))
+    told = slotwise("run", "odd.json", "--slots", "2", "--json")
+    assert told.exit_code == 0, told.stderr
+    assert len(list((folder / "out").glob("part-*"))) == parts
+
+
+def test_input_without_a_byte(slotwise: Any, folder: Path) -> None:
+    """Programs run on empty files, and leave empty parts."""
+    (folder / "in").mkdir()
+    for name in "ab":
+        (folder / "in" / name).write_bytes(b"")
+    programs = [
+        {"id": name, "program": name, "inputs": "in", "output": f"out/{name}"}
+        for name in ("wordcount", "sort", "terasort", "inverted-index")
+    ]
+    (folder / "odd.json").write_text(json.dumps({"slotwise": 1, "jobs": programs}))
+    for command in ("simulate", "run"):
+        told = slotwise(command, "odd.json", "--slots", "2", "--json")
+        assert told.exit_code == 0, told.stderr
+    assert all(path.stat().st_size == 0 for path in folder.glob("out/*/part-*"))
+    assert len(list(folder.glob("out/*/_SUCCESS"))) == 4
