@@ -64,10 +64,13 @@ class Scheduler:
 
     def _epoch_after(self, now: float) -> float:
         """The first multiple of the epoch's length that lies ahead."""
-        number = floor(now / self.epoch_seconds) + 1
-        until = number * self.epoch_seconds
-        # Late in time floats are farther apart than epochs.
-        return until if until > now else nextafter(now, inf)
+        passed = floor(now / self.epoch_seconds)
+        # Rounding may put an instant that is a multiple into the epoch before it.
+        for number in (passed + 1, passed + 2):
+            until = number * self.epoch_seconds
+            if until > now:
+                return until
+        return nextafter(now, inf)  # So late in time, floats are farther apart than epochs.
 
 
 def _give_up(snapshot: Snapshot) -> Sequence[Decision]:

@@ -294,3 +294,17 @@ def test_noise_has_mean_one(simulated: Simulate) -> None:
     world = SimulatedWorld(Cluster.of_slots(1), jobs, Simulation(seed=1, noise=0.5))
     drawn = world._draw(PhaseId("a", "map"))
     assert sum(drawn) / len(drawn) == pytest.approx(3.0, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("slots", "weights"), [(1, (2.0, 1.0)), (3, (3.0, 1.0)), (2, (1.0, 3.0))]
+)
+def test_parts_of_slots_are_shared_by_weight_in_the_long_run(
+    simulated: Simulate, slots: int, weights: tuple[float, float]
+) -> None:
+    """Two thirds of a slot are a slot two thirds of the time."""
+    jobs = [job(name, 400, weight=w) for name, w in zip("ab", weights, strict=True)]
+    simulation = Simulation(seed=1, noise=0.5)
+    log = simulated(jobs, Cluster.of_slots(slots), name="fair", simulation=simulation).log
+    served = Counter(name for at, name in launches(log) if at < 300 / slots)
+    assert served["a"] / served.total() == pytest.approx(weights[0] / sum(weights), abs=0.02)

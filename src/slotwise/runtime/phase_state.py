@@ -12,7 +12,7 @@ from slotwise.model.pool import Pool
 
 PENDING, RUNNING, DONE = 0, 1, 2
 
-Rank = tuple[float, int, int, "PhaseState"]
+Rank = tuple[float, float, int, "PhaseState"]
 """How far a phase is below its allocation: the least one is served first."""
 
 
@@ -59,7 +59,6 @@ class PhaseState:
         "has_homes",
         "id",
         "job",
-        "last_launch",
         "launches",
         "most",
         "order",
@@ -68,6 +67,7 @@ class PhaseState:
         "pool",
         "rank",
         "running",
+        "served",
         "slot_kind",
         "waits_for",
     )
@@ -89,7 +89,7 @@ class PhaseState:
         self.waits_for = set(phase.after)
         self.pending, self.running, self.done = count, 0, 0
         self.allocated = 0.0
-        self.last_launch = 0
+        self.served = 0.0
         self.deferred_since: float | None = None
         self.deferred_until: float | None = None
         self.launches: dict[int, tuple[Launch, float, float]] = {}
@@ -224,12 +224,31 @@ class PhaseState:
     def ranked(self) -> Rank:
         """Its place in the order: served first is who holds the least part of its allocation.
 
-        Equals take turns, the one that has not launched for longest first, so that shares
-        below one slot are honoured over time. Who has no allocation comes last, by arrival.
+        Whole slots come first. Parts of slots go by turns: who has had the least service for
+        the size of its allocation is next, so that half a slot is a slot half of the time. Who
+        has no allocation comes last, by arrival.
         """
-        if self.allocated > 0:
-            return (self.running / self.allocated, self.last_launch, self.order, self)
-        return (inf, self.order, self.order, self)
+        if self.allocated <= 0:
+            return (inf, self.order, self.order, self)
+        held = self.running / self.allocated
+        if self.running < int(self.allocated):
+            held -= 1.0
+        elif held < 1.0:
+            held = 0.0
+        return (held, self.served, self.order, self)
+
+    def serve(self, service: float) -> float:
+        """Count a launch as service received; the service that others have had by now.
+
+        `service` is what phases that won their turns had had. Who comes late, or has had no
+        tasks for a while, begins there: it neither pays for the past nor makes up for it.
+        """
+        if self.allocated <= 0:
+            return service
+        if self.running > int(self.allocated):  # It has just won a part of a slot.
+            service = max(service, self.served)
+        self.served = max(self.served, service) + 1.0 / self.allocated
+        return service
 
     def check(self) -> None:
         """Assert that its counters say what its tasks say. O(tasks); for tests."""

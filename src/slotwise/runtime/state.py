@@ -61,13 +61,13 @@ class State:
         self._phases: dict[PhaseId, PhaseState] = {}
         self._jobs: dict[str, dict[str, PhaseState]] = {}
         self._arrived = 0
-        self._launches = 0
         self._bad_ends: dict[tuple[PhaseId, int, bool], int] = {}
         self._speeds = {host.name: host.speed for host in cluster.hosts}
         kinds = cluster.capacity
         self._free = {
             k: {h.name: h.slots[k] for h in cluster.hosts if h.slots.get(k)} for k in kinds
         }
+        self._service = dict.fromkeys(kinds, 0.0)
         self._freed: dict[str, list[str]] = {kind: [] for kind in kinds}
         self._ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
         self._hungry: dict[str, list[Rank]] = {kind: [] for kind in kinds}
@@ -218,8 +218,7 @@ class State:
             del free[launch.host]
         phase.launch(launch, self.now, self._speeds[launch.host])
         phase.pool.running += 1
-        self._launches += 1
-        phase.last_launch = self._launches
+        self._service[phase.slot_kind] = phase.serve(self._service[phase.slot_kind])
         self._reorder(phase)
 
     def _defer(self, decision: Defer) -> None:
