@@ -93,9 +93,9 @@ class Allocator(Protocol):
 def claims_of(
     snapshot: Snapshot, slot_kind: str, with_work: bool = True
 ) -> tuple[list[PhaseId], Claims]:
-    """The claims of the ready phases on one kind of slot, and whose they are. O(J log J)."""
+    """The claims of the ready phases on one kind of slot, and whose they are. O(J)."""
     now = snapshot.now
-    phases = sorted(snapshot.ready(slot_kind), key=lambda p: p.order)
+    phases = snapshot.ready(slot_kind)
     most = [min(p.most, p.pending + p.running) for p in phases]
     work = [p.work_left(now) for p in phases] if with_work else []
     group, groups = group_by_share([p.share for p in phases], snapshot.pools)
@@ -105,7 +105,10 @@ def claims_of(
         arrival=[p.job.arrival for p in phases],
         work=work,
         size=[p.job.work or left for p, left in zip(phases, work, strict=False)],
-        least=[min(p.phase.slots_min, top) for p, top in zip(phases, most, strict=True)],
+        least=[
+            min(p.phase.slots_min, top) if p.phase.slots_min else 0.0
+            for p, top in zip(phases, most, strict=True)
+        ],
         most=most,
         group=group,
         groups=groups,

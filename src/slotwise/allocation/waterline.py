@@ -49,5 +49,7 @@ def water_line(
 def scale_to(capacity: float, least: Sequence[float]) -> list[float]:
     """Least shares as they are, or scaled down in proportion when they exceed the capacity."""
     total = sum(least)
-    factor = capacity / total if total > capacity else 1.0
+    if total <= capacity:
+        return list(least)
+    factor = capacity / total
     return [share * factor for share in least]

@@ -122,7 +122,7 @@ class Snapshot(Protocol):
         """The pools by name; every job's pool is among them."""
         ...
 
-    def ready(self, slot_kind: str) -> Iterable[PhaseView]:
+    def ready(self, slot_kind: str) -> Sequence[PhaseView]:
         """Ready phases that draw on this kind of slot, in order of arrival."""
         ...
 

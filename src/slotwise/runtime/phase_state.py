@@ -68,6 +68,7 @@ class PhaseState:
         "rank",
         "running",
         "served",
+        "share",
         "slot_kind",
         "waits_for",
     )
@@ -84,6 +85,7 @@ class PhaseState:
         count = phase.tasks.count
         self.id = PhaseId(job.id, phase.name)
         self.job, self.phase, self.order, self.pool = job, phase, order, pool
+        self.share = pool.share
         self.slot_kind = cluster.slot_kind(phase.kind)
         self.most = phase.slots_most
         self.waits_for = set(phase.after)
@@ -111,11 +113,6 @@ class PhaseState:
         # The lowest task is last in each list, so that it is launched first.
         for task in range(count - 1, -1, -1) if self.has_homes else ():
             self._index_home(task)
-
-    @property
-    def share(self) -> tuple[str, str]:
-        """Its pool, and the key of the pool's shares that it counts against."""
-        return self.pool.share
 
     @property
     def may_launch(self) -> bool:

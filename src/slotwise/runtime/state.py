@@ -70,6 +70,7 @@ class State:
         self._service = dict.fromkeys(kinds, 0.0)
         self._freed: dict[str, list[str]] = {kind: [] for kind in kinds}
         self._ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
+        self._in_order: dict[str, list[PhaseState]] = {}  # of `ready`, until it changes
         self._hungry: dict[str, list[Rank]] = {kind: [] for kind in kinds}
         self._pool_counts: dict[tuple[str, str, str], PoolCount] = {}
         self._waits: list[tuple[float, PhaseId]] = []
@@ -120,9 +121,12 @@ class State:
 
     # What policies see (model.snapshot.Snapshot).
 
-    def ready(self, slot_kind: str) -> Iterable[PhaseState]:
-        """Ready phases that draw on this kind of slot."""
-        return self._ready[slot_kind].values()
+    def ready(self, slot_kind: str) -> Sequence[PhaseState]:
+        """Ready phases that draw on this kind of slot, in order of arrival."""
+        if slot_kind not in self._in_order:
+            phases = self._ready[slot_kind].values()
+            self._in_order[slot_kind] = sorted(phases, key=lambda phase: phase.order)
+        return self._in_order[slot_kind]
 
     def hungry(self, slot_kind: str) -> Iterable[PhaseState]:
         """Those with pending tasks, the one farthest below its allocation first."""
@@ -269,11 +273,14 @@ class State:
 
     def _make_ready(self, phase: PhaseState) -> None:
         self._ready[phase.slot_kind][phase.id] = phase
-        self._reorder(phase)
-        self.is_stale = True
+        self._ready_changed(phase)
 
     def _make_unready(self, phase: PhaseState) -> None:
         self._ready[phase.slot_kind].pop(phase.id, None)
+        self._ready_changed(phase)
+
+    def _ready_changed(self, phase: PhaseState) -> None:
+        self._in_order.pop(phase.slot_kind, None)
         self._reorder(phase)
         self.is_stale = True
 
