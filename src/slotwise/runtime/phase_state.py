@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 
 from slotwise.estimation.extrapolation import work_left
@@ -110,9 +111,8 @@ class PhaseState:
         self.has_homes = bool(phase.tasks.blocks)
         self._by_host: dict[str, list[int]] = {}
         self._by_rack: dict[str, list[int]] | None = None
-        # The lowest task is last in each list, so that it is launched first.
-        for task in range(count - 1, -1, -1) if self.has_homes else ():
-            self._index_home(task)
+        if self.has_homes:  # The lowest task is last in each list, to be launched first.
+            self._index_homes(range(count - 1, -1, -1))
 
     @property
     def may_launch(self) -> bool:
@@ -216,7 +216,7 @@ class PhaseState:
         self.pending += 1
         self._returned.append(task)
         if self.has_homes:
-            self._index_home(task)
+            self._index_homes((task,))
 
     def ranked(self) -> Rank:
         """Its place in the order: served first is who holds the least part of its allocation.
@@ -270,16 +270,17 @@ class PhaseState:
     def _expected(self, task: int) -> float:
         return self._each if self._works is None else self._works[task]
 
-    def _index_home(self, task: int) -> None:
-        """Note where the input of a pending task lies; a second note of it does no harm."""
-        index = self._by_host
-        for host in self.phase.tasks.blocks[task].hosts:
-            if host in index:
-                index[host].append(task)
-            else:
-                index[host] = [task]
-        if self._by_rack is not None:
-            self._index_rack(self._by_rack, task)
+    def _index_homes(self, tasks: Iterable[int]) -> None:
+        """Note where the input of pending tasks lies; a second note of one does no harm."""
+        blocks, index = self.phase.tasks.blocks, self._by_host
+        for task in tasks:
+            for host in blocks[task].hosts:
+                if host in index:
+                    index[host].append(task)
+                else:
+                    index[host] = [task]
+            if self._by_rack is not None:
+                self._index_rack(self._by_rack, task)
 
     def _index_racks(self) -> dict[str, list[int]]:
         """Note the racks of all pending tasks. Few phases are ever asked for them."""

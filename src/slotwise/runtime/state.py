@@ -171,8 +171,7 @@ class State:
         launch, speed = ended
         self._free_slot(phase, launch.host)
         phase.finish(event.task, event.seconds * speed)
-        if phase.has_shrunk:
-            self.has_shrunk = True
+        self.has_shrunk = self.has_shrunk or phase.has_shrunk
         self._reorder(phase)
         if not phase.pending and not phase.running:
             self._phase_done(phase, event.at)
