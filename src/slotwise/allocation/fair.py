@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from slotwise.allocation.problem import Claims, Group
@@ -21,35 +22,46 @@ class Fair:
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
-        members: list[list[int]] = [[] for _ in claims.groups]
+        pools = claims.groups
+        if len(pools) == 1:
+            slots = min(claims.capacity, pools[0].slots_max)
+            return _within(pools[0], slots, claims.weight, claims.least, claims.most)
+        members: list[list[int]] = [[] for _ in pools]
         for claim, number in enumerate(claims.group):
             members[number].append(claim)
-        pools = list(zip(claims.groups, members, strict=True))
-        most = [
-            min(pool.slots_max, sum(claims.most[j] for j in inside)) for pool, inside in pools
+        weight, least, most = (
+            [[values[j] for j in inside] for inside in members]
+            for values in (claims.weight, claims.least, claims.most)
+        )
+        tops = [min(p.slots_max, sum(top)) for p, top in zip(pools, most, strict=True)]
+        floors = [
+            min(top, max(pool.slots_min, sum(low)))
+            for pool, low, top in zip(pools, least, tops, strict=True)
         ]
-        least = [
-            min(top, max(pool.slots_min, sum(claims.least[j] for j in inside)))
-            for (pool, inside), top in zip(pools, most, strict=True)
-        ]
-        weight = [pool.weight for pool in claims.groups]
+        slots_of = water_line(claims.capacity, [pool.weight for pool in pools], floors, tops)
         shares = [0.0] * len(claims)
-        pool_slots = water_line(claims.capacity, weight, least, most)
-        for (pool, inside), slots in zip(pools, pool_slots, strict=True):
-            for claim, share in zip(inside, _within(claims, pool, inside, slots), strict=True):
+        for pool, inside, *parts in zip(
+            pools, members, slots_of, weight, least, most, strict=True
+        ):
+            for claim, share in zip(inside, _within(pool, *parts), strict=True):
                 shares[claim] = share
         return shares
 
 
-def _within(claims: Claims, group: Group, inside: list[int], slots: float) -> list[float]:
-    least = [claims.least[j] for j in inside]
-    most = [claims.most[j] for j in inside]
-    if group.policy == "fair":
-        return water_line(slots, [claims.weight[j] for j in inside], least, most)
+def _within(
+    pool: Group,
+    slots: float,
+    weight: Sequence[float],
+    least: Sequence[float],
+    most: Sequence[float],
+) -> list[float]:
+    """Share a pool's slots among its claims, which stand in order of arrival."""
+    if pool.policy == "fair":
+        return water_line(slots, weight, least, most)
     shares = scale_to(slots, least)
     left = max(0.0, slots - sum(shares))
-    for number in sorted(range(len(inside)), key=lambda k: claims.arrival[inside[k]]):
-        more = min(left, most[number] - shares[number])
+    for number, top in enumerate(most):
+        more = min(left, top - shares[number])
         shares[number] += more
         left -= more
     return shares

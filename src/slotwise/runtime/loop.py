@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import Protocol
 
 from slotwise.model.decision import Decision, GiveUp, Launch, Preempt
 from slotwise.model.event import Event
@@ -11,7 +11,7 @@ from slotwise.model.snapshot import Snapshot
 from slotwise.runtime.state import State
 from slotwise.runtime.world import World
 
-PERFORMED = frozenset({Launch, Preempt, GiveUp})
+PERFORMED = (Launch, Preempt, GiveUp)
 """The decisions that a world carries out; the others concern the state alone."""
 
 
@@ -57,8 +57,8 @@ def turn(
     while decisions := scheduler.decide(snapshot):
         for decision in decisions:
             state.apply(decision)
-            if decision.__class__ in PERFORMED:
-                world.perform(cast(Launch | Preempt | GiveUp, decision))
+            if isinstance(decision, PERFORMED):
+                world.perform(decision)
         decided += decisions
     if events or decided:
         record(now, events, decided)
