@@ -111,7 +111,10 @@ def flow_of(job: Job, phase: Phase) -> Flow:
             " at time 0; set it to 0, or simulate"
         )
     if work == 0:
-        raise InputError(f"job {job.id!r}, phase {phase.name!r}: a plan needs work > 0, not 0")
+        raise InputError(
+            f"job {job.id!r}, phase {phase.name!r}: a plan needs work > 0, not 0;"
+            " leave out what has nothing to do, or simulate"
+        )
     return Flow(PhaseId(job.id, phase.name), job, phase, work, work, set(phase.after))
 
 

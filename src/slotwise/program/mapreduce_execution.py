@@ -60,7 +60,7 @@ class MapReduceExecution:
         if phase != "map":
             return f"{phase} task {task} of job {self.job.id}"
         first, *others = self._splits[task]
-        more = f" and {len(others)} more pieces" if others else ""
+        more = f" and {len(others)} more" if others else ""
         return f"map task {task} of job {self.job.id} ({first}{more})"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -16,6 +18,9 @@ from slotwise.runtime.live.workers import Outcome, Workers
 
 HOST = "localhost"
 """The name of the one host."""
+
+ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+"""The signals by which a run is ended from outside."""
 
 
 @dataclass(slots=True)
@@ -155,7 +160,8 @@ class LiveWorld:
                     launch.phase.phase, launch.task, launch.attempt, outcome.value
                 )
                 if live.tasks_left == 1:
-                    execution.close(succeeded=True)
+                    with _undisturbed():
+                        execution.close(succeeded=True)
         except Exception as error:
             self._fail(live, launch, f"its result cannot be kept: {_sentence(error)}")
             return
@@ -198,6 +204,16 @@ class LiveWorld:
     def _forget(self, live: _LiveJob) -> None:
         del self._jobs[live.execution.job.id]
         self._workers.forget(live.execution.job.id)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let signals wait: an output is replaced as a whole or not at all."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _sentence(error: Exception) -> str:
