@@ -16,12 +16,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
-import cloudpickle
-
+import slotwise
 from slotwise.program import Execution, plan_mapreduce
 
 PROCESSES = 2
@@ -92,30 +90,9 @@ def read_output(output: Path) -> Counter[str]:
 
 
 def run_job(execution: Execution, processes: int = PROCESSES) -> None:
-    """Run all tasks of a job, phase by phase, in worker processes."""
-    runner = cloudpickle.dumps(execution.runner)
-    succeeded = False
-    try:
-        with ProcessPoolExecutor(processes, initializer=receive, initargs=(runner,)) as pool:
-            for phase in execution.job.topological():
-                tasks = range(phase.tasks.count)
-                futures = [
-                    pool.submit(perform, execution.arguments(phase.name, t, 0)) for t in tasks
-                ]
-                for task, future in enumerate(futures):
-                    execution.finished(phase.name, task, 0, future.result())
-        succeeded = True
-    finally:
-        execution.close(succeeded)
-
-
-def receive(runner: bytes) -> None:
-    global _runner
-    _runner = cloudpickle.loads(runner)
-
-
-def perform(arguments: tuple[object, ...]) -> object:
-    return _runner(*arguments)
+    """Run a job live, the whole way: worker processes, scheduler, commit."""
+    result = slotwise.run([execution], "fifo", slots=processes)
+    assert not result.failed, result.failed
 
 
 def by_pool_of_ranges(text: Path) -> Counter[str]:
