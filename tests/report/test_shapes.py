@@ -1,5 +1,7 @@
 """From attempts to bars and cells: few enough to draw, and nothing made up."""
 
+from dataclasses import replace
+
 import pytest
 
 from slotwise.analysis.attempts import Attempt
@@ -9,6 +11,7 @@ from slotwise.model.job import PhaseId
 from slotwise.report.bars import bars_of
 from slotwise.report.cells import SHADES, Cell, cells_of
 from slotwise.report.levels import levels
+from slotwise.report.numbers import unit_for
 from slotwise.report.pictures.comparison import bound_of
 from slotwise.report.scene import scene_of
 
@@ -75,6 +78,24 @@ def test_levels_keep_the_area(three_runs):
         shown = sum((end - start) * mean for start, end, mean in cut)
         assert shown == pytest.approx(steps.area(low, high), abs=0.05)
     assert area > 0
+
+
+def test_levels_too_short_for_the_axis_are_left_out(three_runs):
+    """Steps 1e-9 of the axis apart are one instant there, and no level is without width."""
+    scene = scene_of(three_runs)
+    width = scene.end - scene.begin
+    times = [scene.begin + width * at for at in (0.1, 0.1 + 1e-9, 0.1 + 2e-9, 0.2)]
+    steps = Steps(tuple(times), (1.0, 2.0, 3.0, 0.0))
+    assert levels(scene, steps) == [(scene.at(times[0]), scene.at(times[3]), 3.0)]
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_the_axis_is_as_fine_as_the_run_is_long(three_runs, scale):
+    """A thousandth of a run can be told from its neighbours, be it microseconds or weeks."""
+    end = 12.0 * scale
+    scene = replace(scene_of(three_runs), begin=0.0, end=end, unit=unit_for(end))
+    places = [scene.at(end * at / 1000) * scene.unit.seconds / end for at in range(1001)]
+    assert places == pytest.approx([at / 1000 for at in range(1001)], abs=1e-5)
 
 
 def test_the_bound_is_drawn_only_where_it_bounds(make):

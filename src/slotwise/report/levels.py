@@ -12,7 +12,10 @@ COLUMNS = 240
 def levels(
     scene: Scene, steps: Steps, columns: int = COLUMNS
 ) -> list[tuple[float, float, float]]:
-    """A step function as (start, end, mean) on the axis: exact, or in so many columns."""
+    """A step function as (start, end, mean) on the axis: exact, or in so many columns.
+
+    Each level has a width: those that the axis cannot show are left out.
+    """
     edges = list(steps.times)
     if len(edges) > columns:
         width = (scene.end - scene.begin) / columns
@@ -23,7 +26,9 @@ def levels(
     if len(edges) < 2:
         return []
     means = [round(mean, 2) for mean in steps.means(edges)]
+    ends = [scene.at(edge) for edge in edges]
     return [
-        (scene.at(start), scene.at(end), mean)
-        for start, end, mean in zip(edges, edges[1:], means, strict=False)
+        (start, end, mean)
+        for start, end, mean in zip(ends, ends[1:], means, strict=False)
+        if start < end
     ]

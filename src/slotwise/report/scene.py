@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import floor, log10
 
 from slotwise.analysis.timeline import Timeline, timeline_of
 from slotwise.report.numbers import TimeUnit, unit_for
@@ -29,9 +30,9 @@ class Scene:
     unit: TimeUnit
 
     def at(self, time: float) -> float:
-        """A time on the axis, rounded far below what the eye can see."""
-        digits = 5 if self.unit.seconds > 1 else 3
-        return round(time / self.unit.seconds, digits)
+        """A time on the axis, rounded to a hundred-thousandth of it: the eye sees no less."""
+        span = (self.end - self.begin) / self.unit.seconds
+        return round(time / self.unit.seconds, 5 - floor(log10(span)))
 
     @property
     def domain(self) -> list[float]:
