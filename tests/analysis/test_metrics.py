@@ -146,6 +146,18 @@ def test_a_job_that_was_given_up_has_no_completion() -> None:
     assert found.metrics["utilisation"] == pytest.approx((8 + 1 + 2 + 1) / (2 * 8))
 
 
+def test_a_run_without_a_job_done_has_no_means() -> None:
+    """A run that came to nothing has no value, no makespan and no response: not those of 0."""
+    failed = TaskFailed(1.0, A, 0, 1, "no luck")
+    turns = [*TURNS[:1], Turn(1.0, [failed], [GiveUp("a", "no luck")])]
+    found = outcome(turns).metrics
+    assert {key for key, number in found.items() if number is None} == {
+        "value", "gap", "makespan", "response_mean", "response_weighted_mean", "response_max",
+        "stretch_mean", "stretch_weighted_mean", "stretch_max",
+    }  # fmt: skip
+    assert (found["jobs_done"], found["jobs_failed"]) == (0, 1)
+
+
 def test_slots_held_after_the_last_completion_are_no_more_than_full() -> None:
     """Job a fails long after b is done: utilisation is of all the time that was recorded."""
     turns = [
@@ -165,7 +177,7 @@ def test_a_run_can_be_measured_on_its_way_as_often_as_one_likes() -> None:
     assert first == again
     assert first.metrics["wasted_slot_seconds"] == 1.0 + 3.0
     assert first.metrics["jobs_done"] == 0
-    assert first.metrics["value"] == 0.0
+    assert first.metrics["value"] is None
     for turn in TURNS[4:]:
         meter(turn.now, turn.events, turn.decisions)
     assert meter.outcome() == outcome()
@@ -188,10 +200,11 @@ def test_attempts_are_told_as_they_end() -> None:
 
 
 def test_an_empty_log_has_no_value() -> None:
-    """Nothing happened: zeros, no gap."""
+    """Nothing happened: no value, no gap, no slot held."""
     found = outcome([])
     assert found.jobs == {}
     assert found.bound == 0.0
+    assert found.metrics["value"] is None
     assert found.metrics["gap"] is None
     assert found.metrics["utilisation"] == 0.0
 

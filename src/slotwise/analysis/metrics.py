@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,11 @@ from slotwise.record.log import Header, Log
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to, in the shape of the `--json` contract."""
+    """What a run came to, in the shape of the `--json` contract.
+
+    What is measured over the jobs that are done is None while none is: value and gap, means
+    and maxima of response and stretch, and the makespan, which is the last completion.
+    """
 
     jobs: dict[str, dict[str, float | None]]
     metrics: dict[str, Any]
@@ -70,7 +74,7 @@ class Meter:
         bound = objective_bound(self._objective, jobs, self._cluster, work)
         metrics = self._metrics(spans, done)
         value = metrics["value"]
-        metrics["gap"] = value / bound - 1 if bound > 0 else None
+        metrics["gap"] = value / bound - 1 if value is not None and bound > 0 else None
         return Outcome(
             jobs={name: _times(span) for name, span in spans.items()},
             metrics=metrics,
@@ -102,25 +106,25 @@ class Meter:
         stretches = {name: responses[name] / work[name] for name in done}
         completion = {name: span.completion or 0.0 for name, span in done.items()}
         first = min((span.arrival for span in spans.values()), default=0.0)
-        last = max(completion.values(), default=self._follower.now)
         slots = sum(self._cluster.capacity.values())
         unfinished = sum(a.end - a.start for a in self._follower.unfinished())
-        span = self._follower.now - first  # Jobs that failed may have held slots after `last`.
+        span = self._follower.now - first  # Jobs that failed may have held slots to the end.
         tasks = sum(self._locality.values())
+        value = self._objective.value(
+            {name: span.job for name, span in done.items()}, completion, work
+        )
         return {
-            "value": self._objective.value(
-                {name: span.job for name, span in done.items()}, completion, work
-            ),
+            "value": value if done else None,
             "gap": None,
             "jobs_done": len(done),
             "jobs_failed": sum(span.failed is not None for span in spans.values()),
             "response_mean": _mean(responses.values()),
             "response_weighted_mean": _weighted_mean(responses, weights),
-            "response_max": max(responses.values(), default=0.0),
+            "response_max": max(responses.values(), default=None),
             "stretch_mean": _mean(stretches.values()),
             "stretch_weighted_mean": _weighted_mean(stretches, weights),
-            "stretch_max": max(stretches.values(), default=0.0),
-            "makespan": last,
+            "stretch_max": max(stretches.values(), default=None),
+            "makespan": max(completion.values(), default=None),
             "utilisation": (self._busy + unfinished) / (slots * span) if span > 0 else 0.0,
             "tasks_done": tasks,
             "attempts": dict(sorted(self._endings.items())),
@@ -143,11 +147,10 @@ def _times(span: JobSpan) -> dict[str, float | None]:
     }
 
 
-def _mean(values: Any) -> float:
-    values = list(values)
-    return sum(values) / len(values) if values else 0.0
+def _mean(values: Collection[float]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
-def _weighted_mean(values: dict[str, float], weights: dict[str, float]) -> float:
+def _weighted_mean(values: dict[str, float], weights: dict[str, float]) -> float | None:
     total = sum(weights.values())
-    return sum(values[name] * weights[name] for name in values) / total if total else 0.0
+    return sum(values[name] * weights[name] for name in values) / total if total else None
