@@ -12,6 +12,7 @@ import pytest
 
 from slotwise.model.errors import InputError, MissingExtraError
 from slotwise.report import write_pictures, write_report
+from slotwise.runtime.simulated.world import Fault
 
 ADDRESSES = ("src", "href", "action", "data", "srcset", "poster", "background")
 
@@ -61,6 +62,11 @@ class Page(HTMLParser):
             }
             for row in table["rows"]
         ]
+
+
+def always(launch):
+    """Every task fails."""
+    return Fault("no luck", after=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +163,19 @@ def test_a_failed_job_says_why(hostile_runs, hostile_reason, tmp_path):
     page = Page(path.read_text(encoding="utf-8"))
     assert page.texts.count(hostile_reason) == 2
     assert {"×", "†"} <= {row["mark"] for row in page.rows("slots", "slots0bad")}
+
+
+def test_a_run_that_came_to_nothing_is_not_the_best(make, hostile_names, tmp_path):
+    """None of its metrics is 0, no bar of it is dark, and all pictures are drawn."""
+    job = hostile_names[2]
+    runs = [make("fifo", [job], fault=always), make("fair", [job]), make("flex", [job])]
+    path = tmp_path / "r.html"
+    write_report(runs, path, pictures=True)
+    page = Page(path.read_text(encoding="utf-8"))
+    for picture in ("value", "response_mean", "makespan"):
+        rows = page.rows("comparison", picture)
+        assert [row["best"] for row in rows] == [False, True, True]
+        assert rows[0]["text"] == "–"
 
 
 def test_one_run_alone_is_a_report_too(three_runs, tmp_path):

@@ -6,7 +6,8 @@ import pytest
 from rich.console import Console
 
 from slotwise.report import comparison_table, jobs_table
-from slotwise.report.numbers import number, percent, seconds
+from slotwise.report.numbers import MISSING, number, percent, seconds
+from slotwise.report.tables import METRICS, METRICS_MORE
 
 
 def printed(table, width=100):
@@ -24,6 +25,42 @@ def test_comparison_fits_a_terminal_of_80_columns(three_runs):
     for word in ("scheduler", "fifo", "fair", "flex", "makespan", "bound", "gap", "simulated"):
         assert word in text
     assert seconds(three_runs[0].outcome.metrics["response_mean"]) in text
+
+
+def with_outcome(run, jobs=None, **metrics):
+    """The same run with other metrics."""
+    outcome = run.outcome
+    return replace(
+        run,
+        outcome=replace(
+            outcome,
+            metrics=outcome.metrics | metrics,
+            jobs=outcome.jobs if jobs is None else jobs,
+        ),
+    )
+
+
+def best_by(title, runs):
+    """Which of the runs are marked the best by the metric of that title."""
+    [metric] = [one for one in METRICS + METRICS_MORE if one.title == title]
+    return metric.best(runs)
+
+
+def test_what_is_shown_alike_is_equally_good(three_runs):
+    """Two values that read the same are both the best, or neither."""
+    runs = [with_outcome(three_runs[0], utilisation=of) for of in (0.991, 0.989, 0.5)]
+    assert best_by("utilisation", runs) == [True, True, False]
+    assert best_by("utilisation", runs[:2]) == [False, False]
+
+
+def test_a_run_whose_jobs_failed_is_never_the_best(three_runs):
+    """It did less than the others, and nothing at all takes no time."""
+    times = {"arrival": 0.0, "start": 0.0, "completion": None, "response": None}
+    failed = with_outcome(three_runs[0], jobs={"q1": times}, makespan=0.1, value=None)
+    runs = [failed, with_outcome(three_runs[1], makespan=5.0), three_runs[2]]
+    assert best_by("makespan", runs) == [False, True, False]
+    assert best_by("value", [failed, *runs[1:]])[0] is False
+    assert MISSING in printed(comparison_table([failed]))
 
 
 def test_worlds_have_a_column_where_they_differ(three_runs):

@@ -26,6 +26,11 @@ class ReportedRun:
         aggregate = "greatest" if objective.get("aggregate") == "max" else "sum of"
         return f"{aggregate} {objective.get('penalty', 'response')}"
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its jobs are done: only then can it be better than another run."""
+        return all(times["completion"] is not None for times in self.outcome.jobs.values())
+
 
 def run_names(runs: Sequence[ReportedRun]) -> list[str]:
     """A name for each run: its label, with its world where the runs come from several."""

@@ -35,13 +35,18 @@ class Metric:
         return [self.show(self.of(run)) for run in runs]
 
     def best(self, runs: Sequence[ReportedRun]) -> list[bool]:
-        """Whether a run is the best by it; none is where all are alike."""
-        values = [self.of(run) for run in runs]
-        known = {value for value in values if value is not None}
-        if self.better is None or len(known) < 2:
-            return [False] * len(values)
-        best = min(known) if self.better == "low" else max(known)
-        return [value == best for value in values]
+        """Whether a run is the best by it, as far as is shown; none is where all are alike.
+
+        A run with jobs that were not done is never the best: it did less.
+        """
+        whole = [run for run in runs if run.is_whole and self.of(run) is not None]
+        if self.better is None or len(set(self.cells(whole))) < 2:
+            return [False] * len(runs)
+        best = self.show((min if self.better == "low" else max)(map(self.of, whole)))
+        return [
+            run.is_whole and cell == best
+            for run, cell in zip(runs, self.cells(runs), strict=True)
+        ]
 
 
 def _metric(key: str) -> Callable[[ReportedRun], Any]:

@@ -28,17 +28,30 @@ def draw(scene: Scene) -> Picture:
     if len(objectives) == 1:
         panels.insert(0, ("value", f"objective: {objectives[0]}", number))
     for key, title, show in panels:
-        rows[key] = [
-            _row(run, name, key, show)
-            for name, run in zip(scene.names, scene.runs, strict=True)
-        ]
+        rows[key] = _rows(scene, key, show)
         charts.append(_panel(scene, key, title, is_first=not charts, rows=rows[key]))
     sentence = (
         "Shorter is better; the best is dark. The red line is a proven lower bound: no"
         " scheduler whatever can do better."
     )
+    if not all(run.is_whole for run in scene.runs):
+        sentence += " A run with jobs that were not done counts only those that were."
     chart = alt.hconcat(*charts, spacing=30)
     return Picture("comparison", "The schedulers side by side", sentence, chart, rows)
+
+
+def _rows(scene: Scene, key: str, show: Any) -> Rows:
+    rows = [
+        _row(run, name, key, show) for name, run in zip(scene.names, scene.runs, strict=True)
+    ]
+    values = [
+        row["value"]
+        for row, run in zip(rows, scene.runs, strict=True)
+        if run.is_whole and row["value"] is not None
+    ]
+    for row, run in zip(rows, scene.runs, strict=True):
+        row["best"] = run.is_whole and row["value"] == min(values, default=None)
+    return rows
 
 
 def _row(run: ReportedRun, name: str, key: str, show: Any) -> dict[str, Any]:
@@ -82,10 +95,9 @@ def _panel(scene: Scene, key: str, title: str, is_first: bool, rows: Rows) -> An
     )
     tips = tooltip(row="scheduler", text=title, bound_text="lower bound")
     base = alt.Chart(source(key)).encode(y=y)
-    best = min(values, default=0.0)
     bars = base.mark_bar(height={"band": 0.62}).encode(
         x=x,
-        color=alt.condition(alt.datum.value <= best, alt.value(BEST), alt.value(BAR)),
+        color=alt.condition(alt.datum.best, alt.value(BEST), alt.value(BAR)),
         tooltip=tips,
     )
     texts = base.mark_text(align="left", dx=5, color=INK, fontSize=11).encode(
