@@ -47,7 +47,7 @@ class Options(TypedDict, total=False):
     assigner       "greedy" or "delay"
     epoch_seconds  how often the allocation is decided anew
     waits          delay scheduling's two waits in seconds: for the rack, for any slot
-    objective      instead of the workload's own
+    objective      instead of the workload's own: an Objective, or the name of a penalty
     attempts_max   how often a task may fail before its job does
     log            file to write the log to
     progress       told of every turn of the loop
@@ -56,7 +56,7 @@ class Options(TypedDict, total=False):
     assigner: str
     epoch_seconds: float
     waits: tuple[float, float] | None
-    objective: Objective | None
+    objective: Objective | str | None
     attempts_max: int
     log: str | Path | None
     progress: Record | None
@@ -66,12 +66,12 @@ def plan(
     workload: Given,
     allocator: str = "flex",
     *,
-    objective: Objective | None = None,
+    objective: Objective | str | None = None,
     slots: int | None = None,
 ) -> Plan:
     """The malleable schedule to which an allocator leads when all jobs are there at time 0."""
     source = read_source(workload)
-    aim = objective or source.workload.objective
+    aim = _aim(objective, source)
     cluster = _cluster(source.workload, slots)
     if any(host.speed != 1 for host in cluster.hosts):
         raise InputError(
@@ -142,7 +142,7 @@ def run(
 
 def compare(
     workload: Given,
-    schedulers: Sequence[str] = ("fifo", "fair", "flex"),
+    schedulers: Sequence[str] | str = ("fifo", "fair", "flex"),
     *,
     live: bool = False,
     slots: int | None = None,
@@ -155,17 +155,22 @@ def compare(
     are named in the same way.
     """
     source = read_source(workload)
-    for name in schedulers:
+    _refuse_unknown(options)
+    names = [schedulers] if isinstance(schedulers, str) else list(schedulers)
+    for name in names:
         make_allocator(name)  # Refuses an unknown name before the first run.
+        if names.count(name) > 1:
+            raise InputError(f"scheduler {name!r} is named twice; name each one once")
+    sources = [source.apart(name) if live else source for name in names]
     results = []
-    for name in schedulers:
+    for name, apart in zip(names, sources, strict=True):
         mine = options.copy()
         if log := options.get("log"):
             mine["log"] = Path(log).with_name(f"{Path(log).stem}-{name}{Path(log).suffix}")
         if live:
-            results.append(run(source.apart(name), name, slots=slots, **mine))
+            results.append(run(apart, name, slots=slots, **mine))
         else:
-            results.append(simulate(source, name, simulation=simulation, slots=slots, **mine))
+            results.append(simulate(apart, name, simulation=simulation, slots=slots, **mine))
     return results
 
 
@@ -224,6 +229,7 @@ class _Setting:
     def _header(self) -> Header:
         """All that is needed to decide the same again: the run itself begins from it, too."""
         options = self.options
+        _refuse_unknown(options)
         attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
         if attempts_max < 1:
             raise InputError(f"attempts_max is {attempts_max}; a task needs at least 1")
@@ -235,7 +241,7 @@ class _Setting:
                 "epoch_seconds": options.get("epoch_seconds", EPOCH_SECONDS),
                 "waits": options.get("waits"),
             },
-            objective=asdict(options.get("objective") or self.source.workload.objective),
+            objective=asdict(_aim(options.get("objective"), self.source)),
             cluster=self.cluster,
             pools=tuple(self.source.pools().values()),
             jobs_expected=len(self.jobs),
@@ -244,6 +250,25 @@ class _Setting:
             parameters=self.parameters,
             versions=_versions(),
         )
+
+
+def _refuse_unknown(options: Options) -> None:
+    """Refuse what is no option; what makes a simulation true or not stands in a Simulation."""
+    for name in sorted(options.keys() - Options.__annotations__.keys()):
+        if name in Simulation.__dataclass_fields__:
+            raise InputError(
+                f"{name} is no option of its own; give simulation=Simulation({name}=...)"
+            )
+        raise InputError(
+            f"unknown option {name!r}; known: {', '.join(Options.__annotations__)}"
+        )
+
+
+def _aim(objective: Objective | str | None, source: Source) -> Objective:
+    """The objective asked for, or the workload's own."""
+    if isinstance(objective, str):
+        return Objective.named(objective)
+    return objective or source.workload.objective
 
 
 def _all_of(records: Sequence[Record]) -> Record:

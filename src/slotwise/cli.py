@@ -221,7 +221,7 @@ def _compare(
             raise InputError("--schedulers is empty; name some, such as fifo,fair,flex")
         _check_targets(file, log, report)
         aim = _objective(source, objective, aggregate)
-        with Progress(errors(), "live" if live else "simulated") as progress:
+        with Progress(errors(), "live") as progress:
             results = api.compare(
                 source.overwriting() if overwrite else source,
                 names,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ class Plan:
     value: float
     bound: float
     seconds: float
-    schedule: Schedule
+    schedule: Schedule = field(repr=False)
 
     @property
     def gap(self) -> float | None:
@@ -59,8 +59,8 @@ class Result:
 
     scheduler: str
     world: Literal["live", "simulated"]
-    outcome: Outcome
-    log: Log
+    outcome: Outcome = field(repr=False)
+    log: Log = field(repr=False)
 
     @property
     def jobs(self) -> dict[str, dict[str, float | None]]:

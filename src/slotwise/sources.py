@@ -56,8 +56,8 @@ class Source:
         return Source(self.workload, tuple(_apart(entry, name) for entry in self.entries))
 
 
-Given = Workload | str | Path | Iterable[Entry] | Source
-"""A workload as callers may give it: as a value, as the path of a file, as jobs."""
+Given = Workload | str | Path | Entry | Iterable[Entry] | Source
+"""A workload as callers may give it: as a value, as the path of a file, as a job or jobs."""
 
 
 def read_source(workload: Given) -> Source:
@@ -69,7 +69,8 @@ def read_source(workload: Given) -> Source:
     if isinstance(workload, Workload):
         source = Source(workload, workload.jobs)
     else:
-        source = Source(Workload(()), tuple(workload))
+        entries = tuple(workload) if isinstance(workload, Iterable) else (workload,)
+        source = Source(Workload(()), entries)
     ids = Counter(_stated(entry).id for entry in source.entries)
     if not ids:
         raise InputError("there are no jobs; give at least one")
@@ -119,7 +120,7 @@ def _planned(entry: ProgramJob, workload: Workload) -> Execution:
         )
     except InputError as error:
         where = f"job {entry.id!r}: "
-        raise InputError(where + str(error).removeprefix(where)) from error
+        raise InputError(where + str(error).removeprefix(where)) from None
 
 
 def _overwriting(entry: ProgramJob) -> ProgramJob:

@@ -96,7 +96,7 @@ def finish(results: Sequence[Result], as_json: bool, report: Path | None) -> Non
 
 def show_plan(plan: Plan) -> None:
     """A plan as people read it, on stdout."""
-    gap = "-" if plan.gap is None else f"{100 * plan.gap:.3g} %"
+    gap = "-" if plan.gap is None else "0 %" if plan.is_exact else f"{100 * plan.gap:.3g} %"
     aim = f"{plan.objective.aggregate} of {plan.objective.penalty}"
     print(
         f"{plan.allocator}: {aim} {plan.value:.6g}, bound {plan.bound:.6g}, gap {gap}", end=""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from slotwise.allocation.fair import Fair
-from slotwise.allocation.problem import Group, allocate, claims_of, group_by_share
+from slotwise.allocation.problem import Claims, Group, allocate, claims_of, group_by_share
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.event import JobArrived, TaskFinished
@@ -33,11 +35,11 @@ def test_claims_tell_what_is_left_and_what_can_be_used() -> None:
     """Of 5 tasks of 4 s one is done after 8 s: 4 are left, twice as long as was thought."""
     phase = Phase("map", Tasks(5, 4.0), slots_min=2, slots_max=9)
     state = State(Cluster.of_slots(2, "h"), jobs_expected=1)
-    state.snapshot(0.0)
+    state.at(0.0)
     state.apply(JobArrived(0.0, Job("j", (phase,), weight=3.0)))
     map_id = PhaseId("j", "map")
     state.apply(Launch(map_id, 0, 1, "h", Locality.NODE))
-    state.snapshot(8.0)
+    state.at(8.0)
     state.apply(TaskFinished(8.0, map_id, 0, 1, 8.0))
     ids, claims = claims_of(state, "task")
     assert ids == [map_id]
@@ -49,7 +51,7 @@ def test_each_kind_of_slot_is_shared_for_itself() -> None:
     """Maps share map slots; what has no slots of its own kind draws on the plain ones."""
     cluster = Cluster((Host("h", {"map": 6, "task": 3}),))
     state = State(cluster, jobs_expected=2)
-    state.snapshot(0.0)
+    state.at(0.0)
     for name in "ab":
         phases = (Phase("map", Tasks(9, 1.0), kind="map"), Phase("x", Tasks(9, 1.0), kind="x"))
         state.apply(JobArrived(0.0, Job(name, phases)))
@@ -59,3 +61,22 @@ def test_each_kind_of_slot_is_shared_for_itself() -> None:
         PhaseId("a", "x"): 1.5,
         PhaseId("b", "x"): 1.5,
     }
+
+
+@pytest.mark.parametrize("shares", [[9.0], [5.0, 6.0], [-1.0, 2.0], [float("nan"), 1.0]])
+def test_what_an_allocator_promises_is_asserted(shares: list[float]) -> None:
+    """A wrong allocator is named at once, not by what goes wrong later."""
+
+    class Wrong:
+        reads_work = False
+
+        def share(self, claims: Claims) -> list[float]:
+            return shares
+
+    jobs = [Job(name, (Phase("a", Tasks(9, 1.0)),)) for name in "xy"]
+    state = State(Cluster.of_slots(10), jobs_expected=2)
+    state.at(0.0)
+    for job in jobs:
+        state.apply(JobArrived(0.0, job))
+    with pytest.raises(AssertionError, match="Wrong gives"):
+        allocate(Wrong(), state)

@@ -38,7 +38,7 @@ def state_of(
     """All jobs are there at time 0 and are allocated a slot each; hosts have one slot each."""
     cluster = Cluster(tuple(Host(name, {"task": 1}, RACKS[name]) for name in hosts))
     state = State(cluster, pools, jobs_expected=len(jobs))
-    state.snapshot(0.0)
+    state.at(0.0)
     for one in jobs:
         state.apply(JobArrived(0.0, one))
     slots = {PhaseId(one.id, "map"): 1.0 for one in jobs}
@@ -49,7 +49,7 @@ def state_of(
 def decide(state: State, assigner: Assigner, now: float | None = None) -> list[Decision]:
     """All that is decided at an instant, applied; by default at the instant that it is."""
     if now is not None:
-        state.snapshot(now)
+        state.at(now)
     decided: list[Decision] = []
     while decisions := assigner.assign(state):
         for decision in decisions:
@@ -135,7 +135,7 @@ def test_the_home_is_taken_as_soon_as_it_is_free() -> None:
     state = state_of(job("busy", count=1), job("a", "h1"))
     occupy(state, "h1")
     decide(state, Delay())
-    state.snapshot(2.0)
+    state.at(2.0)
     state.apply(TaskFinished(2.0, PhaseId("busy", "map"), 0, 1, 2.0))
     assert decide(state, Delay()) == [Launch(A, 0, 1, "h1", Locality.NODE)]
     assert state.take_wake() == EPOCH
@@ -158,7 +158,7 @@ def test_a_launch_ends_the_wait() -> None:
     decide(state, delay)
     decide(state, delay, now=2.0)
     assert decide(state, delay, now=3.0) == [Launch(A, 0, 1, "h3", Locality.ANY)]
-    state.snapshot(4.0)
+    state.at(4.0)
     state.apply(TaskFinished(4.0, A, 0, 1, 1.0))
     assert decide(state, delay) == [Defer(A, since=4.0, until=6.0)]
 
@@ -167,7 +167,7 @@ def test_a_failed_attempt_ends_the_wait_too() -> None:
     """A task that comes back may have a free home: all slots are looked at again."""
     state = state_of(job("a", "h2", "h1"), hosts=["h2", "h3"])
     decide(state, Delay())  # h2 at once; the other waits.
-    state.snapshot(1.0)
+    state.at(1.0)
     state.apply(TaskFailed(1.0, A, 0, 1, "it broke"))
     assert decide(state, Delay())[0] == Launch(A, 0, 2, "h2", Locality.NODE)
 
@@ -223,10 +223,10 @@ def test_a_home_is_not_missed_while_the_pool_is_at_its_limit() -> None:
         Defer(A, 0.0, 50.0),
         Launch(B, 0, 1, "h2", Locality.NODE),
     ]
-    state.snapshot(2.0)
+    state.at(2.0)
     state.apply(TaskFinished(2.0, PhaseId("busy", "map"), 0, 1, 2.0))
     assert decide(state, delay) == []
-    state.snapshot(3.0)
+    state.at(3.0)
     state.apply(TaskFinished(3.0, B, 0, 1, 3.0))
     assert decide(state, delay) == [Launch(A, 0, 1, "h1", Locality.NODE)]
 

@@ -21,7 +21,7 @@ def started(tasks: Tasks, slots: int = 4, speed: float = 1.0) -> tuple[State, Ph
     """A phase of these tasks at time 0, and the state in which it is."""
     cluster = Cluster((Host("h", {"task": slots}, speed=speed),))
     state = State(cluster, jobs_expected=1)
-    state.snapshot(0.0)
+    state.at(0.0)
     state.apply(JobArrived(0.0, Job("j", (Phase("p", tasks),))))
     (phase,) = state.ready("task")
     return state, phase
@@ -58,7 +58,7 @@ def test_what_nobody_has_said_is_taken_to_be_ten_seconds_a_task() -> None:
     state, phase = started(Tasks(3))
     assert phase.work_left(0.0) == 30
     state.apply(launch(0))
-    state.snapshot(2.0)
+    state.at(2.0)
     state.apply(TaskFinished(2.0, P, 0, 1, 2.0))
     assert phase.work_left(2.0) == pytest.approx(4.0)
 
@@ -67,7 +67,7 @@ def test_estimates_wrong_by_a_factor_are_corrected_by_it() -> None:
     """Estimates 1, 2, 3: the first took 4, so the others are taken to need 8 and 12."""
     state, phase = started(Tasks(3, (1.0, 2.0, 3.0)))
     state.apply(launch(0))
-    state.snapshot(4.0)
+    state.at(4.0)
     state.apply(TaskFinished(4.0, P, 0, 1, 4.0))
     assert phase.work_left(4.0) == pytest.approx(20.0)
 
@@ -76,7 +76,7 @@ def test_work_is_seconds_times_speed() -> None:
     """A task that took 2 s on a host of speed 3 was work 6, and so is the next."""
     state, phase = started(Tasks(2, 1.0), speed=3.0)
     state.apply(launch(0))
-    state.snapshot(2.0)
+    state.at(2.0)
     state.apply(TaskFinished(2.0, P, 0, 1, 2.0))
     assert phase.work_left(2.0) == pytest.approx(6.0)
 
@@ -93,7 +93,7 @@ def test_a_failed_attempt_teaches_nothing() -> None:
     """After a failure the whole task is left, as was thought at first."""
     state, phase = started(Tasks(2, 5.0))
     state.apply(launch(0))
-    state.snapshot(4.0)
+    state.at(4.0)
     state.apply(TaskFailed(4.0, P, 0, 1, "it broke"))
     assert phase.work_left(4.0) == pytest.approx(10.0)
 

@@ -36,8 +36,8 @@ def test_each_phase_needs_a_function(names: list[str]) -> None:
 
 
 def test_sleep_sleeps_the_work() -> None:
-    """The seconds of a task are its work, scaled."""
-    sleep = Sleep(Job("j", (Phase("p", Tasks(2, (1.0, 3.0))),)), seconds_per_work=0.5)
-    assert [sleep.arguments("p", task, 0) for task in (0, 1)] == [(0.5,), (1.5,)]
+    """The seconds of a task are its work."""
+    sleep = Sleep(Job("j", (Phase("p", Tasks(2, (1.0, 3.0))),)))
+    assert [sleep.arguments("p", task, 0) for task in (0, 1)] == [(1.0,), (3.0,)]
     with pytest.raises(InputError, match="phase 'a' does not say its work"):
         Sleep(JOB)

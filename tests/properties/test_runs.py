@@ -249,7 +249,7 @@ def check_hosts_and_shares(case: Case, log: Log) -> None:
             on_host[launch.host, kind] += 1
             of_phase[launch.phase] += 1
             if job.pool in pools:
-                share = pools[job.pool].share_of(phase.kind)
+                share = pools[job.pool].share_key(phase.kind)
                 of_pool[job.pool, share, kind] += 1
         for (host, kind), count in on_host.items():
             assert count <= case.cluster.by_name[host].slots[kind]

@@ -127,9 +127,12 @@ IDLE = codec.encode_job(turns_of("idle")[0].events[0].job) | {"phases": []}
     [
         (lambda path: path.write_text(""), ["is empty"]),
         (lambda path: path.write_text('{"is": "Head'), ["is empty"]),
-        (lambda path: path.write_bytes(b"\xff\xfe\x00"), ["cannot be read"]),
-        (lambda path: path.mkdir(), ["cannot be read"]),
-        (lambda path: None, ["cannot be read", "No such file"]),
+        (
+            lambda path: path.write_bytes(b"\xff\xfe\x00"),
+            ["name a file that --log has written"],
+        ),
+        (lambda path: path.mkdir(), ["name a file that --log has written"]),
+        (lambda path: None, ["name a file that --log has written", "No such file"]),
         (lambda path: path.write_text("jobs: [1]\n"), ["line 1", "not JSON"]),
         (lambda path: path.write_text("[]\n"), ["line 1"]),
         (lambda path: path.write_text('{"slotwise": 1}\n'), ["line 1", "not the header"]),

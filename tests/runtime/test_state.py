@@ -27,7 +27,7 @@ def state() -> State:
         Phase("map", Tasks(2, 1.0)),
         Phase("reduce", Tasks(1, 1.0), after=frozenset({"map"})),
     )
-    state.snapshot(0.0)
+    state.at(0.0)
     state.apply(JobArrived(0.0, Job("j", phases)))
     state.apply(Reallocate({MAP: 2.0}, until=0.5))
     return state
@@ -56,7 +56,7 @@ def test_tasks_run_reduces_become_ready_and_the_job_completes(state: State) -> N
         state.apply(launch(task))
     state.check()
     assert state.free("task") == {}
-    state.snapshot(1.0)
+    state.at(1.0)
     for task in (0, 1):
         state.apply(TaskFinished(1.0, MAP, task, 1, 1.0))
         state.check()
@@ -64,7 +64,7 @@ def test_tasks_run_reduces_become_ready_and_the_job_completes(state: State) -> N
     assert [phase.id for phase in state.ready("task")] == [REDUCE]
     assert list(state.freed("task")) == ["h", "h"]
     state.apply(launch(0, phase=REDUCE))
-    state.snapshot(2.0)
+    state.at(2.0)
     assert list(state.freed("task")) == []
     state.apply(TaskFinished(2.0, REDUCE, 0, 1, 1.0))
     state.check()
@@ -89,9 +89,9 @@ def test_late_and_repeated_messages_change_nothing(state: State, late: Event) ->
     """Once an attempt is over, whatever is still told of it is passed over."""
     state.apply(launch(0))
     state.apply(launch(1))
-    state.snapshot(1.0)
+    state.at(1.0)
     state.apply(TaskFinished(1.0, MAP, 0, 1, 1.0))
-    state.snapshot(2.0)
+    state.at(2.0)
     before = summary(state)
     for _ in range(3):
         state.apply(late)
@@ -168,7 +168,7 @@ def test_the_state_wakes_for_waits_and_epochs(state: State) -> None:
     assert state.take_wake() == 0.25
     state.apply(launch(1))
     assert state.take_wake() == 0.5
-    state.snapshot(0.5)
+    state.at(0.5)
     assert state.take_wake() is None, "the epoch has ended, and was asked for already"
 
 
@@ -199,7 +199,7 @@ def test_limits_are_asserted_at_every_launch() -> None:
         state = State(
             Cluster.of_slots(4, "h"), [Pool("p", slots_max=pool_most)], jobs_expected=1
         )
-        state.snapshot(0.0)
+        state.at(0.0)
         phase = Phase("map", Tasks(3, 1.0), slots_max=limits)
         state.apply(JobArrived(0.0, Job("j", (phase,), pool="p")))
         state.apply(launch(0))
@@ -209,6 +209,6 @@ def test_limits_are_asserted_at_every_launch() -> None:
 
 def test_time_never_runs_back(state: State) -> None:
     """A snapshot of an earlier instant is a bug."""
-    state.snapshot(3.0)
+    state.at(3.0)
     with pytest.raises(AssertionError, match="time never runs back"):
-        state.snapshot(2.0)
+        state.at(2.0)

@@ -119,7 +119,7 @@ def flow_of(job: Job, phase: Phase) -> Flow:
 
 
 def _pool_share(flow: Flow, pools: Mapping[str, Pool]) -> tuple[str, str]:
-    return flow.job.pool, pools[flow.job.pool].share_of(flow.phase.kind)
+    return flow.job.pool, pools[flow.job.pool].share_key(flow.phase.kind)
 
 
 def _share(
@@ -139,7 +139,9 @@ def static_claims(flows: Sequence[Flow], capacity: int, pools: Mapping[str, Pool
     """The claims of ready phases. Their work is the whole, so that priorities stay as they are
     while it is being done: the order of the packing scheme is an input and does not change."""
     most = [min(flow.phase.slots_most, capacity) for flow in flows]
-    shares = [(flow.job.pool, pools[flow.job.pool].share_of(flow.phase.kind)) for flow in flows]
+    shares = [
+        (flow.job.pool, pools[flow.job.pool].share_key(flow.phase.kind)) for flow in flows
+    ]
     group, groups = group_by_share(shares, pools)
     return Claims(
         capacity,

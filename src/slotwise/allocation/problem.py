@@ -14,6 +14,9 @@ from slotwise.model.job import PhaseId
 from slotwise.model.pool import Pool, PoolPolicy
 from slotwise.model.snapshot import Snapshot
 
+ROUNDING = 1e-9
+"""By so much, relatively, shares may add up to more than there is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -36,6 +39,8 @@ class Claims:
     least    slots that it must get: its least share, cut to what it can use
     most     slots that it can use: its most share, cut to its unfinished tasks
     group    index into `groups`
+
+    For an allocator that does not read work, `work` and `size` are empty.
     """
 
     capacity: int
@@ -98,7 +103,7 @@ def claims_of(
     phases = snapshot.ready(slot_kind)
     most = [min(p.most, p.pending + p.running) for p in phases]
     work = [p.work_left(now) for p in phases] if with_work else []
-    group, groups = group_by_share([p.share for p in phases], snapshot.pools)
+    group, groups = group_by_share([p.share_key for p in phases], snapshot.pools)
     claims = Claims(
         snapshot.cluster.capacity[slot_kind],
         weight=[p.job.weight for p in phases],
@@ -144,5 +149,17 @@ def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:
     for slot_kind in snapshot.cluster.capacity:
         ids, claims = claims_of(snapshot, slot_kind, allocator.reads_work)
         if ids:
-            allocation.update(zip(ids, allocator.share(claims), strict=True))
+            shares = allocator.share(claims)
+            _check(allocator, claims, shares)
+            allocation.update(zip(ids, shares, strict=True))
     return allocation
+
+
+def _check(allocator: Allocator, claims: Claims, shares: Sequence[float]) -> None:
+    """Assert what every allocator promises: a share for each claim, no more than there is."""
+    name = type(allocator).__name__
+    room = claims.capacity * (1 + ROUNDING)
+    assert len(shares) == len(claims), f"{name} gives {len(shares)} shares"
+    # A comparison with NaN is false, so these hold for numbers only.
+    assert sum(shares) <= room, f"{name} gives {sum(shares)} of {claims.capacity} slots"
+    assert min(shares) >= 0, f"{name} gives a share below 0"

@@ -54,7 +54,7 @@ def replay_log(log: Log, scheduler: Decider | None = None) -> Replay:
     )
     same = 0
     for number, turn in enumerate(log.turns):
-        snapshot = state.snapshot(turn.now)
+        snapshot = state.at(turn.now)
         for event in turn.events:
             state.apply(event)
         recorded = list(turn.decisions)

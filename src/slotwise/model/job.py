@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -44,6 +44,8 @@ class Tasks:
     blocks: Sequence[Block] = ()
 
     def __post_init__(self) -> None:
+        if isinstance(self.work, Iterable):  # A list will do, too.
+            object.__setattr__(self, "work", tuple(self.work))
         if self.count < 1:
             raise InputError(f"a phase needs at least 1 task, not {self.count}")
         if isinstance(self.work, tuple) and len(self.work) != self.count:
@@ -82,6 +84,9 @@ class Phase:
     slots_max: int | None = None
 
     def __post_init__(self) -> None:
+        # One name, a list or a set will do, too.
+        after = {self.after} if isinstance(self.after, str) else self.after
+        object.__setattr__(self, "after", frozenset(after))
         if self.slots_min < 0:
             raise InputError(
                 f"phase {self.name!r}: slots_min is {self.slots_min}; it must be >= 0"
@@ -113,6 +118,7 @@ class Job:
     penalty: str | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "phases", tuple(self.phases))
         if not self.phases:
             raise InputError(f"job {self.id!r} has no phases; give it at least one")
         if not 0 <= self.arrival < float("inf"):

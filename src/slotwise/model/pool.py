@@ -25,6 +25,10 @@ class Pool:
     def __post_init__(self) -> None:
         if not 0 < self.weight < float("inf"):
             raise InputError(f"pool {self.name!r}: weight is {self.weight}; it must be > 0")
+        for name in ("slots_min", "slots_max"):
+            shares = getattr(self, name)
+            if isinstance(shares, int):  # One number is for all kinds, as in a workload file.
+                object.__setattr__(self, name, {ANY_KIND: shares})
         for kind, least in self.slots_min.items():
             most = self.slots_max.get(kind)
             if most is not None and least > most:
@@ -33,7 +37,7 @@ class Pool:
                     f" slots_max {most}; lower one or raise the other"
                 )
 
-    def share_of(self, kind: str) -> str:
+    def share_key(self, kind: str) -> str:
         """The key of the shares that phases of this kind count against.
 
         Shares given for "task" cover all kinds that have none of their own.

@@ -58,7 +58,7 @@ class PhaseView(Protocol):
         ...
 
     @property
-    def share(self) -> tuple[str, str]:
+    def share_key(self) -> tuple[str, str]:
         """Its pool, and the key of the pool's shares that it counts against."""
         ...
 

@@ -30,6 +30,11 @@ class Objective:
         if self.penalty == "makespan" and self.aggregate == "sum":
             raise InputError("objective: makespan is a maximum; set aggregate to max")
 
+    @classmethod
+    def named(cls, penalty: str) -> Objective:
+        """The objective that a penalty's name alone stands for: its sum, or the makespan."""
+        return cls(penalty, "max" if penalty == "makespan" else "sum")
+
     def cost(self, job: Job, completion: float, work: float) -> float:
         """The penalty of one job; a job may have chosen one of its own."""
         return PENALTIES[job.penalty or self.penalty](job, completion, work)

@@ -29,7 +29,9 @@ class Calls:
     function or a function no phase.
     """
 
-    def __init__(self, job: Job, functions: Mapping[str, Function]) -> None:
+    def __init__(self, job: Job, functions: Mapping[str, Function] | Function) -> None:
+        if callable(functions):  # One function is for every phase.
+            functions = dict.fromkeys(job.by_name, functions)
         for name in sorted(job.by_name.keys() ^ functions.keys()):
             lacks = "has no function" if name in job.by_name else "is not a phase of the job"
             raise InputError(
@@ -61,11 +63,10 @@ class Calls:
 class Sleep:
     """A synthetic job: each task sleeps as many seconds as its phase says it works.
 
-    It runs simulated workloads in real time; `seconds_per_work` below 1 makes them shorter.
     Raises InputError for a phase whose work nobody has said.
     """
 
-    def __init__(self, job: Job, seconds_per_work: float = 1.0) -> None:
+    def __init__(self, job: Job) -> None:
         for phase in job.phases:
             if phase.tasks.work is None:
                 raise InputError(
@@ -74,13 +75,12 @@ class Sleep:
                 )
         self.job = job
         self.runner: Callable[..., object] = time.sleep
-        self._seconds_per_work = seconds_per_work
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """The seconds to sleep."""
         work = self.job.by_name[phase].tasks.work_of(task)
         assert work is not None
-        return (work * self._seconds_per_work,)
+        return (work,)
 
     def describe(self, phase: str, task: int) -> str:
         """The task in words."""

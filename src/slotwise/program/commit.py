@@ -26,7 +26,7 @@ def check_output(output: str, overwrite: bool) -> None:
     if fs.exists(path) and not overwrite:
         raise InputError(
             f"output {output!r} exists; name another directory, remove it, or set"
-            " overwrite: true"
+            " overwrite: true (--overwrite)"
         )
 
 

@@ -114,7 +114,7 @@ class Log:
     """A log in memory: a record for the loop (call it) and a source for the analysis."""
 
     header: Header
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list, repr=False)
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -172,7 +172,10 @@ def read_log(path: str | Path) -> Log:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"log {str(path)!r} cannot be read: {error}") from error
+        problem = error.strerror if isinstance(error, OSError) else "not text in UTF-8"
+        raise InputError(
+            f"log {str(path)!r}: {problem}; name a file that --log has written"
+        ) from error
     lines = text.split("\n")[:-1]
     if not lines:
         raise InputError(f"log {str(path)!r} is empty; name a file that --log has written")

@@ -112,9 +112,9 @@ class Progress:
 
     def _launched(self, now: float, launch: Launch) -> None:
         line = self._lines[launch.phase.job]
-        if not line.slots and not line.done and not self._console.is_terminal:
-            first = launch.attempt == 1
-            self._say(f"{now:8.2f} s  {launch.phase.job}: started") if first else None
+        begins = launch.attempt == 1 and not line.slots and not line.done
+        if begins and not self._console.is_terminal:
+            self._say(f"{now:8.2f} s  {launch.phase.job}: started")
         line.slots += 1
 
     def _task_ended(self, event: TaskFinished | TaskFailed | TaskKilled) -> None:

@@ -50,7 +50,7 @@ def turn(
 ) -> None:
     """One turn: apply the events, decide, do what was decided, take it all down."""
     now = world.now
-    snapshot = state.snapshot(now)
+    snapshot = state.at(now)
     for event in events:
         state.apply(event)
     decided: list[Decision] = []

@@ -20,10 +20,10 @@ Rank = tuple[float, float, int, "PhaseState"]
 class PoolCount:
     """Slots that a pool holds of one kind, the most that it may hold, the least it is owed."""
 
-    __slots__ = ("least", "most", "running", "share")
+    __slots__ = ("least", "most", "running", "share_key")
 
     def __init__(self, pool: Pool, share: str) -> None:
-        self.share = (pool.name, share)
+        self.share_key = (pool.name, share)
         self.least = pool.slots_min.get(share, 0)
         self.most = pool.slots_max.get(share, inf)
         self.running = 0
@@ -69,7 +69,7 @@ class PhaseState:
         "rank",
         "running",
         "served",
-        "share",
+        "share_key",
         "slot_kind",
         "waits_for",
     )
@@ -86,7 +86,7 @@ class PhaseState:
         count = phase.tasks.count
         self.id = PhaseId(job.id, phase.name)
         self.job, self.phase, self.order, self.pool = job, phase, order, pool
-        self.share = pool.share
+        self.share_key = pool.share_key
         self.slot_kind = cluster.slot_kind(phase.kind)
         self.most = phase.slots_most
         self.waits_for = set(phase.after)

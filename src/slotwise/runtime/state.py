@@ -30,6 +30,9 @@ ATTEMPTS_MAX = 4
 LOSSES_MAX = 16
 """How often the slot may die under a task before the task is taken to be the cause."""
 
+PHASES_MOST = 1_000_000
+"""More phases than any job has: phases are numbered by arrival, then by their place in it."""
+
 _PHASE_OF = itemgetter(3)  # of a Rank
 
 
@@ -96,7 +99,7 @@ class State:
         self.has_changed = True
         self._handlers[entry.__class__](entry)
 
-    def snapshot(self, now: float) -> State:
+    def at(self, now: float) -> State:
         """Everything at this instant, to be read only (as a `model.snapshot.Snapshot`)."""
         assert now >= self.now, "time never runs back"
         self.now = now
@@ -153,7 +156,7 @@ class State:
         self.pools.setdefault(job.pool, Pool(job.pool))
         phases = {}
         for number, phase in enumerate(job.phases):
-            order = self._arrived * 1_000_000 + number
+            order = self._arrived * PHASES_MOST + number
             pool = self._pool_count(self.pools[job.pool], phase.kind)
             state = PhaseState(job, phase, order, pool, self.cluster, self._default_work)
             phases[phase.name] = self._phases[state.id] = state
@@ -308,7 +311,7 @@ class State:
                 del self._jobs[job]
 
     def _pool_count(self, pool: Pool, kind: str) -> PoolCount:
-        share = pool.share_of(kind)
+        share = pool.share_key(kind)
         key = (pool.name, share, self.cluster.slot_kind(kind))
         if key not in self._pool_counts:
             self._pool_counts[key] = PoolCount(pool, share)

@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from slotwise.objective.penalty import PENALTIES
+from slotwise.workload.workload import SETTINGS
 
 VERSION = 1
 """Of the contract of the file."""
@@ -211,19 +212,7 @@ class JobEntry(Entry):
         return self
 
 
-PROGRAM_KEYS = (
-    "inputs",
-    "output",
-    "reducers",
-    "parameters",
-    "input_format",
-    "output_format",
-    "split_bytes",
-    "memory_bytes",
-    "overwrite",
-    "slots_min",
-    "slots_max",
-)
+PROGRAM_KEYS = ("inputs", "output", *SETTINGS)
 """The keys of a job that only a program has."""
 
 

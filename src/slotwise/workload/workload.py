@@ -8,9 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from slotwise.model.cluster import Cluster
+from slotwise.model.errors import InputError
 from slotwise.model.job import Job
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
+
+SETTINGS = (
+    "reducers",
+    "parameters",
+    "input_format",
+    "output_format",
+    "split_bytes",
+    "memory_bytes",
+    "overwrite",
+    "slots_min",
+    "slots_max",
+)
+"""What may be said of a program beside its input and output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +77,12 @@ def mapreduce(
 ) -> ProgramJob:
     """A MapReduce job: a program by name, as `file.py:Class`, or as an object.
 
-    `settings` are reducers, parameters, input_format, output_format, split_bytes,
-    memory_bytes, overwrite, slots_min and slots_max; they are checked when the job is run.
+    `settings` are those named in SETTINGS, and `work_dir`, the folder for what is shuffled;
+    their values are checked when the job is run.
     """
+    known = (*SETTINGS, "work_dir")
+    if unknown := sorted(settings.keys() - set(known)):
+        raise InputError(f"mapreduce has no setting {unknown[0]!r}; known: {', '.join(known)}")
     if not isinstance(program, str) and id is None:
         id = getattr(program, "name", None) or type(program).__name__
     return ProgramJob(

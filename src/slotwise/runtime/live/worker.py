@@ -75,11 +75,14 @@ class Link:
 
     def read(self) -> tuple[int, bytes] | None:
         """The next request and its pickle; None if the manager has gone, even in mid-frame."""
-        head = self._reader.read(REQUEST.size)
-        if len(head) < REQUEST.size:
+        try:
+            head = self._reader.read(REQUEST.size)
+            if len(head) < REQUEST.size:
+                return None
+            what, length = REQUEST.unpack(head)
+            body = self._reader.read(length)
+        except ConnectionResetError:
             return None
-        what, length = REQUEST.unpack(head)
-        body = self._reader.read(length)
         return (what, body) if len(body) == length else None
 
     def write(self, what: int, started: float, seconds: float, body: bytes) -> None:
