@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import floor, log10
 
 MISSING = "–"
 """Stands where there is no number."""
+
+ROUNDING = 1e-9
+"""Times and shares below this come of rounding, and are shown as 0."""
+
+_UNITS = (
+    ("µs", 1e-6, 1e-3),
+    ("ms", 1e-3, 0.1),
+    ("s", 1.0, 900.0),
+    ("min", 60.0, 60 * 600.0),
+)
+"""Symbol, seconds, and up to how many seconds it is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,23 +30,29 @@ class TimeUnit:
 
 def unit_for(seconds: float) -> TimeUnit:
     """The unit in which a span of so many seconds reads best."""
-    for symbol, size, most in (("s", 1.0, 900.0), ("min", 60.0, 60 * 600.0)):
+    if seconds < ROUNDING:
+        return TimeUnit("s", 1.0)
+    for symbol, size, most in _UNITS:
         if seconds <= most:
             return TimeUnit(symbol, size)
     return TimeUnit("h", 3600.0)
 
 
 def number(value: float | None) -> str:
-    """A number with three digits that count, or all of those before the point."""
+    """A number with three digits that count, or all of those before the point.
+
+    Never with an exponent: what is nearer to 0 than ROUNDING is 0.
+    """
     if value is None:
         return MISSING
-    if value == 0:
+    size = abs(value)
+    if size < ROUNDING:
         return "0"
-    if abs(value) >= 100:
+    if size >= 100:
         return f"{value:,.0f}"
-    if abs(value) >= 10:
+    if size >= 10:
         return f"{value:.1f}"
-    return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
+    return f"{value:.{1 - floor(log10(size))}f}" if size < 0.1 else f"{value:.2f}"
 
 
 def count(value: int | None) -> str:
@@ -51,7 +69,10 @@ def seconds(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of 1 as a percentage."""
+    """A share of 1 as a percentage; what is nearer to 0 than ROUNDING is 0."""
     if share is None:
         return MISSING
-    return f"{100 * share:.0f} %" if abs(share) >= 0.1 else f"{100 * share:.1f} %"
+    size = abs(share)
+    if size < 1e-3:
+        return f"{number(100 * share if size >= ROUNDING else 0.0)} %"
+    return f"{100 * share:.0f} %" if size >= 0.1 else f"{100 * share:.1f} %"
