@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -156,12 +156,11 @@ def compare(
     """
     source = read_source(workload)
     _refuse_unknown(options)
-    names = [schedulers] if isinstance(schedulers, str) else list(schedulers)
-    for name in names:
-        make_allocator(name)  # Refuses an unknown name before the first run.
-        if names.count(name) > 1:
-            raise InputError(f"scheduler {name!r} is named twice; name each one once")
+    names = check_names([schedulers] if isinstance(schedulers, str) else schedulers)
     sources = [source.apart(name) if live else source for name in names]
+    if live:
+        for apart in sources:
+            apart.executions()  # Refuses the last one's output before the first one runs.
     results = []
     for name, apart in zip(names, sources, strict=True):
         mine = options.copy()
@@ -172,6 +171,16 @@ def compare(
         else:
             results.append(simulate(apart, name, simulation=simulation, slots=slots, **mine))
     return results
+
+
+def check_names(schedulers: Iterable[str]) -> list[str]:
+    """The names of schedulers, each known and named once; refused before the first run."""
+    names = list(schedulers)
+    for name in names:
+        make_allocator(name)
+        if names.count(name) > 1:
+            raise InputError(f"scheduler {name!r} is named twice; name each one once")
+    return names
 
 
 def replay(log: Log | str | Path) -> Replay:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import slotwise
+
 BOOK = Path(__file__).parents[1] / "workload" / "bad_files.txt"
 FILES = re.findall(
     r"^== (.+)\n((?:.*\n)*?)=> (.+)$", BOOK.read_text(encoding="utf-8"), re.MULTILINE
@@ -177,3 +179,19 @@ def test_a_report_without_its_extra(
     assert (told.exit_code, told.stdout) == (2, "")
     assert "pip install 'slotwise[plots]'" in told.stderr
     assert [path.name for path in folder.iterdir()] == ["jobs.yaml"]
+
+
+def test_a_later_schedulers_output_is_refused_before_the_first_runs(
+    tmp_path: Path,
+) -> None:
+    """Nobody waits for fifo to learn that flex has nowhere to write."""
+    (tmp_path / "in.txt").write_text("a b\n")
+    (tmp_path / "out-flex").mkdir()
+    (tmp_path / "out-flex" / "mine").touch()
+    file = tmp_path / "w.yaml"
+    file.write_text(
+        "slotwise: 1\njobs: [{id: j, program: wordcount, inputs: in.txt, output: out}]\n"
+    )
+    with pytest.raises(slotwise.InputError, match="out-flex"):
+        slotwise.compare(file, ["fifo", "flex"], live=True, slots=1)
+    assert not (tmp_path / "out-fifo").exists()
