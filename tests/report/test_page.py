@@ -12,6 +12,7 @@ import pytest
 
 from slotwise.model.errors import InputError, MissingExtraError
 from slotwise.report import write_pictures, write_report
+from slotwise.report.tables import FAILED_BECAUSE, job_columns
 from slotwise.runtime.simulated.world import Fault
 
 ADDRESSES = ("src", "href", "action", "data", "srcset", "poster", "background")
@@ -176,6 +177,39 @@ def test_a_run_that_came_to_nothing_is_not_the_best(make, hostile_names, tmp_pat
         rows = page.rows("comparison", picture)
         assert [row["best"] for row in rows] == [False, True, True]
         assert rows[0]["text"] == "–"
+
+
+def test_a_traceback_opens_below_its_last_line(make, hostile_names, tmp_path):
+    """The tables name the task and the error; the page has the whole reason folded away."""
+    story = [
+        "map task 0 (in.txt, bytes 0-10): Traceback (most recent call last):",
+        '  File "user.py", line 3, in <map>',
+        "ValueError: bad",
+    ]
+    job, reason = hostile_names[2], "\n".join(story)
+    run = make("fifo", [job], fault=lambda launch: Fault(reason, after=0.5))
+    path = tmp_path / "r.html"
+    write_report([run], path)
+    page = Page(path.read_text(encoding="utf-8"))
+    short = "map task 0 (in.txt, bytes 0-10): ValueError: bad"
+    assert page.texts.count(short) == 1
+    assert page.texts.count(reason) == 1
+    [life] = page.rows("jobs", "jobs0")
+    assert life["failed"] == short
+    assert job_columns(run)[FAILED_BECAUSE] == [short]
+
+
+def test_the_page_warns_of_a_differently_busy_machine(three_runs, tmp_path):
+    """Live runs that measured other work for the same jobs cannot be compared."""
+    path = tmp_path / "r.html"
+    one = replace(three_runs[0], world="live")
+    metrics = one.outcome.metrics | {"work_seconds": 2 * one.outcome.metrics["work_seconds"]}
+    other = replace(one, outcome=replace(one.outcome, metrics=metrics))
+    for runs, warned in (([one, one], False), ([one, other], True)):
+        write_report(runs, path)
+        texts = Page(path.read_text(encoding="utf-8")).texts
+        assert "work (slot-seconds)" in texts
+        assert any("differently busy" in text for text in texts) is warned
 
 
 def test_one_run_alone_is_a_report_too(three_runs, tmp_path):

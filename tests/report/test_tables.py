@@ -7,6 +7,7 @@ from rich.console import Console
 
 from slotwise.report import comparison_table, jobs_table
 from slotwise.report.numbers import MISSING, number, percent, seconds
+from slotwise.report.reported import has_differing_work
 from slotwise.report.tables import METRICS, METRICS_MORE
 
 
@@ -61,6 +62,23 @@ def test_a_run_whose_jobs_failed_is_never_the_best(three_runs):
     assert best_by("makespan", runs) == [False, True, False]
     assert best_by("value", [failed, *runs[1:]])[0] is False
     assert MISSING in printed(comparison_table([failed]))
+
+
+def test_runs_of_one_name_are_told_apart(three_runs):
+    """By a number; where the worlds differ, by the world."""
+    names = list(comparison_table([three_runs[0]] * 2).columns[0].cells)
+    assert [name.plain for name in names] == ["fifo", "fifo #2"]
+
+
+def test_live_runs_of_differing_work_are_found(three_runs):
+    """More than a tenth apart, live, and of the same jobs, all of which were done."""
+    fast = with_outcome(three_runs[0], work_seconds=100.0)
+    slow = with_outcome(three_runs[1], work_seconds=112.0)
+    fast_live, slow_live = replace(fast, world="live"), replace(slow, world="live")
+    assert has_differing_work([fast_live, slow_live])
+    assert not has_differing_work([fast, slow])
+    assert not has_differing_work([fast_live, with_outcome(slow_live, work_seconds=109.0)])
+    assert not has_differing_work([fast_live, with_outcome(slow_live, jobs={})])
 
 
 def test_worlds_have_a_column_where_they_differ(three_runs):

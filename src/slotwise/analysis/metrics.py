@@ -132,7 +132,7 @@ class Meter:
                 level.name.lower(): self._locality[level] / tasks if tasks else 0.0
                 for level in Locality
             },
-            "work_seconds": sum(work.values()),
+            "work_seconds": sum(work.values(), 0.0),
             "wasted_slot_seconds": self._wasted + unfinished,
         }
 

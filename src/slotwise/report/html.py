@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from slotwise.report.numbers import MISSING, seconds
 from slotwise.report.packing import packed
+from slotwise.report.reported import has_differing_work
 from slotwise.report.scene import Scene
 from slotwise.report.style import STYLE
-from slotwise.report.tables import METRICS, METRICS_MORE, Columns, is_numeric, job_columns
+from slotwise.report.tables import (
+    FAILED_BECAUSE,
+    METRICS,
+    METRICS_MORE,
+    Columns,
+    is_numeric,
+    job_columns,
+)
 
 if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
@@ -110,6 +118,11 @@ def _metrics(scene: Scene) -> str:
     )
     if len(scene.runs) > 1:
         text += " The best is bold."
+    if has_differing_work(scene.runs):
+        text += (
+            " The live runs measured different work for the same jobs, because the machine was"
+            " differently busy: their times and bounds cannot be compared with each other."
+        )
     head = "".join(_cell("th", name, "number") for name in scene.names)
     texts: Columns = {
         "world": [run.world for run in scene.runs],
@@ -142,14 +155,13 @@ def _job_tables(scene: Scene) -> list[str]:
         if count > JOBS_MOST:
             summary += f"; {JOBS_MOST} are listed"
         is_open = " open" if count <= 12 else ""
-        parts.append(
-            f"<details{is_open}><summary>{escape(summary)}</summary>{_table(columns)}</details>"
-        )
+        table = _table(columns, run.outcome.failed)
+        parts.append(f"<details{is_open}><summary>{escape(summary)}</summary>{table}</details>")
     return [*parts, "</section>"]
 
 
-def _table(columns: Columns) -> str:
-    """A table of the columns that say something."""
+def _table(columns: Columns, failed: Mapping[str, str]) -> str:
+    """A table of the columns that say something. `failed` holds whole reasons by job."""
     shown = {title: cells for title, cells in columns.items() if set(cells) - {"", MISSING}}
     kinds = [
         "number" if title != "job" and is_numeric(cells) else ""
@@ -157,11 +169,27 @@ def _table(columns: Columns) -> str:
     ]
     head = "".join(_cell("th", title, kind) for title, kind in zip(shown, kinds, strict=True))
     body = ""
-    for row in zip(*shown.values(), strict=True):
-        cells = zip(row, kinds, strict=True)
-        body += f"<tr>{''.join(_cell('td', text, kind) for text, kind in cells)}</tr>"
+    for job, *row in zip(columns["job"], *shown.values(), strict=True):
+        cells = zip(shown, row, kinds, strict=True)
+        tds = (
+            _reason(text, failed.get(job, ""))
+            if title == FAILED_BECAUSE
+            else _cell("td", text, kind)
+            for title, text, kind in cells
+        )
+        body += f"<tr>{''.join(tds)}</tr>"
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="table">{table}</div>'
+
+
+def _reason(short: str, whole: str) -> str:
+    """A reason in one line; what more there is to it opens on a click."""
+    if short == whole.strip():
+        return _cell("td", short)
+    return (
+        f"<td><details><summary>{escape(short)}</summary>"
+        f"<pre>{escape(whole)}</pre></details></td>"
+    )
 
 
 def _cell(tag: str, text: str, kind: str = "") -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from slotwise.analysis.metrics import Outcome
 from slotwise.record.log import Log
+
+WORK_TOLERANCE = 0.1
+"""Live runs of the same jobs whose work differs by more were on a differently busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,15 @@ def run_names(runs: Sequence[ReportedRun]) -> list[str]:
     if len({run.world for run in runs}) > 1:
         return distinct(f"{run.label} ({run.world})" for run in runs)
     return distinct(run.label for run in runs)
+
+
+def has_differing_work(runs: Sequence[ReportedRun]) -> bool:
+    """Whether live runs measured the work of the same jobs more than WORK_TOLERANCE apart."""
+    measured: defaultdict[frozenset[str], list[float]] = defaultdict(list)
+    for run in runs:
+        if run.world == "live" and run.is_whole:
+            measured[frozenset(run.outcome.jobs)].append(run.outcome.metrics["work_seconds"])
+    return any(max(works) > (1 + WORK_TOLERANCE) * min(works) for works in measured.values())
 
 
 def distinct(names: Iterable[str]) -> list[str]:

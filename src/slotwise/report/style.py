@@ -23,6 +23,8 @@ tbody tr:last-child > * { border-bottom: 0; }
 .best { font-weight: bold; }
 .number { text-align: right; white-space: nowrap; }
 summary { cursor: pointer; padding: 6px 0; }
+td summary { padding: 0; }
+pre { margin: 6px 0; font-size: 12px; overflow-x: auto; white-space: pre-wrap; }
 details .table { margin: 4px 0 14px; }
 @media print { body { background: white; } section { break-inside: avoid; border: 0; } }
 """

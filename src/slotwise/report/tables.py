@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slotwise.report.numbers import MISSING, count, number, percent, seconds
+from slotwise.report.reasons import in_short
 from slotwise.report.reported import ReportedRun, run_names
 
 Columns = dict[str, list[str]]
@@ -72,6 +73,7 @@ METRICS_MORE = (
         percent,
         "high",
     ),
+    Metric("work (slot-seconds)", _metric("work_seconds"), number, None),
     Metric("wasted slot-seconds", _metric("wasted_slot_seconds"), number),
     Metric("jobs done", _metric("jobs_done"), count, "high"),
     Metric("jobs failed", _metric("jobs_failed"), count),
@@ -82,7 +84,9 @@ METRICS_MORE = (
 def comparison_table(runs: Sequence[ReportedRun]) -> Table:
     """The runs side by side, for the terminal; the best of each metric is bold."""
     worlds = list(dict.fromkeys(run.world for run in runs))
-    columns: dict[str, list[Text]] = {"scheduler": [Text(run.label) for run in runs]}
+    # The world has a column of its own where there are several.
+    names = [run.label for run in runs] if len(worlds) > 1 else run_names(runs)
+    columns: dict[str, list[Text]] = {"scheduler": [Text(name) for name in names]}
     if len(worlds) > 1:
         columns["world"] = [Text(run.world) for run in runs]
     for metric in METRICS:
@@ -115,7 +119,7 @@ def job_columns(run: ReportedRun, most: int | None = None) -> Columns:
     columns: Columns = {"job": [name for name, _ in jobs]}
     for title in ("arrival", "start", "completion", "response"):
         columns[title] = [seconds(times[title]) for _, times in jobs]
-    columns[FAILED_BECAUSE] = [failed.get(name, "") for name, _ in jobs]
+    columns[FAILED_BECAUSE] = [in_short(failed.get(name, "")) for name, _ in jobs]
     return columns
 
 

@@ -21,6 +21,7 @@ from slotwise.report.pictures.picture import (
     tooltip,
     under_each_other,
 )
+from slotwise.report.reasons import in_short
 from slotwise.report.scene import Scene
 
 _SHADES = 5
@@ -106,7 +107,7 @@ def _life(scene: Scene, line: Timeline, job: str) -> dict[str, Any]:
         "start": scene.at(start),
         "end": scene.at(line.end_of(job)),
         "response": seconds(line.end_of(job) - span.arrival) if done else "",
-        "failed": span.failed or "",
+        "failed": in_short(span.failed or ""),
     }
 
 

@@ -1,0 +1,17 @@
+"""Why a job failed, in a line."""
+
+from __future__ import annotations
+
+_TRACEBACK = "Traceback (most recent call last):"
+
+
+def in_short(reason: str) -> str:
+    """The first line of a reason, which names the task, and the last, which names the error.
+
+    What stands between them is the traceback. A reason of one line is left as it is.
+    """
+    first, *rest = reason.strip().splitlines() or [""]
+    if not rest:
+        return first
+    task = first.removesuffix(_TRACEBACK).strip()
+    return f"{task} {rest[-1].strip()}".strip()
