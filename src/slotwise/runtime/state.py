@@ -1,4 +1,4 @@
-"""The state of a run: what is known at this moment. It changes by `apply` only.
+"""The state of a run: what is known at this moment. Events and decisions change it by `apply`.
 
 One `apply` costs what it changes (plus a logarithm), not the size of the cluster: free slots,
 pending tasks by home, and the order of phases by how far they are below their allocation are
