@@ -95,9 +95,9 @@ def test_a_report_is_made_from_logs(slotwise: Any, folder: Path) -> None:
     """Logs of several runs make one page; what is no log is refused."""
     for name in ("fifo", "flex"):
         slotwise("simulate", "jobs.yaml", "--scheduler", name, "--log", f"{name}.jsonl")
-    told = slotwise("report", "fifo.jsonl", "flex.jsonl", "-o", "new/page.html")
-    assert (told.exit_code, told.stdout) == (0, "new/page.html\n")
-    assert "<html" in (folder / "new/page.html").read_text()
+    told = slotwise("report", "fifo.jsonl", "flex.jsonl", "-o", "page.html")
+    assert (told.exit_code, told.stdout) == (0, "page.html\n")
+    assert "<html" in (folder / "page.html").read_text()
     refused = slotwise("report", "jobs.yaml", "-o", "page.html")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr.startswith("slotwise: log 'jobs.yaml', line 1: not JSON")

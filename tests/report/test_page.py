@@ -12,6 +12,7 @@ import pytest
 
 from slotwise.model.errors import InputError, MissingExtraError
 from slotwise.report import write_pictures, write_report
+from slotwise.report.page import check_report
 from slotwise.report.tables import FAILED_BECAUSE, job_columns
 from slotwise.runtime.simulated.world import Fault
 
@@ -253,7 +254,7 @@ def test_pictures_are_written_as_png_and_svg(three_runs, tmp_path):
 
 def test_pictures_stand_beside_the_page_on_request(three_runs, tmp_path):
     """They are named after the page."""
-    written = write_report(three_runs[:1], tmp_path / "out" / "r.html", pictures=True)
+    written = write_report(three_runs[:1], tmp_path / "r.html", pictures=True)
     names = {path.name for path in written}
     assert {"r.html", "r-jobs.png", "r-slots.svg"} <= names
     assert all(path.exists() for path in written)
@@ -274,10 +275,30 @@ def test_no_runs_are_refused(tmp_path):
         write_report([], tmp_path / "r.html")
 
 
-def test_a_path_that_cannot_be_written_is_named(three_runs, tmp_path):
-    """The message names the file."""
-    with pytest.raises(InputError, match="name another file"):
-        write_report(three_runs[:1], tmp_path)
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("", "is a directory; name another file"),
+        ("r.pdf", "a report is a web page; end its name in .html"),
+        ("report", "a report is a web page; end its name in .html"),
+        ("missing/r.html", "is missing; name a folder that exists"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_refused(three_runs, tmp_path, name, told):
+    """Before the run as after it, and nothing is written or made."""
+    for refuse in (check_report, lambda path: write_report(three_runs[:1], path)):
+        with pytest.raises(InputError, match=told):
+            refuse(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_may_be_written_over(three_runs, tmp_path):
+    """The name may end as old systems had it, in letters of any size."""
+    path = tmp_path / "R.HTM"
+    path.write_text("old")
+    check_report(path)
+    write_report(three_runs[:1], path)
+    assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_the_tables_need_no_plots():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ from slotwise.report.scene import Scene, scene_of
 if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
 
+ENDINGS = (".html", ".htm")
+"""How the name of a page may end."""
+
 _PNG_SCALE = 2.0
 
 
@@ -25,10 +29,11 @@ def write_report(
     """Write the page to `path`, with `pictures` also its pictures beside it; what was written.
 
     The page holds all that it needs and fetches nothing. MissingExtraError without the extra
-    `plots`; InputError if there is nothing to report or the file cannot be written.
+    `plots`; InputError if there is nothing to report, or as `check_report` raises it.
     """
-    scene, drawn = _draw(runs)
     path = Path(path)
+    check_report(path)
+    scene, drawn = _draw(runs)
     bundle = importlib.import_module("vl_convert").javascript_bundle()
     specs = [picture.spec() for picture in drawn]
     _write(path, html.page(scene, drawn, specs, bundle).encode())
@@ -41,21 +46,37 @@ def write_report(
 def check_report(path: str | Path) -> None:
     """Refuse a report that could not be written, before a run is begun for it.
 
-    MissingExtraError without the extra `plots`; InputError for a path that cannot be written.
+    MissingExtraError without the extra `plots`; InputError for a name that is not that of a
+    page, and for a path that cannot be written.
     """
     _require_plots()
-    path = Path(path).absolute()
-    existing = next(place for place in (path, *path.parents) if place.exists())
-    if path.is_dir() or (existing != path and not existing.is_dir()):
-        what = "is a directory" if path.is_dir() else f"{str(existing)!r} is no directory"
-        raise InputError(f"report {str(path)!r}: {what}; name another file")
-    if not os.access(existing, os.W_OK):
-        raise InputError(f"report {str(path)!r}: it cannot be written; name another file")
+    _check_path(Path(path))
+
+
+def _check_path(path: Path) -> None:
+    place = f"report {str(path)!r}"
+    if path.is_dir():
+        raise InputError(f"{place}: is a directory; name another file")
+    folder = path.absolute().parent
+    if not folder.exists():
+        raise InputError(f"{place}: {str(folder)!r} is missing; name a folder that exists")
+    if not folder.is_dir():
+        raise InputError(f"{place}: {str(folder)!r} is no directory; name another file")
+    if path.suffix.lower() not in ENDINGS:
+        raise InputError(f"{place}: a report is a web page; end its name in .html")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise InputError(f"{place}: it cannot be written; name another file")
 
 
 def write_pictures(runs: Sequence[ReportedRun], folder: str | Path) -> list[Path]:
-    """Write the pictures of a report into a folder, each as PNG and SVG; what was written."""
-    return _save(_draw(runs)[1], Path(folder), "")
+    """Write the pictures of a report into a folder, each as PNG and SVG; what was written.
+
+    The folder is made if it is missing.
+    """
+    drawn = _draw(runs)[1]
+    with _told(Path(folder)):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    return _save(drawn, Path(folder), "")
 
 
 def _draw(runs: Sequence[ReportedRun]) -> tuple[Scene, list[Picture]]:
@@ -93,9 +114,14 @@ def _save(drawn: Sequence[Picture], folder: Path, prefix: str) -> list[Path]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with _told(path):
         path.write_bytes(content)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise InputError(
             f"report {str(path)!r}: {error.strerror}; name another file"
