@@ -260,6 +260,14 @@ def test_pictures_stand_beside_the_page_on_request(three_runs, tmp_path):
     assert all(path.exists() for path in written)
 
 
+def test_pictures_fit_a_window_of_1200_pixels(hostile_runs, tmp_path):
+    """With long names in labels and legend there is room for the page's edges and its menu."""
+    for path in write_pictures(hostile_runs, tmp_path):
+        if path.suffix == ".svg":
+            [width] = re.findall(r'^<svg[^>]* width="([0-9.]+)"', path.read_text("utf-8"))
+            assert float(width) <= 1200 - 15 - 2 * (24 + 25) - 30
+
+
 @pytest.mark.parametrize("missing", ["altair", "vl_convert"])
 def test_a_missing_extra_is_named(three_runs, tmp_path, monkeypatch, missing):
     """Without its libraries a report says what to install, and writes nothing."""

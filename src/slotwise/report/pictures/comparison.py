@@ -49,8 +49,10 @@ def _rows(scene: Scene, key: str, show: Any) -> Rows:
         for row, run in zip(rows, scene.runs, strict=True)
         if run.is_whole and row["value"] is not None
     ]
+    # As in the tables, what reads alike is equally good.
+    best = show(min(values)) if values else None
     for row, run in zip(rows, scene.runs, strict=True):
-        row["best"] = run.is_whole and row["value"] == min(values, default=None)
+        row["best"] = run.is_whole and row["text"] == best
     return rows
 
 

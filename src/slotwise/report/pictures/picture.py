@@ -10,8 +10,9 @@ import altair as alt
 from slotwise.report.palette import INK, MUTED, RULE
 from slotwise.report.scene import Scene
 
-WIDTH = 880
-"""Width of the plots that share the time axis, in pixels."""
+WIDTH = 770
+"""Width of the plots that share the time axis, in pixels: with labels and legend they fit a
+window of 1,200."""
 
 LEGEND_MOST = 20
 """Pictures with more jobs than this leave out the legend: nobody could tell its colours."""
