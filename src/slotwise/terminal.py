@@ -22,13 +22,12 @@ from rich.table import Table
 
 from slotwise import api
 from slotwise.model.errors import SlotwiseError
+from slotwise.report.reasons import in_short
 from slotwise.report.tables import comparison_table, jobs_table
 from slotwise.results import Plan, Result, RunInterrupted
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """They end a run as Ctrl-C does."""
-
-TRACEBACK = "Traceback (most recent call last):"
 
 WIDTH_ELSEWHERE = 10_000
 """Columns of a table that goes into a pipe or a file; no more are used than it has."""
@@ -87,7 +86,7 @@ def finish(results: Sequence[Result], as_json: bool, report: Path | None) -> Non
         for result in results:
             for name, reason in result.failed.items():
                 errors().print(
-                    f"slotwise: {result.scheduler}: job {name} failed: {_in_short(reason)}",
+                    f"slotwise: {result.scheduler}: job {name} failed: {in_short(reason)}",
                     markup=False,
                     soft_wrap=True,
                 )
@@ -121,12 +120,6 @@ def _stop(number: int, frame: FrameType | None) -> None:
     for other in SIGNALS:
         signal.signal(other, signal.SIG_IGN)
     raise KeyboardInterrupt
-
-
-def _in_short(reason: str) -> str:
-    """The task and the error on one line; the traceback has been shown when it happened."""
-    first, *rest = reason.strip().splitlines()
-    return f"{first.removesuffix(TRACEBACK)}{rest[-1]}" if rest else first
 
 
 def _print_table(table: Table) -> None:
