@@ -27,8 +27,8 @@ from slotwise.workload.workload import Workload
 SCHEDULERS = ("fifo", "fair", "flex")
 SLOTS = 2
 BOOK_BYTES = 2 << 20
-BOOKS = 50
-RECORDS = 600_000
+BOOKS = 60
+RECORDS = 1_000_000
 
 WORKLOAD = """\
 slotwise: 1
@@ -40,18 +40,18 @@ pools:
   - {name: web, weight: 2, slots_min: {task: 1}}   # short questions, one slot guaranteed
 jobs:
   - {id: sort-everything, arrival: 0, pool: batch, program: sort,
-     inputs: ["text/*.txt"], output: sorted, reducers: 4, split_bytes: 2097152}
-  - {id: inverted-index, arrival: 0.5, pool: research, program: inverted-index,
-     inputs: ["text/book-0[0-3].txt"], output: index, reducers: 2, split_bytes: 1048576}
-  - {id: terasort, arrival: 1, pool: research, program: terasort,
+     inputs: ["text/*.txt"], output: sorted, reducers: 8, split_bytes: 2097152}
+  - {id: inverted-index, arrival: 0.3, pool: research, program: inverted-index,
+     inputs: ["text/book-0[0-9].txt"], output: index, reducers: 2, split_bytes: 1048576}
+  - {id: terasort, arrival: 0.6, pool: research, program: terasort,
      inputs: ["records/part*"], output: terasorted, reducers: 4, split_bytes: 4194304}
-  - {id: count-all, arrival: 1.5, pool: batch, program: wordcount,
-     inputs: ["text/*.txt"], output: counts-all, reducers: 2, split_bytes: 4194304}
-  - {id: count-some, arrival: 2, pool: web, program: wordcount,
+  - {id: count-all, arrival: 0.9, pool: batch, program: wordcount,
+     inputs: ["text/*.txt"], output: counts-all, reducers: 6, split_bytes: 4194304}
+  - {id: count-some, arrival: 1.2, pool: web, program: wordcount,
      inputs: ["text/book-0[0-2].txt"], output: counts-some, reducers: 1, split_bytes: 1048576}
-  - {id: grep-import, arrival: 3, pool: web, program: grep, parameters: {pattern: "^import "},
+  - {id: grep-import, arrival: 2, pool: web, program: grep, parameters: {pattern: "^import "},
      inputs: ["text/*.txt"], output: imports, split_bytes: 8388608}
-  - {id: count-one, arrival: 5, pool: web, program: wordcount,
+  - {id: count-one, arrival: 3, pool: web, program: wordcount,
      inputs: ["text/book-05.txt"], output: counts-one, reducers: 1, split_bytes: 1048576}
 """
 
