@@ -9,6 +9,7 @@ import pytest
 
 from slotwise.model.errors import InputError
 from slotwise.program import MapReduce, load, plan_mapreduce
+from slotwise.program.builtin.terasort import TeraSort
 
 
 @pytest.fixture
@@ -60,15 +61,16 @@ def test_refused(place: Path, changes: dict[str, Any], message: str) -> None:
 
 def test_the_job_states_phases_counts_and_work(place: Path) -> None:
     """Map tasks follow splits; work follows bytes at the rates of the program."""
+    map_rate, reduce_rate = TeraSort.map_bytes_per_second, TeraSort.reduce_bytes_per_second
     execution = plan_mapreduce(
         "j", "terasort", "text", "out", base_dir=place, split_bytes=60, pool="p", slots_max=2
     )
     sample, mapping, reducing = execution.job.phases
     assert (sample.name, sample.kind, sample.tasks.count) == ("sample", "map", 1)
     assert (mapping.name, mapping.kind, mapping.after) == ("map", "map", {"sample"})
-    assert mapping.tasks.work == (60 / 20e6, 44 / 20e6)
+    assert mapping.tasks.work == (60 / map_rate, 44 / map_rate)
     assert (reducing.kind, reducing.after, reducing.slots_max) == ("reduce", {"map"}, 2)
-    assert reducing.tasks.work == pytest.approx(104 / 20e6 / 2)
+    assert reducing.tasks.work == pytest.approx(104 / reduce_rate / 2)
     assert execution.job.pool == "p"
     assert execution.describe("map", 1) == f"map task 1 of job j ({place}/text, 60-104)"
 
