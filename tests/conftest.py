@@ -106,7 +106,7 @@ def assert_no_slot_idles(snapshot: Snapshot) -> None:
                 assert phase.deferred_until is not None, f"{phase.id} could use a free slot"
                 assert phase.deferred_until > snapshot.now, f"the wait of {phase.id} is over"
                 for host in free:
-                    assert phase.next_task_on(host) is None, f"{phase.id} waits for {host}"
+                    assert phase.next_task_on([host]) is None, f"{phase.id} waits for {host}"
 
 
 @dataclass(frozen=True)

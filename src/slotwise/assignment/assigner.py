@@ -20,13 +20,8 @@ class Assigner(Protocol):
 def local(phase: PhaseView, hosts: Iterable[str]) -> Launch | None:
     """Launch a task of this phase on one of these hosts, each of which has a free slot, that
     holds its input; on any of them if the phase does not mind. O(number of hosts) at worst."""
-    if not phase.has_homes:
-        return Launch(phase.id, *phase.next_task(), next(iter(hosts)), Locality.NODE)
-    for host in hosts:
-        found = phase.next_task_on(host)
-        if found:
-            return Launch(phase.id, *found, host, Locality.NODE)
-    return None
+    found = phase.next_task_on(hosts)
+    return Launch(phase.id, *found, Locality.NODE) if found else None
 
 
 def remote(

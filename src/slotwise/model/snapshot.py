@@ -91,8 +91,11 @@ class PhaseView(Protocol):
         """The pending task to launch next anywhere, and the number of that attempt."""
         ...
 
-    def next_task_on(self, host: str) -> tuple[int, int] | None:
-        """The same among the tasks whose input lies on this host."""
+    def next_task_on(self, hosts: Iterable[str]) -> tuple[int, int, str] | None:
+        """The same among the tasks whose input lies on one of these hosts, and that host.
+
+        The hosts are tried in their order; a phase without homes takes the first.
+        """
         ...
 
     def next_task_in(self, rack: str) -> tuple[int, int] | None:

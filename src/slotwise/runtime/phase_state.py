@@ -141,14 +141,18 @@ class PhaseState:
         self._cursor = status.index(PENDING, self._cursor)
         return self._numbered(self._cursor)
 
-    def next_task_on(self, host: str) -> tuple[int, int] | None:
-        """The same among the tasks whose input lies on this host."""
-        tasks = self._by_host.get(host)
-        if not tasks:
-            return None
-        if self._status[tasks[-1]] == PENDING:
-            return self._numbered(tasks[-1])
-        return self._last_pending(tasks)
+    def next_task_on(self, hosts: Iterable[str]) -> tuple[int, int, str] | None:
+        """The same among the tasks whose input lies on one of these hosts, and that host."""
+        if not self.has_homes:
+            return *self.next_task(), next(iter(hosts))
+        by_host = self._by_host
+        for host in hosts:
+            tasks = by_host.get(host)
+            if tasks:
+                found = self._last_pending(tasks)
+                if found:
+                    return *found, host
+        return None
 
     def next_task_in(self, rack: str) -> tuple[int, int] | None:
         """The same among the tasks whose input lies in this rack."""
