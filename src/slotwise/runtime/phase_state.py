@@ -59,6 +59,7 @@ class PhaseState:
         "done",
         "has_homes",
         "id",
+        "is_ready",
         "job",
         "launches",
         "most",
@@ -91,6 +92,7 @@ class PhaseState:
         self.most = phase.slots_most
         self.waits_for = set(phase.after)
         self.pending, self.running, self.done = count, 0, 0
+        self.is_ready = False
         self.allocated = 0.0
         self.served = 0.0
         self.deferred_since: float | None = None

@@ -269,16 +269,18 @@ class State:
         if old is not None:
             del order[bisect_left(order, old)]
             phase.rank = None
-        if phase.pending and phase.id in self._ready[phase.slot_kind]:
+        if phase.pending and phase.is_ready:
             phase.rank = rank = phase.ranked()
             insort(order, rank)
 
     def _make_ready(self, phase: PhaseState) -> None:
         self._ready[phase.slot_kind][phase.id] = phase
+        phase.is_ready = True
         self._ready_changed(phase)
 
     def _make_unready(self, phase: PhaseState) -> None:
         self._ready[phase.slot_kind].pop(phase.id, None)
+        phase.is_ready = False
         self._ready_changed(phase)
 
     def _ready_changed(self, phase: PhaseState) -> None:
@@ -335,6 +337,7 @@ class State:
             for phase in phases:
                 assert phase.rank is None or phase.rank == phase.ranked()
                 ready = phase.id in self._ready[kind]
+                assert ready == phase.is_ready
                 assert not ready or not phase.waits_for, "only ready phases are offered slots"
         for count in self._pool_counts.values():
             held = sum(p.running for p in self._phases.values() if p.pool is count)
