@@ -25,9 +25,7 @@ from slotwise.model.errors import SlotwiseError
 from slotwise.report.reasons import in_short
 from slotwise.report.tables import comparison_table, jobs_table
 from slotwise.results import Plan, Result, RunInterrupted
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""They end a run as Ctrl-C does."""
+from slotwise.runtime.live.world import ENDING
 
 WIDTH_ELSEWHERE = 10_000
 """Columns of a table that goes into a pipe or a file; no more are used than it has."""
@@ -35,7 +33,7 @@ WIDTH_ELSEWHERE = 10_000
 
 def stop_once() -> None:
     """Have the first signal to end stop a run in good order, and no second one disturb that."""
-    for number in SIGNALS:
+    for number in ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:  # As nohup has it, and a shell's `&`.
             signal.signal(number, _stop)
 
@@ -117,7 +115,7 @@ def errors() -> Console:
 
 def _stop(number: int, frame: FrameType | None) -> None:
     """Stop: workers end and temporary files go, which no second signal may cut off."""
-    for other in SIGNALS:
+    for other in ENDING:
         signal.signal(other, signal.SIG_IGN)
     raise KeyboardInterrupt
 
