@@ -156,7 +156,7 @@ def compare(
     """
     source = read_source(workload)
     _refuse_unknown(options)
-    names = check_names([schedulers] if isinstance(schedulers, str) else schedulers)
+    names = _check_names([schedulers] if isinstance(schedulers, str) else schedulers)
     sources = [source.apart(name) if live else source for name in names]
     if live:
         for apart in sources:
@@ -173,7 +173,7 @@ def compare(
     return results
 
 
-def check_names(schedulers: Iterable[str]) -> list[str]:
+def _check_names(schedulers: Iterable[str]) -> list[str]:
     """The names of schedulers, each known and named once; refused before the first run."""
     names = list(schedulers)
     for name in names:

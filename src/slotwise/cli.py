@@ -221,28 +221,21 @@ def _compare(
             raise InputError("--schedulers is empty; name some, such as fifo,fair,flex")
         _check_targets(file, log, report)
         aim = _objective(source, objective, aggregate)
-        names = api.check_names(names)
-        if overwrite:
-            source = source.overwriting()
-        for name in names if live else ():
-            source.apart(name).executions()  # Refuses an output before the first run.
-        results: list[Result] = []
-        for name in names:
-            with Progress(errors(), f"{name}, live", heads=True) as progress:
-                results += api.compare(
-                    source,
-                    [name],
-                    live=live,
-                    slots=slots,
-                    simulation=Simulation(seed, noise, remote_factor, rack_factor),
-                    assigner=assigner,
-                    waits=_waits(waits),
-                    epoch_seconds=epoch,
-                    attempts_max=attempts,
-                    objective=aim,
-                    log=log,
-                    progress=progress if live else None,
-                )
+        with Progress(errors(), *(f"{name}, live" for name in names)) as progress:
+            results = api.compare(
+                source.overwriting() if overwrite else source,
+                names,
+                live=live,
+                slots=slots,
+                simulation=Simulation(seed, noise, remote_factor, rack_factor),
+                assigner=assigner,
+                waits=_waits(waits),
+                epoch_seconds=epoch,
+                attempts_max=attempts,
+                objective=aim,
+                log=log,
+                progress=progress if live else None,
+            )
         finish(results, as_json, report)
 
 

@@ -68,11 +68,11 @@ class Progress:
     it starts and when it ends. Failed tasks are shown with their reason either way.
     """
 
-    def __init__(self, console: Console, title: str, heads: bool = False) -> None:
-        """`heads`: whether the title stands above the plain lines, too."""
+    def __init__(self, console: Console, *titles: str) -> None:
+        """A title for each run, one after the other; several stand above plain lines, too."""
         self._console = console
-        self._title = title
-        self._heads = heads
+        self._title, *self._later = titles
+        self._heads = bool(self._later)
         self._lines: dict[str, _Line] = {}
         self._told: set[str] = set()
         self._live = Live(console=console, auto_refresh=False, transient=True)
@@ -82,9 +82,12 @@ class Progress:
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
         """Take in one turn."""
-        if self._heads and not self._console.is_terminal:
+        if any(isinstance(e, JobArrived) and e.job.id in self._lines for e in events):
+            self._lines.clear()  # The same jobs come again: the next run has begun.
+            self._told.clear()
+            self._title = self._later.pop(0)
+        if self._heads and not self._lines and not self._console.is_terminal:
             self._say(self._title)
-            self._heads = False
         for event in events:
             if isinstance(event, JobArrived):
                 self._lines[event.job.id] = _Line(event.job)
