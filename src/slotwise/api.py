@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 from slotwise.allocation.planning import plan_schedules
-from slotwise.analysis.bound import Work, objective_bound
+from slotwise.analysis.bound import Work, objective_bound, sizes_of
 from slotwise.analysis.replay import Replay, replay_log
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, Locality
@@ -82,7 +82,7 @@ def plan(
     begun = time.perf_counter()
     schedules = plan_schedules(jobs, cluster, source.pools(), chosen)
     work = Work.estimated(jobs)
-    by_id, size = {job.id: job for job in jobs}, {job.id: work.of_job(job) for job in jobs}
+    by_id, size = {job.id: job for job in jobs}, sizes_of(jobs, cluster, work)
     value, best = min(
         ((aim.value(by_id, s.completion(), size), s) for s in schedules),
         key=lambda pair: pair[0],

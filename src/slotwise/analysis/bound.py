@@ -9,10 +9,12 @@ from itertools import accumulate
 from slotwise.allocation.bounds import BoundJobs, lower_bound
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, PhaseId
+from slotwise.objective.cost import Line
 from slotwise.objective.objective import Objective
+from slotwise.objective.penalty import Size
 
 WORK_LEAST = 1e-9
-"""Seconds: stretch divides by the work of a job, so no job has none."""
+"""Seconds: what stretch and slowdown divide by is at least so much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,12 @@ class Work:
         """The work of all phases of a job."""
         total = sum(self.total.get(PhaseId(job.id, phase.name), 0.0) for phase in job.phases)
         return max(total, WORK_LEAST)
+
+
+def sizes_of(jobs: Sequence[Job], cluster: Cluster, work: Work) -> dict[str, Size]:
+    """The size of each job on this cluster: its work, and the least time that it needs."""
+    limits = _Limits(cluster, work)
+    return {job.id: Size(work.of_job(job), max(limits.height(job), WORK_LEAST)) for job in jobs}
 
 
 def objective_bound(
@@ -74,7 +82,9 @@ class _Limits:
         self, objective: Objective, jobs: Sequence[Job], kinds: Sequence[str]
     ) -> BoundJobs:
         """The numeric problem, with the work on these kinds of slots only."""
-        lines = [objective.line(job, self._work.of_job(job)) for job in jobs]
+        sizes = sizes_of(jobs, self._cluster, self._work)
+        costs = [objective.cost(job, sizes[job.id]) for job in jobs]
+        lines = [(cost.slope, cost.origin) for cost in costs if isinstance(cost, Line)]
         inside = [[p for p in job.phases if self._kind(p) in kinds] for job in jobs]
         return BoundJobs(
             slope=[slope for slope, _ in lines],
@@ -86,7 +96,7 @@ class _Limits:
             ],
             # Phases of a job may run side by side, so their rates add up.
             rate=[sum(map(self._rate, phases)) or 1.0 for phases in inside],
-            height=[self._height(job) for job in jobs],
+            height=[self.height(job) for job in jobs],
         )
 
     def _kind(self, phase: Phase) -> str:
@@ -96,7 +106,7 @@ class _Limits:
         rates = self.rates[self._kind(phase)]
         return rates[min(phase.slots_most, len(rates)) - 1]
 
-    def _height(self, job: Job) -> float:
+    def height(self, job: Job) -> float:
         """The critical path: each phase on its most slots, and not shorter than one task."""
         ends: dict[str, float] = {}
         for phase in job.topological():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slotwise.analysis.attempts import Attempt, Follower, JobSpan
-from slotwise.analysis.bound import Work, objective_bound
+from slotwise.analysis.bound import Work, objective_bound, sizes_of
 from slotwise.model.decision import Decision, Locality
 from slotwise.model.event import Event
 from slotwise.model.job import PhaseId
@@ -102,7 +102,8 @@ class Meter:
         }
         weights = {name: span.job.weight for name, span in done.items()}
         measured = Work(dict(self._work), dict(self._longest))
-        work = {name: measured.of_job(span.job) for name, span in done.items()}
+        sizes = sizes_of([span.job for span in done.values()], self._cluster, measured)
+        work = {name: size.work for name, size in sizes.items()}
         stretches = {name: responses[name] / work[name] for name in done}
         completion = {name: span.completion or 0.0 for name, span in done.items()}
         first = min((span.arrival for span in spans.values()), default=0.0)
@@ -111,7 +112,7 @@ class Meter:
         span = self._follower.now - first  # Jobs that failed may have held slots to the end.
         tasks = sum(self._locality.values())
         value = self._objective.value(
-            {name: span.job for name, span in done.items()}, completion, work
+            {name: span.job for name, span in done.items()}, completion, sizes
         )
         return {
             "value": value if done else None,

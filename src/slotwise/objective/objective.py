@@ -1,14 +1,15 @@
-"""Objectives: the sum (minisum) or the maximum (minimax) of the penalties of all jobs."""
+"""Objectives: the sum (minisum) or the maximum (minimax) of the costs of all jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
-from slotwise.objective.penalty import LINES, PENALTIES
+from slotwise.objective.cost import Cost
+from slotwise.objective.penalty import PENALTIES, Size
 
 Aggregate = Literal["sum", "max"]
 
@@ -35,22 +36,34 @@ class Objective:
         """The objective that a penalty's name alone stands for: its sum, or the makespan."""
         return cls(penalty, "max" if penalty == "makespan" else "sum")
 
-    def cost(self, job: Job, completion: float, work: float) -> float:
-        """The penalty of one job; a job may have chosen one of its own."""
-        return PENALTIES[job.penalty or self.penalty](job, completion, work)
+    def penalty_of(self, job: Job) -> str:
+        """The name of the penalty of one job: its own if it has chosen one."""
+        return job.penalty or self.penalty
 
-    def line(self, job: Job, work: float) -> tuple[float, float]:
-        """The penalty of one job as slope and origin: slope * (completion - origin)."""
-        return LINES[job.penalty or self.penalty](job, work)
+    def cost(self, job: Job, size: Size) -> Cost:
+        """What the job costs by completion time. InputError if it lacks a deadline or steps."""
+        return PENALTIES[self.penalty_of(job)](job, size)
+
+    def check(self, jobs: Iterable[Job]) -> None:
+        """Refuse jobs that lack what their penalty needs."""
+        for job in jobs:
+            if self.penalty_of(job) not in PENALTIES:
+                raise InputError(
+                    f"job {job.id!r}: unknown penalty {job.penalty!r};"
+                    f" known: {', '.join(PENALTIES)}"
+                )
+            self.cost(job, Size(1.0, 1.0))
 
     def value(
         self,
         jobs: Mapping[str, Job],
         completion: Mapping[str, float],
-        work: Mapping[str, float],
+        size: Mapping[str, Size],
     ) -> float:
         """The value over the jobs that have a completion time; 0 without any."""
-        costs = [self.cost(jobs[job], at, work[job]) for job, at in completion.items()]
-        if self.aggregate == "max":
-            return max(costs, default=0.0)
-        return sum(costs)
+        costs = [self.cost(jobs[job], size[job]).at(at) for job, at in completion.items()]
+        return self.total(costs)
+
+    def total(self, costs: Iterable[float]) -> float:
+        """The sum or the maximum of costs; 0 without any."""
+        return max(costs, default=0.0) if self.aggregate == "max" else sum(costs)

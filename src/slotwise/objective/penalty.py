@@ -1,41 +1,97 @@
-"""Penalties: what it costs to finish a job at a time (FLEX 2.1). One function each."""
+"""Penalties: what it costs to finish a job at a time (FLEX 2.1). One function each.
+
+A penalty makes, of a job and its size, a cost: a non-decreasing function of completion time.
+To add one is to add a function here and its name to `PENALTIES`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
+from slotwise.model.errors import InputError
 from slotwise.model.job import Job
-
-Penalty = Callable[[Job, float, float], float]
-"""The cost of (job, completion time, work of the job in seconds): non-decreasing in time."""
+from slotwise.objective.cost import Cost, Hinge, Line, Steps
 
 
-def response(job: Job, completion: float, work: float) -> float:
+class Size(NamedTuple):
+    """How large a job is, in seconds at speed 1; both > 0.
+
+    work   of all its phases
+    alone  the least time from its arrival to its completion, if it had the cluster to itself
+    """
+
+    work: float
+    alone: float
+
+
+Penalty = Callable[[Job, Size], Cost]
+"""The cost of completing this job, of this size, as a function of the instant."""
+
+
+def response(job: Job, size: Size) -> Line:
     """Weighted response time, w (C - arrival)."""
-    return job.weight * (completion - job.arrival)
+    return Line(job.weight, job.arrival)
 
 
-def stretch(job: Job, completion: float, work: float) -> float:
-    """Weighted stretch, w (C - arrival) / work: how much sharing delays a job for its size."""
-    return job.weight * (completion - job.arrival) / work
+def stretch(job: Job, size: Size) -> Line:
+    """Weighted stretch, w (C - arrival) / work, as the papers define it."""
+    return Line(job.weight / size.work, job.arrival)
 
 
-def makespan(job: Job, completion: float, work: float) -> float:
+def slowdown(job: Job, size: Size) -> Line:
+    """Weighted slowdown, w (C - arrival) / the least time alone: 1 is the best there is."""
+    return Line(job.weight / size.alone, job.arrival)
+
+
+def tardy(job: Job, size: Size) -> Steps:
+    """The weight of a job that misses its deadline; the sum counts the tardy jobs."""
+    return Steps(((_deadline(job, "tardy"), job.weight),))
+
+
+def tardiness(job: Job, size: Size) -> Hinge:
+    """Weighted tardiness, w max(0, C - deadline)."""
+    return Hinge(job.weight, _deadline(job, "tardiness"))
+
+
+def lateness(job: Job, size: Size) -> Line:
+    """Weighted lateness, w (C - deadline): negative for a job that is early."""
+    return Line(job.weight, _deadline(job, "lateness"))
+
+
+def sla(job: Job, size: Size) -> Steps:
+    """The cost of the last step passed, as agreed for the job; weights play no part."""
+    if not job.steps:
+        raise InputError(
+            f"job {job.id!r}: penalty sla needs steps; give it steps: [[seconds, cost], ...]"
+        )
+    return Steps(job.steps)
+
+
+def makespan(job: Job, size: Size) -> Line:
     """Completion time; its maximum over the jobs is the makespan."""
-    return completion
+    return Line(1.0)
 
 
 PENALTIES: Mapping[str, Penalty] = MappingProxyType(
-    {"response": response, "stretch": stretch, "makespan": makespan}
+    {
+        "response": response,
+        "stretch": stretch,
+        "slowdown": slowdown,
+        "tardy": tardy,
+        "tardiness": tardiness,
+        "lateness": lateness,
+        "sla": sla,
+        "makespan": makespan,
+    }
 )
 """The penalties by name."""
 
-LINES: Mapping[str, Callable[[Job, float], tuple[float, float]]] = MappingProxyType(
-    {
-        "response": lambda job, work: (job.weight, job.arrival),
-        "stretch": lambda job, work: (job.weight / work, job.arrival),
-        "makespan": lambda job, work: (1.0, 0.0),
-    }
-)
-"""The same penalties as slope and origin, slope * (C - origin), for the lower bounds."""
+
+def _deadline(job: Job, penalty: str) -> float:
+    if job.deadline is None:
+        raise InputError(
+            f"job {job.id!r}: penalty {penalty} needs a deadline; give it deadline: seconds"
+        )
+    return job.deadline

@@ -1,0 +1,100 @@
+"""The numeric problem behind a plan: malleable jobs of one kind of slot, all present at 0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slotwise.model.errors import InputError
+from slotwise.objective.cost import Cost
+from slotwise.objective.costs import Costs, Floats
+from slotwise.objective.objective import Aggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Malleable:
+    """J jobs that share `capacity` slots from time 0 on; made by `Malleable.of`.
+
+    A job that is not done holds at least `least` and at most `most` slots at every instant,
+    any real number of them, and its work shrinks at the rate of its slots (FLEX 2.3, 2.5).
+
+    work      seconds at speed 1, > 0
+    least     slots, >= 0, at most `most`; together at most the capacity
+    most      slots, > 0, at most the capacity
+    costs     of each job by its completion time
+    aggregate of the costs: "sum" or "max"
+    """
+
+    capacity: float
+    work: Floats
+    least: Floats
+    most: Floats
+    costs: Costs
+    aggregate: Aggregate
+
+    def __len__(self) -> int:
+        return len(self.work)
+
+    @classmethod
+    def of(
+        cls,
+        capacity: float,
+        work: Sequence[float] | Floats,
+        least: Sequence[float] | Floats,
+        most: Sequence[float] | Floats,
+        costs: Sequence[Cost],
+        aggregate: Aggregate = "sum",
+    ) -> Malleable:
+        """The problem with its shares made to fit, or InputError with place, value and remedy.
+
+        Most shares are cut to the capacity and least shares to the most shares; least shares
+        that together exceed the capacity are scaled down in proportion ("the minima are simply
+        normalised if necessary", FLEX 1), with more jobs than slots too.
+        """
+        works, lows, tops = (np.array(v, dtype=float) for v in (work, least, most))
+        if not 0 < capacity < np.inf:
+            raise InputError(f"capacity is {capacity}; give a number of slots > 0")
+        if not len(works) == len(lows) == len(tops) == len(costs):
+            raise InputError(
+                f"{len(works)} works, {len(lows)} least shares, {len(tops)} most shares and"
+                f" {len(costs)} costs; give one of each for each job"
+            )
+        _refuse("work", works, works > 0, "seconds > 0")
+        _refuse("least", lows, lows >= 0, "slots >= 0")
+        _refuse("most", tops, tops > 0, "slots > 0", finite=False)
+        _refuse("least", lows, lows <= tops, "at most what stands in most")
+        tops = np.minimum(tops, capacity)
+        lows = np.minimum(lows, tops)
+        if (total := lows.sum()) > capacity:
+            lows *= capacity / total
+        return cls(float(capacity), works, lows, tops, Costs(costs), aggregate)
+
+    @property
+    def heights(self) -> Floats:
+        """The least time that each job needs alone, seconds."""
+        return self.work / self.most
+
+    @property
+    def ends(self) -> Floats:
+        """When each job is done at the latest, since it never holds less than its least share.
+
+        inf without a least share.
+        """
+        held = np.maximum(self.least, np.finfo(float).tiny)
+        return np.where(self.least > 0, self.work / held, np.inf)
+
+    def value(self, completion: Floats) -> float:
+        """The sum or the maximum of the costs of these completion times; 0 without jobs."""
+        if not len(self):
+            return 0.0
+        costs = self.costs.at(completion)
+        return float(costs.max() if self.aggregate == "max" else costs.sum())
+
+
+def _refuse(name: str, values: Floats, good: object, remedy: str, finite: bool = True) -> None:
+    fine = np.asarray(good) & (np.isfinite(values) if finite else ~np.isnan(values))
+    if not fine.all():
+        at = int(np.argmin(fine))
+        raise InputError(f"{name}[{at}] is {values[at]}; give {remedy}")

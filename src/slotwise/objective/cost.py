@@ -1,0 +1,164 @@
+"""Costs: what one job costs, as a function of its completion time alone (FLEX 2.1, Fig. 1)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf, nextafter
+from typing import Protocol
+
+MET = 1e-9
+"""A deadline that is met but for so much of itself is met: more is rounding."""
+
+
+class Cost(Protocol):
+    """A non-decreasing function of completion time, in seconds."""
+
+    def at(self, completion: float) -> float:
+        """The cost of completing then."""
+        ...
+
+    def latest(self, level: float) -> float:
+        """The latest completion that costs at most `level`; inf if all do, -inf if none."""
+        ...
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """The instants at which its slope changes, or behind which it jumps, in order.
+
+        Between them it is a straight line; only a `Curve` is not.
+        """
+        ...
+
+    def since(self, instant: float) -> Cost:
+        """The same cost on a clock that shows 0 at this instant."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """slope * (C - origin), with slope > 0: response, stretch, slowdown, lateness, makespan."""
+
+    slope: float
+    origin: float = 0.0
+
+    def at(self, completion: float) -> float:
+        """The cost of completing then; negative before the origin."""
+        return self.slope * (completion - self.origin)
+
+    def latest(self, level: float) -> float:
+        """The latest completion that costs at most `level`."""
+        return self.origin + level / self.slope
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """None: it is straight."""
+        return ()
+
+    def since(self, instant: float) -> Line:
+        """The same line on a clock that shows 0 at this instant."""
+        return Line(self.slope, self.origin - instant)
+
+
+@dataclass(frozen=True, slots=True)
+class Hinge:
+    """slope * max(0, C - due), with slope > 0: tardiness."""
+
+    slope: float
+    due: float
+
+    def at(self, completion: float) -> float:
+        """The cost of completing then; 0 up to the due date."""
+        return self.slope * max(0.0, completion - self.due)
+
+    def latest(self, level: float) -> float:
+        """The latest completion that costs at most `level`; none costs less than 0."""
+        return self.due + level / self.slope if level >= 0 else -inf
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """The due date."""
+        return (self.due,)
+
+    def since(self, instant: float) -> Hinge:
+        """The same hinge on a clock that shows 0 at this instant."""
+        return Hinge(self.slope, self.due - instant)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The cost of the last step passed, 0 before the first: tardy jobs and SLAs.
+
+    steps  (instant, cost) with increasing instants and non-decreasing costs >= 0; a step is
+           passed by completing later than its instant, but for rounding (`MET`).
+    """
+
+    steps: tuple[tuple[float, float], ...]
+
+    def at(self, completion: float) -> float:
+        """The cost of completing then."""
+        passed = bisect_left(self.steps, completion, key=lambda step: step[0] + _slip(step[0]))
+        return self.steps[passed - 1][1] if passed else 0.0
+
+    def latest(self, level: float) -> float:
+        """The latest completion that costs at most `level`: just before a dearer step."""
+        if level < 0:
+            return -inf
+        return next((instant for instant, cost in self.steps if cost > level), inf)
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """The instants of the steps."""
+        return tuple(instant for instant, _ in self.steps)
+
+    def since(self, instant: float) -> Steps:
+        """The same steps on a clock that shows 0 at this instant."""
+        return Steps(tuple((at - instant, cost) for at, cost in self.steps))
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Any non-decreasing function of the completion time, for penalties of one's own.
+
+    It is only ever asked for values, so its inverse is found by bisection and bounds take it
+    for a staircase below it: what has a shape of its own above should use that.
+    """
+
+    function: Callable[[float], float]
+    begins: float = 0.0
+
+    def at(self, completion: float) -> float:
+        """The cost of completing then."""
+        return self.function(self.begins + completion)
+
+    def latest(self, level: float) -> float:
+        """The latest completion from 0 on that costs at most `level`, by bisection."""
+        if self.at(0.0) > level:
+            return -inf
+        early, late = 0.0, 1.0
+        while self.at(late) <= level:
+            early, late = late, 2 * late
+            if late > FOREVER:
+                return inf
+        while nextafter(early, inf) < late and late - early > MET * MET * late:
+            middle = (early + late) / 2
+            early, late = (middle, late) if self.at(middle) <= level else (early, middle)
+        return early
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """Nobody knows."""
+        return ()
+
+    def since(self, instant: float) -> Curve:
+        """The same curve on a clock that shows 0 at this instant."""
+        return replace(self, begins=self.begins + instant)
+
+
+FOREVER = 1e18
+"""Seconds; a curve that has not reached a level by then never does."""
+
+
+def _slip(instant: float) -> float:
+    return MET * abs(instant)
