@@ -79,6 +79,7 @@ def plan(
         )
     chosen = make_allocator(allocator, aim)
     jobs = source.jobs()
+    aim.check(jobs)
     begun = time.perf_counter()
     schedules = plan_schedules(jobs, cluster, source.pools(), chosen)
     work = Work.estimated(jobs)
@@ -242,6 +243,8 @@ class _Setting:
         attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
         if attempts_max < 1:
             raise InputError(f"attempts_max is {attempts_max}; a task needs at least 1")
+        aim = _aim(options.get("objective"), self.source)
+        aim.check(self.jobs)
         return Header(
             world=self.world,
             scheduler={
@@ -250,7 +253,7 @@ class _Setting:
                 "epoch_seconds": options.get("epoch_seconds", EPOCH_SECONDS),
                 "waits": options.get("waits"),
             },
-            objective=asdict(_aim(options.get("objective"), self.source)),
+            objective=asdict(aim),
             cluster=self.cluster,
             pools=tuple(self.source.pools().values()),
             jobs_expected=len(self.jobs),
