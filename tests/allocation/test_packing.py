@@ -195,3 +195,15 @@ def test_grants_keep_all_limits_and_leave_no_slot(data: st.DataObject) -> None:
         assert all(h >= o - 1e-9 for h, o in zip(held, owed, strict=True))
         if all(jobs <= d for jobs, d in zip(jobs_owed, demand, strict=True)):
             assert all(s >= x - 1e-9 for s, x in zip(slots, least, strict=True))
+
+
+def test_rounding_does_not_hold_up_the_jobs_behind() -> None:
+    """A job whose share plus the rest to its most share rounds below it is full all the same."""
+    work = [6.746892761900905, 17.81439234143992, 11.254919869440315, 5.0]
+    work += [14.384655905182596, 6.872091706984763]
+    most = [3.03162622228328, 4.954750041075838, 1.2020674484416727, 7.551833304489416]
+    most += [1.2400482506593415, 7.464176131351932]
+    order = [5, 4, 2, 1, 3, 0]
+    events = pack(10, work, [0.0] * 6, most, order)
+    book = pack_by_the_book(10, work, [0.0] * 6, most, order)
+    assert [p[-1][1] for p in events] == pytest.approx([p[-1][1] for p in book], rel=1e-9)

@@ -82,8 +82,8 @@ class Malleable:
 
         inf without a least share.
         """
-        held = np.maximum(self.least, np.finfo(float).tiny)
-        return np.where(self.least > 0, self.work / held, np.inf)
+        with np.errstate(divide="ignore"):
+            return self.work / self.least
 
     def value(self, completion: Floats) -> float:
         """The sum or the maximum of the costs of these completion times; 0 without jobs."""

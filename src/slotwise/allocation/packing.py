@@ -144,10 +144,11 @@ def pack(
             if not ended[j] and share[j] < most[j]:
                 more = min(slack, most[j] - share[j])
                 close_piece(j)
-                share[j] += more
+                is_filled = more < slack  # By rounding, share + more may miss the most share.
+                share[j] = most[j] if is_filled else share[j] + more
                 slack -= more
                 heappush(ends, (now + left[j] / share[j], place[j], j, share[j]))
-                if share[j] < most[j]:
+                if not is_filled:
                     break
             partial += 1
         if not ends:
