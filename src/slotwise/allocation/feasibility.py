@@ -1,0 +1,78 @@
+"""Whether due dates can be kept: malleable jobs with least and most shares, all present at 0.
+
+Each job must have had some of its work by an instant, to be done by its due date and because
+it never holds less than its least share. Due dates can be kept if and only if, at no instant,
+that is more than all slots can have done. Proof: docs/algorithms/bounds.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slotwise.objective.costs import Floats
+
+ROUNDING = 1e-12
+"""By so much, relatively, capacity and due dates may be exceeded: more is not rounding."""
+
+
+def fits(
+    capacity: float,
+    work: Floats,
+    least: Floats,
+    most: Floats,
+    due: Floats,
+    tolerance: float = ROUNDING,
+) -> bool:
+    """Whether a schedule exists in which each job is complete by its due date.
+
+    work       seconds at speed 1, >= 0
+    least      slots, >= 0, at most `most`; together at most the capacity
+    most       slots, > 0
+    due        seconds; inf where there is none
+    tolerance  True is said of what would fit if capacity and due dates were larger by this
+               part. So False means surely not; for surely yes, give it below 0.
+
+    O(J log J).
+    """
+    heights = work / most
+    if np.any(due + tolerance * np.abs(due) < heights):
+        return False
+    instants, needed = needs(work, least, most, np.maximum(due, heights))
+    return bool(np.all(needed <= capacity * instants * (1 + tolerance)))
+
+
+def excess(capacity: float, work: Floats, least: Floats, most: Floats, due: Floats) -> float:
+    """By how much, in slot-seconds, the work needed by some instant exceeds the room at most.
+
+    At most 0 if and only if `fits`, but for rounding. O(J log J).
+    """
+    instants, needed = needs(work, least, most, due)
+    return float(np.max(needed - capacity * instants))
+
+
+def needs(work: Floats, least: Floats, most: Floats, due: Floats) -> tuple[Floats, Floats]:
+    """Instants from 0 on, and what all jobs together must have had by each of them.
+
+    Job j must have had max(min(W_j, m_j t), W_j - M_j (d_j - t)) by t, and W_j by d_j. The sum
+    is a straight line between these instants and constant behind the last, but for least
+    shares of jobs that go on for ever.
+    """
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        end = np.where(least > 0, work / least, np.inf)  # It is done by then at any rate.
+    end = np.clip(due, 0.0, end)
+    finite = np.isfinite(end)
+    steady = float(least[~finite].sum())  # The slots of jobs that may go on for ever.
+    work, least, most, end = work[finite], least[finite], most[finite], end[finite]
+    late = float(np.sum(most * np.maximum(work / most - end, 0.0)))
+    # From its turn on a job must run at its most share; till then its least share will do.
+    spare = most - least
+    lag = np.divide(work - least * end, spare, out=end.copy(), where=spare > 0)
+    turn = np.clip(end - lag, 0.0, end)
+
+    instants = np.concatenate([turn, end])
+    by_time = np.argsort(instants, kind="stable")
+    instants = np.concatenate([[0.0], instants[by_time]])
+    change = np.cumsum(np.concatenate([spare, -most])[by_time])
+    rate = steady + least.sum() + np.concatenate([[0.0], change])
+    done = np.cumsum(rate[:-1] * np.diff(instants))
+    return instants, late + np.concatenate([[0.0], done])

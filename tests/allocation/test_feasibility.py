@@ -1,0 +1,143 @@
+"""Due dates: the test of the theorem against its formula and against linear programs."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from slotwise.allocation.feasibility import excess, fits, needs
+from slotwise.allocation.packing import pack
+from slotwise.objective.costs import Floats
+
+
+def must_have(work: float, least: float, most: float, due: float, instant: float) -> float:
+    """What the job must have had by an instant, as the theorem writes it."""
+    if due <= instant:
+        return work
+    return max(min(work, least * instant), work - most * (due - instant))
+
+
+def random_shares(random: Random, count: int, capacity: float) -> tuple[Floats, Floats, Floats]:
+    """Work, least and most shares; the least shares take up to all slots."""
+    work = np.array([random.choice([1.0, 4.0, random.uniform(0.1, 9)]) for _ in range(count)])
+    most = np.array([random.uniform(0.2, capacity) for _ in range(count)])
+    least = most * [random.choice([0.0, random.random(), 1.0]) for _ in range(count)]
+    least *= min(1.0, random.uniform(0, 1) * capacity / max(least.sum(), 1e-9))
+    return work, least, most
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_needs_are_those_of_the_theorem(seed: int) -> None:
+    """At each instant returned the sum is that of the formula; due dates may be missing."""
+    random = Random(seed)
+    work, least, most = random_shares(random, random.randint(1, 8), 5.0)
+    due = np.array([random.choice([0.0, np.inf, random.uniform(0, 9)]) for _ in work])
+    instants, needed = needs(work, least, most, due)
+    for instant, amount in zip(instants, needed, strict=True):
+        jobs = zip(work, least, most, due, strict=True)
+        assert amount == pytest.approx(sum(must_have(*job, instant) for job in jobs))
+
+
+def scheduled(capacity: float, work: Floats, least: Floats, most: Floats, due: Floats) -> bool:
+    """Whether linear programs find a schedule: one for each order of completion."""
+    count = len(work)
+    for order in permutations(range(count)):
+        place = {j: k for k, j in enumerate(order)}
+        size = count + count * count  # Lengths of the intervals, then work of j in k.
+        rows, limits, equal = [], [], []
+        bounds: list[tuple[float, float | None]] = [(0.0, None)] * size
+        for k in range(count):
+            room = np.zeros(size)
+            room[count + k :: count] = 1.0
+            room[k] = -capacity
+            rows.append(room)
+            limits.append(0.0)
+            for j in range(count):
+                if place[j] < k:
+                    bounds[count + j * count + k] = (0.0, 0.0)
+                    continue
+                for sign, share in ((1.0, most[j]), (-1.0, least[j])):
+                    row = np.zeros(size)
+                    row[count + j * count + k], row[k] = sign, -sign * share
+                    rows.append(row)
+                    limits.append(0.0)
+        for j in range(count):
+            row = np.zeros(size)
+            row[count + j * count : count + (j + 1) * count] = 1.0
+            equal.append(row)
+            row = np.zeros(size)
+            row[: place[j] + 1] = 1.0
+            rows.append(row)
+            limits.append(due[j])
+        found = linprog(
+            np.zeros(size), A_ub=rows, b_ub=limits, A_eq=equal, b_eq=work, bounds=bounds
+        )
+        if found.status == 0:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_due_dates_fit_if_and_only_if_a_schedule_exists(seed: int) -> None:
+    """Three jobs with least and most shares, due dates around what is just possible."""
+    random = Random(seed)
+    work, least, most = random_shares(random, 3, 4.0)
+    height = work / most
+    due = height * [random.choice([1.0, 1.1, random.uniform(1, 4)]) for _ in work]
+    if abs(excess(4.0, work, least, most, due)) > 1e-6:  # Else it is a matter of rounding.
+        expected = scheduled(4.0, work, least, most, due)
+        assert fits(4.0, work, least, most, due) == expected
+        assert (excess(4.0, work, least, most, due) <= 0) == expected
+
+
+@given(st.data())
+def test_what_was_scheduled_fits(data: st.DataObject) -> None:
+    """The completion times of any packing can be kept, small and large numbers alike."""
+    count = data.draw(st.integers(1, 7))
+    capacity = data.draw(st.integers(1, 9))
+    scale = data.draw(st.sampled_from([1.0, 1e-6, 1e9]))
+    work = np.array([scale * data.draw(st.floats(0.01, 30)) for _ in range(count)])
+    most = np.array([data.draw(st.floats(0.1, capacity)) for _ in range(count)])
+    least = np.array([data.draw(st.sampled_from([0.0, 0.3, 1.0])) for _ in range(count)]) * most
+    least *= min(1.0, capacity / max(least.sum(), 1e-9))
+    order = data.draw(st.permutations(range(count)))
+    pieces = pack(capacity, work.tolist(), least.tolist(), most.tolist(), order)
+    due = np.array([spans[-1][1] for spans in pieces])
+    assert fits(capacity, work, least, most, due, tolerance=1e-11)
+
+
+def test_the_example_against_lemma_one() -> None:
+    """Two jobs of 40 on 10 slots, at most 8 each, can both be done by 8, and no earlier."""
+    work, least, most = np.array([40.0, 40.0]), np.zeros(2), np.array([8.0, 8.0])
+    assert fits(10, work, least, most, np.array([8.0, 8.0]))
+    assert not fits(10, work, least, most, np.array([8.0, 7.999]))
+    assert excess(10, work, least, most, np.array([8.0, 8.0])) == pytest.approx(0.0)
+
+
+def test_a_least_share_of_one_job_can_cost_another_its_due_date() -> None:
+    """10 slots, 4 of them guaranteed to another job: 60 slot-seconds take 10 s, not 6."""
+    work, most = np.array([60.0, 400.0]), np.array([10.0, 10.0])
+    due = np.array([9.9, np.inf])
+    assert fits(10, work, np.zeros(2), most, due)
+    assert not fits(10, work, np.array([0.0, 4.0]), most, due)
+    assert fits(10, work, np.array([0.0, 4.0]), most, np.array([10.0, np.inf]))
+
+
+def test_the_tolerance_says_on_which_side_to_err() -> None:
+    """At the very limit, fits is true with room for rounding and false with less than none."""
+    job = np.array([3.0]), np.array([0.0]), np.array([7.0]), np.array([3.0 / 7.0])
+    assert fits(7, *job)
+    assert not fits(7, *job, tolerance=-1e-9)
+
+
+def test_no_jobs_always_fit() -> None:
+    """Nothing needs no room."""
+    none = np.zeros(0)
+    assert fits(3, none, none, none, none)
+    assert excess(3, none, none, none, none) == 0.0
