@@ -55,7 +55,8 @@ class Promises:
         """
         problem, at = self._problem, self._at
         work, most = problem.work[job], problem.most[job]
-        room = self._room + self._floor(job)  # Its own least share is part of its work.
+        # Its own least share is part of its work.
+        room = self._room + np.minimum(work, problem.least[job] * at)
         tight = np.flatnonzero(room < work * (1 - ROUNDING))
         earliest = np.max(at[tight] + (work - room[tight]) / most)
         # Between the last such point and the next one the work begins to fit.
@@ -76,37 +77,44 @@ class Promises:
         turn = due if most <= least else due - max(0.0, work - least * due) / (most - least)
         self._add_points(max(0.0, turn), due)
         self.due[job] = due
-        self._room -= self._must(job) - self._floor(job)
+        self._room -= self.needed(job, due, self._at)
 
     def withdraw(self, job: int) -> None:
         """Take back what a job was promised."""
-        if self.due[job] < inf:
-            self._room += self._must(job) - self._floor(job)
-            self.due[job] = inf
+        self._room += self.needed(job, self.due[job], self._at)
+        self.due[job] = inf
+
+    def room(self, instants: Floats) -> Floats:
+        """The room at these instants, slot-seconds: least shares and promises are taken off."""
+        behind = np.maximum(0.0, instants - self._at[-1])
+        room: Floats = np.interp(instants, self._at, self._room)
+        room += self._problem.capacity * behind
+        return room
+
+    @property
+    def instants(self) -> Floats:
+        """Where the room may change its slope: between these, it is a straight line."""
+        return self._at
+
+    def needed(self, job: int, due: float, instants: Floats) -> Floats:
+        """What a job must have had by these instants beyond its least share, to be due then."""
+        problem = self._problem
+        work, least, most = problem.work[job], problem.least[job], problem.most[job]
+        floor = np.minimum(work, least * instants)
+        if due == inf:
+            return np.zeros_like(instants)
+        before = np.maximum(floor, work - most * (due - instants))
+        beyond: Floats = np.where(instants >= due, work, before) - floor
+        return beyond
 
     def _add_points(self, *instants: float) -> None:
         for instant in instants:
             place = int(np.searchsorted(self._at, instant))
             if place < len(self._at) and self._at[place] == instant:
                 continue
-            if place == len(self._at):
-                behind = instant - self._at[-1]
-                room = self._room[-1] + self._problem.capacity * behind
-            else:
-                room = np.interp(instant, self._at, self._room)
+            room = self.room(np.array([instant]))[0]
             self._at = np.insert(self._at, place, instant)
             self._room = np.insert(self._room, place, room)
-
-    def _floor(self, job: int) -> Floats:
-        """What its least share has done of a job by each point."""
-        floor: Floats = np.minimum(self._problem.work[job], self._problem.least[job] * self._at)
-        return floor
-
-    def _must(self, job: int) -> Floats:
-        """What a job must have had by each point to keep its promise."""
-        work, most, due = self._problem.work[job], self._problem.most[job], self.due[job]
-        before = np.maximum(self._floor(job), work - most * (due - self._at))
-        return np.where(self._at >= due, work, before)
 
 
 def promise_in_order(promises: Promises, problem: Malleable, order: Iterable[int]) -> None:

@@ -1,0 +1,46 @@
+"""The exact minimum of the largest cost, with least shares too: bisection on due dates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slotwise.allocation.feasibility import fits
+from slotwise.allocation.malleable import Malleable
+from slotwise.objective.costs import Floats
+
+PRECISION = 1e-13
+"""Relative; the level is found up to here, where due dates are."""
+
+STEPS_MOST = 200
+"""A bisection of floats is at its end by then."""
+
+
+def minimax(problem: Malleable) -> Floats:
+    """Due dates that can be kept together and whose largest cost is the least there is.
+
+    A level is reachable if and only if all jobs can be done by the latest completion that costs
+    no more, and whether they can is decided exactly (`feasibility`, with least shares too). So
+    this is the optimum, up to rounding, for every non-decreasing cost. Due dates are inf where
+    a job may be done at any time. O(J log J) for each of about 50 levels.
+    """
+    low = problem.value(problem.heights)  # Each job alone on all that it can use.
+    if _reaches(problem, low):
+        return problem.costs.latest(low)
+    # A schedule that leaves no slot idle is done with each job by then.
+    area = problem.work.sum() / problem.capacity
+    high = problem.value(np.minimum(problem.heights + area, problem.ends))
+    scale = max(abs(low), abs(high))
+    for _ in range(STEPS_MOST):
+        middle = (low + high) / 2
+        if high - low <= PRECISION * scale or not low < middle < high:
+            break
+        if _reaches(problem, middle):
+            high = middle
+        else:
+            low = middle
+    return problem.costs.latest(high)
+
+
+def _reaches(problem: Malleable, level: float) -> bool:
+    due = problem.costs.latest(level)
+    return fits(problem.capacity, problem.work, problem.least, problem.most, due)

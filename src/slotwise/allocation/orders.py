@@ -1,0 +1,151 @@
+"""Orders of priority that suit an objective: standard scheduling theory on the squashed area.
+
+On the squashed area the whole cluster is one machine that does a job's work at the rate of all
+slots; its rules are optimal there and good here (reference: Pinedo, Scheduling). Each function
+gives an order of the jobs of a problem, the most urgent first; ties go by place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import inf
+from types import MappingProxyType
+
+import numpy as np
+
+from slotwise.allocation.feasibility import fits
+from slotwise.allocation.malleable import Malleable
+from slotwise.objective.cost import Cost, Hinge, Line
+from slotwise.objective.costs import Floats
+
+Order = list[int]
+
+STATES_MOST = 500
+"""Of the Lawler-Moore programme: the cheapest are kept, so that time stays bounded."""
+
+
+def by_area(problem: Malleable) -> Order:
+    """Smith's rule on the area: work over the weight that stands to be lost, least first.
+
+    Optimal for weighted response where every job can use all slots. With the weights of stretch
+    it is shortest work first. O(J log J).
+    """
+    return _ascending(problem.work / _stakes(problem))
+
+
+def by_height(problem: Malleable) -> Order:
+    """Smith's rule on the height: the least time alone over the weight, least first."""
+    return _ascending(problem.heights / _stakes(problem))
+
+
+def by_due_date(problem: Malleable) -> Order:
+    """Earliest due date first: by the latest completion that costs as little as any can.
+
+    For a line that has no such instant, its origin. Ties by area. O(J log J).
+    """
+    due = np.array([_due(cost) for cost in problem.costs])
+    return [int(j) for j in np.lexsort((problem.work / _stakes(problem), due))]
+
+
+def by_last_start(problem: Malleable) -> Order:
+    """Least slack first: by when a job must start at the latest, to meet its due date alone."""
+    due = np.array([_due(cost) for cost in problem.costs])
+    return _ascending(due - problem.heights)
+
+
+def moore_hodgson(problem: Malleable) -> Order:
+    """Moore and Hodgson's rule for the number of tardy jobs, with real feasibility.
+
+    Jobs are taken by due date; where they do not fit any more, the one that takes most work
+    for its weight is given up. Those kept come first, by due date; then the others, by area.
+    Optimal on one machine without weights. O(J^2 log J).
+    """
+    due = np.array([_due(cost) for cost in problem.costs])
+    stakes = _stakes(problem)
+    kept: list[int] = []
+    for j in by_due_date(problem):
+        if due[j] == inf:
+            continue
+        kept.append(j)
+        while kept and not _fit(problem, kept, due):
+            kept.remove(max(kept, key=lambda k: (problem.work[k] / stakes[k], k)))
+    return [*kept, *(j for j in by_area(problem) if j not in set(kept))]
+
+
+def lawler_moore(problem: Malleable) -> Order:
+    """Lawler and Moore's programme for the weighted number of tardy jobs, on the area.
+
+    By due date, each job is kept or given up; of the states reached so far, those that have
+    both more work and more cost than another are left out. The order is as in `moore_hodgson`.
+    Optimal on one machine while no more than `STATES_MOST` states are alive. O(J * states).
+    """
+    due = np.array([_due(cost) for cost in problem.costs])
+    stakes = _stakes(problem)
+    states: list[tuple[float, float, tuple[int, ...]]] = [(0.0, 0.0, ())]  # cost, work, kept
+    for j in by_due_date(problem):
+        if due[j] == inf:
+            continue
+        given_up = [(cost + stakes[j], work, kept) for cost, work, kept in states]
+        taken = [
+            (cost, work + problem.work[j], (*kept, j))
+            for cost, work, kept in states
+            if work + problem.work[j] <= problem.capacity * due[j]
+            and problem.heights[j] <= due[j]
+        ]
+        states = _undominated(given_up + taken)[:STATES_MOST]
+    kept = states[0][2]
+    return [*kept, *(j for j in by_area(problem) if j not in set(kept))]
+
+
+ORDERS: Mapping[str, tuple[Callable[[Malleable], Order], float]] = MappingProxyType(
+    {
+        "area": (by_area, inf),
+        "height": (by_height, inf),
+        "due date": (by_due_date, inf),
+        "last start": (by_last_start, inf),
+        "moore-hodgson": (moore_hodgson, 500),
+        "lawler-moore": (lawler_moore, 200),
+    }
+)
+"""The orders by name, and for how many jobs at most they are quick enough. All may be tried on
+any problem; the best schedule counts."""
+
+
+def _stakes(problem: Malleable) -> Floats:
+    """The weight of each job: the slope of its cost, or for steps the dearest one's cost."""
+    return np.array([_stake(cost) for cost in problem.costs])
+
+
+def _stake(cost: Cost) -> float:
+    match cost:
+        case Line(slope, _) | Hinge(slope, _):
+            return slope
+    return max(cost.at(inf), np.finfo(float).tiny) if cost.kinks else 1.0
+
+
+def _due(cost: Cost) -> float:
+    match cost:
+        case Line(_, origin):
+            return origin
+    return cost.kinks[0] if cost.kinks else inf
+
+
+def _fit(problem: Malleable, kept: list[int], due: Floats) -> bool:
+    promised = np.full(len(problem), inf)
+    promised[kept] = due[kept]
+    return fits(problem.capacity, problem.work, problem.least, problem.most, promised)
+
+
+def _undominated(
+    states: list[tuple[float, float, tuple[int, ...]]],
+) -> list[tuple[float, float, tuple[int, ...]]]:
+    """The states by cost, each with less work than all that are cheaper."""
+    left: list[tuple[float, float, tuple[int, ...]]] = []
+    for state in sorted(states, key=lambda state: state[:2]):
+        if not left or state[1] < left[-1][1]:
+            left.append(state)
+    return left
+
+
+def _ascending(keys: Floats) -> Order:
+    return [int(j) for j in np.argsort(keys, kind="stable")]

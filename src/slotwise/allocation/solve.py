@@ -1,0 +1,132 @@
+"""FLEX: the best malleable schedule that we know how to find, for any objective (FLEX 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from slotwise.allocation.budget import Budget
+from slotwise.allocation.improve import improve
+from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.minimax import minimax
+from slotwise.allocation.orders import ORDERS, Order, by_area
+from slotwise.allocation.packing import Packing, completions, pack
+from slotwise.allocation.promises import Promises, promise_in_order, tighten
+from slotwise.allocation.stepwise import choose_steps
+from slotwise.allocation.waterfill import water_fill
+from slotwise.objective.cost import Steps
+from slotwise.objective.costs import Floats
+
+PROMISES_MOST = 400
+"""Above so many jobs promises, O(J^2) an order, are left for the packing scheme."""
+
+BUDGET_STEPS = 2000
+"""Of search, where nobody says."""
+
+ROUNDING = 1e-12
+"""Relative; what is worse by less is as good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A schedule and what it is worth.
+
+    packing     pieces (start, end, slots) of each job, slots being any real number
+    completion  of each job, seconds
+    value       of the objective
+    bound       what the method has itself proven that nothing can go below; -inf if nothing
+    """
+
+    packing: Packing
+    completion: Floats
+    value: float
+    bound: float = -inf
+
+
+def solve(problem: Malleable, budget: Budget | None = None) -> Solution:
+    """The best schedule found within a budget of search steps.
+
+    Minimax: the optimum, by due dates. Minisum: the best of all orders of priority and of what
+    search makes of it; where all costs are steps, branch and bound goes on to the optimum
+    if the budget lasts. Never worse than the packing scheme in the best order tried.
+    """
+    if not len(problem):
+        return Solution([], np.zeros(0), 0.0)
+    budget = budget or Budget(BUDGET_STEPS)
+    if problem.aggregate == "max":
+        return _keeping(problem, minimax(problem), by_area(problem))
+    if len(problem) > PROMISES_MOST:
+        order, _ = _best_order(problem, budget, lambda order: _packed(problem, order))
+        return _by_packing(problem, order)
+    promises = Promises(problem)
+
+    def promised(order: Sequence[int]) -> Floats:
+        fresh = promises.copy()
+        promise_in_order(fresh, problem, order)
+        return fresh.due
+
+    order, due = _best_order(problem, budget, promised)
+    bound = -inf
+    if all(isinstance(cost, Steps) for cost in problem.costs):
+        choice = choose_steps(problem, due, budget)
+        due, bound = choice.due, choice.bound
+    found = _keeping(problem, due, by_area(problem))
+    packed = _by_packing(problem, order)
+    best = packed if packed.value <= found.value * (1 + ROUNDING) else found
+    return Solution(best.packing, best.completion, best.value, bound)
+
+
+def _best_order(
+    problem: Malleable, budget: Budget, dates: Callable[[Sequence[int]], Floats]
+) -> tuple[Order, Floats]:
+    """The best of the orders tried, improved by search; and its completion dates."""
+
+    def value(order: Sequence[int]) -> float:
+        return problem.value(np.minimum(dates(order), problem.ends))
+
+    best = min(_orders(problem), key=value)
+    order, _ = improve(best, value, budget)
+    return order, dates(order)
+
+
+def _orders(problem: Malleable) -> Iterator[Order]:
+    """The orders that are worth their time for so many jobs."""
+    for ordering, jobs_most in ORDERS.values():
+        if len(problem) <= jobs_most:
+            yield ordering(problem)
+
+
+def _keeping(problem: Malleable, due: Floats, order: Order) -> Solution:
+    """The schedule that keeps due dates, each job as early as the others leave it."""
+    if len(problem) <= PROMISES_MOST:
+        promises = Promises(problem)
+        for job in order:
+            promises.promise(job, float(due[job]))
+        tighten(promises, order)
+        due = promises.due
+    else:
+        due = np.minimum(due, _horizon(problem, due))
+    return _solution(problem, water_fill(problem, due))
+
+
+def _horizon(problem: Malleable, due: Floats) -> float:
+    """By when all can be done that have no due date, whatever the others do."""
+    last = np.max(due[np.isfinite(due)], initial=0.0)
+    return float(last + problem.work.sum() / problem.capacity + problem.heights.max())
+
+
+def _by_packing(problem: Malleable, order: Sequence[int]) -> Solution:
+    packing = pack(problem.capacity, problem.work, problem.least, problem.most, order)
+    return _solution(problem, packing)
+
+
+def _packed(problem: Malleable, order: Sequence[int]) -> Floats:
+    return completions(problem.capacity, problem.work, problem.least, problem.most, order)
+
+
+def _solution(problem: Malleable, packing: Packing) -> Solution:
+    completion = np.array([pieces[-1][1] for pieces in packing])
+    return Solution(packing, completion, problem.value(completion))

@@ -1,0 +1,142 @@
+"""Tardy jobs and SLAs: which step each job is to meet, by branch and bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from slotwise.allocation.budget import Budget
+from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.promises import Promises
+from slotwise.objective.cost import MET, Steps
+from slotwise.objective.costs import Floats
+
+SLACK = 1e-9
+"""Relative; a bound that is below the best value by less is not below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Due dates that can be kept together, what they cost, and what nothing can go below."""
+
+    due: Floats
+    value: float
+    bound: float
+
+
+def choose_steps(problem: Malleable, known: Floats, budget: Budget) -> Choice:
+    """The due dates of least total cost, for jobs whose costs are all steps; from known ones.
+
+    Each job is to meet one of its steps, or none. Jobs are decided one after the other, the
+    cheapest step that still fits first. A branch is left when it cannot become better than the
+    best choice so far: each undecided job costs at least what its earliest completion
+    costs, and where they do not fit all together at those, some must take dearer ones.
+    One node a step; exact when all are done, which may take 2^J nodes and rarely does.
+    """
+    search = _Search(problem, known, budget)
+    search.visit(Promises(problem), list(search.by_stake), 0.0)
+    value = search.value
+    bound = value if search.left_out == inf else min(value, search.left_out)
+    return Choice(search.due, value, bound)
+
+
+class _Search:
+    def __init__(self, problem: Malleable, known: Floats, budget: Budget) -> None:
+        self.problem, self.budget = problem, budget
+        self.due, self.value = known, problem.value(known)
+        self.left_out = inf  # The least bound of the branches that there was no time for.
+        steps = [cost.steps for cost in problem.costs if isinstance(cost, Steps)]
+        assert len(steps) == len(problem), "all costs are steps"
+        # Choices of each job: (latest completion, cost), cheapest first; the last is "never".
+        self.choices = [
+            [(at, cost) for at, cost in _choices(one) if at >= height * (1 - SLACK)]
+            for one, height in zip(steps, problem.heights, strict=True)
+        ]
+        stake = [choices[-1][1] for choices in self.choices]
+        self.by_stake = sorted(range(len(problem)), key=lambda j: -stake[j])
+        self.quantum = _quantum([cost for one in steps for _, cost in one])
+
+    def visit(self, promises: Promises, undecided: list[int], cost: float) -> None:
+        """Decide the first of the undecided jobs in each way that may lead to a better value."""
+        if not self.budget.may_go_on():
+            self.left_out = min(self.left_out, cost + self._least(promises, undecided))
+            return
+        if cost + self._least(promises, undecided) >= self.value * (1 - SLACK):
+            return
+        if not undecided:
+            self.due, self.value = promises.due, cost
+            return
+        job, *rest = undecided
+        earliest = promises.earliest(job)
+        for due, price in self.choices[job]:
+            if due >= earliest:
+                branch = promises.copy()
+                branch.promise(job, due)
+                self.visit(branch, rest, cost + price)
+
+    def _least(self, promises: Promises, undecided: list[int]) -> float:
+        """What the undecided jobs cost at least."""
+        if not undecided:
+            return 0.0
+        options = []
+        for job in undecided:
+            earliest = promises.earliest(job)
+            options.append([(d, c) for d, c in self.choices[job] if d >= earliest])
+        least = sum(choices[0][1] for choices in options)
+        least += self._cover(promises, undecided, options)
+        if self.quantum:
+            return float(np.ceil(least / self.quantum - 1e-6)) * self.quantum
+        return least
+
+    def _cover(
+        self,
+        promises: Promises,
+        undecided: list[int],
+        options: list[list[tuple[float, float]]],
+    ) -> float:
+        """What it costs at least, beyond each one's cheapest, that they do not fit together.
+
+        Wherever the work that must be done by an instant exceeds the room, jobs must take
+        dearer steps until it fits; taking them in parts, by cost for work relieved, costs no
+        more than any real choice (a fractional covering knapsack). The dearest instant counts.
+        """
+        ends = np.array([choices[0][0] for choices in options])
+        at = np.concatenate((promises.instants, ends[np.isfinite(ends)]))
+        room = promises.room(at)
+        worst = 0.0
+        relief = np.empty((len(undecided), len(at)))
+        price = np.full((len(undecided), len(at)), inf)
+        for row, (job, choices) in enumerate(zip(undecided, options, strict=True)):
+            needed = promises.needed(job, choices[0][0], at)
+            relief[row] = needed
+            for due, cost in choices[1:]:
+                relieved = needed - promises.needed(job, due, at)
+                with np.errstate(divide="ignore"):
+                    rate = np.where(relieved > 0, (cost - choices[0][1]) / relieved, inf)
+                price[row] = np.minimum(price[row], rate)
+        excess = relief.sum(axis=0) - room
+        for column in np.flatnonzero(excess > SLACK * np.maximum(1.0, np.abs(room))):
+            by_price = np.argsort(price[:, column], kind="stable")
+            amounts, prices = relief[by_price, column], price[by_price, column]
+            before = np.cumsum(amounts) - amounts
+            taken = np.clip(excess[column] - before, 0.0, amounts)
+            used = taken > 0
+            worst = max(worst, float(np.sum(taken[used] * prices[used])))
+        return worst
+
+
+def _choices(steps: tuple[tuple[float, float], ...]) -> list[tuple[float, float]]:
+    """(latest completion, cost), cheapest first. A deadline is met but for rounding: `MET`."""
+    latest = [at + MET * abs(at) for at, _ in steps]
+    costs = [cost for _, cost in steps]
+    return list(zip([*latest, inf], [0.0, *costs], strict=True))
+
+
+def _quantum(costs: list[float]) -> float:
+    """A number of which all costs are multiples, 0 if the least of them is none."""
+    least = min((cost for cost in costs if cost > 0), default=0.0)
+    if least and all(abs(cost / least - round(cost / least)) < 1e-9 for cost in costs):
+        return least
+    return 0.0
