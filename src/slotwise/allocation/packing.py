@@ -1,76 +1,77 @@
 """The malleable packing scheme: the schedule that a priority order of jobs leads to (FLEX 3.1).
 
-Three of its forms stand here: `grant`, its first interval, which is all that a scheduler puts
-in force; `pack`, the whole schedule; and `pack_by_the_book`, Fig. 3 line by line, which is the
-oracle of the other two.
+Three forms of the whole schedule agree: `pack_by_the_book`, Fig. 3 line by line, the oracle;
+`EventPacker`, by events; and `CompiledPacker`, the same compiled, for large problems.
+`packer_for` chooses, and `pack` and `completions` ask it. `grant` is the first interval alone,
+which is all that a scheduler puts in force.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
+from math import inf
 
+from slotwise.allocation.compiled import has_numba
+from slotwise.allocation.packer import (
+    CompiledPacker,
+    EventPacker,
+    Order,
+    Packer,
+    Values,
+    as_floats,
+    as_ints,
+)
+from slotwise.allocation.pieces import Packing, Pieces
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.waterline import scale_to
+from slotwise.objective.costs import Floats
 
-Packing = list[list[tuple[float, float, float]]]
-"""For each claim its pieces (start, end, slots), in order of time and not overlapping."""
+__all__ = [
+    "CompiledPacker",
+    "EventPacker",
+    "Packer",
+    "Packing",
+    "Pieces",
+    "completions",
+    "grant",
+    "pack",
+    "pack_by_the_book",
+    "packer_for",
+    "pool_floors",
+]
+
+COMPILED_FROM = 5_000
+"""Jobs from which one packing is worth machine code: below, Python takes some milliseconds."""
+
+COMPILED_FROM_ALL = 1_000_000
+"""Jobs times packings from which many of one problem are: Python takes a second for them."""
 
 
-def grant(
-    claims: Claims, order: Sequence[int], least: Sequence[float] | None = None
-) -> list[float]:
-    """The first interval: least shares to all, then the slack in priority order.
+def packer_for(
+    capacity: float, work: Values, least: Values, most: Values, packings: int = 1
+) -> Packer:
+    """The packer for a problem that is going to be packed in so many orders.
 
-    Pools count as one job more each: their least shares are kept by granting up to them first,
-    in priority order, and their most shares by stopping there. O(J).
+    Needs work > 0, 0 <= least <= most, 0 < most <= capacity and sum(least) <= capacity, as a
+    `Malleable` has them. Large problems are compiled where numba (extra `fast`) is installed;
+    the results are the same bits.
     """
-    floors = pool_floors(claims, order) if least is None else list(least)
-    room = [group.slots_max for group in claims.groups]
-    slots = floors
-    for j, floor in enumerate(floors):
-        room[claims.group[j]] -= floor
-    slack = claims.capacity - sum(floors)
-    for j in order:
-        if slack <= 0:
-            break
-        group = claims.group[j]
-        more = min(slack, claims.most[j] - slots[j], room[group])
-        if more > 0:
-            slots[j] += more
-            slack -= more
-            room[group] -= more
-    return slots
+    count = len(work)
+    is_large = count >= COMPILED_FROM or count * packings >= COMPILED_FROM_ALL
+    packer = CompiledPacker if is_large and has_numba() else EventPacker
+    return packer(capacity, work, least, most)
 
 
-def pool_floors(claims: Claims, order: Sequence[int]) -> list[float]:
-    """The least shares of the claims, raised so that each pool's least share is kept too.
+def completions(
+    capacity: float, work: Values, least: Values, most: Values, order: Order
+) -> Floats:
+    """When each job is done under this order. O(J log J) for J jobs."""
+    return packer_for(capacity, work, least, most).completions(order)
 
-    What a pool is guaranteed beyond its jobs' own least shares goes to its jobs in priority
-    order. The sum is scaled down to the capacity where it exceeds it ("the minima are simply
-    normalised if necessary", FLEX 1).
-    """
-    floors = list(map(float, claims.least))
-    owed = [group.slots_min for group in claims.groups]
-    if any(owed):
-        for j, floor in enumerate(floors):
-            owed[claims.group[j]] -= floor
-        for j in order:
-            group = claims.group[j]
-            more = min(owed[group], claims.most[j] - floors[j])
-            if more > 0:
-                floors[j] += more
-                owed[group] -= more
-    limits = [group.slots_max for group in claims.groups]
-    held = [0.0] * len(limits)
-    for j, floor in enumerate(floors):
-        held[claims.group[j]] += floor
-    for g, (total, limit) in enumerate(zip(held, limits, strict=True)):
-        if total > limit:  # A pool's most share is hard: its jobs' least shares give way.
-            floors = [
-                f * limit / total if claims.group[j] == g else f for j, f in enumerate(floors)
-            ]
-    return scale_to(claims.capacity, floors)
+
+def pack(capacity: float, work: Values, least: Values, most: Values, order: Order) -> Packing:
+    """The schedule of this order as lists. O(J log J) for J jobs."""
+    return packer_for(capacity, work, least, most).pieces(order).by_claim(len(work))
 
 
 def pack_by_the_book(
@@ -110,55 +111,72 @@ def pack_by_the_book(
     return pieces
 
 
-def pack(
-    capacity: float,
-    work: Sequence[float],
-    least: Sequence[float],
-    most: Sequence[float],
-    order: Sequence[int],
-) -> Packing:
-    """The same schedule by events. O(J log J) for J jobs.
+def grant(claims: Claims, order: Order, least: Values | None = None) -> list[float]:
+    """The first interval: least shares to all, then the slack in priority order.
 
-    In Fig. 3 a job goes from its least share over at most one stretch of partial shares to its
-    most share and never back, because slack only grows as jobs end. So jobs at a constant
-    share wait in a heap for their end, and only the one partial job changes at each event.
+    Pools count as one job more each: their least shares are kept by granting up to them first,
+    in priority order, and their most shares by stopping there. O(J), and where no pool is
+    limited the loop in Python ends with the slack.
     """
-    pieces: Packing = [[] for _ in work]
-    share, left = list(map(float, least)), list(map(float, work))
-    since = [0.0] * len(work)  # when `share` began and `left` was true
-    place = {j: number for number, j in enumerate(order)}
-    ends = [(left[j] / share[j], place[j], j, share[j]) for j in order if share[j] > 0]
-    heapify(ends)
-    ended = [False] * len(work)
-    now, slack, partial = 0.0, capacity - sum(share), 0
+    slots = pool_floors(claims, order) if least is None else as_floats(least)
+    room = [group.slots_max for group in claims.groups]
+    is_limited = min(room, default=inf) < inf
+    group_of, most = (as_ints(claims.group) if is_limited else ()), claims.most
+    for j, group in enumerate(group_of):
+        room[group] -= slots[j]
+    slack = claims.capacity - sum(slots)
+    for j in order:
+        if slack <= 0:
+            break
+        more = min(slack, float(most[j]) - slots[j])
+        if is_limited:
+            more = min(more, room[group_of[j]])
+        if more > 0:
+            slots[j] += more
+            slack -= more
+            if is_limited:
+                room[group_of[j]] -= more
+    return slots
 
-    def close_piece(j: int) -> None:
-        _extend(pieces[j], since[j], now, share[j])
-        left[j] = max(0.0, left[j] - share[j] * (now - since[j]))
-        since[j] = now
 
-    while True:
-        # Lines 7 to 11: the slack goes to the first job that is not at its most share.
-        while slack > 0 and partial < len(order):
-            j = order[partial]
-            if not ended[j] and share[j] < most[j]:
-                more = min(slack, most[j] - share[j])
-                close_piece(j)
-                is_filled = more < slack  # By rounding, share + more may miss the most share.
-                share[j] = most[j] if is_filled else share[j] + more
-                slack -= more
-                heappush(ends, (now + left[j] / share[j], place[j], j, share[j]))
-                if not is_filled:
-                    break
-            partial += 1
-        if not ends:
-            return pieces
-        # Lines 12 to 15. An entry made before the job's share rose is out of date.
-        end, _, j, slots = heappop(ends)
-        if not ended[j] and slots == share[j]:
-            now, ended[j] = end, True
-            close_piece(j)
-            slack += slots
+def pool_floors(claims: Claims, order: Order) -> list[float]:
+    """The least shares of the claims, raised so that each pool's least share is kept too.
+
+    What a pool is guaranteed beyond its jobs' own least shares goes to its jobs in priority
+    order. The sum is scaled down to the capacity where it exceeds it ("the minima are simply
+    normalised if necessary", FLEX 1). O(J).
+    """
+    floors = as_floats(claims.least)
+    if any(group.slots_min > 0 for group in claims.groups):
+        _raise_to_guarantees(floors, claims, as_ints(order))
+    if any(group.slots_max < inf for group in claims.groups):
+        floors = _cut_to_limits(floors, claims)
+    return scale_to(claims.capacity, floors)
+
+
+def _raise_to_guarantees(floors: list[float], claims: Claims, order: Sequence[int]) -> None:
+    group_of = as_ints(claims.group)
+    owed = [group.slots_min for group in claims.groups]
+    for floor, group in zip(floors, group_of, strict=True):
+        owed[group] -= floor
+    for j in order:
+        more = min(owed[group_of[j]], float(claims.most[j]) - floors[j])
+        if more > 0:
+            floors[j] += more
+            owed[group_of[j]] -= more
+
+
+def _cut_to_limits(floors: list[float], claims: Claims) -> list[float]:
+    """A pool's most share is hard: its jobs' least shares give way, in proportion."""
+    group_of = as_ints(claims.group)
+    held = [0.0] * len(claims.groups)
+    for floor, group in zip(floors, group_of, strict=True):
+        held[group] += floor
+    kept = [
+        group.slots_max / total if total > group.slots_max else 1.0
+        for total, group in zip(held, claims.groups, strict=True)
+    ]
+    return [floor * kept[group] for floor, group in zip(floors, group_of, strict=True)]
 
 
 def _extend(

@@ -1,0 +1,40 @@
+"""Large problems by machine code: functions of this package, compiled by numba when needed.
+
+numba is the extra `fast`. It is imported by the first problem that is large enough to gain by
+it, and where it is missing the same function runs as Python, with the same results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+FLOATS, INTS = "float64[::1]", "int64[::1]"
+
+
+@cache
+def has_numba() -> bool:
+    """Whether numba is installed. It is not imported for this."""
+    return find_spec("numba") is not None
+
+
+@cache
+def compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any]:
+    """The function as machine code, for arguments of these types. ImportError without numba.
+
+    function   in the part of Python that numba knows; it must not call other compiled ones
+    signature  as numba writes it: "int64(float64[::1], int64)"
+
+    The machine code is kept in numba's cache for the next process: about 0.3 s instead of some
+    seconds. Where neither the package's directory nor the user's cache can be written to, it
+    is made anew in each process.
+    """
+    from numba import njit
+
+    try:
+        kernel: Callable[..., Any] = njit(signature, cache=True)(function)
+    except (RuntimeError, OSError):
+        kernel = njit(signature)(function)
+    return kernel

@@ -1,0 +1,130 @@
+"""Packers: one problem made ready, to be packed in as many orders as one likes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Protocol
+
+import numpy as np
+
+from slotwise.allocation.compiled import FLOATS, INTS, compiled
+from slotwise.allocation.pieces import Ints, Pieces
+from slotwise.allocation.sweep import sweep
+from slotwise.objective.costs import Floats
+
+Values = Sequence[float] | Floats
+Order = Sequence[int] | Ints
+
+
+class Packer(Protocol):
+    """Packs the jobs of one problem in any order; made once, so as to be asked often.
+
+    An order names every job once, the most urgent first.
+    """
+
+    def completions(self, order: Order) -> Floats:
+        """When each job is done, in seconds; by job, not by place in the order."""
+        ...
+
+    def pieces(self, order: Order) -> Pieces:
+        """The whole schedule."""
+        ...
+
+
+class EventPacker:
+    """By events, in Python."""
+
+    def __init__(self, capacity: float, work: Values, least: Values, most: Values) -> None:
+        self._numbers = float(capacity), as_floats(work), as_floats(least), as_floats(most)
+        self._least = np.array(self._numbers[2])
+        early, ends = _ends_at_least(np.array(self._numbers[1]), self._least)
+        self._early = early.tolist(), ends.tolist()
+
+    def completions(self, order: Order) -> Floats:
+        """When each job is done."""
+        completion = [-1.0] * len(order)
+        sweep(*self._numbers, as_ints(order), *self._early, completion, (), (), ())
+        return np.array(completion)
+
+    def pieces(self, order: Order) -> Pieces:
+        """The whole schedule."""
+        count = len(order)
+        completion, room = [-1.0] * count, 2 * count + 1
+        changed, since, slots = [0] * room, [0.0] * room, [0.0] * room
+        changes = sweep(
+            *self._numbers, as_ints(order), *self._early, completion, changed, since, slots
+        )
+        return Pieces.of_changes(
+            self._least,
+            np.array(completion),
+            np.array(changed[:changes], dtype=np.int64),
+            np.array(since[:changes]),
+            np.array(slots[:changes]),
+        )
+
+
+class CompiledPacker:
+    """By the same events in machine code. ImportError without numba."""
+
+    def __init__(self, capacity: float, work: Values, least: Values, most: Values) -> None:
+        shares = (np.ascontiguousarray(v, dtype=float) for v in (work, least, most))
+        self._capacity = float(capacity)
+        self._work, self._least, self._most = shares
+        self._early = _ends_at_least(self._work, self._least)
+        self._sweep = compiled(sweep, SWEEP)
+
+    def completions(self, order: Order) -> Floats:
+        """When each job is done."""
+        return self._run(order, 0)[0]
+
+    def pieces(self, order: Order) -> Pieces:
+        """The whole schedule."""
+        completion, changed, since, slots = self._run(order, 2 * len(order) + 1)
+        return Pieces.of_changes(self._least, completion, changed, since, slots)
+
+    def _run(self, order: Order, room: int) -> tuple[Floats, Ints, Floats, Floats]:
+        """The completion times, and the changes of shares if there is room for them."""
+        completion = np.full(len(order), -1.0)
+        changed, since, slots = np.empty(room, dtype=np.int64), np.empty(room), np.empty(room)
+        changes = self._sweep(
+            self._capacity,
+            self._work,
+            self._least,
+            self._most,
+            np.ascontiguousarray(order, dtype=np.int64),
+            *self._early,
+            completion,
+            changed,
+            since,
+            slots,
+        )
+        return completion, changed[:changes], since[:changes], slots[:changes]
+
+
+SWEEP = (
+    f"int64(float64, {FLOATS}, {FLOATS}, {FLOATS}, {INTS}, {INTS}, {FLOATS}, {FLOATS},"
+    f" {INTS}, {FLOATS}, {FLOATS})"
+)
+"""The types of the arguments of `sweep`, in order."""
+
+
+def _ends_at_least(work: Floats, least: Floats) -> tuple[Ints, Floats]:
+    """The jobs with a least share by when it alone would end them, and these ends, then inf."""
+    held = np.flatnonzero(least > 0)
+    ends = work[held] / least[held]
+    by_end = np.argsort(ends, kind="stable")
+    return held[by_end], np.append(ends[by_end], inf)
+
+
+def as_floats(values: Values) -> list[float]:
+    """A new list of plain floats, whatever sequence it was."""
+    if isinstance(values, np.ndarray):
+        floats: list[float] = values.astype(float, copy=False).tolist()
+        return floats
+    return list(map(float, values))
+
+
+def as_ints(order: Order) -> Sequence[int]:
+    """Plain ints, which Python reads faster than those of an array."""
+    return order.tolist() if isinstance(order, np.ndarray) else order

@@ -1,0 +1,95 @@
+"""The packing scheme as a sweep over the instants at which jobs end: one source, run twice.
+
+Python runs `sweep` as it stands, on lists; numba compiles the very same function for large
+problems (`compiled.py`). Hence its plain loops and its many arguments: it is written for both.
+Since neither changes the order of additions, both give the same bits.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from math import inf
+from typing import Any
+
+Numbers = Any
+"""A list or an array of floats, or of ints: whichever the caller runs it on."""
+
+
+def sweep(
+    capacity: float,
+    work: Numbers,
+    least: Numbers,
+    most: Numbers,
+    order: Numbers,
+    early: Numbers,
+    early_end: Numbers,
+    completion: Numbers,
+    changed: Numbers,
+    since: Numbers,
+    slots: Numbers,
+) -> int:
+    """Fig. 3 by events: fills in `completion` and the changes of shares, and counts these.
+
+    In Fig. 3 a job goes from its least share over at most one stretch of partial shares to its
+    most share and never back, because slack only grows as jobs end. So all least shares' ends
+    are known and sorted beforehand, those of jobs at their most share wait in a heap, and only
+    the one partial job changes at each event. O(J log J).
+
+    early, early_end      the jobs with a least share by when it alone would end them; behind
+                          the last stands an end of inf
+    completion            of each job; -1 everywhere to begin with
+    changed, since, slots room for the job, instant and new share of each change after the
+                          least shares: 2 J + 1, or none if they are not wanted
+    """
+    is_traced = len(changed) > 0
+    count, changes = len(order), 0
+    slack = capacity
+    for floor in least:  # lines 4 to 6
+        slack -= floor
+    full = [(inf, 0.0)]  # (end, slots) of the jobs at their most share, and a last one
+    now, first, at_least = 0.0, 0, 0
+    partial, share, left, began, partial_end = -1, 0.0, 0.0, 0.0, inf
+    while True:
+        while slack > 0.0 and first < count:  # lines 7 to 11
+            j = order[first]
+            if completion[j] >= 0.0:  # It has ended at its least share.
+                first += 1
+                continue
+            if j != partial:
+                share, left = least[j], work[j] - least[j] * now
+            else:
+                left -= share * (now - began)
+            left, top = max(0.0, left), most[j]
+            if slack < top - share:
+                share += slack
+                slack, partial, began, partial_end = 0.0, j, now, now + left / share
+            else:
+                slack -= top - share
+                share, partial, partial_end = top, -1, inf
+                completion[j] = now + left / top
+                heappush(full, (completion[j], top))
+                first += 1
+            if is_traced:
+                changed[changes], since[changes], slots[changes] = j, now, share
+                changes += 1
+        if first == count:  # What still runs is at its most share to its end.
+            return changes
+        while early_end[at_least] < inf and (
+            completion[early[at_least]] >= 0.0 or early[at_least] == partial
+        ):
+            at_least += 1
+        # Lines 12 to 15: the first end, and its slots become slack.
+        if full[0][0] <= min(partial_end, early_end[at_least]):
+            if full[0][0] == inf:  # By rounding alone: nothing runs, so every slot is free.
+                slack, partial = capacity, -1
+                continue
+            now, freed = heappop(full)
+            slack += freed
+        elif partial_end <= early_end[at_least]:
+            now, completion[partial] = partial_end, partial_end
+            slack, partial, partial_end = slack + share, -1, inf
+            first += 1
+        else:
+            j, now = early[at_least], early_end[at_least]
+            completion[j] = now
+            slack += least[j]
