@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from slotwise.analysis.attempts import Attempt, Follower
@@ -11,7 +13,7 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import GiveUp, Launch, Locality
 from slotwise.model.event import JobArrived, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.objective.objective import Objective
+from slotwise.objective.objective import Objective, gap_of
 from slotwise.record.log import Header, Log, Turn
 
 A, B = PhaseId("a", "map"), PhaseId("b", "map")
@@ -81,6 +83,15 @@ def test_the_metrics() -> None:
         "stretch_mean": pytest.approx((4 / 6 + 3 / 4) / 2),
         "stretch_weighted_mean": pytest.approx((3 * 4 / 6 + 3 / 4) / 4),
         "stretch_max": 0.75,
+        "slowdown_mean": pytest.approx((4 / 2 + 3 / 2) / 2),
+        "slowdown_weighted_mean": pytest.approx((3 * 4 / 2 + 3 / 2) / 4),
+        "slowdown_max": 2.0,
+        "jobs_tardy": None,
+        "jobs_tardy_weighted": None,
+        "tardiness_mean": None,
+        "tardiness_max": None,
+        "lateness_max": None,
+        "sla_cost": None,
         "makespan": 5.0,
         "utilisation": pytest.approx((4 + 1 + 2 + 2) / (2 * 5)),
         "tasks_done": 3,
@@ -107,6 +118,8 @@ def test_the_bound_by_hand() -> None:
         ("response", "max", 12.0),
         ("stretch", "sum", 3 * 4 / 6 + 3 / 4),
         ("stretch", "max", 2.0),
+        ("slowdown", "sum", 3 * 4 / 2 + 3 / 2),
+        ("slowdown", "max", 6.0),
         ("makespan", "max", 5.0),
     ],
 )
@@ -115,6 +128,86 @@ def test_the_value_of_other_objectives(penalty: str, aggregate: str, value: floa
     found = outcome(objective={"penalty": penalty, "aggregate": aggregate})
     assert found.metrics["value"] == pytest.approx(value)
     assert found.bound <= value
+
+
+def owing(*, a: dict[str, object], b: dict[str, object]) -> list[Turn]:
+    """The same log, where the jobs owe something: they are done at 4 and at 5."""
+    changed = {"a": replace(JOB_A, **a), "b": replace(JOB_B, **b)}
+    return [
+        Turn(
+            turn.now,
+            [
+                JobArrived(event.at, changed[event.job.id])
+                if isinstance(event, JobArrived)
+                else event
+                for event in turn.events
+            ],
+            turn.decisions,
+        )
+        for turn in TURNS
+    ]
+
+
+DEADLINES = (
+    "jobs_tardy", "jobs_tardy_weighted", "tardiness_mean", "tardiness_max", "lateness_max",
+    "sla_cost",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        # a is 1 s late, b 2 s early.
+        ({"deadline": 3.0}, {"deadline": 7.0}, (1, 3.0, 0.5, 1.0, 1.0, None)),
+        # Both are in time; b by rounding only.
+        ({"deadline": 9.0}, {"deadline": 5 - 1e-12}, (0, 0.0, 0.0, 0.0, 1e-12, None)),
+        ({"deadline": 9.0}, {"deadline": 7.0}, (0, 0.0, 0.0, 0.0, -2.0, None)),
+        # Only b has a deadline, and what a has agreed is broken once.
+        ({"steps": ((3.0, 2.0), (4.0, 9.0))}, {"deadline": 0.0}, (1, 1.0, 5.0, 5.0, 5.0, 2.0)),
+        # Two agreements, both kept.
+        ({"steps": ((4.0, 2.0),)}, {"steps": ((9.0, 1.0),)}, (None,) * 5 + (0.0,)),
+    ],
+)
+def test_deadlines_and_agreements(
+    a: dict[str, object], b: dict[str, object], expected: tuple[float | None, ...]
+) -> None:
+    """Tardy jobs, tardiness, lateness and the cost of agreements, of jobs done at 4 and 5."""
+    metrics = outcome(owing(a=a, b=b)).metrics
+    for name, value in zip(DEADLINES, expected, strict=True):
+        assert metrics[name] == (None if value is None else pytest.approx(value, abs=1e-14))
+
+
+@pytest.mark.parametrize(
+    ("penalty", "aggregate", "value"),
+    [
+        ("tardy", "sum", 3.0),
+        ("tardiness", "sum", 3.0),
+        ("lateness", "sum", 1.0),
+        ("lateness", "max", 3.0),
+        ("sla", "sum", 4.0),
+    ],
+)
+def test_the_value_of_objectives_that_need_more(
+    penalty: str, aggregate: str, value: float
+) -> None:
+    """Due at 3 (weight 3) and 7, agreed to cost 4 behind 3: done at 4 and at 5."""
+    turns = owing(
+        a={"deadline": 3.0, "steps": ((3.0, 4.0),)},
+        b={"deadline": 7.0, "steps": ((5.0, 1.0),)},
+    )
+    found = outcome(turns, objective={"penalty": penalty, "aggregate": aggregate})
+    assert found.metrics["value"] == pytest.approx(value)
+    assert found.bound <= found.metrics["value"]
+    assert found.metrics["gap"] == gap_of(found.metrics["value"], found.bound)
+
+
+def test_an_early_run_has_a_negative_value() -> None:
+    """Where every job is early, lateness is below 0, the bound is lower yet, and no gap is."""
+    turns = owing(a={"deadline": 30.0}, b={"deadline": 70.0})
+    found = outcome(turns, objective={"penalty": "lateness", "aggregate": "max"})
+    assert found.metrics["value"] == -65.0
+    assert found.bound <= -65.0
+    assert found.metrics["gap"] is None
 
 
 def test_late_messages_count_for_nothing() -> None:
@@ -154,6 +247,7 @@ def test_a_run_without_a_job_done_has_no_means() -> None:
     assert {key for key, number in found.items() if number is None} == {
         "value", "gap", "makespan", "response_mean", "response_weighted_mean", "response_max",
         "stretch_mean", "stretch_weighted_mean", "stretch_max",
+        "slowdown_mean", "slowdown_weighted_mean", "slowdown_max", *DEADLINES,
     }  # fmt: skip
     assert (found["jobs_done"], found["jobs_failed"]) == (0, 1)
 

@@ -1,5 +1,7 @@
 """What is meant is taken: lists where tuples stand, one name for a set of one."""
 
+from collections.abc import Callable
+
 import pytest
 
 import slotwise
@@ -12,6 +14,9 @@ def test_lists_and_single_names_are_taken() -> None:
     one, other = Phase("b", Tasks(1), after="a"), Phase("b", Tasks(1), after=["a"])
     assert one == other == Phase("b", Tasks(1), after=frozenset({"a"}))
     assert Job("j", [Phase("a", Tasks(1))]).phases == (Phase("a", Tasks(1)),)
+    stepped = Job("j", (Phase("a", Tasks(1)),), steps=[[60, 1], [120, 5]])
+    assert stepped.steps == ((60, 1), (120, 5))
+    assert hash(stepped) is not None
     assert Pool("p", slots_min=1, slots_max=2) == Pool("p", 1.0, {"task": 1}, {"task": 2})
 
 
@@ -29,6 +34,31 @@ def test_a_job_alone_and_a_penalty_by_name_are_taken() -> None:
     )
     [result] = slotwise.compare(job, "flex", slots=2)
     assert result.scheduler == "flex"
+
+
+@pytest.mark.parametrize(
+    "act", [slotwise.plan, slotwise.simulate, slotwise.run, slotwise.compare]
+)
+@pytest.mark.parametrize(
+    ("objective", "says"),
+    [
+        ("tardiness", "job 'j': penalty tardiness needs a deadline"),
+        (Objective("sla"), "job 'j': penalty sla needs steps"),
+    ],
+)
+def test_what_a_job_lacks_is_told_before_anything_begins(
+    act: Callable[..., object], objective: Objective | str, says: str
+) -> None:
+    """Whatever is asked for in Python is checked as a workload file is."""
+    job = Job("j", (Phase("a", Tasks(2, 1000.0)),))
+    with pytest.raises(InputError, match=says):
+        act([job], objective=objective)
+
+
+def test_a_program_may_owe_something() -> None:
+    """A MapReduce job has a deadline, steps and a penalty as any job has."""
+    job = mapreduce("wordcount", "in", "out", deadline=60, steps=[(60, 1)], penalty="sla")
+    assert (job.deadline, job.steps, job.penalty) == (60, ((60, 1),), "sla")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,11 @@ def phase(name: str, *after: str) -> Phase:
     return Phase(name, ONE, after=frozenset(after))
 
 
+def owing(**rest: object) -> Job:
+    """A job of one phase that owes something."""
+    return Job("j", (phase("p"),), **rest)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -38,6 +43,17 @@ def phase(name: str, *after: str) -> Phase:
         (lambda: Job("j", ()), ["'j'", "no phases"]),
         (lambda: Job("j", (phase("p"),), arrival=-1), ["'j'", "arrival", "-1"]),
         (lambda: Job("j", (phase("p"),), weight=0), ["'j'", "weight", "0"]),
+        (lambda: owing(deadline=-1.0), ["'j'", "deadline", "-1.0", ">= 0"]),
+        (lambda: owing(deadline=float("nan")), ["'j'", "deadline", "nan", ">= 0"]),
+        (lambda: owing(deadline=float("inf")), ["'j'", "deadline", "inf", ">= 0"]),
+        (lambda: owing(steps=[5.0]), ["'j'", "5.0", "no pair", "(seconds, cost)"]),
+        (lambda: owing(steps=[(5.0,)]), ["'j'", "(5.0,)", "no pair"]),
+        (lambda: owing(steps=[(5.0, float("nan"))]), ["'j'", "(5.0, nan)", ">= 0"]),
+        (lambda: owing(steps=[(float("inf"), 1.0)]), ["'j'", "(inf, 1.0)", ">= 0"]),
+        (lambda: owing(steps=[(-1.0, 1.0)]), ["'j'", "(-1.0, 1.0)", ">= 0"]),
+        (lambda: owing(steps=[(1.0, -1.0)]), ["'j'", "(1.0, -1.0)", ">= 0"]),
+        (lambda: owing(steps=[(1, 1), (1, 2)]), ["'j'", "(1, 2) follows (1, 1)", "increase"]),
+        (lambda: owing(steps=[(1, 1), (2, 1)]), ["'j'", "(2, 1) follows (1, 1)", "increase"]),
         (lambda: Job("j", (phase("p"), phase("p"))), ["'j'", "'p'", "rename"]),
         (lambda: Job("j", (phase("p", "q"),)), ["'j'", "'p'", "'q'", "known: p"]),
         (lambda: Job("j", (phase("p", "q"), phase("q", "p"))), ["'j'", "p, q", "circle"]),

@@ -1,15 +1,15 @@
-"""What it costs to finish late: penalties, sums and maxima, against numbers by hand."""
+"""Sums and maxima over jobs whose penalties may differ, against numbers by hand."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
-from slotwise.objective.objective import Objective
-from slotwise.objective.penalty import LINES, PENALTIES
+from slotwise.objective.objective import Objective, gap_of
+from slotwise.objective.penalty import PENALTIES, Size
+
+SIZE = Size(20.0, 5.0)
 
 
 def job(name: str = "j", **rest: object) -> Job:
@@ -17,60 +17,96 @@ def job(name: str = "j", **rest: object) -> Job:
     return Job(name, (Phase("map", Tasks(4, 5.0)),), **rest)
 
 
-@pytest.mark.parametrize(
-    ("penalty", "cost"), [("response", 3 * 7.0), ("stretch", 3 * 7.0 / 20), ("makespan", 12.0)]
-)
-def test_the_cost_of_one_job(penalty: str, cost: float) -> None:
-    """Weight 3, arrival 5, work 20, done at 12."""
-    assert Objective(penalty, "max").cost(job(arrival=5.0, weight=3.0), 12.0, 20.0) == cost
-
-
 def test_sum_and_maximum_over_the_jobs_that_are_done() -> None:
     """Responses 4 and 2 x 3; a job without completion counts for nothing."""
     jobs = {"a": job("a"), "b": job("b", weight=2.0, arrival=1.0), "c": job("c")}
-    completion, work = {"a": 4.0, "b": 4.0}, dict.fromkeys("abc", 20.0)
-    assert Objective("response", "sum").value(jobs, completion, work) == 10.0
-    assert Objective("response", "max").value(jobs, completion, work) == 6.0
-    assert Objective("response", "max").value(jobs, {}, work) == 0.0
+    completion, size = {"a": 4.0, "b": 4.0}, dict.fromkeys("abc", SIZE)
+    assert Objective("response", "sum").value(jobs, completion, size) == 10.0
+    assert Objective("response", "max").value(jobs, completion, size) == 6.0
+    assert Objective("response", "max").value(jobs, {}, size) == 0.0
 
 
-def test_a_job_may_have_a_penalty_of_its_own() -> None:
-    """One job counts by stretch among others that count by response."""
-    jobs = {"a": job("a"), "b": job("b", penalty="stretch")}
-    value = Objective().value(jobs, {"a": 10.0, "b": 10.0}, {"a": 20.0, "b": 20.0})
-    assert value == 10.0 + 10.0 / 20
+def test_every_job_may_have_a_penalty_of_its_own() -> None:
+    """A job by each penalty, all done at 12: each costs what its own penalty says."""
+    about = {"deadline": 10.0, "steps": ((6.0, 1.0), (11.0, 4.0)), "weight": 3.0}
+    jobs = {name: job(name, penalty=name, **about) for name in PENALTIES}
+    jobs["plain"] = job("plain")
+    done, size = dict.fromkeys(jobs, 12.0), dict.fromkeys(jobs, SIZE)
+    costs = {
+        "response": 36.0,
+        "stretch": 1.8,
+        "slowdown": 7.2,
+        "tardy": 3.0,
+        "tardiness": 6.0,
+        "lateness": 6.0,
+        "sla": 4.0,
+        "makespan": 12.0,
+        "plain": 12.0,
+    }
+    assert Objective().value(jobs, done, size) == pytest.approx(sum(costs.values()))
+    assert Objective("response", "max").value(jobs, done, size) == 36.0
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("aggregate", ["sum", "max"])
+def test_all_but_a_sum_of_makespans_can_be_asked_for(penalty: str, aggregate: str) -> None:
+    """Whatever makes sense as a sum or as a maximum, and whatever may be wished besides."""
+    if (penalty, aggregate) == ("makespan", "sum"):
+        with pytest.raises(InputError, match="makespan is a maximum"):
+            Objective(penalty, "sum")
+    else:
+        assert Objective(penalty, aggregate).penalty == penalty  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("penalty", "aggregate", "words"),
-    [
-        ("speed", "sum", "'speed'.*known: response"),
-        ("response", "mean", "'mean'.*sum or max"),
-        ("makespan", "sum", "makespan is a maximum"),
-    ],
+    [("speed", "sum", "'speed'.*known: response"), ("response", "mean", "'mean'.*sum or max")],
 )
 def test_what_is_no_objective_is_refused(penalty: str, aggregate: str, words: str) -> None:
-    """Unknown names and a sum of makespans are refused with what would do."""
+    """Unknown names are refused with what would do."""
     with pytest.raises(InputError, match=words):
-        Objective(penalty, aggregate)
+        Objective(penalty, aggregate)  # type: ignore[arg-type]
 
 
-@given(
-    st.sampled_from(sorted(PENALTIES)),
-    st.floats(0, 100),
-    st.floats(0.1, 9),
-    st.floats(0.1, 50),
-    st.floats(0, 200),
+@pytest.mark.parametrize(
+    ("aim", "lacking", "words"),
+    [
+        ("tardy", {}, "job 'j': penalty tardy needs a deadline; give it deadline: seconds"),
+        ("tardiness", {"steps": ((1.0, 1.0),)}, "penalty tardiness needs a deadline"),
+        ("lateness", {}, "penalty lateness needs a deadline"),
+        ("sla", {"deadline": 3.0}, "job 'j': penalty sla needs steps; give it steps: "),
+        ("response", {"penalty": "tardy"}, "job 'j': penalty tardy needs a deadline"),
+        ("response", {"penalty": "best"}, "job 'j': unknown penalty 'best'; known: response,"),
+    ],
 )
-def test_every_penalty_is_the_line_that_bounds_use(
-    penalty: str, arrival: float, weight: float, work: float, wait: float
+def test_a_job_that_lacks_what_its_penalty_needs(
+    aim: str, lacking: dict[str, object], words: str
 ) -> None:
-    """slope x (completion - origin) is the penalty itself, which never falls with time."""
-    assert PENALTIES.keys() == LINES.keys()
-    one = job(arrival=arrival, weight=weight)
-    slope, origin = LINES[penalty](one, work)
-    completion = arrival + wait
-    cost = PENALTIES[penalty](one, completion, work)
-    assert slope > 0
-    assert slope * (completion - origin) == pytest.approx(cost, abs=1e-9)
-    assert PENALTIES[penalty](one, completion + 1, work) >= cost
+    """The penalty is named, whether the objective's or the job's own, and what to add."""
+    with pytest.raises(InputError, match=words.replace("[", r"\[")):
+        Objective(aim).check([job(**lacking)])
+
+
+def test_a_job_that_has_it_is_taken() -> None:
+    """A penalty of its own frees a job of what that of the objective needs."""
+    Objective("tardy").check([job(deadline=0.0), job(penalty="response")])
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "gap"),
+    [
+        (6.0, 4.0, 0.5),
+        (4.0, 4.0, 0.0),
+        (0.0, 0.0, 0.0),
+        (-3.0, -3.0, 0.0),
+        (1.0, 0.0, None),
+        (-3.0, -4.0, None),
+        (1.0, -1.0, None),
+        (3.0, 5e-324, None),
+    ],
+)
+def test_a_gap_is_a_part_of_a_bound_above_0(
+    value: float, bound: float, gap: float | None
+) -> None:
+    """Lateness may be negative and tardiness 0: then only an equal value has a gap."""
+    assert gap_of(value, bound) == gap

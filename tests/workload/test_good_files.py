@@ -12,6 +12,7 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Block, Job, Phase, Tasks
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
+from slotwise.objective.penalty import PENALTIES
 from slotwise.workload.file import parse_workload, read_workload
 from slotwise.workload.workload import ProgramJob, Workload
 
@@ -128,3 +129,31 @@ def test_a_byte_order_mark_is_nothing(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text(CONTRACT, encoding="utf-8-sig")
     assert read_workload(file).jobs == MEANT.jobs
+
+
+def test_penalties_may_be_mixed() -> None:
+    """Who has a penalty of its own needs what that one needs, and not what the other does."""
+    text = """\
+slotwise: 1
+objective: {penalty: tardiness}
+jobs:
+  - {id: due, deadline: 0, phases: [{name: m, work: 8}]}
+  - {id: agreed, penalty: sla, steps: [[0, 0], [60, 1]], phases: [{name: m, work: 8}]}
+  - {id: query, penalty: slowdown, phases: [{name: m, work: 8}]}
+  - {id: batch, penalty: makespan, program: wordcount, inputs: x, output: y}
+"""
+    read = parse_workload(text)
+    assert read.objective == Objective("tardiness", "sum")
+    assert [job.penalty for job in read.jobs] == [None, "sla", "slowdown", "makespan"]
+    assert [job.deadline for job in read.jobs] == [0.0, None, None, None]
+    assert read.jobs[1].steps == ((0.0, 0.0), (60.0, 1.0))
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_every_penalty_may_be_stated(penalty: str) -> None:
+    """Of the workload, by its sum unless it is a maximum by nature."""
+    text = (
+        f"slotwise: 1\nobjective: {{penalty: {penalty}}}\njobs: [{{id: a, deadline: 9,"
+        " steps: [[9, 1]], phases: [{name: m, work: 8}]}]"
+    )
+    assert parse_workload(text).objective == Objective.named(penalty)

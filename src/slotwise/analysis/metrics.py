@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from slotwise.analysis.attempts import Attempt, Follower, JobSpan
 from slotwise.analysis.bound import Work, objective_bound, sizes_of
+from slotwise.analysis.deadlines import deadline_metrics
 from slotwise.model.decision import Decision, Locality
 from slotwise.model.event import Event
-from slotwise.model.job import PhaseId
-from slotwise.objective.objective import Objective
+from slotwise.model.job import Job, PhaseId
+from slotwise.objective.objective import Objective, gap_of
 from slotwise.record.log import Header, Log
 
 
@@ -21,13 +22,16 @@ class Outcome:
     """What a run came to, in the shape of the `--json` contract.
 
     What is measured over the jobs that are done is None while none is: value and gap, means
-    and maxima of response and stretch, and the makespan, which is the last completion.
+    and maxima of response, stretch and slowdown, and the makespan, which is the last
+    completion. What is measured over jobs with deadlines or steps is None without any such.
+    `stated` holds the jobs as they arrived.
     """
 
     jobs: dict[str, dict[str, float | None]]
     metrics: dict[str, Any]
     bound: float
     failed: dict[str, str]
+    stated: dict[str, Job] = field(default_factory=dict, repr=False)
 
 
 class Meter:
@@ -74,12 +78,13 @@ class Meter:
         bound = objective_bound(self._objective, jobs, self._cluster, work)
         metrics = self._metrics(spans, done)
         value = metrics["value"]
-        metrics["gap"] = value / bound - 1 if value is not None and bound > 0 else None
+        metrics["gap"] = None if value is None else gap_of(value, bound)
         return Outcome(
             jobs={name: _times(span) for name, span in spans.items()},
             metrics=metrics,
             bound=bound,
             failed={name: s.failed for name, s in spans.items() if s.failed is not None},
+            stated={name: span.job for name, span in spans.items()},
         )
 
     def _attempt(self, attempt: Attempt) -> None:
@@ -97,35 +102,36 @@ class Meter:
         self._longest[attempt.phase] = max(self._longest[attempt.phase], work)
 
     def _metrics(self, spans: dict[str, JobSpan], done: dict[str, JobSpan]) -> dict[str, Any]:
-        responses = {
-            name: (span.completion or 0.0) - span.arrival for name, span in done.items()
-        }
-        weights = {name: span.job.weight for name, span in done.items()}
-        measured = Work(dict(self._work), dict(self._longest))
-        sizes = sizes_of([span.job for span in done.values()], self._cluster, measured)
-        work = {name: size.work for name, size in sizes.items()}
-        stretches = {name: responses[name] / work[name] for name in done}
+        jobs = {name: span.job for name, span in done.items()}
         completion = {name: span.completion or 0.0 for name, span in done.items()}
-        first = min((span.arrival for span in spans.values()), default=0.0)
-        slots = sum(self._cluster.capacity.values())
-        unfinished = sum(a.end - a.start for a in self._follower.unfinished())
-        span = self._follower.now - first  # Jobs that failed may have held slots to the end.
-        tasks = sum(self._locality.values())
-        value = self._objective.value(
-            {name: span.job for name, span in done.items()}, completion, sizes
-        )
+        measured = Work(dict(self._work), dict(self._longest))
+        sizes = sizes_of(list(jobs.values()), self._cluster, measured)
+        value = self._objective.value(jobs, completion, sizes)
+        response = {name: completion[name] - span.arrival for name, span in done.items()}
+        stretch = {name: response[name] / sizes[name].work for name in done}
+        slowdown = {name: response[name] / sizes[name].alone for name in done}
+        weights = {name: job.weight for name, job in jobs.items()}
         return {
             "value": value if done else None,
             "gap": None,
             "jobs_done": len(done),
             "jobs_failed": sum(span.failed is not None for span in spans.values()),
-            "response_mean": _mean(responses.values()),
-            "response_weighted_mean": _weighted_mean(responses, weights),
-            "response_max": max(responses.values(), default=None),
-            "stretch_mean": _mean(stretches.values()),
-            "stretch_weighted_mean": _weighted_mean(stretches, weights),
-            "stretch_max": max(stretches.values(), default=None),
+            **_spread("response", response, weights),
+            **_spread("stretch", stretch, weights),
+            **_spread("slowdown", slowdown, weights),
+            **deadline_metrics(jobs, completion),
             "makespan": max(completion.values(), default=None),
+            **self._use_of_slots(spans),
+            "work_seconds": sum((size.work for size in sizes.values()), 0.0),
+        }
+
+    def _use_of_slots(self, spans: dict[str, JobSpan]) -> dict[str, Any]:
+        first = min((span.arrival for span in spans.values()), default=0.0)
+        slots = sum(self._cluster.capacity.values())
+        unfinished = sum(a.end - a.start for a in self._follower.unfinished())
+        span = self._follower.now - first  # Jobs that failed may have held slots to the end.
+        tasks = sum(self._locality.values())
+        return {
             "utilisation": (self._busy + unfinished) / (slots * span) if span > 0 else 0.0,
             "tasks_done": tasks,
             "attempts": dict(sorted(self._endings.items())),
@@ -133,7 +139,6 @@ class Meter:
                 level.name.lower(): self._locality[level] / tasks if tasks else 0.0
                 for level in Locality
             },
-            "work_seconds": sum(work.values(), 0.0),
             "wasted_slot_seconds": self._wasted + unfinished,
         }
 
@@ -148,10 +153,15 @@ def _times(span: JobSpan) -> dict[str, float | None]:
     }
 
 
-def _mean(values: Collection[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-def _weighted_mean(values: dict[str, float], weights: dict[str, float]) -> float | None:
-    total = sum(weights.values())
-    return sum(values[name] * weights[name] for name in values) / total if total else None
+def _spread(
+    name: str, of_job: dict[str, float], weights: dict[str, float]
+) -> dict[str, float | None]:
+    """Mean, weighted mean and maximum of what each job has; None without jobs."""
+    if not of_job:
+        return {f"{name}_{what}": None for what in ("mean", "weighted_mean", "max")}
+    weighted = sum(of_job[job] * weights[job] for job in of_job) / sum(weights.values())
+    return {
+        f"{name}_mean": sum(of_job.values()) / len(of_job),
+        f"{name}_weighted_mean": weighted,
+        f"{name}_max": max(of_job.values()),
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 from slotwise.model.errors import InputError
@@ -106,7 +107,11 @@ class Phase:
 
 @dataclass(frozen=True)
 class Job:
-    """A DAG of phases; the unit of cost. Times are in seconds on the clock of arrivals."""
+    """A DAG of phases; the unit of cost. Times are in seconds on the clock of arrivals.
+
+    `steps` are (time, cost), both increasing: what it costs to complete later than then.
+    `penalty` is the name of the job's own one, None for that of the objective.
+    """
 
     id: str
     phases: tuple[Phase, ...]
@@ -125,6 +130,9 @@ class Job:
             raise InputError(f"job {self.id!r}: arrival is {self.arrival}; it must be >= 0")
         if not 0 < self.weight < float("inf"):
             raise InputError(f"job {self.id!r}: weight is {self.weight}; it must be > 0")
+        if self.deadline is not None and not 0 <= self.deadline < float("inf"):
+            raise InputError(f"job {self.id!r}: deadline is {self.deadline}; it must be >= 0")
+        object.__setattr__(self, "steps", _steps(self.id, self.steps))
         self._check_order()
 
     @cached_property
@@ -168,3 +176,26 @@ class Job:
                 f"job {self.id!r}: phases {', '.join(stuck)} wait for each other in a circle;"
                 " remove one `after`"
             )
+
+
+def _steps(job: str, steps: Iterable[Iterable[float]]) -> tuple[tuple[float, float], ...]:
+    """The steps as pairs, refused if they are none or if a later one is not dearer."""
+    pairs = []
+    for step in steps:
+        try:
+            at, cost = step
+        except (TypeError, ValueError):
+            raise InputError(
+                f"job {job!r}: step {step!r} is no pair; give (seconds, cost)"
+            ) from None
+        if not (0 <= at < float("inf") and 0 <= cost < float("inf")):
+            raise InputError(
+                f"job {job!r}: step ({at}, {cost}); its time and its cost must be >= 0"
+            )
+        pairs.append((at, cost))
+    for one, other in pairwise(pairs):
+        if not (one[0] < other[0] and one[1] < other[1]):
+            raise InputError(
+                f"job {job!r}: step {other} follows {one}; times and costs must increase"
+            )
+    return tuple(pairs)

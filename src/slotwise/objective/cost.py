@@ -12,6 +12,11 @@ MET = 1e-9
 """A deadline that is met but for so much of itself is met: more is rounding."""
 
 
+def is_met(due: float, completion: float) -> bool:
+    """Whether who completes then has met the due date, but for rounding (`MET`)."""
+    return completion <= due + _slip(due)
+
+
 class Cost(Protocol):
     """A non-decreasing function of completion time, in seconds."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 from slotwise.model.errors import InputError
@@ -41,17 +42,20 @@ class Objective:
         return job.penalty or self.penalty
 
     def cost(self, job: Job, size: Size) -> Cost:
-        """What the job costs by completion time. InputError if it lacks a deadline or steps."""
-        return PENALTIES[self.penalty_of(job)](job, size)
+        """What the job costs by completion time.
+
+        InputError if its penalty is unknown, or if it lacks a deadline or steps.
+        """
+        penalty = self.penalty_of(job)
+        if penalty not in PENALTIES:
+            raise InputError(
+                f"job {job.id!r}: unknown penalty {penalty!r}; known: {', '.join(PENALTIES)}"
+            )
+        return PENALTIES[penalty](job, size)
 
     def check(self, jobs: Iterable[Job]) -> None:
-        """Refuse jobs that lack what their penalty needs."""
+        """Refuse jobs that lack what their penalty needs, before anything is begun."""
         for job in jobs:
-            if self.penalty_of(job) not in PENALTIES:
-                raise InputError(
-                    f"job {job.id!r}: unknown penalty {job.penalty!r};"
-                    f" known: {', '.join(PENALTIES)}"
-                )
             self.cost(job, Size(1.0, 1.0))
 
     def value(
@@ -67,3 +71,15 @@ class Objective:
     def total(self, costs: Iterable[float]) -> float:
         """The sum or the maximum of costs; 0 without any."""
         return max(costs, default=0.0) if self.aggregate == "max" else sum(costs)
+
+
+def gap_of(value: float, bound: float) -> float | None:
+    """How far a value is above its bound, as a part of the bound; 0 where they are equal.
+
+    None where it says nothing: above a bound of 0 or less, as lateness and tardiness have, or
+    of next to nothing.
+    """
+    if value == bound:
+        return 0.0
+    gap = value / bound - 1 if bound > 0 else float("inf")
+    return gap if isfinite(gap) else None

@@ -18,6 +18,7 @@ from slotwise.workload.schema import (
     PROGRAM_KEYS,
     ClusterEntry,
     JobEntry,
+    ObjectiveEntry,
     PhaseEntry,
     PoolEntry,
     WorkloadEntry,
@@ -121,19 +122,22 @@ def _twice(where: Path, key: str, names: list[str]) -> Iterator[tuple[Path, str]
 
 def _build(entry: WorkloadEntry, lines: dict[Path, int], folder: FilePath) -> Workload:
     cluster = _at(("cluster",), lines, lambda: _cluster(entry.cluster))
+    objective = _objective(entry.objective)
     jobs = []
     for number, job in enumerate(entry.jobs):
-        jobs.append(_at(("jobs", number), lines, lambda job=job: _job(job, cluster)))
+        where: Path = ("jobs", number)
+        jobs.append(_at(where, lines, lambda job=job: _job(job, cluster)))
+        # A job that lacks what its penalty needs: the penalty may be its own.
+        blamed = where if job.penalty is None else (*where, "penalty")
+        _at(blamed, lines, lambda job=job: objective.check([_stated(job)]))
     pools = []
     for number, pool in enumerate(entry.pools):
         pools.append(_at(("pools", number), lines, lambda pool=pool: _pool(pool)))
-    objective = entry.objective
-    aggregate = objective.aggregate or ("max" if objective.penalty == "makespan" else "sum")
     return Workload(
         jobs=tuple(jobs),
         cluster=cluster,
         pools=tuple(pools),
-        objective=Objective(objective.penalty, aggregate),
+        objective=objective,
         replicas=entry.placement.replicas if entry.placement else 0,
         folder=folder,
     )
@@ -173,8 +177,15 @@ def _pool(entry: PoolEntry) -> Pool:
     return Pool(entry.name, entry.weight, least, most, entry.policy)
 
 
-def _job(entry: JobEntry, cluster: Cluster | None) -> Job | ProgramJob:
-    about = {
+def _objective(entry: ObjectiveEntry) -> Objective:
+    if entry.aggregate is None:
+        return Objective.named(entry.penalty)
+    return Objective(entry.penalty, entry.aggregate)
+
+
+def _about(entry: JobEntry) -> dict[str, Any]:
+    """What is said of a job, whatever does its work."""
+    return {
         "id": entry.id,
         "arrival": entry.arrival,
         "pool": entry.pool,
@@ -183,8 +194,17 @@ def _job(entry: JobEntry, cluster: Cluster | None) -> Job | ProgramJob:
         "steps": tuple(entry.steps),
         "penalty": entry.penalty,
     }
+
+
+def _stated(entry: JobEntry) -> Job:
+    """The job as its penalty sees it; the phases of a program are not known yet."""
+    return Job(phases=(Phase("any", Tasks(1)),), **_about(entry))
+
+
+def _job(entry: JobEntry, cluster: Cluster | None) -> Job | ProgramJob:
     if entry.phases is not None:
-        return Job(phases=tuple(_phase(phase, cluster) for phase in entry.phases), **about)  # type: ignore[arg-type]
+        phases = tuple(_phase(phase, cluster) for phase in entry.phases)
+        return Job(phases=phases, **_about(entry))
     given = {
         key: getattr(entry, key) for key in PROGRAM_KEYS if getattr(entry, key) is not None
     }
@@ -194,7 +214,7 @@ def _job(entry: JobEntry, cluster: Cluster | None) -> Job | ProgramJob:
         inputs=(inputs,) if isinstance(inputs, str) else tuple(inputs),
         output=given.pop("output"),
         settings=given,
-        **about,  # type: ignore[arg-type]
+        **_about(entry),
     )
 
 

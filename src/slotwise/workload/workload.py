@@ -73,12 +73,16 @@ def mapreduce(
     arrival: float = 0.0,
     pool: str = "default",
     weight: float = 1.0,
+    deadline: float | None = None,
+    steps: Sequence[tuple[float, float]] = (),
+    penalty: str | None = None,
     **settings: Any,
 ) -> ProgramJob:
     """A MapReduce job: a program by name, as `file.py:Class`, or as an object.
 
-    `settings` are those named in SETTINGS, and `work_dir`, the folder for what is shuffled;
-    their values are checked when the job is run.
+    `deadline`, `steps` and `penalty` are those of a `Job`. `settings` are those named in
+    SETTINGS, and `work_dir`, the folder for what is shuffled; their values are checked when the
+    job is run.
     """
     known = (*SETTINGS, "work_dir")
     if unknown := sorted(settings.keys() - set(known)):
@@ -93,6 +97,9 @@ def mapreduce(
         arrival=arrival,
         pool=pool,
         weight=weight,
+        deadline=deadline,
+        steps=tuple(steps),
+        penalty=penalty,
         settings=settings,
     )
 
