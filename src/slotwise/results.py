@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from slotwise.analysis.metrics import Meter, Outcome
 from slotwise.model.schedule import Schedule
-from slotwise.objective.objective import Objective
+from slotwise.objective.objective import Objective, gap_of
 from slotwise.record.log import Log
 from slotwise.report.page import write_report
 from slotwise.report.reported import ReportedRun
@@ -30,8 +30,8 @@ class Plan:
 
     @property
     def gap(self) -> float | None:
-        """value / bound - 1; None where the bound is 0."""
-        return self.value / self.bound - 1 if self.bound > 0 else None
+        """value / bound - 1; 0 where they are equal, else None where the bound is 0 or less."""
+        return gap_of(self.value, self.bound)
 
     @property
     def is_exact(self) -> bool:
