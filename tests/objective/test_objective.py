@@ -99,6 +99,8 @@ def test_a_job_that_has_it_is_taken() -> None:
         (4.0, 4.0, 0.0),
         (0.0, 0.0, 0.0),
         (-3.0, -3.0, 0.0),
+        (-3.0, -3.000000001, 0.0),
+        (1e-12, -1e-12, 0.0),
         (1.0, 0.0, None),
         (-3.0, -4.0, None),
         (1.0, -1.0, None),
@@ -108,5 +110,5 @@ def test_a_job_that_has_it_is_taken() -> None:
 def test_a_gap_is_a_part_of_a_bound_above_0(
     value: float, bound: float, gap: float | None
 ) -> None:
-    """Lateness may be negative and tardiness 0: then only an equal value has a gap."""
+    """Lateness may be negative and tardiness 0: then only a bound that is met has a gap."""
     assert gap_of(value, bound) == gap

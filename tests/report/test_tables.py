@@ -8,7 +8,7 @@ from rich.console import Console
 from slotwise.report import comparison_table, jobs_table
 from slotwise.report.numbers import MISSING, number, percent, seconds
 from slotwise.report.reported import has_differing_work
-from slotwise.report.tables import METRICS, METRICS_MORE
+from slotwise.report.tables import metrics_in_full
 
 
 def printed(table, width=100):
@@ -43,7 +43,7 @@ def with_outcome(run, jobs=None, **metrics):
 
 def best_by(title, runs):
     """Which of the runs are marked the best by the metric of that title."""
-    [metric] = [one for one in METRICS + METRICS_MORE if one.title == title]
+    [metric] = [one for one in metrics_in_full(runs) if one.title == title]
     return metric.best(runs)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import isclose, isfinite
 from typing import Literal
 
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
-from slotwise.objective.cost import Cost
+from slotwise.objective.cost import MET, Cost
 from slotwise.objective.penalty import PENALTIES, Size
 
 Aggregate = Literal["sum", "max"]
@@ -74,12 +74,13 @@ class Objective:
 
 
 def gap_of(value: float, bound: float) -> float | None:
-    """How far a value is above its bound, as a part of the bound; 0 where they are equal.
+    """How far a value is above its bound, as a part of the bound.
 
-    None where it says nothing: above a bound of 0 or less, as lateness and tardiness have, or
-    of next to nothing.
+    Lateness and tardiness have bounds of 0 and less, of which nothing is a part: then it is 0
+    where the bound is met, but for rounding, and None elsewhere. None, too, where the bound is
+    next to nothing.
     """
-    if value == bound:
-        return 0.0
-    gap = value / bound - 1 if bound > 0 else float("inf")
+    if bound <= 0:
+        return 0.0 if isclose(value, bound, rel_tol=MET, abs_tol=MET) else None
+    gap = value / bound - 1
     return gap if isfinite(gap) else None

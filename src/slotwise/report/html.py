@@ -14,11 +14,10 @@ from slotwise.report.scene import Scene
 from slotwise.report.style import STYLE
 from slotwise.report.tables import (
     FAILED_BECAUSE,
-    METRICS,
-    METRICS_MORE,
     Columns,
     is_numeric,
     job_columns,
+    metrics_in_full,
 )
 
 if TYPE_CHECKING:
@@ -113,9 +112,15 @@ def _section(picture: Picture) -> str:
 
 def _metrics(scene: Scene) -> str:
     text = (
-        "Stretch is response divided by work; the gap is how far the value of the objective"
-        " is above the bound; wasted are slot-seconds of attempts that came to nothing."
+        "Stretch is response divided by work, slowdown by the least time that the job needs"
+        " alone; the gap is how far the value of the objective is above the bound; wasted are"
+        " slot-seconds of attempts that came to nothing."
     )
+    if any(run.outcome.metrics.get("jobs_tardy") is not None for run in scene.runs):
+        text += (
+            " Lateness is completion minus deadline, tardiness the same where it is above 0,"
+            " over the jobs with a deadline."
+        )
     if len(scene.runs) > 1:
         text += " The best is bold."
     if has_differing_work(scene.runs):
@@ -134,7 +139,7 @@ def _metrics(scene: Scene) -> str:
         if len(set(words)) > 1:
             row = [_cell("td", word, "number") for word in words]
             body.append(f"<tr>{_cell('th', title)}{''.join(row)}</tr>")
-    for metric in METRICS + METRICS_MORE:
+    for metric in metrics_in_full(scene.runs):
         cells = zip(metric.cells(scene.runs), metric.best(scene.runs), strict=True)
         row = [_cell("td", cell, "number best" if best else "number") for cell, best in cells]
         body.append(f"<tr>{_cell('th', metric.title)}{''.join(row)}</tr>")

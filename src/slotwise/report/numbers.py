@@ -75,4 +75,4 @@ def percent(share: float | None) -> str:
     size = abs(share)
     if size < 1e-3:
         return f"{number(100 * share if size >= ROUNDING else 0.0)} %"
-    return f"{100 * share:.0f} %" if size >= 0.1 else f"{100 * share:.1f} %"
+    return f"{100 * share:,.0f} %" if size >= 0.1 else f"{100 * share:.1f} %"

@@ -24,11 +24,19 @@ class ReportedRun:
     outcome: Outcome
 
     @property
+    def penalties(self) -> list[str]:
+        """The penalties by which its jobs are measured, that of the objective first."""
+        common = str(self.log.header.objective.get("penalty", "response"))
+        names = {job.penalty or common for job in self.outcome.stated.values()} or {common}
+        return sorted(names, key=lambda name: (name != common, name))
+
+    @property
     def objective(self) -> str:
         """The objective in words, such as "sum of response"."""
-        objective = self.log.header.objective
-        aggregate = "greatest" if objective.get("aggregate") == "max" else "sum of"
-        return f"{aggregate} {objective.get('penalty', 'response')}"
+        is_max = self.log.header.objective.get("aggregate") == "max"
+        *most, last = self.penalties
+        names = f"{', '.join(most)} and {last}, by job" if most else last
+        return f"{'greatest' if is_max else 'sum of'} {names}"
 
     @property
     def is_whole(self) -> bool:

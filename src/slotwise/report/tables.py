@@ -54,18 +54,35 @@ def _metric(key: str) -> Callable[[ReportedRun], Any]:
     return lambda run: run.outcome.metrics.get(key)
 
 
-METRICS = (
-    Metric("mean response", _metric("response_mean"), seconds),
+_RESPONSE = (Metric("mean response", _metric("response_mean"), seconds),)
+
+_STRETCH = (
     Metric("mean stretch", _metric("stretch_mean"), number),
     Metric("max stretch", _metric("stretch_max"), number),
+)
+
+_OWED = (
+    Metric("tardy jobs", _metric("jobs_tardy"), count),
+    Metric("SLA cost", _metric("sla_cost"), number),
+    Metric("max tardiness", _metric("tardiness_max"), seconds),
+)
+
+_OWED_MORE = (
+    Metric("weight of tardy jobs", _metric("jobs_tardy_weighted"), number),
+    Metric("mean tardiness", _metric("tardiness_mean"), seconds),
+    Metric("max lateness", _metric("lateness_max"), seconds),
+)
+
+_OUTCOME = (
     Metric("makespan", _metric("makespan"), seconds),
     Metric("value", _metric("value"), number),
     Metric("bound", lambda run: run.outcome.bound, number, None),
     Metric("gap", _metric("gap"), percent),
 )
-"""What every comparison shows."""
 
-METRICS_MORE = (
+_MORE = (
+    Metric("mean slowdown", _metric("slowdown_mean"), number),
+    Metric("max slowdown", _metric("slowdown_max"), number),
     Metric("utilisation", _metric("utilisation"), percent, "high"),
     Metric(
         "tasks beside their input",
@@ -78,7 +95,24 @@ METRICS_MORE = (
     Metric("jobs done", _metric("jobs_done"), count, "high"),
     Metric("jobs failed", _metric("jobs_failed"), count),
 )
-"""What the page shows besides."""
+
+
+def metrics_in_short(runs: Sequence[ReportedRun]) -> list[Metric]:
+    """What the terminal shows: what became of deadlines and steps, else stretches.
+
+    80 columns have room for two of them.
+    """
+    return [*_RESPONSE, *(_measured(_OWED, runs)[:2] or _STRETCH), *_OUTCOME]
+
+
+def metrics_in_full(runs: Sequence[ReportedRun]) -> list[Metric]:
+    """What the page shows: all, but those of deadlines and steps where no job has any."""
+    return [*_RESPONSE, *_STRETCH, *_OUTCOME, *_measured(_OWED + _OWED_MORE, runs), *_MORE]
+
+
+def _measured(metrics: Sequence[Metric], runs: Sequence[ReportedRun]) -> list[Metric]:
+    """Those that some run has."""
+    return [one for one in metrics if any(one.of(run) is not None for run in runs)]
 
 
 def comparison_table(runs: Sequence[ReportedRun]) -> Table:
@@ -89,7 +123,7 @@ def comparison_table(runs: Sequence[ReportedRun]) -> Table:
     columns: dict[str, list[Text]] = {"scheduler": [Text(name) for name in names]}
     if len(worlds) > 1:
         columns["world"] = [Text(run.world) for run in runs]
-    for metric in METRICS:
+    for metric in metrics_in_short(runs):
         cells = zip(metric.cells(runs), metric.best(runs), strict=True)
         columns[metric.title] = [Text(cell, "bold" if best else "") for cell, best in cells]
     objectives = list(dict.fromkeys(run.objective for run in runs))
@@ -119,13 +153,22 @@ def job_columns(run: ReportedRun, most: int | None = None) -> Columns:
     columns: Columns = {"job": [name for name, _ in jobs]}
     for title in ("arrival", "start", "completion", "response"):
         columns[title] = [seconds(times[title]) for _, times in jobs]
+    due = {name: job.deadline for name, job in run.outcome.stated.items()}
+    if any(at is not None for at in due.values()):
+        columns["lateness"] = [
+            seconds(_lateness(times["completion"], due.get(name))) for name, times in jobs
+        ]
     columns[FAILED_BECAUSE] = [in_short(failed.get(name, "")) for name, _ in jobs]
     return columns
 
 
 def is_numeric(cells: Sequence[str]) -> bool:
     """Whether a column holds numbers, so that it is set to the right."""
-    return all(cell == MISSING or cell[:1].isdigit() for cell in cells)
+    return all(cell == MISSING or cell.removeprefix("-")[:1].isdigit() for cell in cells)
+
+
+def _lateness(completion: float | None, deadline: float | None) -> float | None:
+    return None if completion is None or deadline is None else completion - deadline
 
 
 def _rich(columns: dict[str, list[Text]]) -> Table:

@@ -26,7 +26,10 @@ def draw(scene: Scene) -> Picture:
     objectives = list(dict.fromkeys(run.objective for run in scene.runs))
     panels: list[tuple[str, str, Any]] = list(_PANELS)
     if len(objectives) == 1:
-        panels.insert(0, ("value", f"objective: {objectives[0]}", number))
+        # Jobs by several penalties have a long objective; the page has it in its headline.
+        is_mixed = len(scene.runs[0].penalties) > 1
+        title = "value of the objective" if is_mixed else f"objective: {objectives[0]}"
+        panels.insert(0, ("value", title, number))
     for key, title, show in panels:
         rows[key] = _rows(scene, key, show)
         charts.append(_panel(scene, key, title, is_first=not charts, rows=rows[key]))
@@ -63,6 +66,7 @@ def _row(run: ReportedRun, name: str, key: str, show: Any) -> dict[str, Any]:
         "row": name,
         "value": value,
         "text": show(value),
+        "text_at": max(0.0, value or 0.0),
         "bound": bound,
         "bound_text": show(bound),
     }
@@ -71,13 +75,13 @@ def _row(run: ReportedRun, name: str, key: str, show: Any) -> dict[str, Any]:
 def bound_of(run: ReportedRun, key: str) -> float | None:
     """The lower bound of a metric, where it is the value of the objective or its mean."""
     metrics, bound = run.outcome.metrics, run.outcome.bound
-    objective = run.log.header.objective
+    aggregate = run.log.header.objective["aggregate"]
     meant = {"response_mean": "response", "stretch_mean": "stretch"}.get(key)
-    if key == "value" or (key == "makespan" and objective["penalty"] == "makespan"):
+    if key == "value" or (key == "makespan" and run.penalties == ["makespan"]):
         return bound
     done = metrics.get("jobs_done")
-    if done and meant == objective["penalty"] and objective["aggregate"] == "sum":
-        # Weights, or penalties of single jobs, make the value more than this metric.
+    if done and run.penalties == [meant] and aggregate == "sum":
+        # Weights make the value another one than this metric.
         total = metrics[key] * done
         if abs(total - metrics["value"]) <= 1e-9 * abs(total):
             return bound / float(done)
@@ -86,15 +90,17 @@ def bound_of(run: ReportedRun, key: str) -> float | None:
 
 def _panel(scene: Scene, key: str, title: str, is_first: bool, rows: Rows) -> Any:
     values = [row["value"] for row in rows if row["value"] is not None]
-    top = max([*values, *(row["bound"] or 0.0 for row in rows)], default=0.0) or 1.0
+    ends = [0.0, *values, *(row["bound"] or 0.0 for row in rows)]
+    # Lateness may be below 0: then bars go to the left, and the number stands beside 0.
+    room_for_text = 0.35 * ((max(ends) - min(ends)) or 1.0)
+    domain = [min(ends), max(ends) + room_for_text]
     room = 190 if is_first else 205
     axis = label_axis(ticks=False, domain=False) if is_first else None
     names = list(scene.names)
     scale = alt.Scale(domain=names)
     y = alt.Y(field="row", type="nominal", sort=None, title=None, scale=scale, axis=axis)
-    x = alt.X(
-        field="value", type="quantitative", axis=None, scale=alt.Scale(domain=[0, top * 1.35])
-    )
+    scale_x = alt.Scale(domain=domain, nice=False)
+    x = alt.X(field="value", type="quantitative", axis=None, scale=scale_x)
     tips = tooltip(row="scheduler", text=title, bound_text="lower bound")
     base = alt.Chart(source(key)).encode(y=y)
     bars = base.mark_bar(height={"band": 0.62}).encode(
@@ -103,7 +109,7 @@ def _panel(scene: Scene, key: str, title: str, is_first: bool, rows: Rows) -> An
         tooltip=tips,
     )
     texts = base.mark_text(align="left", dx=5, color=INK, fontSize=11).encode(
-        x=x, text="text:N"
+        x=alt.X(field="text_at", type="quantitative", axis=None), text="text:N"
     )
     layers = [bars, texts]
     if any(row["bound"] is not None for row in rows):

@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 
 from slotwise.analysis.timeline import Steps, Timeline
+from slotwise.objective.cost import is_met
 from slotwise.report.levels import levels
 from slotwise.report.numbers import seconds
 from slotwise.report.palette import BAD, INK, MUTED, tinted
@@ -37,11 +38,14 @@ def draw(scene: Scene) -> Picture:
         jobs = [job for job in listed if job in line.jobs]
         rows[f"jobs{number}"] = [_life(scene, line, job) for job in jobs]
         rows[f"runs{number}"] = [row for job in jobs for row in _stretches(scene, line, job)]
+        rows[f"due{number}"] = [row for job in jobs for row in _deadline(scene, line, job)]
         charts.append(_lives(scene, number, listed))
     sentence = (
         "A job arrives at the upright mark, waits along the thin line and runs where there is a"
         " bar: the darker, the more slots it holds. The number is its response time."
     )
+    if any(rows[f"due{number}"] for number in range(len(scene.runs))):
+        sentence += " The arrow is its deadline, red where it was not met."
     if any(run.outcome.failed for run in scene.runs):
         sentence += " A red × marks a job that failed."
     if len(listed) < len(scene.jobs):
@@ -86,12 +90,46 @@ def _lives(scene: Scene, number: int, listed: list[str]) -> Any:
         lives.mark_text(align="left", dx=5, fontSize=10, color=MUTED).encode(
             x=time_axis(scene, "end", is_last), y=y, text="response:N"
         ),
+        _deadlines(scene, f"due{number}", listed, is_last),
         lives.transform_filter("datum.failed != ''")
         .mark_text(text="×", color=BAD, fontSize=14, fontWeight="bold", dx=-1)
         .encode(
             x=time_axis(scene, "end", is_last), y=y, tooltip=tooltip(job="job", failed="failed")
         ),
     ).properties(width=WIDTH, height=_row_height(len(listed)) * len(listed))
+
+
+def _deadlines(scene: Scene, name: str, listed: list[str], is_last: bool) -> Any:
+    return (
+        alt.Chart(source(name))
+        .mark_point(shape="triangle-down", filled=True, size=45, opacity=1, yOffset=-4)
+        .encode(
+            x=time_axis(scene, "deadline", is_last),
+            y=row_axis(listed),
+            color=alt.Color(field="colour", type="nominal", scale=None),
+            tooltip=tooltip(
+                job="job", deadline=f"deadline ({scene.unit.symbol})", lateness="lateness"
+            ),
+        )
+    )
+
+
+def _deadline(scene: Scene, line: Timeline, job: str) -> Rows:
+    """The deadline of the job, where it has one that the axis can show."""
+    span = line.jobs[job]
+    due, end = span.job.deadline, span.completion
+    if due is None or not scene.begin <= due <= scene.end:
+        return []
+    met = end is not None and is_met(due, end)
+    return [
+        {
+            "job": job,
+            "row": job,
+            "deadline": scene.at(due),
+            "lateness": seconds(None if end is None else end - due),
+            "colour": INK if met else BAD,
+        }
+    ]
 
 
 def _life(scene: Scene, line: Timeline, job: str) -> dict[str, Any]:
