@@ -1,0 +1,64 @@
+"""Selection by weighted medians of medians (Galil and Megiddo)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slotwise.allocation.rap.gains import Gains
+from slotwise.allocation.rap.problem import Ints
+from slotwise.objective.costs import Floats
+
+
+def galil_megiddo(gains: Gains) -> Ints:
+    """The units of each job; ties go to the first job.
+
+    Z. Galil, N. Megiddo, A fast selection algorithm and the problem of optimum distribution of
+    effort, JACM 26 (1979). The median of what is left of each list is taken, and of these
+    medians the one in the middle by the lengths of the lists. It is on the right side of at
+    least a quarter of all gains that are left. Binary search in each list ranks it. So there
+    are O(log S) rounds of O(J log S): O(J (log S)^2) for J jobs and S units, as long as
+    J <= S, since the medians are sorted here and not only selected from.
+    """
+    jobs = np.arange(len(gains))
+    low, high = np.zeros(len(gains), dtype=np.int64), np.minimum(gains.room, gains.units)
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        medians = np.where(open_, gains.at(jobs, middle), -np.inf)
+        level = _weighted_median(medians, high - low)
+        above = _count(gains, level, low, high, or_equal=False)
+        if above.sum() > gains.units:
+            # The second minimum only holds against rounding: it makes every round end.
+            high = np.where(open_ & (medians <= level), np.minimum(above, middle), above)
+            continue
+        if level == -np.inf:
+            return above
+        reached = _count(gains, level, low, high, or_equal=True)
+        if reached.sum() >= gains.units:
+            return above + _in_turn(reached - above, gains.units - int(above.sum()))
+        low = np.where(open_ & (medians >= level), np.maximum(reached, middle + 1), reached)
+    return low
+
+
+def _weighted_median(values: Floats, weight: Ints) -> float:
+    """The value that at least half of the weight reaches and half does not exceed."""
+    order = np.argsort(-values, kind="stable")
+    weights = np.cumsum(weight[order])
+    return float(values[order[np.searchsorted(2 * weights, weights[-1])]])
+
+
+def _count(gains: Gains, level: float, low: Ints, high: Ints, or_equal: bool) -> Ints:
+    """How many gains of each list lie above a level, between low and high; by bisection."""
+    jobs = np.arange(len(gains))
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        there = gains.at(jobs, middle)
+        above = open_ & ((there >= level) if or_equal else (there > level))
+        low, high = np.where(above, middle + 1, low), np.where(open_ & ~above, middle, high)
+    return low
+
+
+def _in_turn(room: Ints, units: int) -> Ints:
+    """As many units as there is room for to the first job, then to the next, until all go."""
+    before = np.cumsum(room) - room
+    given: Ints = np.clip(units - before, 0, room)
+    return given

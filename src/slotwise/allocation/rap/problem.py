@@ -1,0 +1,177 @@
+"""The resource allocation problem: so many units to J jobs, each with a cost of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise.model.errors import InputError
+from slotwise.objective.costs import Floats
+from slotwise.objective.objective import Aggregate
+
+Ints = NDArray[np.int64]
+
+UnitCost = Callable[[Ints, Ints], Floats]
+"""What each of these jobs costs with so many units: two arrays of one length, and theirs."""
+
+Drops = Callable[[int], Ints]
+"""The numbers of units from which on a job costs less than with fewer, in order."""
+
+STRAIGHT = 1e-13
+"""By so much of themselves three costs on a line may bend the wrong way: it is rounding."""
+
+CELLS_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceProblem:
+    """Minimise the sum or the maximum of cost(j, s_j) with sum(s) <= total; see `of`.
+
+    total  units, whole
+    least  units that each job gets at least; together at most `total`
+    most   units that each job gets at most, not below `least`
+    cost   non-increasing in the units; inf is allowed, -inf and NaN are not
+    drops  for jobs whose cost falls at few known numbers of units; else they are looked for
+    """
+
+    total: int
+    least: Ints
+    most: Ints
+    cost: UnitCost
+    drops: Drops | None = None
+
+    def __len__(self) -> int:
+        return len(self.least)
+
+    @classmethod
+    def of(
+        cls,
+        total: int,
+        least: Sequence[int] | Ints,
+        most: Sequence[int] | Ints,
+        cost: UnitCost,
+        drops: Drops | None = None,
+    ) -> ResourceProblem:
+        """The problem, or InputError with place, value and remedy. O(J)."""
+        lows, tops = np.array(least, dtype=np.int64), np.array(most, dtype=np.int64)
+        if len(lows) != len(tops):
+            raise InputError(
+                f"{len(lows)} least and {len(tops)} most units; give one of each for each job"
+            )
+        for name, values, bad, remedy in (
+            ("least", lows, lows < 0, "units >= 0"),
+            ("most", tops, tops < lows, "at least what stands in least"),
+        ):
+            if bad.any():
+                at = int(np.argmax(bad))
+                raise InputError(f"{name}[{at}] is {values[at]} units; give {remedy}")
+        if (needed := int(lows.sum())) > total:
+            raise InputError(
+                f"least: the jobs need {needed} units and there are {total}; lower least shares"
+                " or give more units"
+            )
+        return cls(int(total), lows, tops, cost, drops)
+
+    @classmethod
+    def of_table(
+        cls,
+        total: int,
+        table: Sequence[Sequence[float]],
+        least: Sequence[int] | None = None,
+        most: Sequence[int] | None = None,
+    ) -> ResourceProblem:
+        """The problem in which job j costs table[j][s] with s units, s from 0 on.
+
+        Without `most` a job gets at most what its row covers. InputError for a table that
+        rises along a row or holds NaN or -inf.
+        """
+        longest = max(map(len, table), default=0)
+        cells = np.full((len(table), longest), np.inf)
+        for j, row in enumerate(table):
+            cells[j, : len(row)] = row
+            falls = [a >= b for a, b in zip([np.inf, *row], row, strict=False)]
+            if not row or not all(falls) or row[-1] == -np.inf:
+                raise InputError(
+                    f"table[{j}] is {list(row)}; give costs > -inf that do not rise with units"
+                )
+        widths = np.array([len(row) - 1 for row in table], dtype=np.int64)
+        tops = widths if most is None else np.minimum(np.array(most, dtype=np.int64), widths)
+        lows = [0] * len(table) if least is None else least
+        return cls.of(total, lows, tops, lambda jobs, units: cells[jobs, units])
+
+    @property
+    def slack(self) -> int:
+        """Units that are left when every job has its least."""
+        return self.total - int(self.least.sum())
+
+    @property
+    def room(self) -> Ints:
+        """How many units more than its least each job can get."""
+        room: Ints = np.minimum(self.most - self.least, self.slack)
+        return room
+
+    def row(self, job: int) -> Floats:
+        """What a job costs with its least units and each number more that there is room for."""
+        units = np.arange(self.least[job], self.least[job] + self.room[job] + 1)
+        return self.cost(np.full(len(units), job), units)
+
+    def choices(self, job: int) -> tuple[Ints, Floats]:
+        """All units over its least that are worth giving a job, and what it then costs.
+
+        Its least is the first; of others only those that cost less than any fewer.
+        """
+        if self.drops is None:
+            over = np.arange(self.room[job] + 1)
+            costs = self.row(job)
+        else:
+            drops = self.drops(job) - self.least[job]
+            over = np.concatenate(([0], drops[(drops > 0) & (drops <= self.room[job])]))
+            costs = self.cost(np.full(len(over), job), self.least[job] + over)
+        before = np.minimum.accumulate(costs)[:-1]
+        worth = np.concatenate(([True], costs[1:] < before))
+        return over[worth], costs[worth]
+
+    def value(self, units: Ints, aggregate: Aggregate = "sum") -> float:
+        """The sum or the maximum of the costs with these units; 0 without jobs."""
+        if not len(self):
+            return 0.0
+        costs = self.cost(np.arange(len(self)), units)
+        return float(costs.max() if aggregate == "max" else costs.sum())
+
+
+def is_convex(problem: ResourceProblem) -> bool:
+    """Whether no unit gains more than the one before it, for any job, but for rounding.
+
+    Looks at every cost, a batch of jobs at a time: O(J S) for J jobs and S units to share out.
+    """
+    room = problem.room + 1
+    batches = np.cumsum(room) // CELLS_AT_ONCE
+    for jobs in np.split(np.arange(len(room)), np.flatnonzero(np.diff(batches)) + 1):
+        ends = np.cumsum(room[jobs])
+        owner = np.repeat(jobs, room[jobs])
+        over = np.arange(len(owner)) - np.repeat(ends - room[jobs], room[jobs])
+        costs = problem.cost(owner, problem.least[owner] + over)
+        same = owner[:-2] == owner[2:]
+        if not _bends_up(costs[:-2][same], costs[1:-1][same], costs[2:][same]):
+            return False
+    return True
+
+
+def _bends_up(before: Floats, here: Floats, after: Floats) -> bool:
+    """Whether the middle of three costs is never above the line from the first to the last."""
+    finite = np.isfinite(before)  # Behind an infinite cost anything is convex.
+    before, here, after = before[finite], here[finite], after[finite]
+    rounding = STRAIGHT * (np.abs(before) + 2 * np.abs(here) + np.abs(after))
+    return bool(np.all(2 * here <= before + after + rounding))
+
+
+def chained(choices: Sequence[tuple[Ints, Floats]]) -> tuple[Ints, Ints, Floats]:
+    """The choices of several jobs one behind the other: how many each has, units, costs."""
+    counts = np.array([len(units) for units, _ in choices], dtype=np.int64)
+    units = np.fromiter(chain.from_iterable(units for units, _ in choices), np.int64)
+    costs = np.fromiter(chain.from_iterable(costs for _, costs in choices), np.float64)
+    return counts, units, costs
