@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 FLOATS, INTS = "float64[::1]", "int64[::1]"
 
@@ -24,7 +24,7 @@ def has_numba() -> bool:
 def compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any]:
     """The function as machine code, for arguments of these types. ImportError without numba.
 
-    function   in the part of Python that numba knows; it must not call other compiled ones
+    function   in the part of Python that numba knows; of ours it may only call what is a `part`
     signature  as numba writes it: "int64(float64[::1], int64)"
 
     The machine code is kept in numba's cache for the next process: about 0.3 s instead of some
@@ -38,3 +38,14 @@ def compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any]
     except (RuntimeError, OSError):
         kernel = njit(signature)(function)
     return kernel
+
+
+Part = TypeVar("Part", bound=Callable[..., Any])
+
+
+def part(function: Part) -> Part:
+    """The function as something that compiled ones may call. ImportError without numba."""
+    from numba import njit
+
+    called: Part = njit(function)
+    return called

@@ -1,0 +1,165 @@
+"""The best of all priority orders through the packing scheme: the FLEX paper's yardstick (4.1).
+
+It is the optimum over orders. Schedules of no order may be better (docs/algorithms/flex.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+from math import inf
+
+from slotwise.allocation.budget import Budget
+from slotwise.allocation.compiled import has_numba
+from slotwise.allocation.improve import improve
+from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.orders import ORDERS
+from slotwise.allocation.packing import Packer, packer_for
+from slotwise.allocation.prefix import Placement, Prefix, empty_prefix, jobs_of
+from slotwise.model.errors import InputError
+from slotwise.objective.cost import Hinge, Line, Steps
+
+JOBS_MOST = 12
+"""Above so many jobs there may be too many orders left, however many are ruled out."""
+
+COMPILED_FROM = 10
+"""Jobs from which numba is worth its import."""
+
+BETTER = 1e-12
+"""Relative; what is better by less is rounding."""
+
+
+def best_order(problem: Malleable) -> tuple[list[int], float]:
+    """An order of least value, and that value. InputError for more than `JOBS_MOST` jobs.
+
+    Depth first over prefixes. A prefix is given up where its cost, with each other job done as
+    early as the prefix alone allows, is not below the best value known. J! orders at the worst;
+    ten jobs take some milliseconds compiled (extra `fast`), else some tenths of a second.
+    """
+    if len(problem) > JOBS_MOST:
+        raise InputError(
+            f"{len(problem)} jobs have too many orders to try; give at most {JOBS_MOST}"
+        )
+    if not len(problem):
+        return [], 0.0
+    packer = _packer(problem)
+    start, value = _good_order(problem, packer)
+    known = all(isinstance(cost, Line | Hinge | Steps) for cost in problem.costs)
+    if len(problem) >= COMPILED_FROM and known and has_numba():
+        from slotwise.allocation.branching import search_compiled
+
+        order = search_compiled(problem, start, value)
+    else:
+        order = search(problem, start, value)
+    return order, problem.value(packer.completions(order))
+
+
+def best_by_trying(problem: Malleable) -> tuple[list[int], float]:
+    """The same by packing every order. J! packings: the oracle, for few jobs."""
+    packer = _packer(problem)
+
+    def value(order: Sequence[int]) -> float:
+        return problem.value(packer.completions(order))
+
+    best = min(permutations(range(len(problem))), key=value)
+    return list(best), value(best)
+
+
+def search(problem: Malleable, order: Sequence[int], value: float) -> list[int]:
+    """An order of less value than this one if there is any, else this one. J! at the worst."""
+    branches = _Branches(problem, order, value)
+    branches.visit(empty_prefix(problem), list(order), -inf if branches.is_max else 0.0, None)
+    return branches.best
+
+
+class _Branches:
+    """The search: the best order so far, and the prefix under trial."""
+
+    def __init__(self, problem: Malleable, order: Sequence[int], value: float) -> None:
+        self.best, self._value = list(order), value
+        self.is_max = problem.aggregate == "max"
+        self._costs, self._jobs = tuple(problem.costs), jobs_of(problem)
+        self._trial: list[int] = []
+        self._rank = {j: rank for rank, j in enumerate(order)}
+        self._twin = twins(problem, order)
+
+    def visit(self, prefix: Prefix, rest: list[int], spent: float, last: int | None) -> None:
+        """Try all orders of the rest behind this prefix.
+
+        spent   what the jobs placed cost
+        last    the job placed last, if it had its most share at once
+        """
+        if not rest:
+            if spent < self._value:
+                self.best, self._value = self._trial.copy(), spent
+            return
+        placements = {j: prefix.earliest(self._jobs[j]) for j in rest}
+        costs = {j: self._costs[j].at(p.completion) for j, p in placements.items()}
+        if self._total(spent, *costs.values()) >= self._value - BETTER * abs(self._value):
+            return
+        for j in self._choices(prefix, rest, placements, last):
+            self._trial.append(j)
+            is_at_once = placements[j].full == prefix.times[0] < placements[j].completion
+            self.visit(
+                prefix.after(self._jobs[j], placements[j]),
+                [k for k in rest if k != j],
+                self._total(spent, costs[j]),
+                j if is_at_once else None,
+            )
+            self._trial.pop()
+
+    def _choices(
+        self,
+        prefix: Prefix,
+        rest: list[int],
+        placements: dict[int, Placement],
+        last: int | None,
+    ) -> list[int]:
+        """Which jobs may come next; of orders that lead to the same schedule one is enough."""
+        begin = prefix.times[0]
+        for j in rest:
+            if placements[j].completion <= begin:  # Its least share has done it.
+                return [j]
+        return [
+            j
+            for j in rest
+            # Of equal jobs the first comes first; so does, of two that both get their most
+            # share at once, the first.
+            if self._twin.get(j) not in rest
+            and not (
+                last is not None
+                and self._rank[j] < self._rank[last]
+                and placements[j].full == begin
+            )
+        ]
+
+    def _total(self, *costs: float) -> float:
+        return max(costs) if self.is_max else sum(costs)
+
+
+def twins(problem: Malleable, order: Sequence[int]) -> dict[int, int]:
+    """For each job that equals an earlier one of the order in every number, the last such."""
+    seen: dict[object, int] = {}
+    found = {}
+    jobs, costs = jobs_of(problem), tuple(problem.costs)
+    for j in order:
+        if isinstance(costs[j], Line | Hinge | Steps):
+            key = (jobs[j], costs[j])
+            if key in seen:
+                found[j] = seen[key]
+            seen[key] = j
+    return found
+
+
+def _packer(problem: Malleable) -> Packer:
+    return packer_for(problem.capacity, problem.work, problem.least, problem.most)
+
+
+def _good_order(problem: Malleable, packer: Packer) -> tuple[list[int], float]:
+    """The best of the known orderings, improved until no move of one or two jobs helps."""
+
+    def value(order: Sequence[int]) -> float:
+        return problem.value(packer.completions(order))
+
+    known = (make(problem) for make, jobs_most in ORDERS.values() if len(problem) <= jobs_most)
+    return improve(min(known, key=value), value, Budget())
