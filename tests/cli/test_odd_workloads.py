@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from slotwise.objective.penalty import PENALTIES
+
 
 def phase(work: float = 0.04, tasks: int = 2, **more: Any) -> dict[str, Any]:
     """A phase of little work."""
@@ -20,7 +22,7 @@ def jobs(*ids: str) -> list[dict[str, Any]]:
 
 
 NAMES = ("a b", "größer", "../x", "[red]x[/red]", "-", "a,b", "'q'", '"d"', "🦉")
-PENALTIES = ("response", "stretch", "makespan")
+OWING = {"deadline": 0.02, "steps": [[0, 0], [0.01, 1], [1e10, 7]]}
 SLOW_HOST = {"name": "h", "slots": 1, "speed": 1e-12}
 
 ODD: dict[str, dict[str, Any]] = {
@@ -41,8 +43,7 @@ ODD: dict[str, dict[str, Any]] = {
     "odd names": {"jobs": jobs(*NAMES)},
     "a penalty for each job": {
         "jobs": [
-            {"id": name, "penalty": name, "deadline": 1, "phases": [phase()]}
-            for name in PENALTIES
+            {"id": name, "penalty": name, **OWING, "phases": [phase()]} for name in PENALTIES
         ]
     },
     "least shares that cannot be": {
@@ -73,7 +74,48 @@ def test_every_job_is_done(name: str, command: str, slotwise: Any, folder: Path)
     }
     assert set(ends) == {job["id"] for job in workload["jobs"]}
     assert all(end > 0 for end in ends.values())
-    assert result["bound"] <= (result.get("value") or result["metrics"]["value"])
+    numbers = result if command == "plan" else result["metrics"]
+    assert result["bound"] <= numbers["value"]
+    assert numbers["gap"] is None or numbers["gap"] >= -1e-9
+
+
+DUE = {
+    "in a moment": {"deadline": 0.01, "steps": [[0.01, 1], [0.02, 3]]},
+    "at once": {"deadline": 0, "steps": [[0, 0], [1e-9, 5]]},
+    "in the end": {"deadline": 1e10, "steps": [[1e10, 1e12]]},
+}
+"""What cannot be kept, what never could, and what cannot be missed."""
+
+AIMS = [(name, how) for name in PENALTIES for how in ("sum", "max")]
+AIMS.remove(("makespan", "sum"))
+
+
+@pytest.mark.parametrize(("penalty", "aggregate"), AIMS)
+@pytest.mark.parametrize("due", DUE)
+def test_every_objective_of_every_deadline(
+    due: str, penalty: str, aggregate: str, slotwise: Any, folder: Path
+) -> None:
+    """Costs of 0 and below, and those that nobody can avoid, are planned, run and compared."""
+    workload = {
+        "slotwise": 1,
+        "cluster": {"slots": 2},
+        "objective": {"penalty": penalty, "aggregate": aggregate},
+        "jobs": [{**job, **DUE[due]} for job in jobs("a", "b", "c")],
+    }
+    (folder / "due.json").write_text(json.dumps(workload))
+    sign = {"tardy": 0, "tardiness": 0, "sla": 0, "lateness": -1}.get(penalty, 1)
+    for command in ("plan", "simulate", "compare"):
+        told = slotwise(command, "due.json", "--json")
+        assert (told.exit_code, told.exception) == (0, None), told.stderr
+        for line in told.stdout.splitlines():
+            result = json.loads(line)
+            numbers = result if command == "plan" else result["metrics"]
+            assert result["bound"] <= numbers["value"]
+            if due == "in the end":
+                assert (numbers["value"] > 0) - (numbers["value"] < 0) == sign
+        told = slotwise(command, "due.json")
+        assert (told.exit_code, told.exception) == (0, None), told.stderr
+        assert "nan" not in told.stdout
 
 
 @pytest.mark.parametrize("epoch", ["1e-6", "0.5", "1e300"])
