@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
+from slotwise.allocation.budget import Budget
 from slotwise.allocation.planning import plan_schedules
 from slotwise.analysis.bound import Work, objective_bound, sizes_of
 from slotwise.analysis.replay import Replay, replay_log
@@ -27,7 +29,7 @@ from slotwise.model.job import Job
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header, Log, LogFile, read_log
 from slotwise.report import page
-from slotwise.results import EXACT, Plan, Result, RunInterrupted
+from slotwise.results import Plan, Result, RunInterrupted
 from slotwise.runtime.live.world import LiveWorld
 from slotwise.runtime.loop import Record
 from slotwise.runtime.loop import run as run_loop
@@ -40,6 +42,9 @@ from slotwise.version import __version__
 from slotwise.workload.placement import place_blocks
 from slotwise.workload.workload import Workload
 
+PLAN_SECONDS = EPOCH_SECONDS / 2
+"""How long a plan may search unless told otherwise: it would be ready within an epoch."""
+
 
 class Options(TypedDict, total=False):
     """How a run is scheduled, in either world; the keyword arguments of simulate and run.
@@ -47,6 +52,7 @@ class Options(TypedDict, total=False):
     assigner       "greedy" or "delay"
     epoch_seconds  how often the allocation is decided anew
     waits          delay scheduling's two waits in seconds: for the rack, for any slot
+    budget_seconds how long flex may search at each decision, about; None leaves it to flex
     objective      instead of the workload's own: an Objective, or the name of a penalty
     attempts_max   how often a task may fail before its job does
     log            file to write the log to
@@ -56,6 +62,7 @@ class Options(TypedDict, total=False):
     assigner: str
     epoch_seconds: float
     waits: tuple[float, float] | None
+    budget_seconds: float | None
     objective: Objective | str | None
     attempts_max: int
     log: str | Path | None
@@ -68,8 +75,14 @@ def plan(
     *,
     objective: Objective | str | None = None,
     slots: int | None = None,
+    budget_seconds: float | None = None,
+    budget_steps: int | None = None,
 ) -> Plan:
-    """The malleable schedule to which an allocator leads when all jobs are there at time 0."""
+    """The malleable schedule to which an allocator leads when all jobs are there at time 0.
+
+    FLEX searches for `budget_seconds` (`PLAN_SECONDS` unless given) or until nothing helps any
+    more. With `budget_steps` instead, the same schedule comes out on every machine.
+    """
     source = read_source(workload)
     aim = _aim(objective, source)
     cluster = _cluster(source.workload, slots)
@@ -78,20 +91,22 @@ def plan(
             "a plan takes slots of speed 1; set every host's speed to 1, or simulate"
         )
     chosen = make_allocator(allocator, aim)
+    budget = _budget(budget_seconds, budget_steps)
     jobs = source.jobs()
     aim.check(jobs)
     begun = time.perf_counter()
-    schedules = plan_schedules(jobs, cluster, source.pools(), chosen)
+    planned = plan_schedules(jobs, cluster, source.pools(), chosen, budget)
     work = Work.estimated(jobs)
     by_id, size = {job.id: job for job in jobs}, sizes_of(jobs, cluster, work)
     value, best = min(
-        ((aim.value(by_id, s.completion(), size), s) for s in schedules),
+        ((aim.value(by_id, s.completion(), size), s) for s in planned.schedules),
         key=lambda pair: pair[0],
     )
     seconds = time.perf_counter() - begun
-    bound = objective_bound(aim, jobs, cluster, work)
-    assert bound <= value * (1 + EXACT), "no schedule is better than its bound"
-    return Plan(allocator, aim, value, bound, seconds, best)
+    bound = max(planned.bound, objective_bound(aim, jobs, cluster, work))
+    plan = Plan(allocator, aim, value, bound, seconds, best)
+    assert bound <= value or plan.is_exact, "no schedule is better than its bound"
+    return plan
 
 
 def simulate(
@@ -252,6 +267,7 @@ class _Setting:
                 "assigner": options.get("assigner", "greedy"),
                 "epoch_seconds": options.get("epoch_seconds", EPOCH_SECONDS),
                 "waits": options.get("waits"),
+                "budget_seconds": options.get("budget_seconds"),
             },
             objective=asdict(aim),
             cluster=self.cluster,
@@ -274,6 +290,20 @@ def _refuse_unknown(options: Options) -> None:
         raise InputError(
             f"unknown option {name!r}; known: {', '.join(Options.__annotations__)}"
         )
+
+
+def _budget(seconds: float | None, steps: int | None) -> Budget:
+    """A budget of steps, or one that a clock ends."""
+    if seconds is not None and steps is not None:
+        raise InputError("budget_seconds and budget_steps are both given; give one of them")
+    if steps is not None:
+        if steps < 0:
+            raise InputError(f"budget_steps is {steps}; give a number >= 0")
+        return Budget(steps)
+    if seconds is not None and not 0 <= seconds < inf:
+        raise InputError(f"budget_seconds is {seconds}; give a number of seconds >= 0")
+    ends = time.perf_counter() + (PLAN_SECONDS if seconds is None else seconds)
+    return Budget(is_over=lambda: time.perf_counter() >= ends)
 
 
 def _aim(objective: Objective | str | None, source: Source) -> Objective:

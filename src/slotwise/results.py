@@ -30,13 +30,13 @@ class Plan:
 
     @property
     def gap(self) -> float | None:
-        """value / bound - 1; 0 where they are equal, else None where the bound is 0 or less."""
+        """value / bound - 1; 0 where the two meet, None where the bound is else not above 0."""
         return gap_of(self.value, self.bound)
 
     @property
     def is_exact(self) -> bool:
         """Whether the value is proven optimal: it meets the bound."""
-        return self.gap is not None and self.gap <= EXACT
+        return self.value - self.bound <= EXACT * max(abs(self.value), abs(self.bound))
 
     def to_plain(self) -> dict[str, Any]:
         """The object that `plan --json` prints."""

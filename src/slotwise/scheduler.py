@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
-from slotwise.allocation.flex import Flex
+from slotwise.allocation.flex import AddOn, Flex
 from slotwise.allocation.problem import Allocator, allocate
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.delay import Delay
@@ -80,14 +80,15 @@ def _give_up(snapshot: Snapshot) -> Sequence[Decision]:
     return [GiveUp(job, reason), *stops]
 
 
-ALLOCATORS: Mapping[str, Callable[[Objective], Allocator]] = MappingProxyType(
+ALLOCATORS: Mapping[str, Callable[[Objective, float | None], Allocator]] = MappingProxyType(
     {
-        "fifo": lambda objective: Fifo(),
-        "fair": lambda objective: Fair(),
-        "flex": lambda objective: Flex(objective),
+        "fifo": lambda objective, budget: Fifo(),
+        "fair": lambda objective, budget: Fair(),
+        "flex": lambda objective, budget: Flex(objective, budget_seconds=budget),
+        "flex-on-fair": lambda objective, budget: AddOn(Flex(objective, budget_seconds=budget)),
     }
 )
-"""Allocators by name, each made for an objective."""
+"""Allocators by name, each made for an objective and a budget of seconds for its search."""
 
 ASSIGNERS: Mapping[str, Callable[..., Assigner]] = MappingProxyType(
     {"greedy": Greedy, "delay": Delay}
@@ -95,11 +96,19 @@ ASSIGNERS: Mapping[str, Callable[..., Assigner]] = MappingProxyType(
 """Assigners by name; keyword arguments are their parameters."""
 
 
-def make_allocator(name: str, objective: Objective | None = None) -> Allocator:
-    """The allocator of this name, for an objective (mean response if none is given)."""
+def make_allocator(
+    name: str, objective: Objective | None = None, budget_seconds: float | None = None
+) -> Allocator:
+    """The allocator of this name, for an objective (mean response if none is given).
+
+    `budget_seconds` is for the search at each decision, where the allocator searches; None
+    leaves it to the allocator.
+    """
     if name not in ALLOCATORS:
         raise InputError(f"unknown scheduler {name!r}; known: {', '.join(ALLOCATORS)}")
-    return ALLOCATORS[name](objective or Objective())
+    if budget_seconds is not None and not 0 <= budget_seconds < inf:
+        raise InputError(f"budget_seconds is {budget_seconds}; give a number of seconds >= 0")
+    return ALLOCATORS[name](objective or Objective(), budget_seconds)
 
 
 def make_scheduler(
@@ -109,11 +118,16 @@ def make_scheduler(
     objective: Objective | None = None,
     epoch_seconds: float = EPOCH_SECONDS,
     waits: tuple[float, float] | None = None,
+    budget_seconds: float | None = None,
 ) -> Scheduler:
-    """The scheduler of these names. `waits` are delay scheduling's two, in seconds."""
+    """The scheduler of these names. `waits` are delay scheduling's two, in seconds.
+
+    `budget_seconds` is what its allocator may search for at each decision, about.
+    """
     if assigner not in ASSIGNERS:
         raise InputError(f"unknown assigner {assigner!r}; known: {', '.join(ASSIGNERS)}")
     if waits is not None and assigner != "delay":
         raise InputError(f"waits are parameters of the assigner delay, not of {assigner!r}")
     chosen = ASSIGNERS[assigner](*waits) if waits is not None else ASSIGNERS[assigner]()
-    return Scheduler(make_allocator(name, objective), chosen, epoch_seconds)
+    allocator = make_allocator(name, objective, budget_seconds)
+    return Scheduler(allocator, chosen, epoch_seconds)

@@ -43,7 +43,8 @@ def test_claims_tell_what_is_left_and_what_can_be_used() -> None:
     state.apply(TaskFinished(8.0, map_id, 0, 1, 8.0))
     ids, claims = claims_of(state, "task")
     assert ids == [map_id]
-    assert (claims.capacity, claims.weight, claims.size) == (2, [3.0], [20.0])
+    assert (claims.capacity, claims.weight, claims.now) == (2, [3.0], 8.0)
+    assert [(job.id, phase.name) for job, phase in claims.owner] == [("j", "map")]
     assert (claims.least, claims.most, claims.work) == ([2], [4], [32.0])
 
 

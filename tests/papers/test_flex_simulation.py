@@ -61,8 +61,8 @@ def experiment(seed: int) -> list[Job]:
 
 def mean_response(jobs: list[Job], allocator: Allocator) -> float:
     """The best mean response of the schedules that an allocator offers."""
-    schedules = plan_schedules(jobs, Cluster.of_slots(SLOTS), {"default": Pool()}, allocator)
-    return min(sum(s.completion().values()) / len(jobs) for s in schedules)
+    planned = plan_schedules(jobs, Cluster.of_slots(SLOTS), {"default": Pool()}, allocator)
+    return min(sum(s.completion().values()) / len(jobs) for s in planned.schedules)
 
 
 def best_mean_response(jobs: list[Job]) -> float:

@@ -19,6 +19,7 @@ class Fair:
     """
 
     reads_work: ClassVar[bool] = False
+    keeps_least: ClassVar[bool] = True
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""

@@ -16,6 +16,7 @@ class Fifo:
     """
 
     reads_work: ClassVar[bool] = False
+    keeps_least: ClassVar[bool] = False
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""

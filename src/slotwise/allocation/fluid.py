@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import floor
 
 from slotwise.allocation.problem import Allocator, Claims, group_by_share
+from slotwise.allocation.whole import ROUNDING, merged, wrap_around
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool import Pool
 from slotwise.model.schedule import Piece, Schedule
-
-ROUNDING = 1e-12
-"""Parts of a slot, and of an interval, that are rounding and not meant."""
 
 
 @dataclass(slots=True)
@@ -47,7 +44,7 @@ def fluid_schedule(
     now = 0.0
     while flows:
         ready = [flow for flow in flows if not flow.waits_for]
-        shares = _share(ready, cluster, pools, allocator)
+        shares = _share(ready, cluster, pools, allocator, now)
         rates = [(flow, share) for flow, share in zip(ready, shares, strict=True) if share > 0]
         assert rates, "some ready phase gets a slot"
         # Phases of one pool lie side by side, so that wrap-around keeps the pool's shares too.
@@ -55,7 +52,7 @@ def fluid_schedule(
         length = min(flow.left / share for flow, share in rates)
         for kind in cluster.capacity:
             of_kind = [(f.id, s) for f, s in rates if cluster.slot_kind(f.phase.kind) == kind]
-            pieces += wrap_around(of_kind, now, length)
+            pieces += wrap_around(of_kind, now, now + length)
         for flow, share in rates:
             flow.left -= share * length
         now += length
@@ -65,37 +62,6 @@ def fluid_schedule(
                 if other.job is flow.job:
                     other.waits_for.discard(flow.phase.name)
     return Schedule(merged(pieces))
-
-
-def wrap_around(
-    shares: Sequence[tuple[PhaseId, float]], start: float, length: float
-) -> list[Piece]:
-    """Whole slots that give each phase its share of an interval exactly (McNaughton's rule).
-
-    A phase holds the whole part of its share throughout. The remaining parts of slots are laid
-    one behind the other on slots of the length of the interval; a part that crosses the end of
-    one goes on at the beginning of the next, and since it is shorter than the interval it does
-    not meet itself. So no phase ever holds more than its share rounded up.
-    """
-    pieces: list[Piece] = []
-    filled = 0.0  # of the slot that is being filled, as a part of the interval
-    for phase, share in shares:
-        whole = floor(share + ROUNDING)
-        part = share - whole
-        if part <= ROUNDING:
-            spans = [(0.0, 1.0, whole)]
-        elif filled + part <= 1.0 + ROUNDING:
-            end = min(1.0, filled + part)
-            spans = [(0.0, filled, whole), (filled, end, whole + 1), (end, 1.0, whole)]
-            filled = 0.0 if end == 1.0 else end
-        else:
-            rest = filled + part - 1.0
-            spans = [(0.0, rest, whole + 1), (rest, filled, whole), (filled, 1.0, whole + 1)]
-            filled = rest
-        for begin, end, slots in spans:
-            if slots > 0 and end - begin > ROUNDING:
-                pieces.append(Piece(phase, start + begin * length, start + end * length, slots))
-    return pieces
 
 
 def flow_of(job: Job, phase: Phase) -> Flow:
@@ -123,21 +89,30 @@ def _pool_share(flow: Flow, pools: Mapping[str, Pool]) -> tuple[str, str]:
 
 
 def _share(
-    flows: Sequence[Flow], cluster: Cluster, pools: Mapping[str, Pool], allocator: Allocator
+    flows: Sequence[Flow],
+    cluster: Cluster,
+    pools: Mapping[str, Pool],
+    allocator: Allocator,
+    now: float,
 ) -> list[float]:
     shares = [0.0] * len(flows)
     for kind, capacity in cluster.capacity.items():
         of_kind = [n for n, f in enumerate(flows) if cluster.slot_kind(f.phase.kind) == kind]
         if of_kind:
-            claims = static_claims([flows[n] for n in of_kind], capacity, pools)
+            claims = claims_of_flows([flows[n] for n in of_kind], capacity, cluster, pools, now)
             for n, share in zip(of_kind, allocator.share(claims), strict=True):
                 shares[n] = share
     return shares
 
 
-def static_claims(flows: Sequence[Flow], capacity: int, pools: Mapping[str, Pool]) -> Claims:
-    """The claims of ready phases. Their work is the whole, so that priorities stay as they are
-    while it is being done: the order of the packing scheme is an input and does not change."""
+def claims_of_flows(
+    flows: Sequence[Flow],
+    capacity: int,
+    cluster: Cluster,
+    pools: Mapping[str, Pool],
+    now: float = 0.0,
+) -> Claims:
+    """The claims of ready phases on one kind of slot."""
     most = [min(flow.phase.slots_most, capacity) for flow in flows]
     shares = [
         (flow.job.pool, pools[flow.job.pool].share_key(flow.phase.kind)) for flow in flows
@@ -147,23 +122,12 @@ def static_claims(flows: Sequence[Flow], capacity: int, pools: Mapping[str, Pool
         capacity,
         weight=[flow.job.weight for flow in flows],
         arrival=[flow.job.arrival for flow in flows],
-        work=[flow.work for flow in flows],
-        size=[flow.job.work or flow.work for flow in flows],
+        work=[flow.left for flow in flows],
         least=[min(flow.phase.slots_min, top) for flow, top in zip(flows, most, strict=True)],
         most=most,
         group=group,
         groups=groups,
-    )
-
-
-def merged(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
-    """Join neighbours of one phase with equal slots; order by time, then phase."""
-    joined: dict[PhaseId, list[Piece]] = {}
-    for piece in sorted(pieces, key=lambda p: p.start):
-        mine = joined.setdefault(piece.phase, [])
-        if mine and mine[-1].end == piece.start and mine[-1].slots == piece.slots:
-            piece = Piece(piece.phase, mine.pop().start, piece.end, piece.slots)
-        mine.append(piece)
-    return tuple(
-        sorted((p for mine in joined.values() for p in mine), key=lambda p: (p.start, p.phase))
+        owner=[(flow.job, flow.phase) for flow in flows],
+        cluster=cluster,
+        now=now,
     )

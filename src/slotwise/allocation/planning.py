@@ -3,57 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
 
-from slotwise.allocation.flex import Flex, shortest_first
-from slotwise.allocation.fluid import flow_of, fluid_schedule, merged, static_claims
-from slotwise.allocation.packing import pack
+from slotwise.allocation.budget import Budget
+from slotwise.allocation.flex import Flex
+from slotwise.allocation.fluid import claims_of_flows, flow_of, fluid_schedule
+from slotwise.allocation.orders import by_height
 from slotwise.allocation.problem import Allocator, Claims
+from slotwise.allocation.waterline import scale_to
+from slotwise.allocation.whole import merged, whole_slots
 from slotwise.model.cluster import Cluster
-from slotwise.model.job import Job
+from slotwise.model.job import Job, PhaseId
 from slotwise.model.pool import Pool
-from slotwise.model.schedule import Piece, Schedule
+from slotwise.model.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The schedules that an allocator offers, and what it has proven about them.
+
+    schedules  the caller takes the one of least value
+    least      slots that each of these jobs holds until it is done, in all of the schedules
+    bound      no schedule that keeps these has a lower value; -inf if nothing is known
+    """
+
+    schedules: Sequence[Schedule]
+    least: Mapping[str, float] = field(default_factory=dict)
+    bound: float = -inf
 
 
 def plan_schedules(
-    jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool], allocator: Allocator
-) -> list[Schedule]:
-    """The schedules that an allocator offers; the caller takes the one of least value.
+    jobs: Sequence[Job],
+    cluster: Cluster,
+    pools: Mapping[str, Pool],
+    allocator: Allocator,
+    budget: Budget | None = None,
+) -> Planned:
+    """What an allocator plans for jobs that are all there at time 0.
 
-    FLEX feeds several orders to its packing scheme ("at most a modest number", FLEX 3): the
-    objective's own and, here, Smith's on the height. Others offer one.
+    FLEX solves the whole problem at once where it is one of malleable jobs: one phase each, one
+    kind of slot, no limits of pools. Otherwise, and for other allocators, shares are decided
+    anew at each completion; FLEX then tries Smith's order on the height, too.
     """
+    claims = plain_claims(jobs, cluster, pools)
+    least = {}
+    if claims is not None and allocator.keeps_least:
+        floors = scale_to(claims.capacity, claims.least)
+        least = {job.id: floor for (job, _), floor in zip(claims.owner, floors, strict=True)}
     if not isinstance(allocator, Flex):
-        return [fluid_schedule(jobs, cluster, pools, allocator)]
-    tried = [allocator, Flex(allocator.objective, shortest_first)]
-    return [_flex_schedule(jobs, cluster, pools, flex) for flex in tried]
+        return Planned([fluid_schedule(jobs, cluster, pools, allocator)], least)
+    if claims is not None:
+        _, solution = allocator.solve(claims, budget or Budget())
+        phases = [PhaseId(job.id, phase.name) for job, phase in claims.owner]
+        pieces = merged(whole_slots(phases, solution.packing))
+        return Planned([Schedule(pieces)], least, solution.bound)
+    tried = [allocator, replace(allocator, ordering=by_height)]
+    return Planned([fluid_schedule(jobs, cluster, pools, flex) for flex in tried])
 
 
-def _flex_schedule(
-    jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool], flex: Flex
-) -> Schedule:
-    """O(J log J) where the packing scheme applies as it stands, else by the fluid way."""
-    if all(len(job.phases) == 1 for job in jobs) and len(cluster.capacity) == 1:
-        flows = [flow_of(job, phase) for job in jobs for phase in job.phases]
-        claims = static_claims(flows, sum(cluster.capacity.values()), pools)
-        if _has_plain_shares(claims):
-            packing = pack(
-                claims.capacity, claims.work, claims.least, claims.most, flex.priority(claims)
-            )
-            return Schedule(
-                merged(
-                    [
-                        Piece(flow.id, start, end, round(slots))
-                        for flow, pieces in zip(flows, packing, strict=True)
-                        for start, end, slots in pieces
-                    ]
-                )
-            )
-    return fluid_schedule(jobs, cluster, pools, flex)
-
-
-def _has_plain_shares(claims: Claims) -> bool:
-    """Whether least shares fit and pools neither guarantee nor limit anything."""
-    groups_are_plain = all(
-        group.slots_min == 0 and group.slots_max == float("inf") for group in claims.groups
-    )
-    return groups_are_plain and sum(claims.least) <= claims.capacity
+def plain_claims(
+    jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool]
+) -> Claims | None:
+    """The claims of jobs that are one problem of malleable jobs, None if they are not."""
+    if any(len(job.phases) > 1 for job in jobs) or len(cluster.capacity) > 1 or not jobs:
+        return None
+    flows = [flow_of(job, phase) for job in jobs for phase in job.phases]
+    claims = claims_of_flows(flows, sum(cluster.capacity.values()), cluster, pools)
+    is_plain = all(group.slots_min == 0 and group.slots_max == inf for group in claims.groups)
+    return claims if is_plain else None

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from slotwise.model.job import PhaseId
+from slotwise.model.cluster import Cluster
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, PoolPolicy
 from slotwise.model.snapshot import Snapshot
 
@@ -35,23 +36,27 @@ class Claims:
     weight   of the job, > 0
     arrival  of the job, seconds
     work     estimated work left of the phase, seconds, > 0
-    size     estimated work of the whole job, seconds, > 0 (what stretch divides by)
     least    slots that it must get: its least share, cut to what it can use
     most     slots that it can use: its most share, cut to its unfinished tasks
     group    index into `groups`
+    owner    the job and the phase whose claim it is
+    cluster  that the jobs run on
+    now      the instant, seconds on the clock of arrivals and deadlines
 
-    For an allocator that does not read work, `work` and `size` are empty.
+    For an allocator that does not read work, `work` and `owner` are empty.
     """
 
     capacity: int
     weight: Sequence[float]
     arrival: Sequence[float]
     work: Sequence[float]
-    size: Sequence[float]
     least: Sequence[float]
     most: Sequence[float]
     group: Sequence[int]
     groups: Sequence[Group]
+    owner: Sequence[tuple[Job, Phase]]
+    cluster: Cluster
+    now: float = 0.0
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -67,18 +72,29 @@ class Claims:
         most: Sequence[float] | None = None,
         arrival: Sequence[float] | None = None,
     ) -> Claims:
-        """Claims of one pool without limits; what is left out is 1, 0, capacity and 0."""
+        """Claims of one pool without limits; what is left out is 1, 0, capacity and 0.
+
+        Each is that of a job of one phase.
+        """
         count = len(work)
+        weight, arrival = weight or [1.0] * count, arrival or [0.0] * count
+        phases = [Phase("phase", Tasks(capacity, amount / capacity)) for amount in work]
         return cls(
             capacity,
-            weight=weight or [1.0] * count,
-            arrival=arrival or [0.0] * count,
+            weight=weight,
+            arrival=arrival,
             work=work,
-            size=work,
             least=least or [0.0] * count,
             most=most or [float(capacity)] * count,
             group=[0] * count,
             groups=[Group(1.0, 0.0, float("inf"))],
+            owner=[
+                (Job(f"{number}", (phase,), at, weight=heavy), phase)
+                for number, (phase, at, heavy) in enumerate(
+                    zip(phases, arrival, weight, strict=True)
+                )
+            ],
+            cluster=Cluster.of_slots(capacity),
         )
 
 
@@ -87,7 +103,12 @@ class Allocator(Protocol):
 
     @property
     def reads_work(self) -> bool:
-        """Whether it looks at work and size; if not, they need not be estimated for it."""
+        """Whether it looks at work; if not, that need not be estimated for it."""
+        ...
+
+    @property
+    def keeps_least(self) -> bool:
+        """Whether each claim always gets its least share, or its part where they do not fit."""
         ...
 
     def share(self, claims: Claims) -> list[float]:
@@ -109,7 +130,6 @@ def claims_of(
         weight=[p.job.weight for p in phases],
         arrival=[p.job.arrival for p in phases],
         work=work,
-        size=[p.job.work or left for p, left in zip(phases, work, strict=False)],
         least=[
             min(p.phase.slots_min, top) if p.phase.slots_min else 0.0
             for p, top in zip(phases, most, strict=True)
@@ -117,6 +137,9 @@ def claims_of(
         most=most,
         group=group,
         groups=groups,
+        owner=[(p.job, p.phase) for p in phases] if with_work else [],
+        cluster=snapshot.cluster,
+        now=now,
     )
     return [p.id for p in phases], claims
 

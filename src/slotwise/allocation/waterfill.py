@@ -36,7 +36,7 @@ def water_fill(problem: Malleable, due: Floats) -> Packing:
         rest = problem.work[job] - least * due[job]
         poured = _pour(used[:width], lengths[:width], room, rest)
         used[:width] += poured
-        pieces[job] = _pieces(ends[:width], lengths[:width], least + poured)
+        pieces[job] = _pieces(ends[:width], least + poured)
     assert used[0] <= problem.capacity * (1 + ROUNDING), "the due dates can be kept"
     return pieces
 
@@ -71,12 +71,12 @@ def _pour(used: Floats, lengths: Floats, room: float, work: float) -> Floats:
     return poured
 
 
-def _pieces(ends: Floats, lengths: Floats, slots: Floats) -> list[tuple[float, float, float]]:
+def _pieces(ends: Floats, slots: Floats) -> list[tuple[float, float, float]]:
     """The columns in which a job holds slots, neighbours with equal slots as one piece."""
     changes = np.flatnonzero(np.diff(slots)) + 1
     firsts = np.concatenate(([0], changes))
     lasts = np.concatenate((changes - 1, [len(slots) - 1]))
-    starts = ends - lengths
+    starts = np.concatenate(([0.0], ends[:-1]))
     return [
         (float(starts[first]), float(ends[last]), float(slots[first]))
         for first, last in zip(firsts, lasts, strict=True)

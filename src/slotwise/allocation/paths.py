@@ -1,0 +1,38 @@
+"""How long a job takes at best, by the work it states: critical paths on a cluster."""
+
+from __future__ import annotations
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.job import Job, Phase
+from slotwise.objective.penalty import Size
+
+LEAST = 1e-9
+"""Seconds: sizes are divided by, so no job has none."""
+
+
+def size_on(job: Job, cluster: Cluster) -> Size:
+    """The job's work, and the least time that it would take alone. O(phases)."""
+    return Size(max(job.work or 0.0, LEAST), max(LEAST, *_to_the_end(job, cluster).values()))
+
+
+def tail_on(job: Job, phase: Phase, cluster: Cluster) -> float:
+    """The least time from the end of a phase to the completion of its job, seconds."""
+    if len(job.phases) == 1:
+        return 0.0
+    return _to_the_end(job, cluster)[phase.name] - _length(phase, cluster)
+
+
+def _to_the_end(job: Job, cluster: Cluster) -> dict[str, float]:
+    """The least time from the start of each phase to the completion of the job."""
+    ends: dict[str, float] = {phase.name: 0.0 for phase in job.phases}  # of those behind it
+    times: dict[str, float] = {}
+    for phase in reversed(list(job.topological())):
+        times[phase.name] = _length(phase, cluster) + ends[phase.name]
+        for before in phase.after:
+            ends[before] = max(ends[before], times[phase.name])
+    return times
+
+
+def _length(phase: Phase, cluster: Cluster) -> float:
+    slots = min(phase.slots_most, cluster.capacity[cluster.slot_kind(phase.kind)])
+    return (phase.tasks.work_total() or 0.0) / max(slots, 1)
