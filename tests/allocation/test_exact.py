@@ -1,0 +1,131 @@
+"""What can be kept and what is best, decided by linear programs over all orders of completion.
+
+The oracle knows nothing of our theorems. First it is tried itself on what can be seen by hand.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from oracles.checking import check_packing
+from oracles.instances import MINIMAX, MINISUM, instances
+from oracles.orders import optimum
+from slotwise.allocation.feasibility import fits
+from slotwise.allocation.malleable import Malleable
+from slotwise.objective.cost import Cost, Hinge, Line, Steps
+from slotwise.objective.costs import Floats
+
+SLA = next(metric for metric in MINISUM if metric.name == "sla")
+LATENESS = next(metric for metric in MINIMAX if metric.name == "weighted lateness")
+
+NEAR = 1e-6
+"""Seconds; HiGHS is good for about a tenth of it."""
+
+FAR = 1e3
+"""Seconds; by then every job is done."""
+
+
+def best_of(problem: Malleable, costs: list[Cost], aggregate: str) -> float:
+    """The optimum of the same jobs for other costs."""
+    return optimum(
+        problem.capacity, problem.work, problem.least, problem.most, costs, aggregate
+    )
+
+
+def test_two_jobs_are_best_done_together() -> None:
+    """Work 40 each, at most 8 of 10 slots: both are done at 8, five slots each."""
+    assert optimum(10, [40, 40], [0, 0], [8, 8], [Line(1)] * 2, "max") == pytest.approx(8)
+
+
+def test_due_dates_that_no_order_of_priority_keeps() -> None:
+    """On 2 slots work 2.5, most 2, is done at 1.5 and work 2, most 1, at 3: 2, then 1 slot."""
+    steps = [Steps(((1.5, 1.0),)), Steps(((3.0, 1.0),))]
+    hinges = [Hinge(1.0, 1.5), Hinge(1.0, 3.0)]
+    for costs in (steps, hinges):
+        assert optimum(2, [2.5, 2], [0, 0], [2, 1], costs, "sum") == pytest.approx(0, abs=1e-6)
+
+
+def test_a_least_share_holds_back_the_other_job() -> None:
+    """Work 10 and 8 on 4 slots: without least shares the first is done at 2.5.
+
+    If the second holds 2 as long as it is not done, then the first is done at 5 before it, or
+    at 4.5 after it.
+    """
+    first_only: list[Cost] = [Line(1.0), Hinge(1.0, 100.0)]
+    assert optimum(4, [10, 8], [0, 0], [4, 4], first_only, "sum") == pytest.approx(2.5)
+    assert optimum(4, [10, 8], [0, 2], [4, 4], first_only, "sum") == pytest.approx(4.5)
+
+
+@pytest.mark.parametrize("with_least", [False, True])
+def test_steps_are_chosen_as_well_as_by_trying_all(with_least: bool) -> None:
+    """The cheapest choice of a step for each job whose due dates can all be kept."""
+    for problem in instances(SLA, seed=1, count=15, with_least=with_least):
+        if len(problem) > 3:
+            continue
+        choices = [[*cost.kinks, FAR] for cost in problem.costs]
+        cheapest = min(
+            problem.value(np.array(due))
+            for due in product(*choices)
+            if best_of(problem, [Line(1.0, d) for d in due], "max") <= NEAR
+        )
+        found = best_of(problem, list(problem.costs), "sum")
+        assert found == pytest.approx(cheapest, abs=NEAR)
+
+
+@pytest.mark.parametrize("with_least", [False, True])
+def test_due_dates_fit_up_to_the_border_and_no_further(
+    with_least: bool, request: pytest.FixtureRequest
+) -> None:
+    """Due dates can be kept, says the work needed by each instant, just if an order exists.
+
+    Random due dates, all moved by the least delay (divided by a weight) with which some order
+    of completion keeps them, are on the border: a millionth of a second later they fit, and a
+    millionth earlier they do not.
+    """
+    count = 1000 if request.config.getoption("--slow") else 120
+    for problem in instances(LATENESS, 2, count, with_least):
+        slope, due = problem.costs.slope, problem.costs.origin
+        delay = best_of(problem, list(problem.costs), "max")
+        for more in (1e-6, 1e-3, 1.0):
+            assert keeps(problem, due + (delay + more) / slope), f"{problem} with {more} more"
+            assert not keeps(problem, due + (delay - more) / slope), f"{problem}, {more} less"
+
+
+def keeps(problem: Malleable, due: Floats) -> bool:
+    """Whether the theorem says that these due dates can be kept."""
+    return fits(problem.capacity, problem.work, problem.least, problem.most, due)
+
+
+ONE_AT_A_TIME = ([(0.0, 2.0, 4.0)], [(2.0, 4.0, 4.0)])
+"""Work 8 each on 4 slots, one job after the other."""
+
+WRONG = {
+    "more slots than there are": ([(0.0, 2.0, 4.0)], [(1.0, 3.0, 4.0)]),
+    "more than the most share": ([(0.0, 2.0, 4.0)], [(2.0, 3.6, 5.0)]),
+    "less work than there is": ([(0.0, 2.0, 4.0)], [(2.0, 3.9, 4.0)]),
+    "two pieces at once": ([(0.0, 2.0, 2.0), (1.0, 3.0, 2.0)], [(3.0, 5.0, 4.0)]),
+    "a job never run": ([(0.0, 2.0, 4.0)], []),
+}
+
+
+def two_jobs(least: float = 0.0) -> Malleable:
+    """Two jobs of work 8 on 4 slots."""
+    return Malleable.of(4, [8, 8], [least] * 2, [4, 4], [Line(1.0)] * 2)
+
+
+def test_a_schedule_is_seen_to_be_one() -> None:
+    """One job after the other is a schedule, but not where both have least shares."""
+    check_packing(two_jobs(), ONE_AT_A_TIME, [2.0, 4.0])
+    with pytest.raises(AssertionError, match="job 1 holds nothing"):
+        check_packing(two_jobs(least=1.0), ONE_AT_A_TIME, [2.0, 4.0])
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_no_schedule_is_seen(what: str) -> None:
+    """Each rule of a schedule, broken alone."""
+    ends = [pieces[-1][1] if pieces else 0.0 for pieces in WRONG[what]]
+    with pytest.raises(AssertionError):
+        check_packing(two_jobs(), WRONG[what], ends)
