@@ -1,0 +1,57 @@
+"""The generic order of FLEX 3.2: as the jobs end in the best moldable schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.rap.dynamic_programme import dynamic_programme
+from slotwise.allocation.rap.envelope import convex_envelope
+from slotwise.allocation.rap.frederickson_johnson import frederickson_johnson
+from slotwise.allocation.rap.gains import minimax_gains, minisum_gains
+from slotwise.allocation.rap.moldable import Moldable
+from slotwise.allocation.rap.problem import Ints, ResourceProblem
+
+AFFORDABLE = 10_000_000
+"""Sums that the dynamic programme may form, and choices that it may keep: 40 MB at most."""
+
+
+def generic_order(problem: Malleable) -> list[int]:
+    """A priority order for the packing scheme, for any costs, by sum or maximum.
+
+    Every job gets slots for good, so that the sum or maximum of the costs is least; the order
+    is that of the ends, ties by place. O(max(J, J log(S/J))) for J jobs and S units for every
+    maximum and for sums of convex costs (lines, hinges). Sums of others take the dynamic
+    programme where it is affordable; else their convex envelopes are solved, at about one step
+    of one job above the optimum, as fast as convex costs.
+    """
+    if not len(problem):
+        return []
+    moldable = Moldable.of(problem)
+    units = moldable_units(moldable)
+    ends = moldable.completion(np.arange(len(problem)), units)
+    order: list[int] = np.argsort(ends, kind="stable").tolist()
+    return order
+
+
+def moldable_units(moldable: Moldable) -> Ints:
+    """How many units each job holds in the best moldable schedule."""
+    resources = moldable.resources
+    if moldable.problem.aggregate == "max":
+        return resources.least + frederickson_johnson(minimax_gains(resources))
+    if moldable.of_any_shape and _is_affordable(moldable):
+        return dynamic_programme(resources)
+    return _by_envelopes(resources, moldable.of_any_shape)
+
+
+def _by_envelopes(resources: ResourceProblem, jobs: Collection[int]) -> Ints:
+    """The best units where the costs of these jobs are taken for their convex envelopes."""
+    envelope = convex_envelope(resources, list(jobs))
+    return resources.least + frederickson_johnson(minisum_gains(envelope))
+
+
+def _is_affordable(moldable: Moldable) -> bool:
+    """Whether the dynamic programme has few enough sums to form."""
+    return moldable.tries * (moldable.resources.slack + 1) <= AFFORDABLE

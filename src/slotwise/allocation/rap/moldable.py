@@ -1,0 +1,156 @@
+"""The moldable version of a malleable problem, as a resource allocation problem (FLEX 3.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.rap.problem import Ints, ResourceProblem
+from slotwise.objective.cost import MET, Cost, Hinge, Line, Steps
+from slotwise.objective.costs import Floats
+
+PARTS = 10
+"""Where units are finer than slots, there are so many to a slot and to a job at least."""
+
+UNITS_MOST = 1 << 31
+"""No more units than this, however many slots: products of two such fit into 64 bits."""
+
+GLANCES = 64
+"""At so many numbers of units, in even ratios, a cost of unknown shape is looked at."""
+
+
+@dataclass(frozen=True)
+class Moldable:
+    """Each job holds a whole number of units of `slots` slots, the same until it is done.
+
+    It has at least one, so that it ends. A unit is a slot where capacity and shares are whole
+    and there are no more jobs than slots, else a part of one. Least shares are rounded down to
+    whole units, and give way in proportion where there is not one unit left for each job; most
+    shares are rounded up, but a job never goes faster than its most share.
+    """
+
+    problem: Malleable
+    total: int
+    slots: float
+
+    @classmethod
+    def of(cls, problem: Malleable) -> Moldable:
+        """The moldable version of a problem. O(J)."""
+        shares = np.concatenate(([problem.capacity], problem.least, problem.most))
+        whole = min(ceil(problem.capacity), UNITS_MOST)
+        if np.array_equal(shares, np.floor(shares)) and len(problem) <= whole:
+            return cls(problem, whole, problem.capacity / whole)
+        parts = ceil(PARTS * max(len(problem) / whole, 1))
+        total = min(parts * whole, UNITS_MOST)
+        return cls(problem, total, problem.capacity / total)
+
+    @cached_property
+    def resources(self) -> ResourceProblem:
+        """The resource allocation problem; its costs take O(1) each, O(K) with K steps."""
+        count = len(self.problem)
+        least = np.maximum(1, np.floor(self.problem.least / self.slots + MET)).astype(np.int64)
+        excess = int(least.sum()) - count
+        if excess > self.total - count:
+            least = 1 + (least - 1) * (self.total - count) // excess
+        most = np.ceil(self.problem.most / self.slots - MET).astype(np.int64)
+        most = np.minimum(np.maximum(least, most), self.total)
+        return ResourceProblem.of(self.total, least, most, self.cost, self.drops)
+
+    @cached_property
+    def of_any_shape(self) -> list[int]:
+        """The jobs whose cost may be other than convex in units: neither line nor hinge.
+
+        Work over units is convex and falls; a convex function of it that does not fall itself
+        is convex in units. The cut at the most share is at the last unit only, and raises the
+        cost there, so it stays so.
+        """
+        return [j for j, c in enumerate(self.problem.costs) if not isinstance(c, Line | Hinge)]
+
+    @property
+    def tries(self) -> int:
+        """How many numbers of units the dynamic programme tries, over all jobs."""
+        few = np.full(len(self.problem), UNITS_MOST)
+        for j in self.of_any_shape:
+            cost = self.problem.costs[j]
+            few[j] = 2 * len(cost.steps) if isinstance(cost, Steps) else GLANCES
+        return int(np.minimum(self.resources.room, few).sum()) + len(few)
+
+    def completion(self, jobs: Ints, units: Ints) -> Floats:
+        """When these jobs end if they hold so many units, seconds."""
+        rate = np.minimum(units * self.slots, self.problem.most[jobs])
+        ends: Floats = self.problem.work[jobs] / rate
+        return ends
+
+    def cost(self, jobs: Ints, units: Ints) -> Floats:
+        """What these jobs cost if they hold so many units."""
+        shapes, ends = self._shapes, self.completion(jobs, units)
+        straight = shapes.slope[jobs] * (ends - shapes.origin[jobs])
+        costs: Floats = np.maximum(straight, shapes.floor[jobs])
+        for instants, heights in zip(shapes.instants, shapes.heights, strict=True):
+            passed = instants[jobs] < ends
+            costs[passed] = heights[jobs[passed]]
+        if shapes.curves:
+            for at in np.flatnonzero(shapes.is_curve[jobs]).tolist():
+                costs[at] = shapes.curves[int(jobs[at])].at(float(ends[at]))
+        return costs
+
+    def drops(self, job: int) -> Ints:
+        """The units at which the cost of a job can fall; of unknown shapes, some of them."""
+        cost = self.problem.costs[job]
+        low, high = int(self.resources.least[job]), int(self.resources.most[job])
+        if isinstance(cost, Line | Hinge):
+            return np.arange(low, high + 1)
+        if not isinstance(cost, Steps):
+            return np.unique(np.geomspace(low, high, GLANCES).round().astype(np.int64))
+        limits = np.array([at + MET * abs(at) for at, _ in cost.steps if at > 0])
+        needed = np.minimum(self.problem.work[job] / (limits * self.slots), high)
+        below = np.floor(needed).astype(np.int64)  # By rounding it may be the right one.
+        return np.unique(np.concatenate((below, below + 1)))
+
+    @cached_property
+    def _shapes(self) -> _Shapes:
+        return _Shapes.of(list(self.problem.costs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shapes:
+    """Costs as arrays by job: max(slope (C - origin), floor), or the last step passed.
+
+    instants, heights  of the first step of each job, of the second, and so on; inf without one
+    curves             what is neither line, hinge nor steps, by job
+    """
+
+    slope: Floats
+    origin: Floats
+    floor: Floats
+    instants: list[Floats]
+    heights: list[Floats]
+    curves: dict[int, Cost]
+    is_curve: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, costs: list[Cost]) -> _Shapes:
+        slope, origin = np.zeros(len(costs)), np.zeros(len(costs))
+        floor = np.zeros(len(costs))
+        deepest = max((len(c.steps) for c in costs if isinstance(c, Steps)), default=0)
+        instants = [np.full(len(costs), np.inf) for _ in range(deepest)]
+        heights = [np.zeros(len(costs)) for _ in range(deepest)]
+        curves: dict[int, Cost] = {}
+        for j, cost in enumerate(costs):
+            match cost:
+                case Line():
+                    slope[j], origin[j], floor[j] = cost.slope, cost.origin, -np.inf
+                case Hinge():
+                    slope[j], origin[j] = cost.slope, cost.due
+                case Steps():
+                    for k, (at, height) in enumerate(cost.steps):
+                        instants[k][j], heights[k][j] = at + MET * abs(at), height
+                case _:
+                    curves[j] = cost
+        is_curve = np.isin(np.arange(len(costs)), list(curves))
+        return cls(slope, origin, floor, instants, heights, curves, is_curve)
