@@ -1,0 +1,63 @@
+"""FLEX 2.1: every metric of the paper, minisum and minimax, beside the true optimum.
+
+Problems in miniature after FLEX 4.1. Every schedule is looked at, no value is below the optimum
+and no bound above it; what is claimed to be exact is. The full table: scripts/bench quality.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from oracles.instances import MINIMAX, MINISUM, Metric
+from oracles.quality import SAME, Row, line, measure
+
+LINEAR = ("response", "stretch", "slowdown", "lateness")
+"""In these names: a straight line for each job, so that the packing scheme suffices."""
+
+FEW, MANY = 12, 150
+"""Problems with least shares and as many without, by default and with --slow."""
+
+
+@pytest.fixture(params=[False, True], ids=["no least shares", "least shares"])
+def with_least(request: pytest.FixtureRequest) -> bool:
+    """Whether jobs have least shares."""
+    return bool(request.param)
+
+
+@pytest.fixture
+def count(request: pytest.FixtureRequest) -> int:
+    """How many problems."""
+    return MANY if request.config.getoption("--slow") else FEW
+
+
+def name_of(metric: Metric) -> str:
+    """As tests are called."""
+    return metric.name
+
+
+@pytest.mark.parametrize("metric", MINIMAX, ids=name_of)
+def test_the_largest_cost_is_the_least_there_is(
+    metric: Metric, with_least: bool, count: int
+) -> None:
+    """Every minimax metric is solved exactly, with least shares too."""
+    row = measured(metric, with_least, count)
+    assert row.worst_ratio <= 1 + SAME
+    assert row.share_optimal == 1
+
+
+@pytest.mark.parametrize("metric", MINISUM, ids=name_of)
+def test_the_sum_is_near_the_least_there_is(
+    metric: Metric, with_least: bool, count: int
+) -> None:
+    """Straight lines within 0.01 % on average, all others within 1 %."""
+    row = measured(metric, with_least, count)
+    goal = 1e-4 if metric.name.split()[-1] in LINEAR else 1e-2
+    assert row.mean_ratio <= 1 + goal
+    assert row.without_ratio <= count / 100
+
+
+def measured(metric: Metric, with_least: bool, count: int) -> Row:
+    """A row of the table, shown where a test fails."""
+    row = measure(metric, with_least, count)
+    print(line(row))
+    return row
