@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotwise.allocation.packing import Packing, grant, pack, pack_by_the_book, pool_floors
+from slotwise.allocation import packing as packing_module
+from slotwise.allocation.compiled import has_numba
+from slotwise.allocation.packing import (
+    CompiledPacker,
+    EventPacker,
+    Packing,
+    completions,
+    grant,
+    pack,
+    pack_by_the_book,
+    packer_for,
+    pool_floors,
+)
 from slotwise.allocation.problem import Claims, Group
 
 INF = float("inf")
 Problem = tuple[int, list[float], list[float], list[float], list[int]]
+
+needs_numba = pytest.mark.skipif(not has_numba(), reason="needs slotwise[fast]")
+
+
+def pack_compiled(
+    capacity: int, work: list[float], least: list[float], most: list[float], order: list[int]
+) -> Packing:
+    """The packing of machine code, whatever the size."""
+    return CompiledPacker(capacity, work, least, most).pieces(order).by_claim(len(work))
+
+
+WAYS = [
+    pytest.param(pack_by_the_book, id="book"),
+    pytest.param(pack, id="events"),
+    pytest.param(pack_compiled, id="compiled", marks=needs_numba),
+]
 
 
 def random_problem(random: Random, jobs_most: int = 9) -> Problem:
@@ -56,7 +88,8 @@ def assert_same(one: Packing, other: Packing) -> None:
         )
 
 
-def test_a_packing_by_hand() -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_packing_by_hand(way: Callable[..., Packing]) -> None:
     """Work 6, 4, 4 on 4 slots, least 1 each, most 2, 3, 4, in this order, as on paper.
 
     First 2, 1, 1 until the first is done at 3; then 3 and 1: the second has 1 left and is done
@@ -67,10 +100,9 @@ def test_a_packing_by_hand() -> None:
         [(0, 3, 1), (3, 10 / 3, 3)],
         [(0, 10 / 3, 1), (10 / 3, 3.5, 4)],
     ]
-    for way in (pack, pack_by_the_book):
-        packing = way(4, [6, 4, 4], [1, 1, 1], [2, 3, 4], [0, 1, 2])
-        for pieces, wanted in zip(packing, expected, strict=True):
-            assert pieces == [pytest.approx(piece) for piece in wanted]
+    packing = way(4, [6, 4, 4], [1, 1, 1], [2, 3, 4], [0, 1, 2])
+    for pieces, wanted in zip(packing, expected, strict=True):
+        assert pieces == [pytest.approx(piece) for piece in wanted]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -80,6 +112,61 @@ def test_the_heap_packs_as_the_book_does(seed: int) -> None:
     for _ in range(150):
         problem = random_problem(random)
         assert_same(pack(*problem), pack_by_the_book(*problem))
+
+
+@needs_numba
+@pytest.mark.parametrize("seed", range(10))
+def test_machine_code_gives_the_same_bits(seed: int) -> None:
+    """100 random instances each: completions and pieces equal those of Python exactly."""
+    random = Random(3000 + seed)
+    for _ in range(100):
+        capacity, work, least, most, order = random_problem(random, jobs_most=40)
+        one = EventPacker(capacity, work, least, most)
+        other = CompiledPacker(capacity, work, least, most)
+        assert one.completions(order).tolist() == other.completions(order).tolist()
+        count = len(work)
+        assert one.pieces(order).by_claim(count) == other.pieces(order).by_claim(count)
+
+
+@given(st.data())
+def test_any_real_shares_pack_as_the_book_does(data: st.DataObject) -> None:
+    """Shares of any size, least shares that fill the capacity but for rounding, equal jobs."""
+    count = data.draw(st.integers(1, 7))
+    sizes = st.sampled_from([0.1, 1 / 3, 1.0, 7.0]) | st.floats(0.01, 100)
+    work = data.draw(st.lists(sizes, min_size=count, max_size=count))
+    most = data.draw(st.lists(sizes, min_size=count, max_size=count))
+    capacity = data.draw(st.floats(0.1, 2)) * sum(most) / 2
+    most = [min(m, capacity) for m in most]
+    shares = data.draw(st.lists(st.floats(0, 1), min_size=count, max_size=count))
+    least = [share * m for share, m in zip(shares, most, strict=True)]
+    if (total := sum(least)) > capacity:
+        least = [share * capacity / total for share in least]
+    order = data.draw(st.permutations(range(count)))
+    book = pack_by_the_book(capacity, work, least, most, order)
+    ends = [pieces[-1][1] for pieces in book]
+    assert completions(capacity, work, least, most, order) == pytest.approx(ends, rel=1e-9)
+    packed = pack(capacity, work, least, most, order)
+    assert [p[-1][1] for p in packed] == pytest.approx(ends, rel=1e-9)
+    for pieces, amount in zip(packed, work, strict=True):
+        area = sum((end - start) * slots for start, end, slots in pieces)
+        assert area == pytest.approx(amount, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_completions_are_the_ends_of_the_pieces(seed: int) -> None:
+    """What is asked without the schedule is what the schedule says, and as plain lists too."""
+    random = Random(4000 + seed)
+    for _ in range(100):
+        capacity, work, least, most, order = random_problem(random)
+        packed = pack(capacity, work, least, most, order)
+        found = completions(capacity, *map(np.array, (work, least, most)), np.array(order))
+        assert found.tolist() == [pieces[-1][1] for pieces in packed]
+
+
+def test_neighbouring_pieces_differ() -> None:
+    """A job whose least and most share are equal has one piece, though its turn comes."""
+    packing = pack(4, [2.0, 6.0], [1.0, 2.0], [4.0, 2.0], [0, 1])
+    assert packing == [[(0.0, 1.0, 2.0)], [(0.0, 3.0, 2.0)]]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -116,6 +203,53 @@ def test_what_is_granted_is_the_first_interval(seed: int) -> None:
 def test_no_jobs_pack_to_nothing() -> None:
     """An empty problem has an empty schedule."""
     assert pack(5, [], [], [], []) == pack_by_the_book(5, [], [], [], []) == []
+    assert completions(5, [], [], [], []).tolist() == []
+
+
+def test_a_thousand_jobs_pack_as_the_book_does() -> None:
+    """Many events, with least shares that are no whole numbers: the same completion times."""
+    random = Random(11)
+    work = [random.choice([5.0, random.uniform(1, 100)]) for _ in range(1000)]
+    most = [float(random.randint(1, 40)) for _ in work]
+    least = [random.choice([0.0, 0.1, m / 7]) for m in most]
+    order = sorted(range(1000), key=work.__getitem__)
+    book = pack_by_the_book(5_000, work, least, most, order)
+    ends = [pieces[-1][1] for pieces in book]
+    assert completions(5_000, work, least, most, order) == pytest.approx(ends, rel=1e-9)
+
+
+@needs_numba
+def test_size_decides_who_packs() -> None:
+    """One large problem, or a middling one in many orders, is worth machine code."""
+    small, large = [1.0] * 10, [1.0] * 5_000
+    assert isinstance(packer_for(10, small, small, small, packings=1000), EventPacker)
+    assert isinstance(packer_for(5_000, large, large, large), CompiledPacker)
+    middling = [1.0] * 200
+    assert isinstance(packer_for(200, *[middling] * 3, packings=5_000), CompiledPacker)
+
+
+def test_python_packs_all_sizes_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where numba is missing nobody is told: the results are the same."""
+    many = [1.0] * 5_000
+    with_numba = completions(50, many, [0.0] * 5_000, many, range(5_000))
+    monkeypatch.setattr(packing_module, "has_numba", lambda: False)
+    assert isinstance(packer_for(50, many, many, many), EventPacker)
+    without = completions(50, many, [0.0] * 5_000, many, range(5_000))
+    assert with_numba.tolist() == without.tolist()
+
+
+def test_small_problems_do_not_wait_for_numba() -> None:
+    """It is not even imported for them, in a process of its own."""
+    code = """
+import sys
+from slotwise.allocation.packing import pack
+pack(4, [1.0] * 500, [0.0] * 500, [1.0] * 500, list(range(500)))
+print("numba" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "False"
 
 
 def test_ten_thousand_jobs_pack() -> None:
@@ -153,6 +287,18 @@ def test_the_most_share_of_a_pool_is_hard() -> None:
     )
     assert pool_floors(problem, [0, 1, 2]) == [3, 1, 0]
     assert grant(problem, [0, 1, 2]) == [3, 1, 9]
+
+
+@pytest.mark.parametrize("limit", [INF, 5.0])
+def test_claims_may_be_arrays(limit: float) -> None:
+    """Arrays as fields and as order grant what lists do, and give plain numbers."""
+    work, least, most, group = [3.0, 1.0, 2.0], [1.0, 0.0, 2.0], [4.0, 9.0, 6.0], [0, 1, 0]
+    groups = [Group(1, 4, limit), Group(1, 0, INF)]
+    lists = in_pools(Claims.of(12, work, least=least, most=most), group, groups)
+    arrays = replace(lists, least=np.array(least), most=np.array(most), group=np.array(group))
+    found = grant(arrays, np.array([1, 2, 0]))
+    assert found == grant(lists, [1, 2, 0])
+    assert all(type(slots) is float for slots in found)
 
 
 def test_guarantees_beyond_the_capacity_are_normalised() -> None:
@@ -198,7 +344,7 @@ def test_grants_keep_all_limits_and_leave_no_slot(data: st.DataObject) -> None:
 
 
 def test_rounding_does_not_hold_up_the_jobs_behind() -> None:
-    """A job whose share plus the rest to its most share rounds below it is full all the same."""
+    """A job that misses its most share by rounding alone counts as being at it."""
     work = [6.746892761900905, 17.81439234143992, 11.254919869440315, 5.0]
     work += [14.384655905182596, 6.872091706984763]
     most = [3.03162622228328, 4.954750041075838, 1.2020674484416727, 7.551833304489416]

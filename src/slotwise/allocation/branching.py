@@ -77,28 +77,29 @@ def _shapes(costs: Sequence[Cost]) -> Shapes:
 
 
 @part
-def cost_at(line: Any, instants: Any, steps: Any, completion: float) -> float:
-    """The cost of completing then."""
-    cost = max(line[2], line[0] * (completion - line[1]))
-    passed = 0
-    while passed < len(instants) and completion > instants[passed]:
+def cost_at(lines: Any, instants: Any, steps: Any, j: int, completion: float) -> float:
+    """What job j costs if it completes then."""
+    cost, passed = max(lines[j, 2], lines[j, 0] * (completion - lines[j, 1])), 0
+    while passed < instants.shape[1] and completion > instants[j, passed]:
         passed += 1
-    return float(cost + steps[passed - 1]) if passed else float(cost)
+    return float(cost + steps[j, passed - 1]) if passed else float(cost)
 
 
 @part
-def earliest(job: Any, times: Any, slack: Any, size: int) -> tuple[float, float]:
-    """`Prefix.earliest`."""
-    work, least, most, end = job
-    start = times[0]
+def earliest(
+    jobs: Any, j: int, times: Any, slack: Any, row: int, size: int
+) -> tuple[float, float]:
+    """`Prefix.earliest` of job j behind the prefix in this row."""
+    work, least, most, end = jobs[j, 0], jobs[j, 1], jobs[j, 2], jobs[j, 3]
+    start = times[row, 0]
     if end <= start:
         return start, end
     left = max(0.0, work - least * start)
     for i in range(size):
-        share = least + slack[i]
-        stop = times[i + 1] if i + 1 < size else inf
+        share = least + slack[row, i]
         if share >= most:
             return start, start + left / most
+        stop = times[row, i + 1] if i + 1 < size else inf
         if share * (stop - start) >= left:
             return start + left / share, start + left / share
         left -= share * (stop - start)
@@ -108,48 +109,39 @@ def earliest(job: Any, times: Any, slack: Any, size: int) -> tuple[float, float]
 
 @part
 def place(
-    job: Any,
+    jobs: Any,
+    j: int,
     full: float,
     completion: float,
     times: Any,
     slack: Any,
+    row: int,
     size: int,
-    times_after: Any,
-    slack_after: Any,
 ) -> int:
     """`Prefix.after`: fills in the next row and returns how much of it is used."""
-    _, least, most, end = job
-    if completion <= times[0]:
-        times_after[:size], slack_after[:size] = times[:size], slack[:size]
-        return size
-    at, i, used = full, 0, 0
+    least, most, end = jobs[j, 1], jobs[j, 2], jobs[j, 3]
+    i, used = 0, 0
+    at = full if completion > times[row, 0] else times[row, 0]
     while at < inf:
-        while i + 1 < size and times[i + 1] <= at:
+        while i + 1 < size and times[row, i + 1] <= at:
             i += 1
-        change = least - most if at < completion else (least if at < end else 0.0)
-        times_after[used], slack_after[used] = at, max(0.0, slack[i] + change)
+        if at < completion:
+            change = least - most
+        else:
+            change = least if at < end else 0.0
+        times[row + 1, used] = at
+        slack[row + 1, used] = max(0.0, slack[row, i] + change)
         used += 1
-        following = times[i + 1] if i + 1 < size else inf
+        following = times[row, i + 1] if i + 1 < size else inf
         at = completion if at < completion < following else following
     return used
 
 
 @part
 def look_ahead(
-    jobs: Any,
-    lines: Any,
-    instants: Any,
-    steps: Any,
-    is_max: bool,
-    placed: Any,
-    times: Any,
-    slack: Any,
-    size: int,
-    spent: float,
-    full: Any,
-    completion: Any,
-    cost: Any,
-) -> tuple[float, int]:
+    jobs: Any, lines: Any, instants: Any, steps: Any, is_max: bool, placed: Any, times: Any,
+    slack: Any, row: int, size: int, spent: float, full: Any, completion: Any, cost: Any,
+) -> tuple[float, int]:  # fmt: skip
     """How each job not placed would fare next; the bound of it all, and who must come next.
 
     -1 if there is a choice.
@@ -158,10 +150,10 @@ def look_ahead(
     for j in range(len(jobs)):
         if placed[j]:
             continue
-        full[j], completion[j] = earliest(jobs[j], times, slack, size)
-        cost[j] = cost_at(lines[j], instants[j], steps[j], completion[j])
-        bound = max(bound, cost[j]) if is_max else bound + cost[j]
-        if only < 0 and completion[j] <= times[0]:
+        full[row, j], completion[row, j] = earliest(jobs, j, times, slack, row, size)
+        cost[row, j] = cost_at(lines, instants, steps, j, completion[row, j])
+        bound = max(bound, cost[row, j]) if is_max else bound + cost[row, j]
+        if only < 0 and completion[row, j] <= times[row, 0]:
             only = j
     return bound, only
 
@@ -196,8 +188,8 @@ def search_ranked(
     while True:
         if is_new and row < count:
             bound, only[row] = look_ahead(
-                jobs, lines, instants, steps, is_max, placed, times[row], slack[row],
-                sizes[row], spent[row], full[row], completion[row], cost[row],
+                jobs, lines, instants, steps, is_max, placed, times, slack, row,
+                sizes[row], spent[row], full, completion, cost,
             )  # fmt: skip
             tried[row] = count if bound >= value - BETTER * abs(value) else 0
         elif is_new and spent[row] < value:
@@ -221,9 +213,8 @@ def search_ranked(
         trial[row], placed[j] = j, True
         at_once[row] = full[row, j] == times[row, 0] < completion[row, j]
         sizes[row + 1] = place(
-            jobs[j], full[row, j], completion[row, j],
-            times[row], slack[row], sizes[row], times[row + 1], slack[row + 1],
-        )  # fmt: skip
+            jobs, j, full[row, j], completion[row, j], times, slack, row, sizes[row]
+        )
         spent[row + 1] = max(spent[row], cost[row, j]) if is_max else spent[row] + cost[row, j]
         row, is_new = row + 1, True
 

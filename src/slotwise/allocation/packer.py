@@ -112,7 +112,8 @@ SWEEP = (
 def _ends_at_least(work: Floats, least: Floats) -> tuple[Ints, Floats]:
     """The jobs with a least share by when it alone would end them, and these ends, then inf."""
     held = np.flatnonzero(least > 0)
-    ends = work[held] / least[held]
+    with np.errstate(over="ignore"):  # A share next to nothing ends nobody: inf.
+        ends = work[held] / least[held]
     by_end = np.argsort(ends, kind="stable")
     return held[by_end], np.append(ends[by_end], inf)
 

@@ -80,9 +80,7 @@ def sweep(
             at_least += 1
         # Lines 12 to 15: the first end, and its slots become slack.
         if full[0][0] <= min(partial_end, early_end[at_least]):
-            if full[0][0] == inf:  # By rounding alone: nothing runs, so every slot is free.
-                slack, partial = capacity, -1
-                continue
+            assert full[0][0] < inf, "slots are free, yet nothing runs"
             now, freed = heappop(full)
             slack += freed
         elif partial_end <= early_end[at_least]:

@@ -1,0 +1,54 @@
+"""Machine code: made when asked for, kept where that is possible."""
+
+from __future__ import annotations
+
+import pytest
+
+numba = pytest.importorskip("numba", reason="needs slotwise[fast]")
+
+from slotwise.allocation.compiled import compiled, part  # noqa: E402
+
+
+def double(x: float) -> float:
+    """A function in a file, so that its machine code can be kept."""
+    return 2 * x
+
+
+def test_a_function_is_compiled_once() -> None:
+    """Asked again for the same types, it is the same machine code."""
+    fast = compiled(double, "float64(float64)")
+    assert fast(1.5) == 3.0
+    assert compiled(double, "float64(float64)") is fast
+
+
+def test_what_cannot_be_kept_is_compiled_all_the_same() -> None:
+    """A function without a file has no place in the cache, as in a read-only install."""
+    names: dict[str, object] = {}
+    exec("def triple(x):\n    return 3 * x", names)
+    fast = compiled(names["triple"], "float64(float64)")  # type: ignore[arg-type]
+    assert fast(1.5) == 4.5
+
+
+def test_a_disk_that_is_full_does_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the system while the code is kept is passed over: it is made anew."""
+    asked = []
+
+    def njit(signature: str, cache: bool = False) -> object:
+        asked.append(cache)
+        if cache:
+            raise OSError("no space left on device")
+        return lambda function: function
+
+    monkeypatch.setattr(numba, "njit", njit)
+    assert compiled(double, "int64(int64)")(2) == 4
+    assert asked == [True, False]
+
+
+def test_a_part_may_be_called_by_machine_code() -> None:
+    """A compiled function that calls one that is not a part would fail."""
+    half = part(lambda x: x / 2)
+
+    def quarter(x: float) -> float:
+        return half(half(x))
+
+    assert compiled(quarter, "float64(float64)")(6.0) == 1.5
