@@ -71,7 +71,9 @@ def optimum(
         value, _, program, ranges, found = heappop(nodes)
         if value >= best - TELLS * max(1.0, abs(best)):
             break
-        for branch in program.branches(ranges, found):
+        branches = program.branches(ranges, found)
+        assert branches, f"{found.reached} is reached where {value} should be"
+        for branch in branches:
             better = program.run(branch)
             if better is not None:
                 best = min(best, better.reached)
@@ -177,8 +179,6 @@ class Program:
         """C <= the first instant + what passing each step allows beyond it; steps in order."""
         alone, latest = float(self._alone[place]), float(self._latest[place])
         steps = [(instant, charge) for instant, charge in steps if instant < latest]
-        if not steps:
-            return
         instants = [instant for instant, _ in steps] + [latest]
         charges = [0.0] + [charge for _, charge in steps]
         allowed: dict[int, float] = {}
