@@ -1,0 +1,72 @@
+"""What the tests of resource allocation share: random problems and trying everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from random import Random
+
+import numpy as np
+import pytest
+
+from slotwise.allocation.rap import ResourceProblem
+from slotwise.objective.objective import Aggregate
+
+INF = float("inf")
+
+
+@pytest.fixture(scope="session")
+def random_problem() -> Callable[[Random, bool], ResourceProblem]:
+    """Small tables: ties, infinite costs, least and most units, more jobs than units."""
+
+    def make(random: Random, convex: bool) -> ResourceProblem:
+        table = [_row(random, convex) for _ in range(random.randint(1, 4))]
+        total = random.randint(1, 9)
+        least = [min(random.choice([0, 0, 1, 2]), len(row) - 1) for row in table]
+        while sum(least) > total:
+            least[random.randrange(len(least))] = 0
+        most = [
+            random.randint(low, len(row) + 2) for low, row in zip(least, table, strict=True)
+        ]
+        return ResourceProblem.of_table(total, table, least, most)
+
+    return make
+
+
+def _row(random: Random, convex: bool) -> list[float]:
+    gains = [random.choice([0, 0, 1, 1, 2, 3, 5]) for _ in range(random.randint(1, 8))]
+    if convex:
+        gains.sort(reverse=True)
+    row = [float(random.choice([0, 3, -2]) + sum(gains))]
+    for gain in gains:
+        row.append(row[-1] - gain)
+    for units in range(random.choice([0, 0, 1, 2])):
+        row[units] = INF
+    return row
+
+
+@pytest.fixture(scope="session")
+def best_of_all() -> Callable[[ResourceProblem, Aggregate], float]:
+    """The least sum or maximum over all ways to give the units."""
+
+    def search(problem: ResourceProblem, aggregate: Aggregate) -> float:
+        ways = product(*(range(int(room) + 1) for room in problem.room))
+        return min(
+            problem.value(problem.least + np.array(way), aggregate)
+            for way in ways
+            if sum(way) <= problem.slack
+        )
+
+    return search
+
+
+@pytest.fixture(scope="session")
+def assert_allowed() -> Callable[[ResourceProblem, np.ndarray], None]:
+    """Units within least and most, together at most what there is."""
+
+    def check(problem: ResourceProblem, units: np.ndarray) -> None:
+        assert (problem.least <= units).all()
+        assert (units <= problem.most).all()
+        assert units.sum() <= problem.total
+
+    return check
