@@ -22,17 +22,16 @@ def improve(
     """
     best = list(order)
     value = evaluate(best)
-    settled = 0  # Neighbours tried in a row, all in vain.
-    moves = list(_moves(len(best)))
-    place = 0
-    while settled < len(moves) and budget.may_go_on():
-        candidate = moves[place](best)
-        found = evaluate(candidate)
-        if found < value - BETTER * abs(value):
-            best, value, settled = candidate, found, 0
-        else:
-            settled += 1
-        place = (place + 1) % len(moves)
+    helped = True
+    while helped:
+        helped = False
+        for move in _moves(len(best)):
+            if not budget.may_go_on():
+                return best, value
+            candidate = move(best)
+            found = evaluate(candidate)
+            if found < value - BETTER * abs(value):
+                best, value, helped = candidate, found, True
     return best, value
 
 
@@ -40,7 +39,7 @@ Move = Callable[[list[int]], list[int]]
 
 
 def _moves(count: int) -> Iterator[Move]:
-    """Exchanges of neighbours first, as the smallest change; then insertions, then exchanges."""
+    """Exchanges of neighbours, the smallest changes, first; then insertions; then exchanges."""
     for first in range(count - 1):
         yield _exchange(first, first + 1)
     for source in range(count):

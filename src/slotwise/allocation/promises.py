@@ -15,8 +15,8 @@ import numpy as np
 from slotwise.allocation.malleable import Malleable
 from slotwise.objective.costs import Floats
 
-ROUNDING = 1e-12
-"""Relative: work that does not fit by less fits."""
+ROUNDING = 1e-11
+"""Work fits that does not by so little, as a part of all that the slots do until then."""
 
 
 class Promises:
@@ -57,7 +57,7 @@ class Promises:
         work, most = problem.work[job], problem.most[job]
         # Its own least share is part of its work.
         room = self._room + np.minimum(work, problem.least[job] * at)
-        tight = np.flatnonzero(room < work * (1 - ROUNDING))
+        tight = np.flatnonzero(room + ROUNDING * problem.capacity * at < work)
         earliest = np.max(at[tight] + (work - room[tight]) / most)
         # Between the last such point and the next one the work begins to fit.
         last = tight[-1]
@@ -138,5 +138,6 @@ def tighten(promises: Promises, order: Iterable[int]) -> None:
     and no slot idles that anybody could use.
     """
     for job in order:
+        promised = float(promises.due[job])
         promises.withdraw(job)
-        promises.promise(job, promises.earliest(job))
+        promises.promise(job, min(promised, promises.earliest(job)))

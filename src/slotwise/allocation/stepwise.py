@@ -59,7 +59,7 @@ class _Search:
         self.quantum = _quantum([cost for one in steps for _, cost in one])
 
     def visit(self, promises: Promises, undecided: list[int], cost: float) -> None:
-        """Decide the first of the undecided jobs in each way that may lead to a better value."""
+        """Decide the first of the undecided jobs in each way that may lower the value."""
         if not self.budget.may_go_on():
             self.left_out = min(self.left_out, cost + self._least(promises, undecided))
             return
