@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from oracles.checking import check_packing
 from oracles.problems import problems
+from slotwise.allocation import promising
 from slotwise.allocation.feasibility import fits
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import completions
@@ -140,3 +141,14 @@ def test_with_least_shares_they_may_be_earlier_than_the_packing_scheme() -> None
     packed = completions(1.0, problem.work, problem.least, problem.most, [0, 1, 2])
     assert promises.due[0] == pytest.approx(packed[0])
     assert promises.due[1] < 0.9 * packed[1]
+
+
+@given(problems(kinds="line hinge steps"), st.randoms())
+def test_the_quick_forms_promise_the_same(problem: Malleable, random) -> None:  # type: ignore[no-untyped-def]
+    """Plain loops, run by Python and compiled, against one question after the other."""
+    order = list(range(len(problem)))
+    random.shuffle(order)
+    promises = Promises(problem)
+    promise_in_order(promises, problem, order)
+    for dates in (promising._plain(problem), promising._compiled(problem)):
+        assert dates(order) == pytest.approx(promises.due, rel=1e-9, abs=1e-12)

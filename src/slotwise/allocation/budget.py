@@ -15,13 +15,17 @@ class Budget:
     def __init__(
         self, steps: float = float("inf"), is_over: Callable[[], bool] | None = None
     ) -> None:
-        self._left = steps
+        self.steps = steps
         self._is_over = is_over
         self.spent = 0
 
+    def part(self, steps: float) -> Budget:
+        """A budget of at most so many steps, which are taken from this one."""
+        return Budget(steps, is_over=lambda: not self.may_go_on())
+
     def may_go_on(self) -> bool:
         """Whether there is a step left; takes it if so."""
-        if self.spent >= self._left or (self._is_over is not None and self._is_over()):
+        if self.spent >= self.steps or (self._is_over is not None and self._is_over()):
             return False
         self.spent += 1
         return True

@@ -48,7 +48,7 @@ COMPILED_FROM_ALL = 1_000_000
 
 
 def packer_for(
-    capacity: float, work: Values, least: Values, most: Values, packings: int = 1
+    capacity: float, work: Values, least: Values, most: Values, packings: float = 1
 ) -> Packer:
     """The packer for a problem that is going to be packed in so many orders.
 
@@ -119,24 +119,39 @@ def grant(claims: Claims, order: Order, least: Values | None = None) -> list[flo
     limited the loop in Python ends with the slack.
     """
     slots = pool_floors(claims, order) if least is None else as_floats(least)
-    room = [group.slots_max for group in claims.groups]
-    is_limited = min(room, default=inf) < inf
-    group_of, most = (as_ints(claims.group) if is_limited else ()), claims.most
-    for j, group in enumerate(group_of):
-        room[group] -= slots[j]
     slack = claims.capacity - sum(slots)
+    if any(group.slots_max < inf for group in claims.groups):
+        _fill_within_limits(slots, claims, order, slack)
+    else:
+        _fill(slots, as_floats(claims.most), order, slack)
+    return slots
+
+
+def _fill(slots: list[float], most: list[float], order: Order, slack: float) -> None:
     for j in order:
-        if slack <= 0:
-            break
-        more = min(slack, float(most[j]) - slots[j])
-        if is_limited:
-            more = min(more, room[group_of[j]])
+        more = most[j] - slots[j]
+        if more >= slack:
+            slots[j] += max(0.0, slack)
+            return
         if more > 0:
             slots[j] += more
             slack -= more
-            if is_limited:
-                room[group_of[j]] -= more
-    return slots
+
+
+def _fill_within_limits(slots: list[float], claims: Claims, order: Order, slack: float) -> None:
+    group_of = as_ints(claims.group)
+    room = [group.slots_max for group in claims.groups]
+    for floor, group in zip(slots, group_of, strict=True):
+        room[group] -= floor
+    for j in order:
+        if slack <= 0:
+            return
+        group = group_of[j]
+        more = min(slack, float(claims.most[j]) - slots[j], room[group])
+        if more > 0:
+            slots[j] += more
+            slack -= more
+            room[group] -= more
 
 
 def pool_floors(claims: Claims, order: Order) -> list[float]:

@@ -92,9 +92,9 @@ class Promises:
         return room
 
     @property
-    def instants(self) -> Floats:
-        """Where the room may change its slope: between these, it is a straight line."""
-        return self._at
+    def line(self) -> tuple[Floats, Floats]:
+        """The instants at which the room may change its slope, and the room at them."""
+        return self._at, self._room
 
     def needed(self, job: int, due: float, instants: Floats) -> Floats:
         """What a job must have had by these instants beyond its least share, to be due then."""

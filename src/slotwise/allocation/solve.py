@@ -13,8 +13,9 @@ from slotwise.allocation.improve import improve
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.minimax import minimax
 from slotwise.allocation.orders import ORDERS, Order, by_area
-from slotwise.allocation.packing import Packing, completions, pack
-from slotwise.allocation.promises import Promises, promise_in_order, tighten
+from slotwise.allocation.packing import Packer, Packing, packer_for
+from slotwise.allocation.promises import Promises, tighten
+from slotwise.allocation.promising import promiser
 from slotwise.allocation.stepwise import choose_steps
 from slotwise.allocation.waterfill import water_fill
 from slotwise.objective.cost import Steps
@@ -25,6 +26,9 @@ PROMISES_MOST = 400
 
 BUDGET_STEPS = 2000
 """Of search, where nobody says."""
+
+ROUNDS = 2
+"""Of search over all neighbours, J^2 steps each, before branch and bound."""
 
 ROUNDING = 1e-12
 """Relative; what is worse by less is as good."""
@@ -59,18 +63,14 @@ def solve(problem: Malleable, budget: Budget | None = None) -> Solution:
     if problem.aggregate == "max":
         return _keeping(problem, minimax(problem), by_area(problem))
     if len(problem) > PROMISES_MOST:
-        order, _ = _best_order(problem, budget, lambda order: _packed(problem, order))
+        order, _ = _best_order(problem, budget, _packer(problem, budget.steps).completions)
         return _by_packing(problem, order)
-    promises = Promises(problem)
-
-    def promised(order: Sequence[int]) -> Floats:
-        fresh = promises.copy()
-        promise_in_order(fresh, problem, order)
-        return fresh.due
-
-    order, due = _best_order(problem, budget, promised)
+    are_steps = all(isinstance(cost, Steps) for cost in problem.costs)
+    # Branch and bound needs a good start, but most of the budget for itself.
+    search = budget.part(ROUNDS * len(problem) ** 2) if are_steps else budget
+    order, due = _best_order(problem, search, promiser(problem, budget.steps))
     bound = -inf
-    if all(isinstance(cost, Steps) for cost in problem.costs):
+    if are_steps:
         choice = choose_steps(problem, due, budget)
         due, bound = choice.due, choice.bound
     found = _keeping(problem, due, by_area(problem))
@@ -119,12 +119,12 @@ def _horizon(problem: Malleable, due: Floats) -> float:
 
 
 def _by_packing(problem: Malleable, order: Sequence[int]) -> Solution:
-    packing = pack(problem.capacity, problem.work, problem.least, problem.most, order)
+    packing = _packer(problem).pieces(order).by_claim(len(problem))
     return _solution(problem, packing)
 
 
-def _packed(problem: Malleable, order: Sequence[int]) -> Floats:
-    return completions(problem.capacity, problem.work, problem.least, problem.most, order)
+def _packer(problem: Malleable, packings: float = 1) -> Packer:
+    return packer_for(problem.capacity, problem.work, problem.least, problem.most, packings)
 
 
 def _solution(problem: Malleable, packing: Packing) -> Solution:

@@ -103,7 +103,7 @@ class _Search:
         more than any real choice (a fractional covering knapsack). The dearest instant counts.
         """
         ends = np.array([choices[0][0] for choices in options])
-        at = np.concatenate((promises.instants, ends[np.isfinite(ends)]))
+        at = np.concatenate((promises.line[0], ends[np.isfinite(ends)]))
         room = promises.room(at)
         worst = 0.0
         relief = np.empty((len(undecided), len(at)))
