@@ -302,8 +302,21 @@ def _budget(seconds: float | None, steps: int | None) -> Budget:
         return Budget(steps)
     if seconds is not None and not 0 <= seconds < inf:
         raise InputError(f"budget_seconds is {seconds}; give a number of seconds >= 0")
-    ends = time.perf_counter() + (PLAN_SECONDS if seconds is None else seconds)
-    return Budget(is_over=lambda: time.perf_counter() >= ends)
+    return Budget(is_over=_Alarm(PLAN_SECONDS if seconds is None else seconds))
+
+
+class _Alarm:
+    """Rings so many seconds after it was asked first."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._rings_at: float | None = None
+
+    def __call__(self) -> bool:
+        now = time.perf_counter()
+        if self._rings_at is None:
+            self._rings_at = now + self._seconds
+        return now >= self._rings_at
 
 
 def _aim(objective: Objective | str | None, source: Source) -> Objective:

@@ -1,5 +1,7 @@
 """Orders of priority that suit an objective: standard scheduling theory on the squashed area.
 
+Beside them stands the generic order of the paper (`generic`).
+
 On the squashed area the whole cluster is one machine that does a job's work at the rate of all
 slots; its rules are optimal there and good here (reference: Pinedo, Scheduling). Each function
 gives an order of the jobs of a problem, the most urgent first; ties go by place.
@@ -14,6 +16,7 @@ from types import MappingProxyType
 import numpy as np
 
 from slotwise.allocation.feasibility import fits
+from slotwise.allocation.generic import generic_order
 from slotwise.allocation.malleable import Malleable
 from slotwise.objective.cost import Cost, Hinge, Line
 from slotwise.objective.costs import Floats
@@ -103,8 +106,9 @@ ORDERS: Mapping[str, tuple[Callable[[Malleable], Order], float]] = MappingProxyT
         "height": (by_height, inf),
         "due date": (by_due_date, inf),
         "last start": (by_last_start, inf),
+        "generic": (generic_order, 500),
         "moore-hodgson": (moore_hodgson, 500),
-        "lawler-moore": (lawler_moore, 200),
+        "lawler-moore": (lawler_moore, 60),
     }
 )
 """The orders by name, and for how many jobs at most they are quick enough. All may be tried on

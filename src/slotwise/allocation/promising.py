@@ -22,26 +22,33 @@ Numbers = Any
 """A list or an array of floats, or of ints: whichever the caller runs it on."""
 
 COMPILED_FROM = 20
-"""Jobs from which numba is worth its import, about a third of a second."""
+"""Jobs from which numba is worth its import, about a third of a second, for a search."""
 
 COMPILED_STEPS = 200
-"""Orders to be tried from which it is."""
+"""Orders from which trying them is a search."""
+
+ARRAYS_FROM = 40
+"""Jobs from which arrays are quicker than loops in Python."""
 
 
 def promiser(problem: Malleable, orders: float) -> Callable[[Sequence[int]], Floats]:
     """A function from an order to the due dates that it leads to, for so many orders."""
-    if any(isinstance(cost, Curve) for cost in problem.costs):
-        promises = Promises(problem)
-
-        def by_asking(order: Sequence[int]) -> Floats:
-            fresh = promises.copy()
-            promise_in_order(fresh, problem, order)
-            return fresh.due
-
-        return by_asking
     count = len(problem)
-    is_large = count >= COMPILED_FROM and orders >= COMPILED_STEPS
-    return _compiled(problem) if is_large and has_numba() else _plain(problem)
+    is_known = not any(isinstance(cost, Curve) for cost in problem.costs)
+    if is_known and count >= COMPILED_FROM and orders >= COMPILED_STEPS and has_numba():
+        return _compiled(problem)
+    return _plain(problem) if is_known and count < ARRAYS_FROM else _by_arrays(problem)
+
+
+def _by_arrays(problem: Malleable) -> Callable[[Sequence[int]], Floats]:
+    promises = Promises(problem)
+
+    def dates(order: Sequence[int]) -> Floats:
+        fresh = promises.copy()
+        promise_in_order(fresh, problem, order)
+        return fresh.due
+
+    return dates
 
 
 def _plain(problem: Malleable) -> Callable[[Sequence[int]], Floats]:
@@ -84,8 +91,8 @@ def _compiled(problem: Malleable) -> Callable[[Sequence[int]], Floats]:
     def dates(order: Sequence[int]) -> Floats:
         due = np.full(len(problem), inf)
         line, points = np.concatenate((at, spare)), np.concatenate((room, spare))
-        order = np.asarray(order)
-        kernel(problem.capacity, *jobs, plateaus, order, line, points, len(at), due)
+        places = np.asarray(order)
+        kernel(problem.capacity, *jobs, plateaus, places, line, points, len(at), due)
         return due
 
     return dates

@@ -61,22 +61,34 @@ def solve(problem: Malleable, budget: Budget | None = None) -> Solution:
         return Solution([], np.zeros(0), 0.0)
     budget = budget or Budget(BUDGET_STEPS)
     if problem.aggregate == "max":
-        return _keeping(problem, minimax(problem), by_area(problem))
-    if len(problem) > PROMISES_MOST:
-        order, _ = _best_order(problem, budget, _packer(problem, budget.steps).completions)
-        return _by_packing(problem, order)
+        return _keeping(problem, minimax(problem))
     are_steps = all(isinstance(cost, Steps) for cost in problem.costs)
     # Branch and bound needs a good start, but most of the budget for itself.
     search = budget.part(ROUNDS * len(problem) ** 2) if are_steps else budget
-    order, due = _best_order(problem, search, promiser(problem, budget.steps))
+    order, due = _best_order(problem, search, _dates(problem, budget))
+    if len(problem) > PROMISES_MOST:
+        return _by_packing(problem, order)
     bound = -inf
     if are_steps:
         choice = choose_steps(problem, due, budget)
         due, bound = choice.due, choice.bound
-    found = _keeping(problem, due, by_area(problem))
+    # The packing scheme has fewer pieces, and whole slots if shares are whole numbers.
     packed = _by_packing(problem, order)
-    best = packed if packed.value <= found.value * (1 + ROUNDING) else found
+    kept = problem.value(np.minimum(due, problem.ends))
+    best = packed if _is_as_good(packed.value, kept) else _keeping(problem, due)
     return Solution(best.packing, best.completion, best.value, bound)
+
+
+def _is_as_good(value: float, other: float) -> bool:
+    return value <= other + ROUNDING * abs(other)
+
+
+def _dates(problem: Malleable, budget: Budget) -> Callable[[Sequence[int]], Floats]:
+    """What an order leads to: promises; the packing scheme where it is as good, and quicker."""
+    is_packed = problem.costs.are_lines and not problem.least.any()
+    if is_packed or len(problem) > PROMISES_MOST:
+        return _packer(problem, budget.steps).completions
+    return promiser(problem, budget.steps)
 
 
 def _best_order(
@@ -99,16 +111,21 @@ def _orders(problem: Malleable) -> Iterator[Order]:
             yield ordering(problem)
 
 
-def _keeping(problem: Malleable, due: Floats, order: Order) -> Solution:
-    """The schedule that keeps due dates, each job as early as the others leave it."""
+def _keeping(problem: Malleable, due: Floats) -> Solution:
+    """A schedule that keeps due dates, each job as early as the others leave it, by area.
+
+    For very many jobs: that of the packing scheme if it does, else each job just in time.
+    """
     if len(problem) <= PROMISES_MOST:
-        promises = Promises(problem)
+        promises, order = Promises(problem), by_area(problem)
         for job in order:
             promises.promise(job, float(due[job]))
         tighten(promises, order)
-        due = promises.due
-    else:
-        due = np.minimum(due, _horizon(problem, due))
+        return _solution(problem, water_fill(problem, promises.due))
+    due = np.minimum(due, np.minimum(problem.ends, _horizon(problem, due)))
+    packed = _by_packing(problem, np.argsort(due, kind="stable").tolist())
+    if _is_as_good(packed.value, problem.value(due)):
+        return packed
     return _solution(problem, water_fill(problem, due))
 
 
