@@ -8,6 +8,9 @@ from typing import Annotated
 import typer
 
 from slotwise import api
+from slotwise.experiments.printed import list_figures, show_reproduction, showing_progress
+from slotwise.experiments.reproduce import FIGURES, RUNS, figure_named, reproduce
+from slotwise.experiments.reproduction import check_folder
 from slotwise.model.errors import InputError
 from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import PENALTIES
@@ -291,6 +294,37 @@ def _replay(
             print(f"first difference in turn {found.turn} at {found.now} s:")
             print(f"  recorded: {found.recorded}\n  decided:  {found.decided}")
         raise typer.Exit(0 if replay.is_identical else 1)
+
+
+@app.command(name="reproduce")
+def _reproduce(
+    name: Annotated[
+        str | None, typer.Argument(metavar="FIGURE", help=f"{', '.join(FIGURES)}.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Experiments a point.")] = RUNS,
+    seed: Seed = 0,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The folder to write into.")
+    ] = Path("out/figures"),
+    processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
+    is_list: Annotated[bool, typer.Option("--list", help="List the figures.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Repeat a figure of a paper: its experiments, a table (CSV) and pictures (PNG, SVG).
+
+    `slotwise reproduce flex-5a -o figures`
+    """
+    with door():
+        if is_list:
+            list_figures(as_json)
+            return
+        if name is None:
+            raise InputError(f"FIGURE is missing; name one of {', '.join(FIGURES)}")
+        figure_named(name)
+        check_folder(output)
+        with showing_progress(errors(), name) as told:
+            reproduction = reproduce(name, runs, seed, processes, told)
+        show_reproduction(reproduction, output, as_json)
 
 
 def main() -> None:

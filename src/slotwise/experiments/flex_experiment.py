@@ -1,0 +1,154 @@
+"""One experiment of the FLEX paper's simulations: jobs are drawn, and each scheme plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from slotwise.allocation.bounds import BoundJobs, lower_bound
+from slotwise.allocation.exhaustive import best_order
+from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.packing import pack
+from slotwise.allocation.solve import solve
+from slotwise.allocation.waterline import water_line
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.objective.cost import Cost
+from slotwise.objective.costs import Floats
+from slotwise.objective.objective import Aggregate
+from slotwise.objective.penalty import PENALTIES, Size
+from slotwise.workload.generators import DrawnJobs, FlexGenerator
+
+MEETS = 1e-6
+"""A value that is above a bound by no more than this, relatively, meets it."""
+
+DONE = 1e-12
+"""A job with no more than this part of its work left is done: the rest is rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What the schemes are compared by: a penalty, weighted or not, and its sum or maximum."""
+
+    name: str
+    penalty: str
+    aggregate: Aggregate = "sum"
+    weighted: bool = False
+
+
+MEAN_RESPONSE = Metric("mean response", "response")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the jobs of an experiment are like, and the metric."""
+
+    generator: FlexGenerator = field(default_factory=FlexGenerator)
+    metric: Metric = MEAN_RESPONSE
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The value of each scheme in one experiment, and of the yardsticks.
+
+    best_order  the least value of all priority orders: the paper's yardstick
+    bound       no schedule that keeps the least shares, as FIFO need not, has a lower value
+    """
+
+    fifo: float
+    fair: float
+    flex: float
+    best_order: float
+    bound: float
+
+    def is_optimal(self, value: float) -> bool:
+        """Whether a schedule of this value is proven optimal: it meets the bound."""
+        return value - self.bound <= MEETS * max(1.0, abs(self.bound))
+
+
+def experiment(setting: Setting, seed: int, run: int) -> Outcome:
+    """Experiment number `run` of a seed. The same for the same numbers."""
+    rng = np.random.default_rng([seed, run])
+    problem = problem_of(setting.generator.draw(rng), setting.metric)
+    solution = solve(problem)
+    return Outcome(
+        fifo=problem.value(fifo_completion(problem)),
+        fair=problem.value(fair_completion(problem)),
+        flex=solution.value,
+        best_order=best_order(problem)[1],
+        bound=max(solution.bound, bound_of(problem, solution.value)),
+    )
+
+
+def problem_of(drawn: DrawnJobs, metric: Metric) -> Malleable:
+    """The numeric problem of these jobs under this metric."""
+    return Malleable.of(
+        drawn.slots,
+        drawn.work,
+        drawn.least,
+        drawn.most,
+        [_cost(drawn, metric, j) for j in range(len(drawn))],
+        metric.aggregate,
+    )
+
+
+def bound_of(problem: Malleable, value: float) -> float:
+    """What no schedule that keeps the least shares costs less than; `value` is one's cost."""
+    jobs = BoundJobs.of(
+        problem.costs,
+        np.zeros(len(problem)),
+        problem.work,
+        problem.most,
+        problem.heights,
+        problem.least,
+    )
+    return lower_bound(jobs, problem.capacity, problem.aggregate, value)
+
+
+def fifo_completion(problem: Malleable) -> Floats:
+    """When each job is done under FIFO: the packing scheme in the order of the jobs.
+
+    Without least shares, but with most shares (FLEX 4). O(J log J).
+    """
+    nothing = [0.0] * len(problem)
+    packing = pack(
+        problem.capacity,
+        problem.work.tolist(),
+        nothing,
+        problem.most.tolist(),
+        range(len(problem)),
+    )
+    return np.array([pieces[-1][1] for pieces in packing])
+
+
+def fair_completion(problem: Malleable) -> Floats:
+    """When each job is done under FAIR: a water-line, anew after each completion.
+
+    All jobs have the same weight there, since FAIR knows nothing of metrics. O(J^2 log J).
+    """
+    completion, left = np.zeros(len(problem)), problem.work.copy()
+    active, now = np.arange(len(problem)), 0.0
+    while len(active):
+        least, most = problem.least[active].tolist(), problem.most[active].tolist()
+        slots = np.array(water_line(problem.capacity, [1.0] * len(active), least, most))
+        length = float(np.min(left[active] / slots))
+        left[active] -= slots * length
+        now += length
+        is_done = left[active] <= DONE * problem.work[active]
+        completion[active[is_done]] = now
+        active = active[~is_done]
+    return completion
+
+
+def _cost(drawn: DrawnJobs, metric: Metric, j: int) -> Cost:
+    work = float(drawn.work[j])
+    job = Job(
+        f"job-{j}",
+        (Phase("map", Tasks(1, work)),),
+        weight=float(drawn.weight[j]) if metric.weighted else 1.0,
+        deadline=float(drawn.deadline[j]),
+        steps=tuple(
+            zip(drawn.step_instants[j].tolist(), drawn.step_heights[j].tolist(), strict=True)
+        ),
+    )
+    return PENALTIES[metric.penalty](job, Size(work, work / float(drawn.most[j])))

@@ -1,0 +1,188 @@
+"""Figures by name: their rows, their files, and the command that makes them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from slotwise.cli import app
+from slotwise.experiments import reproduce as reproducing
+from slotwise.experiments import reproduction
+from slotwise.experiments.figure import BEST_ORDER, BOUND, Figure, Point
+from slotwise.experiments.flex_experiment import Outcome, Setting
+from slotwise.experiments.reproduce import FIGURES, reproduce, rows_of
+from slotwise.model.errors import InputError, MissingExtraError
+from slotwise.workload.generators import FlexGenerator
+
+COLUMNS = [
+    "figure", "x", "scheme", "yardstick",
+    "mean", "worst", "deviation", "counted", "ignored", "proven",
+]  # fmt: skip
+
+Invoke = Callable[..., Result]
+
+
+@pytest.fixture
+def slotwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """Calls a command in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*arguments: str) -> Result:
+        return CliRunner().invoke(app, list(arguments))
+
+    return invoke
+
+
+TINY = Figure(
+    "tiny",
+    "Mean response of three jobs",
+    "jobs",
+    (Point(3, Setting(FlexGenerator(jobs=3))), Point(4, Setting(FlexGenerator(jobs=4)))),
+    FIGURES["flex-5a"].draw,
+)
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a figure of few jobs, for what all figures have in common."""
+    monkeypatch.setattr(reproducing, "FIGURES", {"tiny": TINY})
+    return "tiny"
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_reproduced_as_a_table_and_pictures(
+    slotwise: Invoke, tmp_path: Path, name: str
+) -> None:
+    """With 2 runs: the files lie where the command says, and hold what the figure shows."""
+    done = slotwise("reproduce", name, "--runs", "2", "--processes", "1", "-o", "some/figures")
+    assert done.exit_code == 0, done.stderr
+    folder = Path("some") / "figures"
+    files = [folder / f"{name}.{ending}" for ending in ("csv", "png", "svg")]
+    assert done.stdout.splitlines()[-3:] == list(map(str, files))
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+    assert files[2].read_text(encoding="utf-8").startswith("<svg")
+    with files[0].open(newline="") as file:
+        reader = csv.DictReader(file)
+        rows = list(reader)
+    assert reader.fieldnames == COLUMNS
+    points = [str(point.x) for point in FIGURES[name].points]
+    assert list(dict.fromkeys(row["x"] for row in rows)) == points
+    assert len(rows) == len(points) * 3 * 2
+    for row in rows:
+        assert int(row["counted"]) + int(row["ignored"]) == 2
+        if row["mean"]:
+            assert float(row["mean"]) <= float(row["worst"])
+            least = 1 - 1e-6 if row["yardstick"] == BOUND and row["scheme"] != "fifo" else 0
+            assert float(row["mean"]) >= least
+
+
+def test_json_is_one_object(slotwise: Invoke, tiny: str) -> None:
+    """The object holds the rows and the files; nothing else is on stdout."""
+    done = slotwise("reproduce", tiny, "--runs", "1", "--processes", "1", "--json")
+    assert done.exit_code == 0, done.stderr
+    printed = json.loads(done.stdout)
+    assert printed["figure"] == "tiny"
+    assert [printed["runs"], printed["seed"]] == [1, 0]
+    assert set(printed["rows"][0]) == set(COLUMNS) - {"figure"}
+    assert all(Path(path).exists() for path in printed["files"])
+    assert Path(printed["files"][0]) == Path("out/figures/tiny.csv")
+
+
+def test_the_same_seed_gives_the_same_rows_in_any_number_of_processes(tiny: str) -> None:
+    """Processes share out the work; the order of the rows and their numbers stay."""
+    alone = reproduce(tiny, runs=2, seed=3)
+    assert reproduce(tiny, runs=2, seed=3, processes=2).rows == alone.rows
+    assert reproduce(tiny, runs=2, seed=4).rows != alone.rows
+
+
+def test_whoever_asks_is_told_of_every_experiment(tiny: str) -> None:
+    """Progress counts up to all experiments of all points."""
+    told: list[tuple[int, int]] = []
+    reproduce(tiny, runs=5, told=lambda done, total: told.append((done, total)))
+    assert told == [(done, 10) for done in range(1, 11)]
+
+
+def outcome(best_order: float, bound: float) -> Outcome:
+    """FIFO 6, FAIR 4, FLEX 2."""
+    return Outcome(6.0, 4.0, 2.0, best_order, bound)
+
+
+def test_experiments_without_a_sensible_ratio_are_ignored_and_counted() -> None:
+    """A yardstick of 0 or below is left out, each yardstick for itself (FLEX 4.1)."""
+    outcomes = [outcome(2.0, 2.0), outcome(1.0, 0.0), outcome(-1.0, -3.0)]
+    rows = {(r.scheme, r.yardstick): r for r in rows_of(Point(1, Setting()), outcomes)}
+    fifo = rows["fifo", BEST_ORDER]
+    assert (fifo.mean, fifo.worst, fifo.counted, fifo.ignored) == (4.5, 6.0, 2, 1)
+    assert fifo.deviation == pytest.approx(3 / 2**0.5)
+    by_bound = rows["fair", BOUND]
+    assert (by_bound.mean, by_bound.worst, by_bound.counted) == (2.0, 2.0, 1)
+    assert (by_bound.deviation, by_bound.ignored, by_bound.proven) == (0.0, 2, 1)
+    [nothing, *_] = rows_of(Point(1, Setting()), outcomes[2:])
+    assert (nothing.mean, nothing.worst, nothing.counted) == (None, None, 0)
+
+
+def test_the_figures_are_listed(slotwise: Invoke) -> None:
+    """A line for each, or one object."""
+    names = [line.split()[0] for line in slotwise("reproduce", "--list").stdout.splitlines()]
+    assert names == ["flex-5a", "flex-5b", "flex-5c", "flex-tasks"]
+    assert list(json.loads(slotwise("reproduce", "--list", "--json").stdout)) == names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["flex-6"], "unknown figure 'flex-6'; known: flex-5a, flex-5b, flex-5c, flex-tasks"),
+        ([], "FIGURE is missing; name one of flex-5a, flex-5b, flex-5c, flex-tasks"),
+        (["flex-5a", "-o", "taken"], "taken"),
+        (["flex-5a", "--runs", "0"], "--runs"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_begins(
+    slotwise: Invoke, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    """Exit code 2 and one message with the remedy."""
+    (tmp_path / "taken").write_text("a file")
+    done = slotwise("reproduce", *arguments)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert done.stdout == ""
+
+
+def test_without_the_extra_for_pictures_the_table_is_still_written(
+    slotwise: Invoke, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """stderr says what to install, and stdout where the table lies."""
+
+    monkeypatch.setattr(reproduction.importlib, "import_module", _no_module)
+    done = slotwise("reproduce", tiny, "--runs", "1", "--processes", "1")
+    assert done.exit_code == 0
+    assert "slotwise[plots]" in done.stderr
+    assert done.stdout.splitlines()[-1] == str(Path("out/figures/tiny.csv"))
+    assert [path.name for path in Path("out/figures").iterdir()] == ["tiny.csv"]
+
+
+def test_python_callers_are_told_likewise(
+    tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Python the same faults are errors of slotwise."""
+    with pytest.raises(InputError, match="unknown figure"):
+        reproduce("flex-9")
+    with pytest.raises(InputError, match="runs is 0"):
+        reproduce(tiny, runs=0)
+    made = reproduce(tiny, runs=1)
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(InputError, match="name another folder"):
+        made.write_table(tmp_path / "taken")
+    monkeypatch.setattr(reproduction.importlib, "import_module", _no_module)
+    with pytest.raises(MissingExtraError, match="plots"):
+        made.write_pictures(tmp_path)
+
+
+def _no_module(name: str) -> None:
+    raise ImportError(name)
