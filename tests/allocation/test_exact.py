@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from oracles.checking import check_packing
-from oracles.instances import MINIMAX, MINISUM, instances
+from oracles.instances import MINIMAX, MINISUM, Metric, instances
 from oracles.orders import optimum
 from slotwise.allocation.feasibility import fits
 from slotwise.allocation.malleable import Malleable
 from slotwise.objective.cost import Cost, Hinge, Line, Steps
 from slotwise.objective.costs import Floats
 
-SLA = next(metric for metric in MINISUM if metric.name == "sla")
+STEPS = [metric for metric in MINISUM if metric.name in ("weighted tardy", "sla")]
 LATENESS = next(metric for metric in MINIMAX if metric.name == "weighted lateness")
 
 NEAR = 1e-6
@@ -59,19 +59,24 @@ def test_a_least_share_holds_back_the_other_job() -> None:
     assert optimum(4, [10, 8], [0, 2], [4, 4], first_only, "sum") == pytest.approx(4.5)
 
 
+@pytest.mark.parametrize("aggregate", ["sum", "max"])
+@pytest.mark.parametrize("metric", STEPS, ids=lambda metric: metric.name)
 @pytest.mark.parametrize("with_least", [False, True])
-def test_steps_are_chosen_as_well_as_by_trying_all(with_least: bool) -> None:
+def test_steps_are_chosen_as_well_as_by_trying_all(
+    metric: Metric, aggregate: str, with_least: bool
+) -> None:
     """The cheapest choice of a step for each job whose due dates can all be kept."""
-    for problem in instances(SLA, seed=1, count=15, with_least=with_least):
+    for problem in instances(metric, seed=1, count=15, with_least=with_least):
         if len(problem) > 3:
             continue
         choices = [[*cost.kinks, FAR] for cost in problem.costs]
-        cheapest = min(
-            problem.value(np.array(due))
+        charges = [
+            problem.costs.at(np.array(due))
             for due in product(*choices)
             if best_of(problem, [Line(1.0, d) for d in due], "max") <= NEAR
-        )
-        found = best_of(problem, list(problem.costs), "sum")
+        ]
+        cheapest = min(map(max if aggregate == "max" else sum, charges))
+        found = best_of(problem, list(problem.costs), aggregate)
         assert found == pytest.approx(cheapest, abs=NEAR)
 
 
@@ -79,7 +84,7 @@ def test_steps_are_chosen_as_well_as_by_trying_all(with_least: bool) -> None:
 def test_due_dates_fit_up_to_the_border_and_no_further(
     with_least: bool, request: pytest.FixtureRequest
 ) -> None:
-    """Due dates can be kept, says the work needed by each instant, just if an order exists.
+    """The work needed by each instant tells just which due dates some order can keep.
 
     Random due dates, all moved by the least delay (divided by a weight) with which some order
     of completion keeps them, are on the border: a millionth of a second later they fit, and a
