@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import numpy as np
 
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.rap.dynamic_programme import dynamic_programme
-from slotwise.allocation.rap.envelope import convex_envelope
+from slotwise.allocation.rap.envelope import envelope_gains
 from slotwise.allocation.rap.frederickson_johnson import frederickson_johnson
-from slotwise.allocation.rap.gains import minimax_gains, minisum_gains
+from slotwise.allocation.rap.gains import minimax_gains
 from slotwise.allocation.rap.moldable import Moldable
-from slotwise.allocation.rap.problem import Ints, ResourceProblem
+from slotwise.allocation.rap.problem import Ints
 
 AFFORDABLE = 10_000_000
 """Sums that the dynamic programme may form, and choices that it may keep: 40 MB at most."""
@@ -43,13 +41,8 @@ def moldable_units(moldable: Moldable) -> Ints:
         return resources.least + frederickson_johnson(minimax_gains(resources))
     if moldable.of_any_shape and _is_affordable(moldable):
         return dynamic_programme(resources)
-    return _by_envelopes(resources, moldable.of_any_shape)
-
-
-def _by_envelopes(resources: ResourceProblem, jobs: Collection[int]) -> Ints:
-    """The best units where the costs of these jobs are taken for their convex envelopes."""
-    envelope = convex_envelope(resources, list(jobs))
-    return resources.least + frederickson_johnson(minisum_gains(envelope))
+    gains = envelope_gains(resources, moldable.of_any_shape)
+    return resources.least + frederickson_johnson(gains)
 
 
 def _is_affordable(moldable: Moldable) -> bool:

@@ -1,7 +1,7 @@
 """The separable resource allocation problem (FLEX 3.2): units to jobs, and what they cost."""
 
 from slotwise.allocation.rap.dynamic_programme import dynamic_programme
-from slotwise.allocation.rap.envelope import convex_envelope
+from slotwise.allocation.rap.envelope import envelope_gains
 from slotwise.allocation.rap.fox import fox
 from slotwise.allocation.rap.frederickson_johnson import frederickson_johnson
 from slotwise.allocation.rap.gains import Gains, minimax_gains, minisum_gains
@@ -12,8 +12,8 @@ from slotwise.allocation.rap.solve import lowest_level, solve
 __all__ = [
     "Gains",
     "ResourceProblem",
-    "convex_envelope",
     "dynamic_programme",
+    "envelope_gains",
     "fox",
     "frederickson_johnson",
     "galil_megiddo",

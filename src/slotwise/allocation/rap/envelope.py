@@ -1,53 +1,54 @@
-"""Convex envelopes: costs of any shape replaced by the greatest convex ones below them."""
+"""Convex envelopes: costs of any shape taken for the greatest convex ones below them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
+from slotwise.allocation.rap.gains import Gains, minisum_gains
 from slotwise.allocation.rap.problem import Ints, ResourceProblem, chained
 from slotwise.objective.costs import Floats
 
 
-def convex_envelope(problem: ResourceProblem, jobs: Sequence[int]) -> ResourceProblem:
-    """The same problem with the costs of these jobs replaced by their convex envelopes.
+def envelope_gains(problem: ResourceProblem, jobs: Sequence[int]) -> Gains:
+    """The gains for the sum where the costs of these jobs are taken for their envelopes.
 
-    Its optimum is a bound from below. The units that a selection of gains gives are on corners
-    of the envelopes, where these meet the costs, but for the one job at which the units run
-    out (and jobs with equal gains): so they cost at most one step of one job more than the
-    optimum. O(K) for K choices of all these jobs; then O(log K) for a cost.
+    What their optimum costs is a bound from below. The units selected lie on corners of the
+    envelopes, where these meet the costs, but for the one job at which the units run out: so
+    they cost at most what one job saves from a corner to the next more than the optimum.
+    O(K) for K choices of all these jobs; then O(log K) for a gain.
     """
+    exact = minisum_gains(problem)
     if not len(jobs):
-        return problem
+        return exact
     counts, over, heights = chained([_corners(*problem.choices(job)) for job in jobs])
     place = np.full(len(problem), -1)
     place[list(jobs)] = np.arange(len(jobs))
     last = np.cumsum(counts) - 1
-    with np.errstate(divide="ignore", invalid="ignore"):
-        slopes = np.diff(heights, append=0.0) / np.diff(over, append=0)
-    slopes[last] = 0.0  # Behind its last corner a job gains nothing.
+    # Equal gains are to be equal to the last bit, so that units go to one job after the other.
+    gain_from = np.zeros(len(over))
+    inner = np.delete(np.arange(len(over)), last)
+    gain_from[inner] = (heights[inner] - heights[inner + 1]) / (over[inner + 1] - over[inner])
     beyond = int(problem.room.max(initial=0)) + 2
     keys = np.repeat(np.arange(len(jobs)), counts) * beyond + over
 
-    def envelope(jobs: Ints, units: Ints) -> Floats:
-        given, which = units - problem.least[jobs], place[jobs]
+    def enveloped(jobs: Ints, given: Ints) -> Floats:
+        which = place[jobs]
         corner = np.searchsorted(keys, which * beyond + given, side="right") - 1
-        height = heights[corner] + slopes[corner] * (given - over[corner])
-        before_first = corner < (last - counts + 1)[which]
-        return np.where(before_first, np.inf, height)
+        is_before_first = corner < (last - counts + 1)[which]
+        return np.where(is_before_first, np.inf, gain_from[corner])
 
-    def cost(jobs: Ints, units: Ints) -> Floats:
+    def gain(jobs: Ints, given: Ints) -> Floats:
         replaced = place[jobs] >= 0
         if replaced.all():
-            return envelope(jobs, units)
-        values = np.empty(len(jobs))
-        values[replaced] = envelope(jobs[replaced], units[replaced])
-        values[~replaced] = problem.cost(jobs[~replaced], units[~replaced])
-        return values
+            return enveloped(jobs, given)
+        gains = np.empty(len(jobs))
+        gains[replaced] = enveloped(jobs[replaced], given[replaced])
+        gains[~replaced] = exact.gain(jobs[~replaced], given[~replaced])
+        return gains
 
-    return replace(problem, cost=cost, drops=None)
+    return Gains(exact.units, exact.room, gain)
 
 
 def _corners(over: Ints, costs: Floats) -> tuple[Ints, Floats]:

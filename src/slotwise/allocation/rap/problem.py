@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -27,7 +28,7 @@ STRAIGHT = 1e-13
 CELLS_AT_ONCE = 1 << 18
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ResourceProblem:
     """Minimise the sum or the maximum of cost(j, s_j) with sum(s) <= total; see `of`.
 
@@ -103,12 +104,12 @@ class ResourceProblem:
         lows = [0] * len(table) if least is None else least
         return cls.of(total, lows, tops, lambda jobs, units: cells[jobs, units])
 
-    @property
+    @cached_property
     def slack(self) -> int:
         """Units that are left when every job has its least."""
         return self.total - int(self.least.sum())
 
-    @property
+    @cached_property
     def room(self) -> Ints:
         """How many units more than its least each job can get."""
         room: Ints = np.minimum(self.most - self.least, self.slack)

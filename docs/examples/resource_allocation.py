@@ -1,0 +1,55 @@
+"""Ten slots for three jobs: the best sum, the greatest cost, a staircase, and the order."""
+
+import numpy as np
+
+from slotwise.allocation.generic import generic_order
+from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.rap import (
+    ResourceProblem,
+    dynamic_programme,
+    fox,
+    frederickson_johnson,
+    galil_megiddo,
+    is_convex,
+    lowest_level,
+    minimax_gains,
+    minisum_gains,
+    solve,
+)
+from slotwise.objective.cost import Hinge
+
+work, due = [12.0, 60.0, 21.0], [6.0, 10.0, 8.0]  # seconds at speed 1, seconds
+
+
+def response(jobs, slots):
+    return np.array(work)[jobs] / slots
+
+
+problem = ResourceProblem.of(10, least=[1, 1, 1], most=[10, 10, 10], cost=response)
+print("sum of responses, convex:", is_convex(problem))
+for select in (fox, galil_megiddo, frederickson_johnson):
+    slots = problem.least + select(minisum_gains(problem))
+    print(f"  {select.__name__:20} {slots} {problem.value(slots):.4f}")
+slots = dynamic_programme(problem)
+print(f"  {'dynamic_programme':20} {slots} {problem.value(slots):.4f}")
+
+print("greatest response:")
+for select in (fox, galil_megiddo, frederickson_johnson):
+    slots = problem.least + select(minimax_gains(problem))
+    print(f"  {select.__name__:20} {slots} {problem.value(slots, 'max'):.4f}")
+slots = lowest_level(problem)
+print(f"  {'lowest_level':20} {slots} {problem.value(slots, 'max'):.4f}")
+
+
+def tardy(jobs, slots):
+    return np.where(np.array(work)[jobs] > np.array(due)[jobs] * slots, 1.0, 0.0)
+
+
+staircases = ResourceProblem.of(10, least=[1, 1, 1], most=[10, 10, 10], cost=tardy)
+print("tardy jobs, convex:", is_convex(staircases))
+slots = solve(staircases)
+print(f"  {'dynamic_programme':20} {slots} {staircases.value(slots):.0f}")
+
+costs = [Hinge(1.0, instant) for instant in due]
+order = generic_order(Malleable.of(10, work, [1, 1, 1], [10, 10, 10], costs))
+print("order for the sum of tardiness:", order)
