@@ -103,7 +103,8 @@ def plan(
         key=lambda pair: pair[0],
     )
     seconds = time.perf_counter() - begun
-    bound = max(planned.bound, objective_bound(aim, jobs, cluster, work))
+    bound = objective_bound(aim, jobs, cluster, work, planned.least, value)
+    bound = max(bound, planned.bound)
     plan = Plan(allocator, aim, value, bound, seconds, best)
     assert bound <= value or plan.is_exact, "no schedule is better than its bound"
     return plan
