@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slotwise.allocation.compiled import FLOATS, INTS, compiled
 from slotwise.allocation.pieces import Ints, Pieces
@@ -15,6 +16,7 @@ from slotwise.objective.costs import Floats
 
 Values = Sequence[float] | Floats
 Order = Sequence[int] | Ints
+Number = TypeVar("Number", bound=float)
 
 
 class Packer(Protocol):
@@ -44,7 +46,7 @@ class EventPacker:
     def completions(self, order: Order) -> Floats:
         """When each job is done."""
         completion = [-1.0] * len(order)
-        sweep(*self._numbers, as_ints(order), *self._early, completion, (), (), ())
+        sweep(*self._numbers, as_list(order), *self._early, completion, (), (), ())
         return np.array(completion)
 
     def pieces(self, order: Order) -> Pieces:
@@ -53,7 +55,7 @@ class EventPacker:
         completion, room = [-1.0] * count, 2 * count + 1
         changed, since, slots = [0] * room, [0.0] * room, [0.0] * room
         changes = sweep(
-            *self._numbers, as_ints(order), *self._early, completion, changed, since, slots
+            *self._numbers, as_list(order), *self._early, completion, changed, since, slots
         )
         return Pieces.of_changes(
             self._least,
@@ -126,6 +128,9 @@ def as_floats(values: Values) -> list[float]:
     return list(map(float, values))
 
 
-def as_ints(order: Order) -> Sequence[int]:
-    """Plain ints, which Python reads faster than those of an array."""
-    return order.tolist() if isinstance(order, np.ndarray) else order
+def as_list(values: Sequence[Number] | NDArray[Any]) -> Sequence[Number]:
+    """Plain numbers, which Python reads faster than those of an array; a list as it is."""
+    if isinstance(values, np.ndarray):
+        numbers: list[Number] = values.tolist()
+        return numbers
+    return values

@@ -19,7 +19,7 @@ from slotwise.allocation.packer import (
     Packer,
     Values,
     as_floats,
-    as_ints,
+    as_list,
 )
 from slotwise.allocation.pieces import Packing, Pieces
 from slotwise.allocation.problem import Claims
@@ -123,11 +123,13 @@ def grant(claims: Claims, order: Order, least: Values | None = None) -> list[flo
     if any(group.slots_max < inf for group in claims.groups):
         _fill_within_limits(slots, claims, order, slack)
     else:
-        _fill(slots, as_floats(claims.most), order, slack)
+        _fill(slots, as_list(claims.most), as_list(order), slack)
     return slots
 
 
-def _fill(slots: list[float], most: list[float], order: Order, slack: float) -> None:
+def _fill(
+    slots: list[float], most: Sequence[float], order: Sequence[int], slack: float
+) -> None:
     for j in order:
         more = most[j] - slots[j]
         if more >= slack:
@@ -139,7 +141,7 @@ def _fill(slots: list[float], most: list[float], order: Order, slack: float) -> 
 
 
 def _fill_within_limits(slots: list[float], claims: Claims, order: Order, slack: float) -> None:
-    group_of = as_ints(claims.group)
+    group_of = as_list(claims.group)
     room = [group.slots_max for group in claims.groups]
     for floor, group in zip(slots, group_of, strict=True):
         room[group] -= floor
@@ -163,14 +165,14 @@ def pool_floors(claims: Claims, order: Order) -> list[float]:
     """
     floors = as_floats(claims.least)
     if any(group.slots_min > 0 for group in claims.groups):
-        _raise_to_guarantees(floors, claims, as_ints(order))
+        _raise_to_guarantees(floors, claims, as_list(order))
     if any(group.slots_max < inf for group in claims.groups):
         floors = _cut_to_limits(floors, claims)
     return scale_to(claims.capacity, floors)
 
 
 def _raise_to_guarantees(floors: list[float], claims: Claims, order: Sequence[int]) -> None:
-    group_of = as_ints(claims.group)
+    group_of = as_list(claims.group)
     owed = [group.slots_min for group in claims.groups]
     for floor, group in zip(floors, group_of, strict=True):
         owed[group] -= floor
@@ -183,7 +185,7 @@ def _raise_to_guarantees(floors: list[float], claims: Claims, order: Sequence[in
 
 def _cut_to_limits(floors: list[float], claims: Claims) -> list[float]:
     """A pool's most share is hard: its jobs' least shares give way, in proportion."""
-    group_of = as_ints(claims.group)
+    group_of = as_list(claims.group)
     held = [0.0] * len(claims.groups)
     for floor, group in zip(floors, group_of, strict=True):
         held[group] += floor

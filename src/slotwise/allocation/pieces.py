@@ -36,21 +36,25 @@ class Pieces:
 
         changed, since, slots   whose share changed when and to what, in order of time
         """
-        count = len(completion)
-        claim = np.concatenate((np.arange(count), changed))
-        start = np.concatenate((np.zeros(count), since))
-        held = np.concatenate((least, slots))
-        by_claim = np.argsort(claim, kind="stable")
-        claim, start, held = claim[by_claim], start[by_claim], held[by_claim]
+        count, rows = len(completion), len(completion) + len(changed)
+        # Sorting claim and row as one number is several times faster than a stable argsort.
+        numbers = np.concatenate((np.arange(count), changed)) * rows + np.arange(rows)
+        claim, row = np.divmod(np.sort(numbers), rows)
+        start = np.concatenate((np.zeros(count), since))[row]
+        held = np.concatenate((least, slots))[row]
+        end = completion[claim]
+        is_followed = claim[1:] == claim[:-1]
+        end[:-1][is_followed] = start[1:][is_followed]
+        is_real = (end > start) & (held > 0)
+        return cls(claim[is_real], start[is_real], end[is_real], held[is_real])._joined()
 
-        lasts = _ends(claim, start, completion) > start
-        claim, start, held = claim[lasts], start[lasts], held[lasts]
-        goes_on = np.zeros(len(claim), dtype=bool)
-        goes_on[1:] = (claim[1:] == claim[:-1]) & (held[1:] == held[:-1])
-        claim, start, held = claim[~goes_on], start[~goes_on], held[~goes_on]
-
-        end, is_real = _ends(claim, start, completion), held > 0
-        return cls(claim[is_real], start[is_real], end[is_real], held[is_real])
+    def _joined(self) -> Pieces:
+        """A piece that goes on with the same slots is one with the next."""
+        goes_on = (self.claim[1:] == self.claim[:-1]) & (self.slots[1:] == self.slots[:-1])
+        if not goes_on.any():
+            return self
+        first, last = np.append(True, ~goes_on), np.append(~goes_on, True)
+        return Pieces(self.claim[first], self.start[first], self.end[last], self.slots[first])
 
     def by_claim(self, count: int) -> Packing:
         """The same as lists, one for each of `count` claims."""
@@ -59,11 +63,3 @@ class Pieces:
         for j, start, end, slots in zip(*(c.tolist() for c in columns), strict=True):
             packing[j].append((start, end, slots))
         return packing
-
-
-def _ends(claim: Ints, start: Floats, completion: Floats) -> Floats:
-    """When each share ends: with the claim's next one, or with the claim."""
-    ends = completion[claim]
-    is_followed = claim[1:] == claim[:-1]
-    ends[:-1][is_followed] = start[1:][is_followed]
-    return ends
