@@ -11,6 +11,8 @@ import pytest
 from scipy.optimize import linprog
 
 from slotwise.allocation.bounds import BoundJobs, busy_time_bound, lower_bound
+from slotwise.objective.cost import Hinge, Line, Steps
+from slotwise.objective.objective import Aggregate
 
 CLOSE = 1e-9
 
@@ -33,19 +35,24 @@ class Made:
 
     def costs(self) -> list[float]:
         """The cost of each job."""
-        lines = zip(self.jobs.slope, self.jobs.origin, strict=True)
-        return [s * (self.completion(j) - o) for j, (s, o) in enumerate(lines)]
+        return [cost.at(self.completion(j)) for j, cost in enumerate(self.jobs.costs)]
 
 
 def random_jobs(rng: random.Random, capacity: float) -> BoundJobs:
-    """Up to five jobs, half of the time with arrivals."""
+    """Up to five jobs, half of the time with arrivals, with costs of any kind."""
     numbers = range(rng.randint(1, 5))
     work = [rng.uniform(0.2, 8) for _ in numbers]
     rate = [rng.choice([capacity, 2 * capacity, rng.uniform(0.2, capacity)]) for _ in numbers]
     arrival = [rng.choice([0.0, rng.uniform(0, 4)]) for _ in numbers]
-    return BoundJobs(
-        slope=[rng.uniform(0.1, 3) for _ in numbers],
-        origin=[rng.choice([0.0, at]) for at in arrival],
+    slope, due = [rng.uniform(0.1, 3) for _ in numbers], [rng.uniform(0, 9) for _ in numbers]
+    kinds = rng.choice([["line"], ["line", "hinge", "steps"]])
+    of_kind = {
+        "line": [Line(s, at) for s, at in zip(slope, arrival, strict=True)],
+        "hinge": [Hinge(s, d) for s, d in zip(slope, due, strict=True)],
+        "steps": [Steps(((d, s), (d + 1, 2 * s))) for s, d in zip(slope, due, strict=True)],
+    }
+    return BoundJobs.of(
+        [of_kind[rng.choice(kinds)][j] for j in numbers],
         arrival=arrival,
         work=work,
         rate=rate,
@@ -59,7 +66,7 @@ def random_schedule(rng: random.Random) -> Made:
     jobs = random_jobs(rng, capacity)
     order = sorted(range(len(jobs.work)), key=lambda _: rng.random())
     spans: list[list[tuple[float, float, float]]] = [[] for _ in order]
-    left, now, lazy = list(jobs.work), 0.0, rng.choice([1.0, 1.0, 0.5])
+    left, now, lazy = jobs.work.tolist(), 0.0, rng.choice([1.0, 1.0, 0.5])
     while any(left):
         rates, room = {}, capacity
         for j in (j for j in order if left[j] and jobs.arrival[j] <= now):
@@ -94,11 +101,11 @@ def test_a_job_ends_behind_its_mean_busy_time(schedules: list[Made]) -> None:
 
 @pytest.mark.parametrize(("aggregate", "joined"), [("sum", sum), ("max", max)])
 def test_no_schedule_goes_below_the_bound(
-    schedules: list[Made], aggregate: str, joined: Callable[[list[float]], float]
+    schedules: list[Made], aggregate: Aggregate, joined: Callable[[list[float]], float]
 ) -> None:
     """The bounds hold, and are met by some: a bound that is never met might be worthless."""
     gaps = [
-        joined(made.costs()) - lower_bound(made.jobs, made.capacity, aggregate)  # type: ignore[arg-type]
+        joined(made.costs()) - lower_bound(made.jobs, made.capacity, aggregate)
         for made in schedules
     ]
     assert min(gaps) >= -CLOSE
@@ -113,7 +120,8 @@ def test_the_greedy_minimum_of_mean_busy_times_is_that_of_a_linear_program() -> 
         work = [float(rng.randint(1, 4)) for _ in range(count)]
         arrival = [float(rng.randint(0, 5)) for _ in range(count)]
         slope = [rng.uniform(0.2, 3) for _ in range(count)]
-        jobs = BoundJobs(slope, [0.0] * count, arrival, work, [1.0] * count, [0.0] * count)
+        nothing = [0.0] * count
+        jobs = BoundJobs.of([Line(s) for s in slope], arrival, work, [1.0] * count, nothing)
         halves = sum(s * w / (2 * capacity) for s, w in zip(slope, work, strict=True))
         least = least_busy_times(jobs, capacity)
         assert busy_time_bound(jobs, capacity) - halves == pytest.approx(least, rel=1e-9)
@@ -121,10 +129,10 @@ def test_the_greedy_minimum_of_mean_busy_times_is_that_of_a_linear_program() -> 
 
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
 @pytest.mark.parametrize("arrival", [0.0, 86_400.0, 1e6])
-def test_a_late_clock_lifts_no_bound(arrival: float, aggregate: str) -> None:
+def test_a_late_clock_lifts_no_bound(arrival: float, aggregate: Aggregate) -> None:
     """One job alone, a day or more after the clock began, ends no earlier than its bound."""
-    jobs = BoundJobs([1.0], [arrival], [arrival], [1.0], [100.0], [0.01])
-    bound = lower_bound(jobs, 100.0, aggregate)  # type: ignore[arg-type]
+    jobs = BoundJobs.of([Line(1.0, arrival)], [arrival], [1.0], [100.0], [0.01])
+    bound = lower_bound(jobs, 100.0, aggregate)
     assert 0.009 < bound <= (arrival + 0.01) - arrival
 
 
@@ -132,7 +140,7 @@ def least_busy_times(jobs: BoundJobs, capacity: float) -> float:
     """The least weighted sum of mean busy times; all events fall on whole seconds."""
     count, steps = len(jobs.work), int(max(jobs.arrival) + sum(jobs.work)) + 1
     middle = np.arange(steps) + 0.5
-    cost = np.concatenate([s / w * middle for s, w in zip(jobs.slope, jobs.work, strict=True)])
+    cost = np.kron(jobs.costs.slope / jobs.work, middle)
     most = [(0.0, capacity if t >= at else 0.0) for at in jobs.arrival for t in range(steps)]
     found = linprog(
         cost,

@@ -35,7 +35,7 @@ def fits(
     O(J log J).
     """
     heights = work / most
-    if np.any(due + tolerance * np.abs(due) < heights):
+    if np.any(due * (1 + tolerance) < heights):
         return False
     instants, needed = needs(work, least, most, np.maximum(due, heights))
     return bool(np.all(needed <= capacity * instants * (1 + tolerance)))

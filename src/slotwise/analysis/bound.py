@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from math import inf
 
 from slotwise.allocation.bounds import BoundJobs, lower_bound
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, PhaseId
-from slotwise.objective.cost import Line
 from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import Size
 
@@ -48,9 +48,19 @@ def sizes_of(jobs: Sequence[Job], cluster: Cluster, work: Work) -> dict[str, Siz
 
 
 def objective_bound(
-    objective: Objective, jobs: Sequence[Job], cluster: Cluster, work: Work
+    objective: Objective,
+    jobs: Sequence[Job],
+    cluster: Cluster,
+    work: Work,
+    least: Mapping[str, float] | None = None,
+    value: float = inf,
 ) -> float:
     """No schedule of these jobs on this cluster has a lower value; 0 without jobs.
+
+    least  slots that each job holds at every instant from its arrival to its completion, by
+           its id, together at most all there are: for jobs of one phase on one kind of slot.
+           Without it schedules are bounded that guarantee nothing
+    value  of a known schedule: where a cheap bound is close to it, dear ones are left out
 
     The best over the whole cluster and over each kind of slot alone: looking at one kind means
     to leave out the work of all other phases, which only makes the problem easier.
@@ -62,9 +72,10 @@ def objective_bound(
     choices = [kinds] if len(kinds) == 1 else [kinds, *([kind] for kind in kinds)]
     return max(
         lower_bound(
-            limits.bound_jobs(objective, jobs, chosen),
+            limits.bound_jobs(objective, jobs, chosen, least or {}),
             sum(limits.rates[kind][-1] for kind in chosen),
             objective.aggregate,
+            value,
         )
         for chosen in choices
     )
@@ -79,16 +90,17 @@ class _Limits:
         self.rates = {kind: _rates(cluster, kind) for kind in cluster.capacity}
 
     def bound_jobs(
-        self, objective: Objective, jobs: Sequence[Job], kinds: Sequence[str]
+        self,
+        objective: Objective,
+        jobs: Sequence[Job],
+        kinds: Sequence[str],
+        least: Mapping[str, float],
     ) -> BoundJobs:
         """The numeric problem, with the work on these kinds of slots only."""
         sizes = sizes_of(jobs, self._cluster, self._work)
-        costs = [objective.cost(job, sizes[job.id]) for job in jobs]
-        lines = [(cost.slope, cost.origin) for cost in costs if isinstance(cost, Line)]
         inside = [[p for p in job.phases if self._kind(p) in kinds] for job in jobs]
-        return BoundJobs(
-            slope=[slope for slope, _ in lines],
-            origin=[origin for _, origin in lines],
+        return BoundJobs.of(
+            costs=[objective.cost(job, sizes[job.id]) for job in jobs],
             arrival=[job.arrival for job in jobs],
             work=[
                 sum(self._work.total.get(PhaseId(job.id, p.name), 0.0) for p in phases)
@@ -97,6 +109,7 @@ class _Limits:
             # Phases of a job may run side by side, so their rates add up.
             rate=[sum(map(self._rate, phases)) or 1.0 for phases in inside],
             height=[self.height(job) for job in jobs],
+            least=[least.get(job.id, 0.0) for job in jobs],
         )
 
     def _kind(self, phase: Phase) -> str:

@@ -1,0 +1,25 @@
+"""Lower bounds: no schedule of any scheduler can cost less.
+
+They hold for malleable jobs on `capacity` (slots times speed) where job j does work at a rate
+of at most `rate`, at least `least`, and not before its arrival; real schedules, whose tasks
+are whole, only cost more. One bound a file; proofs are in docs/algorithms/bounds.md.
+"""
+
+from slotwise.allocation.bounds.best import lower_bound
+from slotwise.allocation.bounds.busy_time import busy_time_bound
+from slotwise.allocation.bounds.caps import caps_bound
+from slotwise.allocation.bounds.due_dates import due_date_bound
+from slotwise.allocation.bounds.height import height_bound_max, height_bound_sum
+from slotwise.allocation.bounds.jobs import BoundJobs
+from slotwise.allocation.bounds.prices import price_bound
+
+__all__ = [
+    "BoundJobs",
+    "busy_time_bound",
+    "caps_bound",
+    "due_date_bound",
+    "height_bound_max",
+    "height_bound_sum",
+    "lower_bound",
+    "price_bound",
+]

@@ -1,0 +1,65 @@
+"""The best of all bounds that hold."""
+
+from __future__ import annotations
+
+from math import ceil, inf
+
+import numpy as np
+
+from slotwise.allocation.bounds.busy_time import busy_time_bound
+from slotwise.allocation.bounds.caps import JOBS_MOST, caps_bound
+from slotwise.allocation.bounds.due_dates import due_date_bound
+from slotwise.allocation.bounds.height import height_bound_sum
+from slotwise.allocation.bounds.jobs import BoundJobs
+from slotwise.allocation.bounds.prices import price_bound
+from slotwise.objective.cost import Steps
+from slotwise.objective.objective import Aggregate
+
+CLOSE = 1e-6
+"""Relative; where a bound is so close to a known value no better one is looked for."""
+
+ROUNDING = 1e-12
+"""Sums are lowered by this part of what they are made of."""
+
+
+def lower_bound(
+    jobs: BoundJobs, capacity: float, aggregate: Aggregate, value: float = inf
+) -> float:
+    """No schedule of any scheduler costs less than this in sum or at most. 0 without jobs.
+
+    value  of a known schedule: where a cheap bound is close to it, dear ones are left out
+
+    A maximum takes some 50 tests of O(J log J); a sum at most a fixed number of steps over
+    `NUMBERS_MOST` numbers.
+    """
+    if not len(jobs):
+        return 0.0
+    jobs = jobs.fitted(capacity).early()
+    if aggregate == "max":
+        return due_date_bound(jobs, capacity)
+    bound = _sum_bound(jobs, capacity, value)
+    bound -= ROUNDING * float(np.abs(jobs.costs.at(jobs.soonest)).sum() + abs(bound))
+    if _are_whole(jobs):
+        return float(ceil(bound - CLOSE))
+    cheapest = jobs.costs.at(jobs.arrival)
+    return max(bound, 0.0) if np.all(cheapest >= 0) else bound
+
+
+def _sum_bound(jobs: BoundJobs, capacity: float, value: float) -> float:
+    """The best of the bounds of a sum, the cheap ones first."""
+    bound = height_bound_sum(jobs)
+    if jobs.costs.are_lines:
+        bound = max(bound, busy_time_bound(jobs, capacity))
+        if len(jobs) <= JOBS_MOST:
+            bound = max(bound, caps_bound(jobs, capacity))
+    if value < inf and value - bound <= CLOSE * abs(value):
+        return bound
+    return max(bound, price_bound(jobs, capacity))
+
+
+def _are_whole(jobs: BoundJobs) -> bool:
+    """Whether every sum of costs is a whole number, such as the number of tardy jobs."""
+    return all(
+        isinstance(cost, Steps) and all(float(fee).is_integer() for _, fee in cost.steps)
+        for cost in jobs.costs
+    )

@@ -1,0 +1,82 @@
+"""Windows of time, and the work of a job that must be done in them for it to complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slotwise.allocation.bounds.jobs import BoundJobs
+from slotwise.objective.costs import Floats
+
+WINDOWS_MOST = 32
+STARTS_MOST = 6
+KINKS_MOST = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """K intervals of time, from `start` to `end`, in seconds."""
+
+    start: Floats
+    end: Floats
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def lengths(self) -> Floats:
+        """Of each window, seconds."""
+        return self.end - self.start
+
+    def left(self, jobs: BoundJobs) -> Floats:
+        """J x K: the least work left of each job when a window begins, done as it may be."""
+        before = np.maximum(self.start - jobs.arrival[:, None], 0.0)
+        return np.maximum(jobs.work[:, None] - jobs.rate[:, None] * before, 0.0)
+
+    def kept(self, jobs: BoundJobs) -> Floats:
+        """J x K: what its least share gives a job that is not complete when a window ends."""
+        begun = np.maximum(self.start, jobs.arrival[:, None])
+        kept = jobs.least[:, None] * np.maximum(self.end - begun, 0.0)
+        return np.minimum(kept, self.left(jobs))
+
+    def needed(self, jobs: BoundJobs, completion: Floats) -> Floats:
+        """J x N x K: work that must be done in each window, for N completions of each job."""
+        late = np.maximum(completion[:, :, None] - self.end, 0.0)
+        left, kept = self.left(jobs)[:, None, :], self.kept(jobs)[:, None, :]
+        needed = np.maximum(left - jobs.rate[:, None, None] * late, kept)
+        return np.where(late > 0, needed, left)
+
+    def turns(self, jobs: BoundJobs) -> Floats:
+        """J x K: from this completion on a window needs no less of a job."""
+        return self.end + (self.left(jobs) - self.kept(jobs)) / jobs.rate[:, None]
+
+
+def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, most: int) -> Windows:
+    """At most so many windows, from arrivals on to where all work could be done."""
+    starts = np.unique(jobs.arrival)
+    if len(starts) > 1:
+        count = min(len(starts), STARTS_MOST, max(most // 4, 1))
+        starts = starts[np.linspace(0, len(starts) - 1, count + 1).astype(int)[:-1]]
+    share = most // len(starts)
+    begins, ends = [], []
+    for start in starts:
+        before = np.maximum(start - jobs.arrival, 0.0)
+        left = np.maximum(jobs.work - jobs.rate * before, 0.0).sum()
+        chosen = _instants(float(left / capacity), kinks - start, share)
+        begins.append(np.full(len(chosen), start))
+        ends.append(start + chosen)
+    return Windows(np.concatenate(begins), np.concatenate(ends))
+
+
+def _instants(until: float, kinks: Floats, most: int) -> Floats:
+    """Evenly spread up to an instant, and as many kinks of costs as there is room for."""
+    inside = np.unique(kinks[(kinks > 0) & (kinks < until)])
+    room = most // 2
+    if len(inside) > room:
+        inside = (
+            inside[np.linspace(0, len(inside) - 1, room).astype(int)] if room else inside[:0]
+        )
+    even = np.linspace(0.0, until, most - len(inside) + 1)[1:]
+    chosen = np.unique(np.concatenate([even, inside]))
+    return chosen[chosen > 0]

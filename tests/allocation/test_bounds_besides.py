@@ -1,0 +1,49 @@
+"""The least time of a job beside what others are guaranteed, against the test of due dates."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from slotwise.allocation.bounds.besides import INSTANTS_MOST, least_times
+from slotwise.allocation.feasibility import fits
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_it_is_the_earliest_due_date_that_can_be_kept(seed: int) -> None:
+    """A moment earlier does not fit, a moment later does, while the others have no due date."""
+    random = Random(seed)
+    capacity, count = 10.0, random.randint(1, 6)
+    work = np.array([random.choice([1.0, random.uniform(0.1, 90)]) for _ in range(count)])
+    most = np.array([random.uniform(0.5, capacity) for _ in work])
+    least = most * [random.choice([0.0, random.random()]) for _ in work]
+    least *= min(1.0, random.uniform(0.3, 1.0) * capacity / max(least.sum(), 1e-9))
+    for j, least_time in enumerate(least_times(capacity, work, least, most)):
+        due = np.full(count, np.inf)
+        due[j] = least_time * (1 + 1e-9)
+        assert fits(capacity, work, least, most, due)
+        due[j] = least_time * (1 - 1e-6)
+        assert not fits(capacity, work, least, most, due)
+
+
+def test_with_many_jobs_it_is_not_more() -> None:
+    """Where instants are left out, the times are shorter than they could be, or equal."""
+    random = np.random.default_rng(3)
+    count, capacity = 4 * INSTANTS_MOST, 1000.0
+    work, most = random.uniform(1, 1000, count), random.uniform(1, capacity, count)
+    least = random.uniform(0, 0.9 * capacity / count, count)
+    times = least_times(capacity, work, least, most)
+    assert np.all(times >= work / most)
+    assert np.any(times > 1.01 * work / most)
+    for j in range(0, count, 50):
+        due = np.full(count, np.inf)
+        due[j] = times[j] * (1 - 1e-9)
+        assert not fits(capacity, work, least, most, due, tolerance=-1e-8)
+
+
+def test_without_guarantees_it_is_the_time_alone() -> None:
+    """Nothing stands in the way of a job then."""
+    times = least_times(4.0, np.array([8.0, 0.0]), np.zeros(2), np.array([2.0, 3.0]))
+    assert times.tolist() == [4.0, 0.0]

@@ -1,0 +1,158 @@
+"""The price bound: needs, cheapest completions, and prices that are nearly the best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from oracles.instances import MINISUM, Metric, instances
+from slotwise.allocation.bounds import BoundJobs, price_bound
+from slotwise.allocation.bounds.interior import best_prices
+from slotwise.allocation.bounds.prices import Choices, choices_of
+from slotwise.allocation.bounds.shapes import Shapes
+from slotwise.allocation.bounds.windows import windows_of
+from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps
+
+CAPACITY = 6.0
+
+
+def random_jobs(random: Random, count: int) -> BoundJobs:
+    """Jobs of all kinds of costs, with arrivals or with least shares."""
+    arrival = [random.choice([0.0, random.uniform(0, 5)]) for _ in range(count)]
+    rate = [random.uniform(0.5, CAPACITY) for _ in range(count)]
+    work = [random.uniform(0.2, 12) for _ in range(count)]
+    height = [w / r * random.choice([1.0, 1.3]) for w, r in zip(work, rate, strict=True)]
+    least = [r * random.choice([0.0, 0.3]) for r in rate]
+    return BoundJobs.of([any_cost(random) for _ in rate], arrival, work, rate, height, least)
+
+
+def any_cost(random: Random) -> Cost:
+    """A line, a hinge, some steps, or a curve."""
+    due, weight = random.uniform(0, 15), random.uniform(0.1, 2)
+    choices: Sequence[Cost] = (
+        Line(weight, due),
+        Hinge(weight, due),
+        Steps(((due, weight), (due + 2, 2 * weight))),
+        Curve(lambda instant: weight * instant**1.5),
+    )
+    return random.choice(choices)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_job_has_its_cheapest_completion_among_its_choices(seed: int) -> None:
+    """At random prices no completion is cheaper than the cheapest choice, whatever it is."""
+    random = Random(seed)
+    jobs = random_jobs(random, 5)
+    choices = choices_of(jobs, CAPACITY)
+    assert choices is not None
+    kinks = np.array([kink for cost in jobs.costs for kink in cost.kinks])
+    windows = windows_of(jobs, CAPACITY, kinks, len(choices.room))
+    prices = np.array([random.choice([0.0, random.random()]) for _ in choices.room])
+    cheapest = (choices.cost + choices.needs @ prices).min(axis=1)
+    for _ in range(200):
+        until = np.minimum(jobs.latest, jobs.soonest + 20)
+        at = jobs.soonest + random.random() * (until - jobs.soonest)
+        needs = windows.needed(jobs, at[:, None])[:, 0, :] / CAPACITY
+        assert np.all(jobs.costs.at(at) + needs @ prices >= cheapest - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_schedule_does_what_windows_need(seed: int) -> None:
+    """One job at random rates between its shares does in each window at least what it must."""
+    random = Random(seed)
+    jobs = random_jobs(random, 1)
+    rate, least, left = float(jobs.rate[0]), float(jobs.least[0]), float(jobs.work[0])
+    now, spans = float(jobs.arrival[0]), []
+    while left > 1e-12:
+        held = random.choice([rate, least, random.uniform(least, rate)]) or 0.2 * rate
+        span = min(random.uniform(0.05, 1), left / held)
+        spans.append((now, now + span, held))
+        now, left = now + span, left - span * held
+    kinks = np.array([now])
+    windows = windows_of(jobs, CAPACITY, kinks, 16)
+    needed = windows.needed(jobs, np.array([[now]]))[0, 0]
+    for start, end, amount in zip(windows.start, windows.end, needed, strict=True):
+        done = sum(max(0.0, min(e, end) - max(b, start)) * held for b, e, held in spans)
+        assert amount <= done + 1e-9
+
+
+@pytest.mark.parametrize("with_least", [False, True])
+@pytest.mark.parametrize("metric", MINISUM, ids=lambda metric: metric.name)
+def test_prices_are_nearly_the_best(metric: Metric, with_least: bool) -> None:
+    """What they prove is what a linear program proves, but for a part in ten thousand."""
+    for problem in instances(metric, 3, 2, with_least):
+        jobs = BoundJobs.of(
+            problem.costs,
+            np.zeros(len(problem)),
+            problem.work,
+            problem.most,
+            problem.heights,
+            problem.least,
+        )
+        choices = choices_of(jobs, problem.capacity)
+        assert choices is not None
+        best = by_linear_program(choices)
+        bound = price_bound(jobs, problem.capacity)
+        assert bound <= best + 1e-7 * abs(best)
+        assert bound >= best - 1e-4 * max(abs(best), float(np.ptp(choices.cost)))
+
+
+def by_linear_program(choices: Choices) -> float:
+    """The least cost of mixed choices that keep within the room, by HiGHS."""
+    count, options, windows = choices.needs.shape
+    found = linprog(
+        choices.cost.ravel(),
+        A_ub=choices.needs.reshape(count * options, windows).T,
+        b_ub=choices.room,
+        A_eq=np.kron(np.eye(count), np.ones(options)),
+        b_eq=np.ones(count),
+    )
+    assert found.status == 0
+    return float(found.fun)
+
+
+def test_prices_of_a_choice_that_needs_nothing_are_worth_nothing() -> None:
+    """With room for all, prices prove no more than the cheapest options."""
+    costs = np.array([[1.0, 2.0], [3.0, 5.0]])
+    needs = np.array([[[0.5], [0.0]], [[0.5], [0.0]]])
+    prices = best_prices(costs, needs, np.array([2.0]), 20, 1e-6)
+    proven = (costs + needs @ prices).min(axis=1).sum() - 2.0 * prices[0]
+    assert proven == pytest.approx(4.0, abs=1e-4)
+
+
+def test_two_choices_that_share_half_of_what_they_want() -> None:
+    """One of the two pays: the one for which it is cheaper."""
+    costs = np.array([[0.0, 1.0], [0.0, 3.0]])
+    needs = np.array([[[1.0], [0.0]], [[1.0], [0.0]]])
+    prices = best_prices(costs, needs, np.array([1.0]), 20, 1e-6)
+    proven = (costs + needs @ prices).min(axis=1).sum() - prices[0]
+    assert proven == pytest.approx(1.0, abs=1e-4)
+
+
+def test_shapes_are_the_costs_or_below_them() -> None:
+    """Lines, hinges and steps are themselves, and a curve is not reached by its staircase."""
+    random = Random(2)
+    costs = [any_cost(random) for _ in range(40)]
+    soonest = np.array([random.uniform(0, 4) for _ in costs])
+    shapes = Shapes(costs, soonest, soonest + 30)
+    at = soonest[:, None] + np.array(
+        [[random.uniform(0, 40) for _ in range(50)] for _ in costs]
+    )
+    for cost, instants, values in zip(costs, at, shapes.at(at), strict=True):
+        true = [cost.at(instant) for instant in instants]
+        if isinstance(cost, Curve):
+            assert np.all(values <= np.array(true) + 1e-12)
+        else:
+            assert values == pytest.approx(true)
+
+
+def test_too_many_jobs_are_not_priced() -> None:
+    """Above some number of jobs the bound is left out; it takes no time then."""
+    count = 100_000
+    ones = np.ones(count)
+    jobs = BoundJobs.of([Line(1.0)] * count, 0 * ones, ones, ones, ones)
+    assert price_bound(jobs, 10.0) == -np.inf
