@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.problem import Claims, Group
+from slotwise.model.cluster import Cluster
 
 INF = float("inf")
 
@@ -25,11 +26,12 @@ def claims(
         weight=weight or [1.0] * count,
         arrival=[float(number) for number in range(count)],
         work=[],
-        size=[],
         least=[least for _, least, _ in members],
         most=[most for _, _, most in members],
         group=[group for group, _, _ in members],
         groups=groups,
+        owner=[],
+        cluster=Cluster.of_slots(capacity),
     )
 
 

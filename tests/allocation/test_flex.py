@@ -186,7 +186,8 @@ def test_every_objective_keeps_shares_and_leaves_no_slot_idle(
     for total, group in zip(held, claims.groups, strict=True):
         assert total <= group.slots_max * (1 + 1e-9)
     if all(group.slots_max == float("inf") for group in claims.groups):
-        fits = sum(claims.least) <= claims.capacity
+        guaranteed = sum(claims.least) + sum(group.slots_min for group in claims.groups)
+        fits = guaranteed <= claims.capacity
         assert not fits or all(
             share >= least - 1e-9 for share, least in zip(shares, claims.least, strict=True)
         )

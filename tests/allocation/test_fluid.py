@@ -133,7 +133,7 @@ def test_for_single_phases_the_fluid_way_is_the_packing_scheme(jobs: tuple[Job, 
 
 @given(static_jobs(dag=False))
 def test_a_plan_of_single_phases_keeps_least_shares(jobs: tuple[Job, ...]) -> None:
-    """Whole slots by wrap-around: at every instant each job holds its least share rounded down."""
+    """In whole slots, each job always holds its least share, rounded down."""
     cluster = Cluster.of_slots(8)
     pools = {"a": Pool("a"), "b": Pool("b")}
     for aim in (Objective(), Objective("stretch", "max")):

@@ -6,7 +6,6 @@ from itertools import permutations
 
 import pytest
 
-from slotwise.allocation.bounds import BoundJobs, lower_bound
 from slotwise.allocation.packing import pack
 from slotwise.api import plan
 from slotwise.model.cluster import Cluster
@@ -33,13 +32,26 @@ def test_no_order_reaches_the_optimal_makespan_of_two_jobs() -> None:
     shared = Schedule(tuple(Piece(PhaseId(name, "map"), 0.0, 8.0, 5) for name in "ab"))
     shared.check(two_jobs(), Cluster.of_slots(10))
     assert max(shared.completion().values()) == 8.0
-    jobs = BoundJobs([1, 1], [0, 0], [0, 0], [40, 40], [8, 8], [5, 5])
-    assert lower_bound(jobs, 10, "max") == pytest.approx(8.0)
 
 
-def test_a_plan_of_these_jobs_does_not_claim_to_be_exact() -> None:
-    """FLEX for the makespan plans 8.75 at best, with the bound 8, and claims nothing."""
+def test_a_plan_of_these_jobs_reaches_it_and_proves_it() -> None:
+    """FLEX plans a maximum by due dates and not by priority: 8, which meets the bound."""
     chosen = plan(two_jobs(), "flex", objective=Objective("makespan", "max"), slots=10)
-    assert 8.0 <= chosen.value <= 8.75 + 1e-9
+    assert chosen.value == pytest.approx(8.0)
     assert chosen.bound == pytest.approx(8.0)
-    assert chosen.is_exact == (chosen.value == pytest.approx(8.0))
+    assert chosen.is_exact
+
+
+def test_no_order_meets_two_deadlines_that_can_be_met() -> None:
+    """X: 2.5 on at most 2 slots, due at 1.5; Y: 2 on 1 slot, due at 3; 2 slots in all."""
+    for order in permutations([0, 1]):
+        x, y = (pieces[-1][1] for pieces in pack(2, [2.5, 2], [0, 0], [2, 1], order))
+        assert x > 1.5 or y > 3
+    x, y = (
+        Job(name, (Phase("map", Tasks(most, work / most)),), deadline=due)
+        for name, work, most, due in (("x", 2.5, 2, 1.5), ("y", 2.0, 1, 3.0))
+    )
+    for penalty in ("tardy", "tardiness"):
+        chosen = plan([x, y], "flex", objective=penalty, slots=2)
+        assert chosen.value == pytest.approx(0.0, abs=1e-9)
+        assert chosen.is_exact

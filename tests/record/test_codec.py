@@ -19,6 +19,7 @@ from slotwise.record import codec
 # Names may be anything that users or file systems come up with, lone surrogates included.
 names = st.text(st.characters(), min_size=1, max_size=8)
 seconds = st.floats(0, 1e12, allow_nan=False)
+increasing = st.lists(seconds, max_size=3, unique=True).map(sorted)
 numbers = st.integers(0, 2**40)
 phase_ids = st.builds(PhaseId, names, names)
 shares = st.dictionaries(names, st.integers(0, 99), max_size=3)
@@ -57,7 +58,7 @@ def jobs(draw: st.DrawFn) -> Job:
         pool=draw(names),
         weight=draw(st.floats(1e-6, 1e6)),
         deadline=draw(st.none() | seconds),
-        steps=tuple(draw(st.lists(st.tuples(seconds, seconds), max_size=3))),
+        steps=tuple(zip(draw(increasing), draw(increasing), strict=False)),
         penalty=draw(st.none() | names),
     )
 

@@ -24,8 +24,8 @@ def minimax(problem: Malleable) -> Floats:
     a job may be done at any time. O(J log J) for each of about 50 levels.
     """
     low = problem.value(problem.heights)  # Each job alone on all that it can use.
-    if _reaches(problem, low):
-        return problem.costs.latest(low)
+    if _can_keep(problem, _due(problem, low)):
+        return _due(problem, low)
     # A schedule that leaves no slot idle is done with each job by then.
     area = problem.work.sum() / problem.capacity
     high = problem.value(np.minimum(problem.heights + area, problem.ends))
@@ -34,13 +34,19 @@ def minimax(problem: Malleable) -> Floats:
         middle = (low + high) / 2
         if high - low <= PRECISION * scale or not low < middle < high:
             break
-        if _reaches(problem, middle):
+        if _can_keep(problem, _due(problem, middle)):
             high = middle
         else:
             low = middle
-    return problem.costs.latest(high)
+    return _due(problem, high)
 
 
-def _reaches(problem: Malleable, level: float) -> bool:
-    due = problem.costs.latest(level)
+def _due(problem: Malleable, level: float) -> Floats:
+    """By when each job is to be done; no level tried is so low that rounding alone makes it
+    earlier than the job could be done alone."""
+    due: Floats = np.maximum(problem.costs.latest(level), problem.heights)
+    return due
+
+
+def _can_keep(problem: Malleable, due: Floats) -> bool:
     return fits(problem.capacity, problem.work, problem.least, problem.most, due)

@@ -64,7 +64,9 @@ class Promises:
         slope = problem.capacity
         if last + 1 < len(at):
             slope = (room[last + 1] - room[last]) / (at[last + 1] - at[last])
-        return float(max(earliest, at[last] + (work - room[last]) / slope))
+        if slope > 0:  # By rounding it may be 0.
+            earliest = max(earliest, at[last] + (work - room[last]) / slope)
+        return float(earliest)
 
     def promise(self, job: int, due: float) -> None:
         """Promise a completion, not before the earliest one; inf promises nothing."""

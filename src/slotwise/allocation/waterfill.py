@@ -9,7 +9,7 @@ from slotwise.allocation.packing import Packing
 from slotwise.objective.costs import Floats
 
 ROUNDING = 1e-9
-"""Relative: so much more than there is may be asked for, by rounding."""
+"""So much work, as a part of all that the slots do until it is due, may find no room."""
 
 
 def water_fill(problem: Malleable, due: Floats) -> Packing:
@@ -34,20 +34,22 @@ def water_fill(problem: Malleable, due: Floats) -> Packing:
         width = column[job] + 1
         least, room = problem.least[job], problem.most[job] - problem.least[job]
         rest = problem.work[job] - least * due[job]
-        poured = _pour(used[:width], lengths[:width], room, rest)
+        level = _level(used[:width], lengths[:width], room, rest)
+        poured = np.clip(min(level, problem.capacity) - used[:width], 0.0, room)
+        missing = rest - float(poured @ lengths[:width])
+        assert missing <= ROUNDING * problem.capacity * due[job], "due dates can be kept"
         used[:width] += poured
         pieces[job] = _pieces(ends[:width], least + poured)
-    assert used[0] <= problem.capacity * (1 + ROUNDING), "the due dates can be kept"
     return pieces
 
 
-def _pour(used: Floats, lengths: Floats, room: float, work: float) -> Floats:
-    """Slots more for each column: up to a common level of use, at most `room`, in sum `work`.
+def _level(used: Floats, lengths: Floats, room: float, work: float) -> float:
+    """Up to which level of use each column is to be filled, by at most `room`, to hold `work`.
 
     `used` falls from column to column.
     """
     if work <= 0 or room <= 0:
-        return np.zeros_like(used)
+        return 0.0
     # Below level L lies sum(lengths * (L - used)) over the columns in use below L.
     high = used[::-1]
     area = np.concatenate(([0.0], np.cumsum(lengths[::-1])))
@@ -60,15 +62,10 @@ def _pour(used: Floats, lengths: Floats, room: float, work: float) -> Floats:
     bends = np.sort(np.concatenate((high, high + room)))
     filled = below(bends) - below(bends - room)
     place = int(np.searchsorted(filled, work))
-    if place == len(bends):  # By rounding alone the columns at their most do not hold it.
-        level = bends[-1]
-    elif place == 0:
-        level = bends[0]
-    else:
-        part = (work - filled[place - 1]) / (filled[place] - filled[place - 1])
-        level = bends[place - 1] + part * (bends[place] - bends[place - 1])
-    poured: Floats = np.clip(level - used, 0.0, room)
-    return poured
+    if place == 0 or place == len(bends):  # Beyond the ends by rounding alone.
+        return float(bends[min(place, len(bends) - 1)])
+    part = (work - filled[place - 1]) / (filled[place] - filled[place - 1])
+    return float(bends[place - 1] + part * (bends[place] - bends[place - 1]))
 
 
 def _pieces(ends: Floats, slots: Floats) -> list[tuple[float, float, float]]:
