@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -61,7 +61,9 @@ def solve(problem: Malleable, budget: Budget | None = None) -> Solution:
         return Solution([], np.zeros(0), 0.0)
     budget = budget or Budget(BUDGET_STEPS)
     if problem.aggregate == "max":
-        return _keeping(problem, minimax(problem))
+        due = minimax(problem)
+        order = np.lexsort((problem.work, due)).tolist()
+        return _simplest(problem, order, due)
     are_steps = all(isinstance(cost, Steps) for cost in problem.costs)
     # Branch and bound needs a good start, but most of the budget for itself.
     search = budget.part(ROUNDS * len(problem) ** 2) if are_steps else budget
@@ -72,11 +74,18 @@ def solve(problem: Malleable, budget: Budget | None = None) -> Solution:
     if are_steps:
         choice = choose_steps(problem, due, budget)
         due, bound = choice.due, choice.bound
-    # The packing scheme has fewer pieces, and whole slots if shares are whole numbers.
+    best = _simplest(problem, order, due)
+    return replace(best, bound=bound)
+
+
+def _simplest(problem: Malleable, order: Sequence[int], due: Floats) -> Solution:
+    """The packing scheme in this order if it is as good as these due dates, else they are kept.
+
+    It has fewer pieces, and whole slots if shares are whole numbers.
+    """
     packed = _by_packing(problem, order)
     kept = problem.value(np.minimum(due, problem.ends))
-    best = packed if _is_as_good(packed.value, kept) else _keeping(problem, due)
-    return Solution(best.packing, best.completion, best.value, bound)
+    return packed if _is_as_good(packed.value, kept) else _keeping(problem, due)
 
 
 def _is_as_good(value: float, other: float) -> bool:
@@ -112,20 +121,17 @@ def _orders(problem: Malleable) -> Iterator[Order]:
 
 
 def _keeping(problem: Malleable, due: Floats) -> Solution:
-    """A schedule that keeps due dates, each job as early as the others leave it, by area.
+    """A schedule that keeps due dates: each job as early as the others leave it, by area.
 
-    For very many jobs: that of the packing scheme if it does, else each job just in time.
+    Of very many jobs, each is done just in time.
     """
     if len(problem) <= PROMISES_MOST:
         promises, order = Promises(problem), by_area(problem)
         for job in order:
             promises.promise(job, float(due[job]))
         tighten(promises, order)
-        return _solution(problem, water_fill(problem, promises.due))
+        due = promises.due
     due = np.minimum(due, np.minimum(problem.ends, _horizon(problem, due)))
-    packed = _by_packing(problem, np.argsort(due, kind="stable").tolist())
-    if _is_as_good(packed.value, problem.value(due)):
-        return packed
     return _solution(problem, water_fill(problem, due))
 
 
