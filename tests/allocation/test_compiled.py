@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 numba = pytest.importorskip("numba", reason="needs slotwise[fast]")
 
-from slotwise.allocation.compiled import compiled, part  # noqa: E402
+from slotwise.allocation.compiled import compiled, has_numba, part  # noqa: E402
 
 
 def double(x: float) -> float:
@@ -42,6 +44,16 @@ def test_a_disk_that_is_full_does_not_stop_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(numba, "njit", njit)
     assert compiled(double, "int64(int64)")(2) == 4
     assert asked == [True, False]
+
+
+def test_a_numba_that_refuses_to_be_imported_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is installed, but not for this numpy: Python serves as if it were missing."""
+    monkeypatch.setitem(sys.modules, "numba", None)
+    has_numba.cache_clear()
+    assert not has_numba()
+    monkeypatch.undo()
+    has_numba.cache_clear()
+    assert has_numba()
 
 
 def test_a_part_may_be_called_by_machine_code() -> None:

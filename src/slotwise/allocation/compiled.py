@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, TypeVar
 
 FLOATS, INTS = "float64[::1]", "int64[::1]"
@@ -16,8 +15,12 @@ FLOATS, INTS = "float64[::1]", "int64[::1]"
 
 @cache
 def has_numba() -> bool:
-    """Whether numba is installed. It is not imported for this."""
-    return find_spec("numba") is not None
+    """Whether numba can be used. This imports it: ask only where machine code would pay."""
+    try:
+        import numba  # noqa: F401
+    except ImportError:  # Missing, or it refuses the numpy that is installed.
+        return False
+    return True
 
 
 @cache
