@@ -27,11 +27,11 @@ class Point:
 class Row:
     """What came out of the experiments of one point, for one scheme by one yardstick.
 
-    mean, worst, deviation  of the ratios of the scheme's value to that of the yardstick; None
-                            where all experiments were ignored. The deviation is that of the
-                            sample, 0 for a single experiment
-    counted, ignored        experiments; one is ignored where the yardstick is not above 0
-    proven                  experiments in which the yardstick is proven to be the optimum
+    mean, worst, least  of the ratios of the scheme's value to that of the yardstick; None
+                        where all experiments were ignored
+    deviation           of that sample of ratios, 0 for a single experiment
+    counted, ignored    experiments; one is ignored where the yardstick is not above 0
+    proven              experiments in which the yardstick is proven to be the optimum
     """
 
     x: float | str
@@ -39,6 +39,7 @@ class Row:
     yardstick: str
     mean: float | None
     worst: float | None
+    least: float | None
     deviation: float | None
     counted: int
     ignored: int

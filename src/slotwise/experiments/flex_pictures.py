@@ -9,6 +9,7 @@ from typing import Any
 import altair as alt
 
 from slotwise.experiments.figure import BEST_ORDER, BOUND, Figure, Row
+from slotwise.report.numbers import number
 from slotwise.report.palette import BAD, MUTED, RULE, RUNS
 from slotwise.report.pictures.picture import Picture, Rows, source
 
@@ -201,7 +202,7 @@ def _span(row: Row) -> dict[str, Any]:
         "scheme": LABELS[row.scheme],
         "mean": min(max(row.mean, _LEAST), CUT),
         "worst": min(max(row.worst, _LEAST), CUT),
-        "cut": f"{row.mean:.3g}, worst {row.worst:.3g}" if beyond else "",
+        "cut": f"{number(row.mean)}, worst {number(row.worst)}" if beyond else "",
     }
 
 

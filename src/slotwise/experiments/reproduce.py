@@ -110,6 +110,7 @@ def _row(point: Point, scheme: str, yardstick: str, outcomes: Sequence[Outcome])
         yardstick=yardstick,
         mean=statistics.fmean(ratios) if ratios else None,
         worst=max(ratios, default=None),
+        least=min(ratios, default=None),
         deviation=statistics.stdev(ratios) if len(ratios) > 1 else 0.0 if ratios else None,
         counted=len(ratios),
         ignored=len(outcomes) - len(ratios),
