@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -21,7 +21,7 @@ from slotwise.allocation.waterfill import water_fill
 from slotwise.objective.cost import Steps
 from slotwise.objective.costs import Floats
 
-PROMISES_MOST = 400
+PROMISES_MOST = 2000
 """Above so many jobs promises, O(J^2) an order, are left for the packing scheme."""
 
 BUDGET_STEPS = 2000
@@ -62,8 +62,10 @@ def solve(problem: Malleable, budget: Budget | None = None) -> Solution:
     budget = budget or Budget(BUDGET_STEPS)
     if problem.aggregate == "max":
         due = minimax(problem)
-        order = np.lexsort((problem.work, due)).tolist()
-        return _simplest(problem, order, due)
+        orders = (
+            np.argsort(key, kind="stable").tolist() for key in (due, due - problem.heights)
+        )
+        return _simplest(problem, orders, due)
     are_steps = all(isinstance(cost, Steps) for cost in problem.costs)
     # Branch and bound needs a good start, but most of the budget for itself.
     search = budget.part(ROUNDS * len(problem) ** 2) if are_steps else budget
@@ -74,18 +76,21 @@ def solve(problem: Malleable, budget: Budget | None = None) -> Solution:
     if are_steps:
         choice = choose_steps(problem, due, budget)
         due, bound = choice.due, choice.bound
-    best = _simplest(problem, order, due)
+    best = _simplest(problem, [order], due)
     return replace(best, bound=bound)
 
 
-def _simplest(problem: Malleable, order: Sequence[int], due: Floats) -> Solution:
-    """The packing scheme in this order if it is as good as these due dates, else they are kept.
+def _simplest(problem: Malleable, orders: Iterable[Order], due: Floats) -> Solution:
+    """The packing scheme in one of these orders if it is as good as the due dates, or they.
 
     It has fewer pieces, and whole slots if shares are whole numbers.
     """
-    packed = _by_packing(problem, order)
     kept = problem.value(np.minimum(due, problem.ends))
-    return packed if _is_as_good(packed.value, kept) else _keeping(problem, due)
+    for order in orders:
+        packed = _by_packing(problem, order)
+        if _is_as_good(packed.value, kept):
+            return packed
+    return _keeping(problem, due)
 
 
 def _is_as_good(value: float, other: float) -> bool:
@@ -103,13 +108,14 @@ def _dates(problem: Malleable, budget: Budget) -> Callable[[Sequence[int]], Floa
 def _best_order(
     problem: Malleable, budget: Budget, dates: Callable[[Sequence[int]], Floats]
 ) -> tuple[Order, Floats]:
-    """The best of the orders tried, improved by search; and its completion dates."""
+    """The best order that search finds from any of those tried; and its completion dates."""
 
     def value(order: Sequence[int]) -> float:
         return problem.value(np.minimum(dates(order), problem.ends))
 
-    best = min(_orders(problem), key=value)
-    order, _ = improve(best, value, budget)
+    starts = sorted(_orders(problem), key=value)
+    found = [improve(start, value, budget) for start in starts]
+    order, _ = min(found, key=lambda one: one[1])
     return order, dates(order)
 
 
