@@ -10,9 +10,12 @@ import pytest
 from scipy.optimize import linprog
 
 from oracles.instances import MINISUM, Metric, instances
+from oracles.orders import optimum
 from slotwise.allocation.bounds import BoundJobs, price_bound
+from slotwise.allocation.bounds.cases import bound_by_cases
+from slotwise.allocation.bounds.choices import Choices
 from slotwise.allocation.bounds.interior import best_prices
-from slotwise.allocation.bounds.prices import Choices, choices_of
+from slotwise.allocation.bounds.prices import choices_of
 from slotwise.allocation.bounds.shapes import Shapes
 from slotwise.allocation.bounds.windows import windows_of
 from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps
@@ -96,7 +99,7 @@ def test_prices_are_nearly_the_best(metric: Metric, with_least: bool) -> None:
         choices = choices_of(jobs, problem.capacity)
         assert choices is not None
         best = by_linear_program(choices)
-        bound = price_bound(jobs, problem.capacity)
+        bound = choices.bound(choices.settled().prices)
         assert bound <= best + 1e-7 * abs(best)
         assert bound >= best - 1e-4 * max(abs(best), float(np.ptp(choices.cost)))
 
@@ -119,7 +122,7 @@ def test_prices_of_a_choice_that_needs_nothing_are_worth_nothing() -> None:
     """With room for all, prices prove no more than the cheapest options."""
     costs = np.array([[1.0, 2.0], [3.0, 5.0]])
     needs = np.array([[[0.5], [0.0]], [[0.5], [0.0]]])
-    prices = best_prices(costs, needs, np.array([2.0]), 20, 1e-6)
+    prices = best_prices(costs, needs, np.array([2.0]), 20, 1e-6).prices
     proven = (costs + needs @ prices).min(axis=1).sum() - 2.0 * prices[0]
     assert proven == pytest.approx(4.0, abs=1e-4)
 
@@ -128,7 +131,7 @@ def test_two_choices_that_share_half_of_what_they_want() -> None:
     """One of the two pays: the one for which it is cheaper."""
     costs = np.array([[0.0, 1.0], [0.0, 3.0]])
     needs = np.array([[[1.0], [0.0]], [[1.0], [0.0]]])
-    prices = best_prices(costs, needs, np.array([1.0]), 20, 1e-6)
+    prices = best_prices(costs, needs, np.array([1.0]), 20, 1e-6).prices
     proven = (costs + needs @ prices).min(axis=1).sum() - prices[0]
     assert proven == pytest.approx(1.0, abs=1e-4)
 
@@ -156,3 +159,45 @@ def test_too_many_jobs_are_not_priced() -> None:
     ones = np.ones(count)
     jobs = BoundJobs.of([Line(1.0)] * count, 0 * ones, ones, ones, ones)
     assert price_bound(jobs, 10.0) == -np.inf
+
+
+@pytest.mark.parametrize("metric", MINISUM, ids=lambda metric: metric.name)
+def test_cases_lift_a_bound_and_stay_below_the_optimum(metric: Metric) -> None:
+    """More cases never lower the bound; with a known value they end where that is reached."""
+    for problem in instances(metric, 5, 1, True):
+        jobs = BoundJobs.of(
+            problem.costs,
+            np.zeros(len(problem)),
+            problem.work,
+            problem.most,
+            problem.heights,
+            problem.least,
+        )
+        choices = choices_of(jobs, problem.capacity)
+        assert choices is not None
+        best = optimum(
+            problem.capacity,
+            problem.work,
+            problem.least,
+            problem.most,
+            list(problem.costs),
+            "sum",
+        )
+        bounds = [bound_by_cases(choices, trials, np.inf) for trials in (1, 5, 17)]
+        assert bounds == sorted(bounds)
+        assert bounds[-1] <= best + 1e-6 * max(1.0, abs(best))
+        assert bound_by_cases(choices, 17, bounds[0]) == bounds[0]
+
+
+def test_a_case_keeps_the_completions_on_its_side_of_an_instant() -> None:
+    """Until the step of 5 the job costs nothing; after it, by however little, it costs 1."""
+    jobs = BoundJobs.of(
+        [Steps(((5.0, 1.0),))] * 2, np.zeros(2), [8.0] * 2, [4.0] * 2, [2.0] * 2
+    )
+    choices = choices_of(jobs, 4.0)
+    assert choices is not None
+    before, behind = choices.until(0, 5.0), choices.after(0, 5.0)
+    assert before.completion[0].max() == 5.0 == behind.completion[0].min()
+    assert before.cost[0].max() == 0.0
+    assert behind.cost[0].min() == 1.0
+    assert behind.cost[1].min() == 0.0

@@ -54,7 +54,7 @@ def _sum_bound(jobs: BoundJobs, capacity: float, value: float) -> float:
             bound = max(bound, caps_bound(jobs, capacity))
     if value < inf and value - bound <= CLOSE * abs(value):
         return bound
-    return max(bound, price_bound(jobs, capacity))
+    return max(bound, price_bound(jobs, capacity, value))
 
 
 def _are_whole(jobs: BoundJobs) -> bool:

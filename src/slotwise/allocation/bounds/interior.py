@@ -15,14 +15,23 @@ START = 0.1
 """How far from 0 slacks are at first, on scales on which all else is about 1."""
 
 
-def best_prices(costs: Floats, needs: Floats, room: Floats, steps: int, gap: float) -> Floats:
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Prices of K resources, >= 0, and the parts of N options that J choices mix at them."""
+
+    prices: Floats
+    parts: Floats
+
+
+def best_prices(costs: Floats, needs: Floats, room: Floats, steps: int, gap: float) -> Mixture:
     """Prices of K resources, >= 0, at which J choices that pay for what they need cost most.
 
     Each of J picks one of its N options, or a mixture of them; option n of j costs costs[j, n]
     and needs needs[j, n, k] of resource k, of which there is room[k]. The prices are nearly
     optimal for the dual of this linear program: sum_j min_n (costs + needs @ prices) - room @
     prices is about the greatest. They are the best that at most so many steps meet, fewer where
-    that is closer to the optimum than `gap`, relatively.
+    that is closer to the optimum than `gap`, relatively. No statement holds for the parts but
+    that they are nearly optimal, too.
 
     Mehrotra's method. The choices are eliminated from each system of equations, so a step
     costs O(J N K^2) and a system of K equations.
@@ -31,17 +40,18 @@ def best_prices(costs: Floats, needs: Floats, room: Floats, steps: int, gap: flo
     scale = max(float((costs - cheapest).max()), np.finfo(float).tiny)
     program = _Program((costs - cheapest) / scale, needs, room)
     point = program.start()
-    best, value = point.prices, program.value(point)
-    for _ in range(steps):
-        if program.apart(point) <= gap * max(value, gap):
-            break
-        moved = program.step(point)
-        if moved is None:
-            break
-        point = moved
-        if (reached := program.value(point)) > value:
-            best, value = point.prices, reached
-    return best * scale
+    best, value = point, program.value(point)
+    with np.errstate(all="ignore"):  # Where numbers become too large, the search ends.
+        for _ in range(steps):
+            if not program.apart(point) > gap * max(value, gap):
+                break
+            moved = program.step(point)
+            if moved is None:
+                break
+            point = moved
+            if (reached := program.value(point)) > value:
+                best, value = point, reached
+    return Mixture(best.prices * scale, best.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +95,7 @@ class _Program:
 
     def step(self, point: _Point) -> _Point | None:
         """One step, corrected for its own curvature; None where rounding allows no more."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            newton = _Newton(self._needs, point, self._room - self._needed(point.parts))
+        newton = _Newton(self._needs, point, self._room - self._needed(point.parts))
         if not newton.is_sound:
             return None
         apart = self.apart(point)

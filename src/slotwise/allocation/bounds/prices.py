@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from slotwise.allocation.bounds.interior import best_prices
+from slotwise.allocation.bounds.cases import bound_by_cases
+from slotwise.allocation.bounds.choices import Choices
 from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.allocation.bounds.shapes import Shapes, kinks_most
 from slotwise.allocation.bounds.windows import WINDOWS_MOST, windows_of
@@ -18,55 +17,27 @@ NUMBERS_MOST = 500_000
 WINDOWS_LEAST = 4
 """With room for fewer windows it is not worth while."""
 
-STEPS = 20
-"""Of the search for prices."""
+TRIALS_MOST = 17
+"""Times that prices are looked for at most, one case after another."""
 
-GAP = 1e-6
-"""Relative; closer to the best prices it need not come."""
-
-ROUNDING = 1e-13
-"""What the sums lose, of the numbers that they are made of."""
+TRIED_MOST = 300_000
+"""Numbers in all these trials together, but for the first."""
 
 
-def price_bound(jobs: BoundJobs, capacity: float) -> float:
+def price_bound(jobs: BoundJobs, capacity: float, value: float = np.inf) -> float:
     """Of the sum of any costs, with least shares and arrivals; -inf for too many jobs.
 
     In each of some windows of time the work that must be done there cannot be more than the
     capacity. With a price on that, each job has a cheapest completion, whatever the others
     do. At any prices >= 0 the sum over the jobs less the price of the capacity is a bound;
-    an interior point method finds nearly the best ones.
+    an interior point method finds nearly the best ones. With few jobs, cases are told apart:
+    a job is complete by an instant or it is not. Up to a known value, which is enough.
     """
     choices = choices_of(jobs, capacity)
-    return -np.inf if choices is None else choices.bound(choices.prices())
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """When jobs may complete, at what cost, and what that needs.
-
-    completion  J x N, seconds
-    cost        J x N
-    needs       J x N x K seconds of the whole capacity, in each window
-    room        K seconds
-    """
-
-    completion: Floats
-    cost: Floats
-    needs: Floats
-    room: Floats
-
-    def prices(self) -> Floats:
-        """Nearly the best price of a second of all slots in each window, >= 0."""
-        return best_prices(self.cost, self.needs, self.room, STEPS, GAP)
-
-    def bound(self, prices: Floats) -> float:
-        """What is proven with these prices."""
-        cheapest = (self.cost + self.needs @ prices).min(axis=1)
-        paid = float(self.room @ prices)
-        large = float(
-            np.abs(cheapest).sum() + paid + self.needs.max(axis=1).sum(axis=0) @ prices
-        )
-        return float(cheapest.sum()) - paid - ROUNDING * large
+    if choices is None:
+        return -np.inf
+    trials = min(TRIALS_MOST, TRIED_MOST // choices.needs.size)
+    return bound_by_cases(choices, trials, value)
 
 
 def choices_of(jobs: BoundJobs, capacity: float) -> Choices | None:
@@ -82,6 +53,7 @@ def choices_of(jobs: BoundJobs, capacity: float) -> Choices | None:
     return Choices(
         completion,
         shapes.at(completion),
+        shapes.at(np.nextafter(completion, np.inf)),
         windows.needed(jobs, completion) / capacity,
         windows.lengths,
     )

@@ -1,0 +1,69 @@
+"""When each job may complete, at what cost, and what that needs of windows of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise.allocation.bounds.interior import Mixture, best_prices
+from slotwise.objective.costs import Floats
+
+STEPS = 24
+"""Of the search for prices."""
+
+GAP = 1e-9
+"""Relative; closer to the best prices it need not come."""
+
+ROUNDING = 1e-13
+"""What the sums lose, of the numbers that they are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Between two completions next to each other, costs and needs of a job are concave.
+
+    completion  J x N, seconds, in any order
+    cost        J x N
+    above       J x N, the cost a moment later: more where it jumps
+    needs       J x N x K seconds of the whole capacity, in each window
+    room        K seconds
+    """
+
+    completion: Floats
+    cost: Floats
+    above: Floats
+    needs: Floats
+    room: Floats
+
+    def settled(self) -> Mixture:
+        """Nearly the best price of a second of all slots in each window, >= 0."""
+        return best_prices(self.cost, self.needs, self.room, STEPS, GAP)
+
+    def bound(self, prices: Floats) -> float:
+        """What is proven with these prices."""
+        cheapest = (self.cost + self.needs @ prices).min(axis=1)
+        paid = float(self.room @ prices)
+        large = float(self.needs.max(axis=1).sum(axis=0) @ prices)
+        large += float(np.abs(cheapest).sum()) + paid
+        return float(cheapest.sum()) - paid - ROUNDING * large
+
+    def until(self, job: int, instant: float) -> Choices:
+        """With the completions of a job not later than one of them."""
+        return self._only(job, self.completion[job] <= instant, self.cost)
+
+    def after(self, job: int, instant: float) -> Choices:
+        """With the completions of a job later than one of them, by however little."""
+        cost = self.cost.copy()
+        cost[job] = np.where(self.completion[job] == instant, self.above[job], cost[job])
+        return self._only(job, self.completion[job] >= instant, cost)
+
+    def _only(self, job: int, allowed: NDArray[np.bool_], cost: Floats) -> Choices:
+        # One that is allowed takes the place of each other one, so that the arrays keep shape.
+        chosen = np.where(allowed, np.arange(len(allowed)), np.argmax(allowed))
+        arrays = [array.copy() for array in (self.completion, cost, self.above, self.needs)]
+        for array in arrays:
+            array[job] = array[job][chosen]
+        completion, cost, above, needs = arrays
+        return replace(self, completion=completion, cost=cost, above=above, needs=needs)
