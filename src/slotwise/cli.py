@@ -302,7 +302,7 @@ def _reproduce(
         str | None, typer.Argument(metavar="FIGURE", help=f"{', '.join(FIGURES)}.")
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Experiments a point.")] = RUNS,
-    seed: Seed = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed draws other jobs.")] = 0,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The folder to write into.")
     ] = Path("out/figures"),
