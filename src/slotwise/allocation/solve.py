@@ -24,6 +24,9 @@ from slotwise.objective.costs import Floats
 PROMISES_MOST = 2000
 """Above so many jobs promises, O(J^2) an order, are left for the packing scheme."""
 
+TIGHT_MOST = 400
+"""Above so many jobs a maximum is not worth bringing every job forward, O(J^2)."""
+
 BUDGET_STEPS = 2000
 """Of search, where nobody says."""
 
@@ -131,7 +134,8 @@ def _keeping(problem: Malleable, due: Floats) -> Solution:
 
     Of very many jobs, each is done just in time.
     """
-    if len(problem) <= PROMISES_MOST:
+    jobs_most = TIGHT_MOST if problem.aggregate == "max" else PROMISES_MOST
+    if len(problem) <= jobs_most:
         promises, order = Promises(problem), by_area(problem)
         for job in order:
             promises.promise(job, float(due[job]))
