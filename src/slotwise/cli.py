@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from slotwise import api
+from slotwise.api import PLAN_SECONDS
 from slotwise.experiments.printed import list_figures, show_reproduction, showing_progress
 from slotwise.experiments.reproduce import FIGURES, RUNS, figure_named, reproduce
 from slotwise.experiments.reproduction import check_folder
@@ -63,6 +64,10 @@ Waits = Annotated[
 ]
 Epoch = Annotated[float, typer.Option(help="Seconds between decisions on the allocation.")]
 Attempts = Annotated[int, typer.Option(min=1, help="How often a task is tried.")]
+Budget = Annotated[
+    float | None,
+    typer.Option("--budget-seconds", min=0, help="How long flex may search at a decision."),
+]
 LogPath = Annotated[Path | None, typer.Option("--log", help="Write the log here (JSON Lines).")]
 ReportPath = Annotated[Path | None, typer.Option("--report", help="Write a page here (HTML).")]
 Overwrite = Annotated[bool, typer.Option(help="Replace outputs that exist.")]
@@ -95,16 +100,31 @@ def _plan(
     objective: Penalty = None,
     aggregate: AggregateName = None,
     slots: Slots = None,
+    budget_seconds: Annotated[
+        float | None,
+        typer.Option(min=0, help=f"How long flex may search [default: {PLAN_SECONDS}]."),
+    ] = None,
+    budget_steps: Annotated[
+        int | None,
+        typer.Option(min=0, help="The same as a number of steps, for the same plan each time."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """The malleable schedule of a static problem, its value, bound and gap.
 
-    `slotwise plan jobs.yaml --allocator flex --objective stretch --json`
+    `slotwise plan jobs.yaml --allocator flex --objective tardiness --aggregate max --json`
     """
     with door():
         source = read_source(file)
         aim = _objective(source, objective, aggregate)
-        plan = api.plan(source, allocator, objective=aim, slots=slots)
+        plan = api.plan(
+            source,
+            allocator,
+            objective=aim,
+            slots=slots,
+            budget_seconds=budget_seconds,
+            budget_steps=budget_steps,
+        )
         if as_json:
             print_json(plan.to_plain())
         else:
@@ -121,6 +141,7 @@ def _simulate(
     remote_factor: RemoteFactor = 1.0,
     rack_factor: RackFactor = None,
     waits: Waits = None,
+    budget_seconds: Budget = None,
     epoch: Epoch = EPOCH_SECONDS,
     attempts: Attempts = 4,
     objective: Penalty = None,
@@ -144,6 +165,7 @@ def _simulate(
             slots=slots,
             assigner=assigner,
             waits=_waits(waits),
+            budget_seconds=budget_seconds,
             epoch_seconds=epoch,
             attempts_max=attempts,
             objective=_objective(source, objective, aggregate),
@@ -201,6 +223,7 @@ def _compare(
     remote_factor: RemoteFactor = 1.0,
     rack_factor: RackFactor = None,
     waits: Waits = None,
+    budget_seconds: Budget = None,
     epoch: Epoch = EPOCH_SECONDS,
     attempts: Attempts = 4,
     objective: Penalty = None,
@@ -233,6 +256,7 @@ def _compare(
                 simulation=Simulation(seed, noise, remote_factor, rack_factor),
                 assigner=assigner,
                 waits=_waits(waits),
+                budget_seconds=budget_seconds,
                 epoch_seconds=epoch,
                 attempts_max=attempts,
                 objective=aim,
