@@ -122,7 +122,7 @@ def test_prices_of_a_choice_that_needs_nothing_are_worth_nothing() -> None:
     """With room for all, prices prove no more than the cheapest options."""
     costs = np.array([[1.0, 2.0], [3.0, 5.0]])
     needs = np.array([[[0.5], [0.0]], [[0.5], [0.0]]])
-    prices = best_prices(costs, needs, np.array([2.0]), 20, 1e-6).prices
+    prices = best_prices(costs, needs, np.array([2.0]), 1.0, 20, 1e-6).prices
     proven = (costs + needs @ prices).min(axis=1).sum() - 2.0 * prices[0]
     assert proven == pytest.approx(4.0, abs=1e-4)
 
@@ -131,7 +131,7 @@ def test_two_choices_that_share_half_of_what_they_want() -> None:
     """One of the two pays: the one for which it is cheaper."""
     costs = np.array([[0.0, 1.0], [0.0, 3.0]])
     needs = np.array([[[1.0], [0.0]], [[1.0], [0.0]]])
-    prices = best_prices(costs, needs, np.array([1.0]), 20, 1e-6).prices
+    prices = best_prices(costs, needs, np.array([1.0]), 3.0, 20, 1e-6).prices
     proven = (costs + needs @ prices).min(axis=1).sum() - prices[0]
     assert proven == pytest.approx(1.0, abs=1e-4)
 

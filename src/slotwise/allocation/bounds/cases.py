@@ -14,7 +14,7 @@ CLOSE = 1e-7
 """Relative; where a bound is so close to a known value, it is close enough."""
 
 DUST = 1e-9
-"""Relative to the largest cost; costs that differ by less are the same."""
+"""Relative to what a job can cost more than its least; a smaller difference is none."""
 
 
 def bound_by_cases(choices: Choices, trials: int, value: float) -> float:
@@ -42,18 +42,18 @@ def bound_by_cases(choices: Choices, trials: int, value: float) -> float:
 
 
 def _split(choices: Choices, mixture: Mixture) -> tuple[int, float] | None:
-    """The job that mixes cheap and dear completions most, and the one in the middle of them.
+    """The job that mixes cheap and dear completions most, and one in the middle of them.
 
-    None if none does: then no case has a better bound than all together.
+    It is the latest one of its cost. None if no job mixes any: then no case has a better bound
+    than all together.
     """
     parts = mixture.parts / mixture.parts.sum(axis=1, keepdims=True)
     mean_cost = (parts * choices.cost).sum(axis=1, keepdims=True)
     spread = (parts * np.abs(choices.cost - mean_cost)).sum(axis=1)
-    spread[choices.completion.max(axis=1) <= choices.completion.min(axis=1)] = 0.0
     job = int(np.argmax(spread))
-    if not spread[job] > DUST * float(np.abs(choices.cost).max()):
+    if not spread[job] > DUST * choices.scale:
         return None
-    mean = float(parts[job] @ choices.completion[job])
-    instants = np.unique(choices.completion[job])
-    middle = int(np.abs(instants - mean).argmin())
-    return job, float(instants[min(middle, len(instants) - 2)])
+    completion, cost = choices.completion[job], choices.cost[job]
+    middle = np.abs(completion - parts[job] @ completion).argmin()
+    early = cost <= cost[middle] if cost[middle] < cost.max() else cost < cost.max()
+    return (job, float(completion[early].max())) if early.any() else None

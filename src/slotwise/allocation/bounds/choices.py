@@ -29,6 +29,7 @@ class Choices:
     above       J x N, the cost a moment later: more where it jumps
     needs       J x N x K seconds of the whole capacity, in each window
     room        K seconds
+    scale       the most that a job of all these can cost more than its least
     """
 
     completion: Floats
@@ -36,10 +37,11 @@ class Choices:
     above: Floats
     needs: Floats
     room: Floats
+    scale: float
 
     def settled(self) -> Mixture:
         """Nearly the best price of a second of all slots in each window, >= 0."""
-        return best_prices(self.cost, self.needs, self.room, STEPS, GAP)
+        return best_prices(self.cost, self.needs, self.room, self.scale, STEPS, GAP)
 
     def bound(self, prices: Floats) -> float:
         """What is proven with these prices."""

@@ -23,22 +23,23 @@ class Mixture:
     parts: Floats
 
 
-def best_prices(costs: Floats, needs: Floats, room: Floats, steps: int, gap: float) -> Mixture:
+def best_prices(
+    costs: Floats, needs: Floats, room: Floats, scale: float, steps: int, gap: float
+) -> Mixture:
     """Prices of K resources, >= 0, at which J choices that pay for what they need cost most.
 
     Each of J picks one of its N options, or a mixture of them; option n of j costs costs[j, n]
     and needs needs[j, n, k] of resource k, of which there is room[k]. The prices are nearly
     optimal for the dual of this linear program: sum_j min_n (costs + needs @ prices) - room @
     prices is about the greatest. They are the best that at most so many steps meet, fewer where
-    that is closer to the optimum than `gap`, relatively. No statement holds for the parts but
-    that they are nearly optimal, too.
+    that is closer to the optimum than `gap`, relatively. If what is needed at least is not
+    there, prices are as high as the steps allow. Of the parts nothing is promised but that
+    they are nearly optimal, too. `scale`, > 0, is about what an option can cost more.
 
     Mehrotra's method. The choices are eliminated from each system of equations, so a step
     costs O(J N K^2) and a system of K equations.
     """
-    cheapest = costs.min(axis=1, keepdims=True)
-    scale = max(float((costs - cheapest).max()), np.finfo(float).tiny)
-    program = _Program((costs - cheapest) / scale, needs, room)
+    program = _Program((costs - costs.min(axis=1, keepdims=True)) / scale, needs, room)
     point = program.start()
     best, value = point, program.value(point)
     with np.errstate(all="ignore"):  # Where numbers become too large, the search ends.

@@ -50,12 +50,14 @@ def choices_of(jobs: BoundJobs, capacity: float) -> Choices | None:
     turns = windows.turns(jobs)
     shapes = Shapes(jobs.costs, jobs.soonest, turns.max(axis=1))
     completion = _completions(jobs, turns, shapes.kinks)
+    cost = shapes.at(completion)
     return Choices(
         completion,
-        shapes.at(completion),
+        cost,
         shapes.at(np.nextafter(completion, np.inf)),
         windows.needed(jobs, completion) / capacity,
         windows.lengths,
+        float(np.ptp(cost, axis=1).max()) or 1.0,
     )
 
 
