@@ -25,10 +25,8 @@ from importlib.util import find_spec
 import numpy as np
 
 from slotwise.allocation.compiled import has_numba
-from slotwise.allocation.exhaustive import search
 from slotwise.allocation.flex import smith
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.orders import by_area
 from slotwise.allocation.packing import (
     COMPILED_FROM,
     CompiledPacker,
@@ -37,7 +35,9 @@ from slotwise.allocation.packing import (
     grant,
     pack_by_the_book,
 )
+from slotwise.allocation.packing.exhaustive import search
 from slotwise.allocation.problem import Claims
+from slotwise.allocation.search.orders import by_area
 from slotwise.objective.cost import Line
 from slotwise.objective.costs import Floats
 
@@ -173,7 +173,7 @@ def print_searches() -> None:
     problems = [ten_jobs(seed) for seed in range(SEARCHES)]
     taken = {"Python": mean_of(search, problems)}
     if has_numba():
-        from slotwise.allocation.branching import search_compiled
+        from slotwise.allocation.packing.branching import search_compiled
 
         search_compiled(problems[0], by_area(problems[0]), float("inf"))
         taken["compiled"] = mean_of(search_compiled, problems)

@@ -16,9 +16,9 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from slotwise.allocation.due_dates.minimax import minimax
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.minimax import minimax
-from slotwise.allocation.solve import solve
+from slotwise.allocation.search.solve import solve
 from slotwise.objective.cost import Line
 
 SIZES = (172, 1_000, 10_000)

@@ -16,7 +16,6 @@ from itertools import permutations, product
 
 import numpy as np
 
-from slotwise.allocation.generic import generic_order
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import pack
 from slotwise.allocation.rap import (
@@ -31,6 +30,7 @@ from slotwise.allocation.rap import (
     minisum_gains,
 )
 from slotwise.allocation.rap.moldable import Moldable
+from slotwise.allocation.search.generic import generic_order
 from slotwise.objective.cost import Cost, Hinge, Line, Steps
 from slotwise.objective.objective import Aggregate
 

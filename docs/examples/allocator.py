@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from slotwise import Cluster, Job, Objective, Phase, Pool, Tasks
 from slotwise.allocation.fluid import fluid_schedule
-from slotwise.allocation.packing import grant
+from slotwise.allocation.grant import grant
 from slotwise.analysis.bound import Work, objective_bound
 
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from slotwise.allocation.generic import generic_order
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.rap import (
     ResourceProblem,
@@ -16,6 +15,7 @@ from slotwise.allocation.rap import (
     minisum_gains,
     solve,
 )
+from slotwise.allocation.search.generic import generic_order
 from slotwise.objective.cost import Hinge
 
 work, due = [12.0, 60.0, 21.0], [6.0, 10.0, 8.0]  # seconds at speed 1, seconds

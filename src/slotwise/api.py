@@ -17,8 +17,8 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
-from slotwise.allocation.budget import Budget
 from slotwise.allocation.planning import plan_schedules
+from slotwise.allocation.search.budget import Budget
 from slotwise.analysis.bound import Work, objective_bound, sizes_of
 from slotwise.analysis.replay import Replay, replay_log
 from slotwise.model.cluster import Cluster

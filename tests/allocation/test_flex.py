@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.flex import AddOn, Flex, smith
-from slotwise.allocation.orders import by_height
-from slotwise.allocation.packing import completions, grant
+from slotwise.allocation.grant import grant
+from slotwise.allocation.packing import completions
 from slotwise.allocation.problem import Claims, Group
+from slotwise.allocation.search.orders import by_height
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import PENALTIES

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotwise.allocation.budget import Budget
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import Flex
@@ -19,6 +18,7 @@ from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import pack_by_the_book
 from slotwise.allocation.planning import plan_schedules
 from slotwise.allocation.problem import Allocator
+from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.whole import wrap_around
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotwise.allocation.packing import grant, pool_floors
+from slotwise.allocation.grant import grant, pool_floors
 from slotwise.allocation.problem import Claims, Group
 
 INF = float("inf")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from slotwise.allocation.packing import grant
+from slotwise.allocation.grant import grant
 from slotwise.allocation.problem import Claims
 
 

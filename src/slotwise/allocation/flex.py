@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from slotwise.allocation.budget import Budget
 from slotwise.allocation.fair import Fair
+from slotwise.allocation.grant import grant, pool_floors
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.orders import Order, by_area
-from slotwise.allocation.packing import grant, pool_floors
 from slotwise.allocation.paths import size_on, tail_on
 from slotwise.allocation.problem import Claims
-from slotwise.allocation.solve import Solution, solve
+from slotwise.allocation.search.budget import Budget
+from slotwise.allocation.search.orders import Order, by_area
+from slotwise.allocation.search.solve import Solution, solve
 from slotwise.objective.cost import Cost
 from slotwise.objective.objective import Objective
 

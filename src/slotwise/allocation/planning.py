@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from slotwise.allocation.budget import Budget
 from slotwise.allocation.flex import Flex
 from slotwise.allocation.fluid import claims_of_flows, flow_of, fluid_schedule
-from slotwise.allocation.orders import by_height
 from slotwise.allocation.problem import Allocator, Claims
+from slotwise.allocation.search.budget import Budget
+from slotwise.allocation.search.orders import by_height
 from slotwise.allocation.waterline import scale_to
 from slotwise.allocation.whole import merged, whole_slots
 from slotwise.model.cluster import Cluster

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import floor
 
-from slotwise.allocation.pieces import Packing
+from slotwise.allocation.packing.pieces import Packing
 from slotwise.model.job import PhaseId
 from slotwise.model.schedule import Piece
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from slotwise.allocation.bounds import BoundJobs, lower_bound
-from slotwise.allocation.exhaustive import best_order
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import pack
-from slotwise.allocation.solve import solve
+from slotwise.allocation.packing.exhaustive import best_order
+from slotwise.allocation.search.solve import solve
 from slotwise.allocation.waterline import water_line
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.cost import Cost

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from slotwise.allocation.bounds.contrapolymatroid import least_completions
 from slotwise.allocation.bounds.jobs import BoundJobs
-from slotwise.allocation.contrapolymatroid import least_completions
 
 JOBS_MOST = 4000
 """Above so many jobs, O(J^2) takes too long."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from slotwise.allocation.bounds.height import height_bound_max
 from slotwise.allocation.bounds.jobs import BoundJobs
-from slotwise.allocation.feasibility import fits
+from slotwise.allocation.due_dates.feasibility import fits
 from slotwise.objective.cost import Steps
 from slotwise.objective.costs import Floats
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from slotwise.allocation.feasibility import excess, fits, needs
+from slotwise.allocation.due_dates.feasibility import excess, fits, needs
 from slotwise.allocation.packing import pack
 from slotwise.objective.costs import Floats
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from slotwise.allocation.compiled import FLOATS, INTS, compiled, has_numba
+from slotwise.allocation.due_dates.promises import ROUNDING, Promises, promise_in_order
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.promises import ROUNDING, Promises, promise_in_order
 from slotwise.objective.cost import MET, Curve, Hinge, Line
 from slotwise.objective.costs import Floats
 

@@ -13,7 +13,7 @@ import pytest
 from oracles.checking import check_packing
 from oracles.instances import MINIMAX, MINISUM, Metric, instances
 from oracles.orders import optimum
-from slotwise.allocation.feasibility import fits
+from slotwise.allocation.due_dates.feasibility import fits
 from slotwise.allocation.malleable import Malleable
 from slotwise.objective.cost import Cost, Hinge, Line, Steps
 from slotwise.objective.costs import Floats

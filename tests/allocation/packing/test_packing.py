@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotwise.allocation import packing as packing_module
 from slotwise.allocation.compiled import has_numba
+from slotwise.allocation.grant import grant
 from slotwise.allocation.packing import (
     CompiledPacker,
     EventPacker,
     Packing,
     completions,
-    grant,
     pack,
     pack_by_the_book,
     packer_for,
+    scheme,
 )
 from slotwise.allocation.problem import Claims
 
@@ -229,7 +229,7 @@ def test_python_packs_all_sizes_without_the_extra(monkeypatch: pytest.MonkeyPatc
     """Where numba is missing nobody is told: the results are the same."""
     many = [1.0] * 5_000
     with_numba = completions(50, many, [0.0] * 5_000, many, range(5_000))
-    monkeypatch.setattr(packing_module, "has_numba", lambda: False)
+    monkeypatch.setattr(scheme, "has_numba", lambda: False)
     assert isinstance(packer_for(50, many, many, many), EventPacker)
     without = completions(50, many, [0.0] * 5_000, many, range(5_000))
     assert with_numba.tolist() == without.tolist()

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from oracles.checking import check_packing
 from oracles.problems import problems
-from slotwise.allocation import promising
-from slotwise.allocation.feasibility import fits
+from slotwise.allocation.due_dates import promising
+from slotwise.allocation.due_dates.feasibility import fits
+from slotwise.allocation.due_dates.promises import Promises, promise_in_order, tighten
+from slotwise.allocation.due_dates.waterfill import water_fill
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import completions
-from slotwise.allocation.promises import Promises, promise_in_order, tighten
-from slotwise.allocation.waterfill import water_fill
 from slotwise.objective.cost import Hinge, Line
 
 

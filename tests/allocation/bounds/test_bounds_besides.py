@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from slotwise.allocation.bounds.besides import INSTANTS_MOST, least_times
-from slotwise.allocation.feasibility import fits
+from slotwise.allocation.due_dates.feasibility import fits
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -8,10 +8,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from slotwise.allocation import generic
-from slotwise.allocation.generic import generic_order, moldable_units
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.rap.moldable import Moldable
+from slotwise.allocation.search import generic
+from slotwise.allocation.search.generic import generic_order, moldable_units
 from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps
 from slotwise.objective.objective import Aggregate
 

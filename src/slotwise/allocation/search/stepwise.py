@@ -7,9 +7,9 @@ from math import inf
 
 import numpy as np
 
-from slotwise.allocation.budget import Budget
+from slotwise.allocation.due_dates.promises import Promises
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.promises import Promises
+from slotwise.allocation.search.budget import Budget
 from slotwise.objective.cost import MET, Steps
 from slotwise.objective.costs import Floats
 

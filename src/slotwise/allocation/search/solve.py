@@ -8,16 +8,16 @@ from math import inf
 
 import numpy as np
 
-from slotwise.allocation.budget import Budget
-from slotwise.allocation.improve import improve
+from slotwise.allocation.due_dates.minimax import minimax
+from slotwise.allocation.due_dates.promises import Promises, tighten
+from slotwise.allocation.due_dates.promising import promiser
+from slotwise.allocation.due_dates.waterfill import water_fill
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.minimax import minimax
-from slotwise.allocation.orders import ORDERS, Order, by_area
 from slotwise.allocation.packing import Packer, Packing, packer_for
-from slotwise.allocation.promises import Promises, tighten
-from slotwise.allocation.promising import promiser
-from slotwise.allocation.stepwise import choose_steps
-from slotwise.allocation.waterfill import water_fill
+from slotwise.allocation.search.budget import Budget
+from slotwise.allocation.search.improve import improve
+from slotwise.allocation.search.orders import ORDERS, Order, by_area
+from slotwise.allocation.search.stepwise import choose_steps
 from slotwise.objective.cost import Steps
 from slotwise.objective.costs import Floats
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 
-from slotwise.allocation.budget import Budget
+from slotwise.allocation.search.budget import Budget
 
 BETTER = 1e-12
 """Relative; what is better by less is rounding."""

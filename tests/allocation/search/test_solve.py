@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from oracles.checking import check_packing
 from oracles.problems import problems
-from slotwise.allocation.budget import Budget
-from slotwise.allocation.feasibility import fits
-from slotwise.allocation.improve import improve
+from slotwise.allocation.due_dates.feasibility import fits
+from slotwise.allocation.due_dates.minimax import minimax
+from slotwise.allocation.due_dates.promises import Promises
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.minimax import minimax
-from slotwise.allocation.orders import ORDERS, by_area, lawler_moore, moore_hodgson
 from slotwise.allocation.packing import completions
-from slotwise.allocation.promises import Promises
-from slotwise.allocation.solve import solve
-from slotwise.allocation.stepwise import choose_steps
+from slotwise.allocation.search.budget import Budget
+from slotwise.allocation.search.improve import improve
+from slotwise.allocation.search.orders import ORDERS, by_area, lawler_moore, moore_hodgson
+from slotwise.allocation.search.solve import solve
+from slotwise.allocation.search.stepwise import choose_steps
 from slotwise.objective.cost import Hinge, Line, Steps
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slotwise.allocation.feasibility import fits
+from slotwise.allocation.due_dates.feasibility import fits
 from slotwise.allocation.malleable import Malleable
 from slotwise.objective.costs import Floats
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.allocation.compiled import FLOATS, INTS, compiled
-from slotwise.allocation.pieces import Ints, Pieces
-from slotwise.allocation.sweep import sweep
+from slotwise.allocation.packing.pieces import Ints, Pieces
+from slotwise.allocation.packing.sweep import sweep
 from slotwise.objective.costs import Floats
 
 Values = Sequence[float] | Floats

@@ -15,9 +15,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from slotwise.allocation.feasibility import fits
-from slotwise.allocation.generic import generic_order
+from slotwise.allocation.due_dates.feasibility import fits
 from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.search.generic import generic_order
 from slotwise.objective.cost import Cost, Hinge, Line
 from slotwise.objective.costs import Floats
 

@@ -1,0 +1,22 @@
+"""The malleable packing scheme (FLEX 3.1), and the best of all orders through it."""
+
+from slotwise.allocation.packing.packer import CompiledPacker, EventPacker, Packer
+from slotwise.allocation.packing.pieces import Packing, Pieces
+from slotwise.allocation.packing.scheme import (
+    completions,
+    pack,
+    pack_by_the_book,
+    packer_for,
+)
+
+__all__ = [
+    "CompiledPacker",
+    "EventPacker",
+    "Packer",
+    "Packing",
+    "Pieces",
+    "completions",
+    "pack",
+    "pack_by_the_book",
+    "packer_for",
+]

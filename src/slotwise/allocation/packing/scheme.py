@@ -1,0 +1,103 @@
+"""The malleable packing scheme: the schedule that a priority order of jobs leads to (FLEX 3.1).
+
+Three forms of the whole schedule agree: `pack_by_the_book`, Fig. 3 line by line, the oracle;
+`EventPacker`, by events; and `CompiledPacker`, the same compiled, for large problems.
+`packer_for` chooses, and `pack` and `completions` ask it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slotwise.allocation.compiled import has_numba
+from slotwise.allocation.packing.packer import (
+    CompiledPacker,
+    EventPacker,
+    Order,
+    Packer,
+    Values,
+)
+from slotwise.allocation.packing.pieces import Packing
+from slotwise.objective.costs import Floats
+
+COMPILED_FROM = 5_000
+"""Jobs from which one packing is worth machine code: below, Python takes some milliseconds."""
+
+COMPILED_FROM_ALL = 1_000_000
+"""Jobs times packings from which many of one problem are: Python takes a second for them."""
+
+
+def packer_for(
+    capacity: float, work: Values, least: Values, most: Values, packings: float = 1
+) -> Packer:
+    """The packer for a problem that is going to be packed in so many orders.
+
+    Needs work > 0, 0 <= least <= most, 0 < most <= capacity and sum(least) <= capacity, as a
+    `Malleable` has them. Large problems are compiled where numba (extra `fast`) is installed;
+    the results are the same bits.
+    """
+    count = len(work)
+    is_large = count >= COMPILED_FROM or count * packings >= COMPILED_FROM_ALL
+    packer = CompiledPacker if is_large and has_numba() else EventPacker
+    return packer(capacity, work, least, most)
+
+
+def completions(
+    capacity: float, work: Values, least: Values, most: Values, order: Order
+) -> Floats:
+    """When each job is done under this order. O(J log J) for J jobs."""
+    return packer_for(capacity, work, least, most).completions(order)
+
+
+def pack(capacity: float, work: Values, least: Values, most: Values, order: Order) -> Packing:
+    """The schedule of this order as lists. O(J log J) for J jobs."""
+    return packer_for(capacity, work, least, most).pieces(order).by_claim(len(work))
+
+
+def pack_by_the_book(
+    capacity: float,
+    work: Sequence[float],
+    least: Sequence[float],
+    most: Sequence[float],
+    order: Sequence[int],
+) -> Packing:
+    """Fig. 3 of the FLEX paper, line by line. O(J^2).
+
+    Needs sum(least) <= capacity and 0 < most. Jobs that end together are taken one by one.
+    """
+    left = list(map(float, work))
+    pieces: Packing = [[] for _ in work]
+    start = 0.0  # line 1: T_0
+    remaining = list(order)  # line 2
+    while remaining:  # line 3
+        slots = {j: float(least[j]) for j in remaining}  # line 4
+        slack = capacity - sum(slots.values())  # lines 5 and 6
+        for j in remaining:  # lines 7 to 11
+            if slack <= 0:
+                break
+            more = min(slack, most[j] - least[j])
+            slots[j] += more
+            slack -= more
+        # lines 12 and 13; ties go by priority.
+        running = [j for j in remaining if slots[j] > 0]
+        first = min(running, key=lambda j: left[j] / slots[j])
+        length = left[first] / slots[first]
+        for j in running:
+            if length > 0:
+                _extend(pieces[j], start, start + length, slots[j])
+            left[j] = max(0.0, left[j] - slots[j] * length)  # line 15
+        remaining.remove(first)  # line 14
+        start += length
+    return pieces
+
+
+def _extend(
+    pieces: list[tuple[float, float, float]], start: float, end: float, slots: float
+) -> None:
+    """Add a piece, as part of the last one where that goes on unchanged."""
+    if end <= start or slots <= 0:
+        return
+    if pieces and pieces[-1][1] == start and pieces[-1][2] == slots:
+        pieces[-1] = (pieces[-1][0], end, slots)
+    else:
+        pieces.append((start, end, slots))
