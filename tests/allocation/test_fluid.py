@@ -217,3 +217,10 @@ def test_wrap_around_gives_whole_slots_and_exact_areas(
         assert all(a.end <= b.start for a, b in pairwise(mine))
         assert all(start <= p.start < p.end <= start + length for p in mine)
     assert most_at_once(pieces) <= ceil(sum(shares) - 1e-9)
+
+
+def test_an_interval_of_next_to_no_length_gives_no_piece_of_none() -> None:
+    """Two jobs may end one rounding apart; between these instants there are no others."""
+    start = 0.5624999999999999
+    pieces = wrap_around([(PhaseId("a", "p"), 2.5), (PhaseId("b", "p"), 0.5)], start, 0.5625)
+    assert all(piece.start < piece.end for piece in pieces)

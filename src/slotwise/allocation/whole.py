@@ -73,7 +73,7 @@ def wrap_around(
             spans = [(0.0, rest, whole + 1), (rest, filled, whole), (filled, 1.0, whole + 1)]
             filled = rest
         for first, last, slots in spans:
-            if slots > 0 and last - first > ROUNDING:
+            if slots > 0 and last - first > ROUNDING and instant(first) < instant(last):
                 pieces.append(Piece(phase, instant(first), instant(last), slots))
     return pieces
 
