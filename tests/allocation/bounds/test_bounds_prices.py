@@ -17,7 +17,7 @@ from slotwise.allocation.bounds.choices import Choices
 from slotwise.allocation.bounds.interior import best_prices
 from slotwise.allocation.bounds.prices import choices_of
 from slotwise.allocation.bounds.shapes import Shapes
-from slotwise.allocation.bounds.windows import windows_of
+from slotwise.allocation.bounds.windows import WINDOWS_MOST, windows_of
 from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps
 
 CAPACITY = 6.0
@@ -53,7 +53,7 @@ def test_a_job_has_its_cheapest_completion_among_its_choices(seed: int) -> None:
     choices = choices_of(jobs, CAPACITY)
     assert choices is not None
     kinks = np.array([kink for cost in jobs.costs for kink in cost.kinks])
-    windows = windows_of(jobs, CAPACITY, kinks, len(choices.room))
+    windows = windows_of(jobs, CAPACITY, kinks, WINDOWS_MOST)
     prices = np.array([random.choice([0.0, random.random()]) for _ in choices.room])
     cheapest = (choices.cost + choices.needs @ prices).min(axis=1)
     for _ in range(200):
@@ -201,3 +201,10 @@ def test_a_case_keeps_the_completions_on_its_side_of_an_instant() -> None:
     assert before.cost[0].max() == 0.0
     assert behind.cost[0].min() == 1.0
     assert behind.cost[1].min() == 0.0
+
+
+def test_arrivals_far_apart_leave_nothing_for_windows_that_begin_late() -> None:
+    """A job that could be done before the next arrives needs nothing of a window after that."""
+    costs = [Line(1.0, at) for at in (0.0, 100.0, 200.0)]
+    jobs = BoundJobs.of(costs, [0.0, 100.0, 200.0], [8.0, 0.0, 0.0], [4.0] * 3, [2.0, 0.0, 0.0])
+    assert price_bound(jobs, 4.0) == pytest.approx(2.0)

@@ -10,8 +10,13 @@ from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.objective.costs import Floats
 
 WINDOWS_MOST = 32
+"""For more the prices are hardly better."""
+
 STARTS_MOST = 6
-KINKS_MOST = 24
+"""Arrivals from which windows begin."""
+
+ALIKE = 0.1
+"""Relative; heights that differ by less are about the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +68,33 @@ def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, most: int) -> Wi
     for start in starts:
         before = np.maximum(start - jobs.arrival, 0.0)
         left = np.maximum(jobs.work - jobs.rate * before, 0.0).sum()
-        chosen = _instants(float(left / capacity), kinks - start, share)
+        chosen = _instants(float(left / capacity), kinks - start, jobs.height, share)
         begins.append(np.full(len(chosen), start))
         ends.append(start + chosen)
     return Windows(np.concatenate(begins), np.concatenate(ends))
 
 
-def _instants(until: float, kinks: Floats, most: int) -> Floats:
-    """Evenly spread up to an instant, and as many kinks of costs as there is room for."""
+def _instants(until: float, kinks: Floats, heights: Floats, most: int) -> Floats:
+    """Evenly spread before an instant, and as many kinks of costs as there is room for."""
+    if until <= 0:
+        return np.zeros(0)
     inside = np.unique(kinks[(kinks > 0) & (kinks < until)])
     room = most // 2
     if len(inside) > room:
-        inside = (
-            inside[np.linspace(0, len(inside) - 1, room).astype(int)] if room else inside[:0]
-        )
-    even = np.linspace(0.0, until, most - len(inside) + 1)[1:]
-    chosen = np.unique(np.concatenate([even, inside]))
-    return chosen[chosen > 0]
+        inside = inside[np.linspace(0, len(inside) - 1, room).astype(int)]
+    step = _step(until / (most - len(inside) + 1), heights)
+    even = np.arange(step, until - step / 2, step)
+    return np.unique(np.concatenate([even, inside]))
+
+
+def _step(least: float, heights: Floats) -> float:
+    """About so many seconds; a whole part of the height where most jobs have the same.
+
+    What a window needs of a job begins to fall when it completes at the end of the window and
+    stops a height later. Prices are the better if another window ends there.
+    """
+    height = float(np.median(heights))
+    alike = np.abs(heights - height) <= ALIKE * height
+    if height < 2 * least or alike.mean() < 0.5:
+        return least
+    return height / int(height / least)
