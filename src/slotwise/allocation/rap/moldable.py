@@ -108,7 +108,8 @@ class Moldable:
         if not isinstance(cost, Steps):
             return np.unique(np.geomspace(low, high, GLANCES).round().astype(np.int64))
         limits = np.array([at + MET * abs(at) for at, _ in cost.steps if at > 0])
-        needed = np.minimum(self.problem.work[job] / (limits * self.slots), high)
+        with np.errstate(over="ignore", divide="ignore"):  # Too early for any units.
+            needed = np.minimum(self.problem.work[job] / (limits * self.slots), high)
         below = np.floor(needed).astype(np.int64)  # By rounding it may be the right one.
         return np.unique(np.concatenate((below, below + 1)))
 
