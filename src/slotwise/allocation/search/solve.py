@@ -33,6 +33,9 @@ BUDGET_STEPS = 2000
 ROUNDS = 2
 """Of search over all neighbours, J^2 steps each, before branch and bound."""
 
+SAME = 1e-9
+"""Relative; completions that are earlier by less are not."""
+
 ROUNDING = 1e-12
 """Relative; what is worse by less is as good."""
 
@@ -80,6 +83,10 @@ def solve(problem: Malleable, budget: Budget | None = None) -> Solution:
         choice = choose_steps(problem, due, budget)
         due, bound = choice.due, choice.bound
     best = _simplest(problem, [order], due)
+    if not problem.costs.are_lines:  # Due dates may leave others earlier at the same value.
+        kept = _keeping(problem, due)
+        is_earlier = kept.completion.sum() < best.completion.sum() * (1 - SAME)
+        best = kept if is_earlier and _is_as_good(kept.value, best.value) else best
     return replace(best, bound=bound)
 
 
