@@ -1,8 +1,8 @@
 """How long FLEX takes to decide, for weighted response: ordering, packing, allocation.
 
-A decision is Smith's order, the whole schedule that the packing scheme makes of it, and the
-allocation that is put in force. It starts from plain lists, as a scheduler's claims are. In the
-same run stand
+A decision is the order (`dear_first`), the whole schedule that the packing scheme makes of it,
+and the allocation that is put in force. It starts from plain lists, as those of a scheduler.
+In the same run stand
 
 - Fig. 3 of the paper line by line instead of the packing by events, where its quadratic time
   allows. The paper reports less than 10 ms at 172 jobs;
@@ -25,7 +25,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from slotwise.allocation.compiled import has_numba
-from slotwise.allocation.flex import smith
+from slotwise.allocation.flex import dear_first
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import (
     COMPILED_FROM,
@@ -99,14 +99,14 @@ def generate(count: int) -> Claims:
 
 def decide(claims: Claims, packer: type[EventPacker] | type[CompiledPacker]) -> list[float]:
     """The whole schedule, and the slots of each phase now."""
-    order = smith(claims.work, claims.weight)
+    order = dear_first(claims, claims.weight)
     packer(claims.capacity, claims.work, claims.least, claims.most).pieces(order)
     return grant(claims, order)
 
 
 def decide_by_the_book(claims: Claims) -> list[float]:
     """The same by Fig. 3, line by line."""
-    order = smith(claims.work, claims.weight)
+    order = dear_first(claims, claims.weight)
     pack_by_the_book(claims.capacity, claims.work, claims.least, claims.most, order)
     return grant(claims, order)
 
@@ -123,7 +123,7 @@ def best_of(act: Callable[[], object], seconds: float = 1.0) -> float:
 
 
 def ends_of(claims: Claims) -> Floats:
-    order = smith(claims.work, claims.weight)
+    order = dear_first(claims, claims.weight)
     return completions(claims.capacity, claims.work, claims.least, claims.most, order)
 
 
@@ -169,7 +169,7 @@ def best_in_order(claims: Claims) -> tuple[float, float]:
 
 
 def print_searches() -> None:
-    """The best order of ten jobs, from Smith's order on, in Python and compiled."""
+    """The best order of ten jobs, from Smith's rule on, in Python and compiled."""
     problems = [ten_jobs(seed) for seed in range(SEARCHES)]
     taken = {"Python": mean_of(search, problems)}
     if has_numba():

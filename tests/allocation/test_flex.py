@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotwise.allocation.fair import Fair
-from slotwise.allocation.flex import AddOn, Flex, smith
+from slotwise.allocation.flex import AddOn, Flex, dear_first
 from slotwise.allocation.grant import grant
 from slotwise.allocation.packing import completions
 from slotwise.allocation.problem import Claims, Group
-from slotwise.allocation.search.orders import by_height
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import PENALTIES
@@ -45,7 +44,7 @@ def owned_by(claims: Claims, **changes: list[object]) -> Claims:
 def test_slack_goes_to_the_short_and_to_the_heavy() -> None:
     """By work over weight: 10/1, 30/1, 30/6."""
     claims = Claims.of(10, [10, 30, 30], weight=[1, 1, 6])
-    assert smith(claims.work, claims.weight) == [2, 0, 1]
+    assert dear_first(claims, claims.weight) == [2, 0, 1]
     assert Flex().share(claims) == [0, 0, 10]
 
 
@@ -122,15 +121,14 @@ def test_smith_is_optimal_on_one_slot() -> None:
     for _ in range(40):
         work = [random.uniform(1, 30) for _ in range(5)]
         claims = Claims.of(1, work, weight=[random.uniform(0.1, 1) for _ in work])
-        mine = weighted_sum(claims, smith(claims.work, claims.weight))
+        mine = weighted_sum(claims, dear_first(claims, claims.weight))
         assert mine == pytest.approx(best_order(claims))
 
 
-def test_its_quick_orders_are_near_the_best_of_all_orders() -> None:
+def test_its_quick_order_is_near_the_best_of_all_orders() -> None:
     """Weighted response of random jobs with least and most shares, against all J! orders.
 
-    Measured here, where most shares differ widely: .9 % above on average, 8.6 % at worst, by
-    the better of the two.
+    Measured here, where most shares differ widely: .3 % above on average, 7 % at worst.
     """
     random = Random(5)
     ratios = []
@@ -141,11 +139,10 @@ def test_its_quick_orders_are_near_the_best_of_all_orders() -> None:
         least = [float(random.randint(0, 1)) for _ in work]
         weight = [random.uniform(0.1, 1) for _ in work]
         claims = Claims.of(10, work, weight=weight, least=least, most=most)
-        tried = [smith(work, weight), by_height(Flex().problem(claims))]
-        ratios.append(min(weighted_sum(claims, o) for o in tried) / best_order(claims))
+        ratios.append(weighted_sum(claims, dear_first(claims, weight)) / best_order(claims))
     assert min(ratios) >= 1 - 1e-9
-    assert sum(ratios) / len(ratios) < 1.02
-    assert max(ratios) < 1.15
+    assert sum(ratios) / len(ratios) < 1.01
+    assert max(ratios) < 1.12
 
 
 @st.composite

@@ -14,7 +14,7 @@ from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.paths import size_on, tail_on
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.search.budget import Budget
-from slotwise.allocation.search.orders import Order, by_area
+from slotwise.allocation.search.orders import Order, by_area, dear_area
 from slotwise.allocation.search.solve import Solution, solve
 from slotwise.objective.cost import Cost
 from slotwise.objective.objective import Objective
@@ -28,10 +28,10 @@ and the same run is decided in the same way on every machine."""
 class Flex:
     """Plans all claims anew, and puts the first interval of the plan in force (FLEX 2.2, 3).
 
-    Sums of linear penalties go the short way unless search is asked for: Smith's order on the
-    area, to the packing scheme. It is optimal on one slot and, in the paper's experiments and
-    ours, within a tenth of a percent of the best order. O(J log J). All other objectives are
-    solved (`solve`): minimax exactly, other sums by orders, due dates and search.
+    Sums of linear penalties go the short way unless search is asked for: Smith's rule on the
+    dear area (`dear_first`), to the packing scheme. It is optimal on one slot and close to
+    optimal elsewhere. O(J log J). All other objectives are solved (`solve`): minimax exactly,
+    other sums by orders, due dates and search.
 
     ordering        instead of all that: the packing scheme in this order
     budget_seconds  for the search; turned into steps by `STEP_SECONDS`
@@ -51,7 +51,7 @@ class Flex:
         if not self.budget_seconds and self.objective.aggregate == "sum":
             slopes = self._slopes(claims)
             if slopes is not None:
-                return grant(claims, smith(claims.work, slopes))
+                return grant(claims, dear_first(claims, slopes))
         return self._begin(claims)
 
     def problem(self, claims: Claims) -> Malleable:
@@ -107,9 +107,10 @@ BUDGET_SECONDS = 0.05
 """For search at each decision: a tenth of the usual epoch."""
 
 
-def smith(work: Sequence[float], weight: Sequence[float]) -> list[int]:
-    """By work over weight: Smith's rule on the squashed area. Ties go by place."""
-    keys = np.asarray(work, dtype=float) / np.asarray(weight, dtype=float)
+def dear_first(claims: Claims, weight: Sequence[float]) -> list[int]:
+    """Smith's rule on the dear area: by what it costs others over the weight. Ties by place."""
+    work, most = (np.asarray(values, dtype=float) for values in (claims.work, claims.most))
+    keys = dear_area(work, np.minimum(most, claims.capacity), claims.capacity) / weight
     order: list[int] = np.argsort(keys, kind="stable").tolist()
     return order
 
@@ -144,7 +145,8 @@ def _within_limits(claims: Claims, problem: Malleable, shares: np.ndarray) -> li
     limits = np.array([pool.slots_max for pool in claims.groups])
     floors = np.bincount(group, problem.least, len(limits))
     above = np.bincount(group, shares - problem.least, len(limits))
+    room = np.maximum(limits - floors, 0.0)
     kept = np.ones(len(limits))
-    np.divide(limits - floors, above, out=kept, where=above > limits - floors)
+    np.divide(room, above, out=kept, where=above > room)
     within: list[float] = (problem.least + (shares - problem.least) * kept[group]).tolist()
     return within

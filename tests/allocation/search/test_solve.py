@@ -20,7 +20,13 @@ from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import completions
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.improve import improve
-from slotwise.allocation.search.orders import ORDERS, by_area, lawler_moore, moore_hodgson
+from slotwise.allocation.search.orders import (
+    ORDERS,
+    by_area,
+    by_dear_area,
+    lawler_moore,
+    moore_hodgson,
+)
 from slotwise.allocation.search.solve import solve
 from slotwise.allocation.search.stepwise import choose_steps
 from slotwise.objective.cost import Hinge, Line, Steps
@@ -171,6 +177,26 @@ def test_smiths_order_is_by_work_over_weight() -> None:
     costs = [Line(1.0), Line(1.0), Line(6.0)]
     problem = Malleable.of(10, [10, 30, 30], [0] * 3, [10] * 3, costs)
     assert by_area(problem) == [2, 0, 1]
+
+
+def test_a_long_and_narrow_job_is_begun_sooner() -> None:
+    """40 on 1 of 10 slots ends at 40 whatever comes first, when slots have long been free.
+
+    By its area it would wait for all others, and end when they have: by what it takes of dear
+    slots it goes before those of 20 that can use them all.
+    """
+    costs = [Line(1.0)] * 4
+    problem = Malleable.of(10, [40, 20, 20, 20], [0] * 4, [1, 10, 10, 10], costs)
+    assert by_area(problem) == [1, 2, 3, 0]
+    assert by_dear_area(problem) == [0, 1, 2, 3]
+    assert packed(problem, by_dear_area(problem)) < packed(problem, by_area(problem))
+
+
+def test_where_all_can_use_all_slots_the_dear_area_is_the_area() -> None:
+    """So it is Smith's rule there, which is optimal."""
+    costs = [Line(1.4), Line(1.0)]
+    problem = Malleable.of(2, [6, 4], [0, 0], [2, 2], costs)
+    assert by_dear_area(problem) == by_area(problem) == [1, 0]
 
 
 def one_machine(work: list[float], due: list[float], weight: list[float]) -> Malleable:
