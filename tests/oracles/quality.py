@@ -11,7 +11,8 @@ from oracles.instances import Metric, instances
 from oracles.orders import optimum
 from slotwise.allocation.bounds import BoundJobs, lower_bound
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.search.solve import Solution, solve
+from slotwise.allocation.search.solution import Solution
+from slotwise.allocation.search.solve import solve
 from slotwise.objective.cost import Line
 from slotwise.results import EXACT
 

@@ -15,7 +15,8 @@ from slotwise.allocation.paths import size_on, tail_on
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.orders import Order, by_area, dear_area
-from slotwise.allocation.search.solve import Solution, solve
+from slotwise.allocation.search.solution import Solution
+from slotwise.allocation.search.solve import solve
 from slotwise.objective.cost import Cost
 from slotwise.objective.objective import Objective
 
