@@ -335,3 +335,16 @@ def test_the_scarcest_kind_of_slot_bounds() -> None:
     cluster = Cluster((Host("h", {"map": 50, "reduce": 1}),))
     bound = objective_bound(Objective(), jobs, cluster, Work.estimated(jobs))
     assert bound == pytest.approx(20.0)
+
+
+def test_a_bound_may_count_on_least_shares() -> None:
+    """Two jobs of 10 and 40 on 10 slots: alone 1 s, but 2 slots are the other's, so 1.25 s."""
+    small, large = (
+        Job(name, (Phase("map", Tasks(10, work / 10)),))
+        for name, work in (("s", 10), ("l", 40))
+    )
+    cluster, work = Cluster.of_slots(10), Work.estimated([small, large])
+    without = objective_bound(Objective(), [small, large], cluster, work)
+    kept = objective_bound(Objective(), [small, large], cluster, work, {"s": 0.0, "l": 2.0})
+    assert without == pytest.approx(1.0 + 5.0)
+    assert kept == pytest.approx(1.25 + 5.0)

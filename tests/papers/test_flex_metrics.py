@@ -6,10 +6,17 @@ and no bound above it; what is claimed to be exact is. The full table: scripts/b
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from oracles.instances import MINIMAX, MINISUM, Metric
 from oracles.quality import SAME, Row, line, measure
+from slotwise.allocation.bounds import BoundJobs, lower_bound
+from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.search.budget import Budget
+from slotwise.allocation.search.solve import solve
+from slotwise.objective.cost import Line
 
 LINEAR = ("response", "stretch", "slowdown", "lateness")
 """In these names: a straight line for each job, so that the packing scheme suffices."""
@@ -65,3 +72,17 @@ def measured(metric: Metric, with_least: bool, count: int) -> Row:
     row = measure(metric, with_least, count)
     print(line(row))
     return row
+
+
+def test_a_thousand_jobs_are_within_a_fifth_of_a_percent_of_the_bound() -> None:
+    """Weighted response of jobs as in FLEX 4.1 without least shares, without any search."""
+    random = Random(1)
+    work = [max(1.0, random.gauss(m, m / 3)) for m in [100.0] * 800 + [1000.0] * 200]
+    most = [min(1000.0, amount // 5 + 1) for amount in work]
+    costs = [Line(random.uniform(0.01, 1)) for _ in work]
+    problem = Malleable.of(1000, work, [0.0] * 1000, most, costs)
+    found = solve(problem, Budget(0))
+    nothing, heights = [0.0] * 1000, problem.heights
+    jobs = BoundJobs.of(problem.costs, nothing, work, most, heights)
+    bound = lower_bound(jobs, 1000, "sum", found.value)
+    assert bound <= found.value <= 1.002 * bound
