@@ -36,17 +36,24 @@ def choose_steps(problem: Malleable, known: Floats, budget: Budget) -> Choice:
     One node a step; exact when all are done, which may take 2^J nodes and rarely does.
     """
     search = _Search(problem, known, budget)
-    search.visit(Promises(problem), list(search.by_stake), 0.0)
-    value = search.value
-    bound = value if search.left_out == inf else min(value, search.left_out)
-    return Choice(search.due, value, bound)
+    bound = search.run()
+    return Choice(search.due, search.value, min(search.value, bound))
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """Some jobs are decided; `bound` is what no choice for the others can go below, so far."""
+
+    promises: Promises
+    undecided: list[int]
+    cost: float
+    bound: float
 
 
 class _Search:
     def __init__(self, problem: Malleable, known: Floats, budget: Budget) -> None:
         self.problem, self.budget = problem, budget
         self.due, self.value = known, problem.value(known)
-        self.left_out = inf  # The least bound of the branches that there was no time for.
         steps = [cost.steps for cost in problem.costs if isinstance(cost, Steps)]
         assert len(steps) == len(problem), "all costs are steps"
         # Choices of each job: (latest completion, cost), cheapest first; the last is "never".
@@ -58,23 +65,32 @@ class _Search:
         self.by_stake = sorted(range(len(problem)), key=lambda j: -stake[j])
         self.quantum = _quantum([cost for one in steps for _, cost in one])
 
-    def visit(self, promises: Promises, undecided: list[int], cost: float) -> None:
-        """Decide the first of the undecided jobs in each way that may lower the value."""
-        if not self.budget.may_go_on():
-            self.left_out = min(self.left_out, cost + self._least(promises, undecided))
+    def run(self) -> float:
+        """Look for better choices while the budget lasts; the bound of what was left out."""
+        root = Promises(self.problem)
+        nodes = [_Node(root, self.by_stake, 0.0, self._least(root, self.by_stake))]
+        while nodes:
+            if not self.budget.may_go_on():
+                return min(node.bound for node in nodes)
+            self._visit(nodes)
+        return inf
+
+    def _visit(self, nodes: list[_Node]) -> None:
+        """Take the last node, and put its branches in its place, the cheapest last."""
+        node = nodes.pop()
+        bound = max(node.bound, node.cost + self._least(node.promises, node.undecided))
+        if bound >= self.value * (1 - SLACK):
             return
-        if cost + self._least(promises, undecided) >= self.value * (1 - SLACK):
+        if not node.undecided:
+            self.due, self.value = node.promises.due, node.cost
             return
-        if not undecided:
-            self.due, self.value = promises.due, cost
-            return
-        job, *rest = undecided
-        earliest = promises.earliest(job)
-        for due, price in self.choices[job]:
+        job, *rest = node.undecided
+        earliest = node.promises.earliest(job)
+        for due, price in reversed(self.choices[job]):
             if due >= earliest:
-                branch = promises.copy()
+                branch = node.promises.copy()
                 branch.promise(job, due)
-                self.visit(branch, rest, cost + price)
+                nodes.append(_Node(branch, rest, node.cost + price, bound))
 
     def _least(self, promises: Promises, undecided: list[int]) -> float:
         """What the undecided jobs cost at least."""
