@@ -13,7 +13,7 @@ from statistics import fmean
 import numpy as np
 
 from slotwise.allocation.packing import completions
-from slotwise.allocation.packing.exhaustive import best_order
+from slotwise.allocation.search.exhaustive import best_order
 from slotwise.allocation.search.orders import by_area, by_height
 from slotwise.experiments.flex_experiment import (
     MEAN_RESPONSE,

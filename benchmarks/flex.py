@@ -35,8 +35,8 @@ from slotwise.allocation.packing import (
     grant,
     pack_by_the_book,
 )
-from slotwise.allocation.packing.exhaustive import search
 from slotwise.allocation.problem import Claims
+from slotwise.allocation.search.exhaustive import search
 from slotwise.allocation.search.orders import by_area
 from slotwise.objective.cost import Line
 from slotwise.objective.costs import Floats
@@ -173,7 +173,7 @@ def print_searches() -> None:
     problems = [ten_jobs(seed) for seed in range(SEARCHES)]
     taken = {"Python": mean_of(search, problems)}
     if has_numba():
-        from slotwise.allocation.packing.branching import search_compiled
+        from slotwise.allocation.search.branching import search_compiled
 
         search_compiled(problems[0], by_area(problems[0]), float("inf"))
         taken["compiled"] = mean_of(search_compiled, problems)

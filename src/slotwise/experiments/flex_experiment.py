@@ -9,7 +9,7 @@ import numpy as np
 from slotwise.allocation.bounds import BoundJobs, lower_bound
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import pack
-from slotwise.allocation.packing.exhaustive import best_order
+from slotwise.allocation.search.exhaustive import best_order
 from slotwise.allocation.search.solve import solve
 from slotwise.allocation.waterline import water_line
 from slotwise.model.job import Job, Phase, Tasks

@@ -1,4 +1,4 @@
-"""The malleable packing scheme (FLEX 3.1), and the best of all orders through it."""
+"""The malleable packing scheme (FLEX 3.1)."""
 
 from slotwise.allocation.packing.packer import CompiledPacker, EventPacker, Packer
 from slotwise.allocation.packing.pieces import Packing, Pieces

@@ -1,1 +1,1 @@
-"""Solving: orders of priority, what search makes of them, and branch and bound."""
+"""Solving: orders of priority, what search makes of them, the best of all, branch and bound."""

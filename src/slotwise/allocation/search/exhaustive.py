@@ -12,10 +12,10 @@ from math import inf
 from slotwise.allocation.compiled import has_numba
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import Packer, packer_for
-from slotwise.allocation.packing.prefix import Placement, Prefix, empty_prefix, jobs_of
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.improve import improve
 from slotwise.allocation.search.orders import ORDERS
+from slotwise.allocation.search.prefix import Placement, Prefix, empty_prefix, jobs_of
 from slotwise.model.errors import InputError
 from slotwise.objective.cost import Hinge, Line, Steps
 
@@ -46,7 +46,7 @@ def best_order(problem: Malleable) -> tuple[list[int], float]:
     start, value = _good_order(problem, packer)
     known = all(isinstance(cost, Line | Hinge | Steps) for cost in problem.costs)
     if len(problem) >= COMPILED_FROM and known and has_numba():
-        from slotwise.allocation.packing.branching import search_compiled
+        from slotwise.allocation.search.branching import search_compiled
 
         order = search_compiled(problem, start, value)
     else:

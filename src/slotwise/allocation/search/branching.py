@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from slotwise.allocation.compiled import INTS, compiled, part
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.packing.exhaustive import BETTER, twins
-from slotwise.allocation.packing.prefix import empty_prefix
+from slotwise.allocation.search.exhaustive import BETTER, twins
+from slotwise.allocation.search.prefix import empty_prefix
 from slotwise.objective.cost import MET, Cost, Hinge, Line, Steps
 from slotwise.objective.costs import Floats
 

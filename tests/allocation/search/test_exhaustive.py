@@ -10,14 +10,14 @@ import pytest
 from slotwise.allocation.compiled import has_numba
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import completions
-from slotwise.allocation.packing.exhaustive import (
+from slotwise.allocation.search.exhaustive import (
     COMPILED_FROM,
     JOBS_MOST,
     best_by_trying,
     best_order,
     search,
 )
-from slotwise.allocation.packing.prefix import empty_prefix, jobs_of
+from slotwise.allocation.search.prefix import empty_prefix, jobs_of
 from slotwise.model.errors import InputError
 from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps
 
@@ -152,7 +152,7 @@ def test_a_job_once_placed_ends_as_early_as_can_be() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_machine_code_finds_the_same_order(seed: int) -> None:
     """30 random instances each of up to 8 jobs: the same order as in Python, job for job."""
-    from slotwise.allocation.packing.branching import search_compiled
+    from slotwise.allocation.search.branching import search_compiled
 
     random = Random(100 + seed)
     for number in range(30):
