@@ -26,15 +26,15 @@ import numpy as np
 
 from slotwise.allocation.compiled import has_numba
 from slotwise.allocation.flex import dear_first
+from slotwise.allocation.grant import grant
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import (
-    COMPILED_FROM,
     CompiledPacker,
     EventPacker,
     completions,
-    grant,
     pack_by_the_book,
 )
+from slotwise.allocation.packing.scheme import COMPILED_FROM
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.search.exhaustive import search
 from slotwise.allocation.search.orders import by_area
