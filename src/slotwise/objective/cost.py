@@ -14,7 +14,12 @@ MET = 1e-9
 
 def is_met(due: float, completion: float) -> bool:
     """Whether who completes then has met the due date, but for rounding (`MET`)."""
-    return completion <= due + _slip(due)
+    return completion <= met_until(due)
+
+
+def met_until(instant: float) -> float:
+    """The latest completion that still counts as meeting this instant, seconds."""
+    return instant + MET * abs(instant)
 
 
 class Cost(Protocol):
@@ -103,7 +108,7 @@ class Steps:
 
     def at(self, completion: float) -> float:
         """The cost of completing then."""
-        passed = bisect_left(self.steps, completion, key=lambda step: step[0] + _slip(step[0]))
+        passed = bisect_left(self.steps, completion, key=lambda step: met_until(step[0]))
         return self.steps[passed - 1][1] if passed else 0.0
 
     def latest(self, level: float) -> float:
@@ -163,7 +168,3 @@ class Curve:
 
 FOREVER = 1e18
 """Seconds; a curve that has not reached a level by then never does."""
-
-
-def _slip(instant: float) -> float:
-    return MET * abs(instant)

@@ -8,7 +8,7 @@ values that programs print.
 
 from __future__ import annotations
 
-from slotwise.objective.cost import MET, Cost, Curve, Hinge, Line, Steps
+from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps, met_until
 from slotwise.objective.costs import Costs
 
 SAFETY = 1e-11
@@ -29,6 +29,6 @@ def _earlier(cost: Cost) -> Cost:
             return Hinge(slope * part, max(due, due / part))
         case Steps(steps):
             # A step is passed only behind what rounding is granted it.
-            return Steps(tuple(((at + MET * abs(at)) / part, cost) for at, cost in steps))
+            return Steps(tuple((met_until(at) / part, cost) for at, cost in steps))
         case _:
             return Curve(lambda instant: cost.at(part * instant))

@@ -135,6 +135,7 @@ def promise_all(
             date = max(date, at[last] + (total - there) / slope)
         # The latest completion that costs no more: see `promise_in_order`.
         for plateau in plateaus[job]:
+            # `met_until` written out: machine code cannot call it.
             if plateau + MET * abs(plateau) >= date:
                 date = max(date, plateau)
                 break

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.rap.problem import Ints, ResourceProblem
-from slotwise.objective.cost import MET, Cost, Hinge, Line, Steps
+from slotwise.objective.cost import MET, Cost, Hinge, Line, Steps, met_until
 from slotwise.objective.costs import Floats
 
 PARTS = 10
@@ -107,7 +107,7 @@ class Moldable:
             return np.arange(low, high + 1)
         if not isinstance(cost, Steps):
             return np.unique(np.geomspace(low, high, GLANCES).round().astype(np.int64))
-        limits = np.array([at + MET * abs(at) for at, _ in cost.steps if at > 0])
+        limits = np.array([met_until(at) for at, _ in cost.steps if at > 0])
         with np.errstate(over="ignore", divide="ignore"):  # Too early for any units.
             needed = np.minimum(self.problem.work[job] / (limits * self.slots), high)
         below = np.floor(needed).astype(np.int64)  # By rounding it may be the right one.
@@ -150,7 +150,7 @@ class _Shapes:
                     slope[j], origin[j] = cost.slope, cost.due
                 case Steps():
                     for k, (at, height) in enumerate(cost.steps):
-                        instants[k][j], heights[k][j] = at + MET * abs(at), height
+                        instants[k][j], heights[k][j] = met_until(at), height
                 case _:
                     curves[j] = cost
         is_curve = np.isin(np.arange(len(costs)), list(curves))

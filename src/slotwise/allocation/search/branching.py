@@ -17,7 +17,7 @@ from slotwise.allocation.compiled import INTS, compiled, part
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.search.exhaustive import BETTER, twins
 from slotwise.allocation.search.prefix import empty_prefix
-from slotwise.objective.cost import MET, Cost, Hinge, Line, Steps
+from slotwise.objective.cost import Cost, Hinge, Line, Steps, met_until
 from slotwise.objective.costs import Floats
 
 TABLE = "float64[:, ::1]"
@@ -72,7 +72,7 @@ def _shapes(costs: Sequence[Cost]) -> Shapes:
                 lines[j] = slope, due, 0.0
             case Steps(pairs):
                 for k, (instant, dear) in enumerate(pairs):
-                    instants[j, k], steps[j, k] = instant + MET * abs(instant), dear
+                    instants[j, k], steps[j, k] = met_until(instant), dear
     return Shapes(lines, instants, steps)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from slotwise.allocation.due_dates.promises import Promises
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.search.budget import Budget
-from slotwise.objective.cost import MET, Steps
+from slotwise.objective.cost import Steps, met_until
 from slotwise.objective.costs import Floats
 
 SLACK = 1e-9
@@ -144,8 +144,8 @@ class _Search:
 
 
 def _choices(steps: tuple[tuple[float, float], ...]) -> list[tuple[float, float]]:
-    """(latest completion, cost), cheapest first. A deadline is met but for rounding: `MET`."""
-    latest = [at + MET * abs(at) for at, _ in steps]
+    """(latest completion, cost), cheapest first. A step's instant is met but for rounding."""
+    latest = [met_until(at) for at, _ in steps]
     costs = [cost for _, cost in steps]
     return list(zip([*latest, inf], [0.0, *costs], strict=True))
 
