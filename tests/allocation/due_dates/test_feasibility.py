@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from slotwise.allocation.due_dates.feasibility import excess, fits, needs
+from slotwise.allocation.due_dates.feasibility import fits, needs
 from slotwise.allocation.packing import pack
 from slotwise.objective.costs import Floats
 
@@ -21,6 +21,12 @@ def must_have(work: float, least: float, most: float, due: float, instant: float
     if due <= instant:
         return work
     return max(min(work, least * instant), work - most * (due - instant))
+
+
+def excess(capacity: float, work: Floats, least: Floats, most: Floats, due: Floats) -> float:
+    """By how many slot-seconds what is needed by some instant exceeds the room at most."""
+    instants, needed = needs(work, least, most, due)
+    return float(np.max(needed - capacity * instants))
 
 
 def random_shares(random: Random, count: int, capacity: float) -> tuple[Floats, Floats, Floats]:

@@ -2,7 +2,7 @@
 
 Each job must have had some of its work by an instant, to be done by its due date and because
 it never holds less than its least share. Due dates can be kept if and only if, at no instant,
-that is more than all slots can have done. Proof: docs/algorithms/bounds.md.
+that is more than all slots can have done. Proof: docs/algorithms/due-dates.md.
 """
 
 from __future__ import annotations
@@ -39,15 +39,6 @@ def fits(
         return False
     instants, needed = needs(work, least, most, np.maximum(due, heights))
     return bool(np.all(needed <= capacity * instants * (1 + tolerance)))
-
-
-def excess(capacity: float, work: Floats, least: Floats, most: Floats, due: Floats) -> float:
-    """By how much, in slot-seconds, the work needed by some instant exceeds the room at most.
-
-    At most 0 if and only if `fits`, but for rounding. O(J log J).
-    """
-    instants, needed = needs(work, least, most, due)
-    return float(np.max(needed - capacity * instants))
 
 
 def needs(work: Floats, least: Floats, most: Floats, due: Floats) -> tuple[Floats, Floats]:
