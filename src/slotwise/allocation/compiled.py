@@ -11,6 +11,10 @@ from functools import cache
 from typing import Any, TypeVar
 
 FLOATS, INTS = "float64[::1]", "int64[::1]"
+"""Arrays as numba writes their types."""
+
+Numbers = Any
+"""A list or an array of floats, or of ints: whichever the caller runs a function on."""
 
 
 @cache

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any
 
 import numpy as np
 
-from slotwise.allocation.compiled import FLOATS, INTS, compiled, has_numba
+from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
 from slotwise.allocation.due_dates.promises import ROUNDING, Promises, promise_in_order
 from slotwise.allocation.malleable import Malleable
 from slotwise.objective.cost import MET, Curve, Hinge, Line
 from slotwise.objective.costs import Floats
-
-Numbers = Any
-"""A list or an array of floats, or of ints: whichever the caller runs it on."""
 
 COMPILED_FROM = 20
 """Jobs from which numba is worth its import, about a third of a second, for a search."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from math import inf
-from typing import Any
 
-Numbers = Any
-"""A list or an array of floats, or of ints: whichever the caller runs it on."""
+from slotwise.allocation.compiled import Numbers
 
 
 def sweep(

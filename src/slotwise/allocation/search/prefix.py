@@ -13,8 +13,8 @@ from typing import NamedTuple
 from slotwise.allocation.malleable import Malleable
 
 
-class Job(NamedTuple):
-    """One job of a problem; `end` is when its least share alone would have done it."""
+class JobNumbers(NamedTuple):
+    """The numbers of one job of a problem; `end` is when its least share alone would have done it."""
 
     work: float
     least: float
@@ -41,7 +41,7 @@ class Prefix:
     times: tuple[float, ...]
     slack: tuple[float, ...]
 
-    def earliest(self, job: Job) -> Placement:
+    def earliest(self, job: JobNumbers) -> Placement:
         """How the job fares if it is placed next. O(J)."""
         begin = self.times[0]
         if job.end <= begin:
@@ -59,7 +59,7 @@ class Prefix:
             start = stop
         raise AssertionError("at last every slot is free")
 
-    def after(self, job: Job, placement: Placement) -> Prefix:
+    def after(self, job: JobNumbers, placement: Placement) -> Prefix:
         """What is left once the job is placed so. O(J)."""
         full, completion = placement
         if completion <= self.times[0]:
@@ -77,10 +77,10 @@ class Prefix:
         return Prefix(tuple(cuts), tuple(slack))
 
 
-def jobs_of(problem: Malleable) -> list[Job]:
+def jobs_of(problem: Malleable) -> list[JobNumbers]:
     """The jobs of a problem, as plain numbers."""
     columns = (problem.work, problem.least, problem.most, problem.ends)
-    return [Job(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+    return [JobNumbers(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
 
 def empty_prefix(problem: Malleable) -> Prefix:
