@@ -14,6 +14,7 @@ from slotwise.allocation.search.orders import by_height
 from slotwise.allocation.waterline import scale_to
 from slotwise.allocation.whole import merged, whole_slots
 from slotwise.model.cluster import Cluster
+from slotwise.model.errors import InputError
 from slotwise.model.job import Job, PhaseId
 from slotwise.model.pool import Pool
 from slotwise.model.schedule import Schedule
@@ -46,6 +47,7 @@ def plan_schedules(
     kind of slot, no limits of pools. Otherwise, and for other allocators, shares are decided
     anew at each completion; FLEX then tries Smith's order on the height, too.
     """
+    _refuse_lost_work(jobs, cluster)
     claims = plain_claims(jobs, cluster, pools)
     least = {}
     if claims is not None and allocator.keeps_least:
@@ -72,3 +74,23 @@ def plain_claims(
     claims = claims_of_flows(flows, sum(cluster.capacity.values()), cluster, pools)
     is_plain = all(group.slots_min == 0 and group.slots_max == inf for group in claims.groups)
     return claims if is_plain else None
+
+
+APART = 1e-12
+"""Of a whole plan; spans that are shorter are lost when instants are rounded."""
+
+
+def _refuse_lost_work(jobs: Sequence[Job], cluster: Cluster) -> None:
+    """Refuse phases so small beside all others that a plan cannot show them."""
+    spans = {}
+    for job in jobs:
+        for phase in job.phases:
+            slots = min(phase.slots_most, cluster.capacity[cluster.slot_kind(phase.kind)])
+            spans[job.id, phase.name] = (phase.tasks.work_total() or 0.0) / max(slots, 1)
+    least = APART * sum(spans.values())
+    for (job_id, name), span in spans.items():
+        if 0 < span < least:
+            raise InputError(
+                f"job {job_id!r}, phase {name!r}: takes {span:.3g} s, which is lost in a plan"
+                f" of {sum(spans.values()):.3g} s; leave it out, or simulate"
+            )

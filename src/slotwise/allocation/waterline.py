@@ -42,7 +42,10 @@ def water_line(
         return list(map(float, most))
     before = filled if last == 0 else reached[last - 1]
     level = min(levels[last] + (capacity - before) / slopes[last], levels[last + 1])
-    shares: list[float] = np.clip(level * w, low, high).tolist()
+    above = np.clip(level * w, low, high) - low
+    # Weights of very different sizes leave a level that is rounded; its shares are cut to fit.
+    fitting = low + above * min(1.0, (capacity - filled) / above.sum())
+    shares: list[float] = fitting.tolist()
     return shares
 
 

@@ -13,6 +13,9 @@ from slotwise.model.schedule import Piece
 ROUNDING = 1e-12
 """Parts of a slot, and of an interval, that are rounding and not meant."""
 
+SLIVER = 1e-13
+"""Of an interval; by so little the parts of all phases together may exceed whole slots."""
+
 
 def whole_slots(phases: Sequence[PhaseId], packing: Packing) -> list[Piece]:
     """The same schedule in whole slots: same work done in the same intervals.
@@ -64,7 +67,7 @@ def wrap_around(
         part = share - whole
         if part <= ROUNDING:
             spans = [(0.0, 1.0, whole)]
-        elif filled + part <= 1.0 + ROUNDING:
+        elif filled + part <= 1.0 + SLIVER:
             full = min(1.0, filled + part)
             spans = [(0.0, filled, whole), (filled, full, whole + 1), (full, 1.0, whole)]
             filled = 0.0 if full == 1.0 else full

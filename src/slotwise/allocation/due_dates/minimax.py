@@ -11,6 +11,9 @@ from slotwise.objective.costs import Floats
 PRECISION = 1e-13
 """Relative; the level is found up to here, where due dates are."""
 
+ROUNDING = 1e-13
+"""Relative; by so much the work of all jobs together may exceed the room."""
+
 STEPS_MOST = 200
 """A bisection of floats is at its end by then."""
 
@@ -49,4 +52,5 @@ def _due(problem: Malleable, level: float) -> Floats:
 
 
 def _can_keep(problem: Malleable, due: Floats) -> bool:
-    return fits(problem.capacity, problem.work, problem.least, problem.most, due)
+    numbers = (problem.capacity, problem.work, problem.least, problem.most)
+    return fits(*numbers, due, ROUNDING)

@@ -15,7 +15,7 @@ import numpy as np
 from slotwise.allocation.malleable import Malleable
 from slotwise.objective.costs import Floats
 
-ROUNDING = 1e-11
+ROUNDING = 4e-13
 """Work fits that does not by so little, as a part of all that the slots do until then."""
 
 

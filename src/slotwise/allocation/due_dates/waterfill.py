@@ -9,17 +9,19 @@ from slotwise.allocation.packing import Packing
 from slotwise.objective.costs import Floats
 
 ROUNDING = 1e-9
-"""So much work, as a part of all that the slots do until it is due, may find no room."""
+"""So much of a job's work may find no room: a schedule does it all but for rounding."""
 
 
-def water_fill(problem: Malleable, due: Floats) -> Packing:
+def water_fill(problem: Malleable, due: Floats) -> Packing | None:
     """A schedule in which each job completes by its due date, inf not allowed.
 
     In order of due dates, each job's work is poured into the time before its due date: on its
     least share as the ground, and then where the least is in use, up to one level, as far as
     its most share allows (the normal form of Beaumont and others, 2012, here with least
     shares). Use falls in time, and of all ways to place a job this one leaves what is most use
-    to later ones, so it succeeds whenever the due dates can be kept at all. O(J^2).
+    to later ones, so it succeeds whenever the due dates can be kept at all. None where they
+    cannot: rounding may promise too much to a job whose work is next to nothing beside that
+    of others. O(J^2).
     """
     due = np.minimum(due, problem.ends)
     order = np.argsort(due, kind="stable")
@@ -36,10 +38,12 @@ def water_fill(problem: Malleable, due: Floats) -> Packing:
         rest = problem.work[job] - least * due[job]
         level = _level(used[:width], lengths[:width], room, rest)
         poured = np.clip(min(level, problem.capacity) - used[:width], 0.0, room)
-        missing = rest - float(poured @ lengths[:width])
-        assert missing <= ROUNDING * problem.capacity * due[job], "due dates can be kept"
+        if rest - float(poured @ lengths[:width]) > ROUNDING * problem.work[job]:
+            return None
         used[:width] += poured
         pieces[job] = _pieces(ends[:width], least + poured)
+        if not pieces[job]:
+            return None
     return pieces
 
 

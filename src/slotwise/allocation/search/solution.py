@@ -56,7 +56,8 @@ def in_order(problem: Malleable, order: Sequence[int]) -> Solution:
 def keeping(problem: Malleable, due: Floats) -> Solution:
     """By due dates, each job as early as the others leave it, in order of area. O(J^2).
 
-    Of very many jobs, each is done just in time.
+    Of very many jobs, each is done just in time. Where rounding has promised too much, the
+    packing scheme in order of due dates does what it can.
     """
     jobs_most = TIGHT_MOST if problem.aggregate == "max" else PROMISES_MOST
     if len(problem) <= jobs_most:
@@ -66,7 +67,10 @@ def keeping(problem: Malleable, due: Floats) -> Solution:
         tighten(promises, order)
         due = promises.due
     due = np.minimum(due, np.minimum(problem.ends, _horizon(problem, due)))
-    return Solution.of(problem, water_fill(problem, due))
+    packing = water_fill(problem, due)
+    if packing is None:
+        return in_order(problem, np.argsort(due, kind="stable").tolist())
+    return Solution.of(problem, packing)
 
 
 def simplest(problem: Malleable, orders: Iterable[Order], due: Floats) -> Solution:
