@@ -15,8 +15,11 @@ from slotwise.allocation.bounds.prices import price_bound
 from slotwise.objective.cost import Steps
 from slotwise.objective.objective import Aggregate
 
-CLOSE = 1e-6
-"""Relative; where a bound is so close to a known value no better one is looked for."""
+PRICES_FROM = 1e-6
+"""Relative; prices are looked for where a bound is below the known value by more than this."""
+
+WHOLE = 1e-6
+"""Where sums are whole, a bound that is above a whole number by less is that number."""
 
 ROUNDING = 1e-12
 """Sums are lowered by this part of what they are made of."""
@@ -40,7 +43,7 @@ def lower_bound(
     bound = _sum_bound(jobs, capacity, value)
     bound -= ROUNDING * float(np.abs(jobs.costs.at(jobs.soonest)).sum() + abs(bound))
     if _are_whole(jobs):
-        return float(ceil(bound - CLOSE))
+        return float(ceil(bound - WHOLE))
     cheapest = jobs.costs.at(jobs.arrival)
     return max(bound, 0.0) if np.all(cheapest >= 0) else bound
 
@@ -52,7 +55,7 @@ def _sum_bound(jobs: BoundJobs, capacity: float, value: float) -> float:
         bound = max(bound, busy_time_bound(jobs, capacity))
         if len(jobs) <= JOBS_MOST:
             bound = max(bound, caps_bound(jobs, capacity))
-    if value < inf and value - bound <= CLOSE * abs(value):
+    if value < inf and value - bound <= PRICES_FROM * abs(value):
         return bound
     return max(bound, price_bound(jobs, capacity, value))
 

@@ -10,8 +10,8 @@ import numpy as np
 from slotwise.allocation.bounds.choices import Choices
 from slotwise.allocation.bounds.interior import Mixture
 
-CLOSE = 1e-7
-"""Relative; where a bound is so close to a known value, it is close enough."""
+SPLIT_FROM = 1e-7
+"""Relative; cases are split while the bound is below the known value by more than this."""
 
 DUST = 1e-9
 """Relative to what a job can cost more than its least; a smaller difference is none."""
@@ -28,7 +28,7 @@ def bound_by_cases(choices: Choices, trials: int, value: float) -> float:
     cases = [(choices.bound(mixture.prices), next(number), choices, mixture)]
     for _ in range((trials - 1) // 2):
         bound, _, choices, mixture = cases[0]
-        if bound >= value - CLOSE * abs(value):
+        if bound >= value - SPLIT_FROM * abs(value):
             break
         split = _split(choices, mixture)
         if split is None:

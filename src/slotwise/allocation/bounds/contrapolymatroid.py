@@ -42,9 +42,8 @@ def least_completions(
         area[j:] += size[j]
         linear[j:] += alone[j]
         most = float(np.max(linear[j:] + area[j:] * area[j:] / (2 * capacity)))
-        if (
-            most > needed
-        ):  # Prefixes without the job were not more before, and are as they were.
+        # Prefixes without the job were not more before, and are as they were.
+        if most > needed:
             ends[some[j]] = first[j] + (most - needed) / size[j]
             needed = most
     return ends

@@ -13,7 +13,7 @@ from slotwise.allocation.due_dates.feasibility import fits
 from slotwise.objective.cost import Steps
 from slotwise.objective.costs import Floats
 
-STARTS_MOST = 64
+ARRIVALS_MOST = 64
 """From so many arrivals at most we look; fewer make the bound weaker, not wrong."""
 
 PRECISION = 1e-13
@@ -94,6 +94,6 @@ def _jumps(jobs: BoundJobs) -> Floats:
 
 def _starts(arrival: Floats) -> Floats:
     starts = np.unique(arrival)
-    if len(starts) > STARTS_MOST:
-        starts = starts[np.linspace(0, len(starts) - 1, STARTS_MOST).astype(int)]
+    if len(starts) > ARRIVALS_MOST:
+        starts = starts[np.linspace(0, len(starts) - 1, ARRIVALS_MOST).astype(int)]
     return starts

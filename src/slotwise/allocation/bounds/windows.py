@@ -12,7 +12,7 @@ from slotwise.objective.costs import Floats
 WINDOWS_MOST = 32
 """For more the prices are hardly better."""
 
-STARTS_MOST = 6
+BEGINS_MOST = 6
 """Arrivals from which windows begin."""
 
 ALIKE = 0.1
@@ -61,7 +61,7 @@ def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, most: int) -> Wi
     """At most so many windows, from arrivals on to where all work could be done."""
     starts = np.unique(jobs.arrival)
     if len(starts) > 1:
-        count = min(len(starts), STARTS_MOST, max(most // 4, 1))
+        count = min(len(starts), BEGINS_MOST, max(most // 4, 1))
         starts = starts[np.linspace(0, len(starts) - 1, count + 1).astype(int)[:-1]]
     share = most // len(starts)
     begins, ends = [], []
