@@ -105,7 +105,7 @@ def plan(
     seconds = time.perf_counter() - begun
     bound = objective_bound(aim, jobs, cluster, work, planned.least, value)
     bound = max(bound, planned.bound)
-    plan = Plan(allocator, aim, value, bound, seconds, best)
+    plan = Plan(allocator, aim, value, bound, seconds, best, aim.penalties(jobs))
     assert bound <= value or plan.is_exact, "no schedule is better than its bound"
     return plan
 

@@ -180,6 +180,8 @@ def _run(
     scheduler: SchedulerName = "flex",
     slots: Slots = None,
     assigner: AssignerName = "greedy",
+    waits: Waits = None,
+    budget_seconds: Budget = None,
     epoch: Epoch = EPOCH_SECONDS,
     attempts: Attempts = 4,
     objective: Penalty = None,
@@ -203,6 +205,8 @@ def _run(
                 scheduler,
                 slots=slots,
                 assigner=assigner,
+                waits=_waits(waits),
+                budget_seconds=budget_seconds,
                 epoch_seconds=epoch,
                 attempts_max=attempts,
                 objective=aim,
@@ -358,14 +362,15 @@ def main() -> None:
 
 
 def _objective(source: Source, penalty: str | None, aggregate: str | None) -> Objective | None:
-    """The objective that the options ask for; None if they ask for none."""
+    """The objective that the options ask for; None if they ask for none.
+
+    A penalty alone means its sum, or the makespan, as in Python.
+    """
     if penalty is None and aggregate is None:
         return None
-    own = source.workload.objective
-    penalty = penalty or own.penalty
-    if aggregate is None:
-        aggregate = "max" if penalty == "makespan" else own.aggregate
-    return Objective(penalty, aggregate)  # type: ignore[arg-type]
+    if aggregate is None and penalty is not None:
+        return Objective.named(penalty)
+    return Objective(penalty or source.workload.objective.penalty, aggregate)  # type: ignore[arg-type]
 
 
 def _waits(text: str | None) -> tuple[float, float] | None:

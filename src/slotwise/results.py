@@ -13,13 +13,18 @@ from slotwise.record.log import Log
 from slotwise.report.page import write_report
 from slotwise.report.reported import ReportedRun
 
-EXACT = 1e-9
-"""A gap up to here is rounding: the bound is met, so the value is proven optimal."""
+EXACT = 1e-8
+"""A gap up to here is rounding: the bound is met, so the value is proven optimal. Bounds are
+lowered by about 1e-9, since deadlines are met that are missed by no more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A malleable schedule, its value, and the bound that no schedule can go below."""
+    """A malleable schedule, its value, and the bound.
+
+    No schedule has a lower value than the bound that keeps the least shares which the allocator
+    keeps; FIFO keeps none. `penalties` names those of the jobs, if they have some of their own.
+    """
 
     allocator: str
     objective: Objective
@@ -27,6 +32,7 @@ class Plan:
     bound: float
     seconds: float
     schedule: Schedule = field(repr=False)
+    penalties: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def gap(self) -> float | None:

@@ -22,6 +22,7 @@ from rich.table import Table
 
 from slotwise import api
 from slotwise.model.errors import SlotwiseError
+from slotwise.objective.objective import in_words
 from slotwise.report.reasons import in_short
 from slotwise.report.tables import comparison_table, jobs_table
 from slotwise.results import Plan, Result, RunInterrupted
@@ -94,7 +95,8 @@ def finish(results: Sequence[Result], as_json: bool, report: Path | None) -> Non
 def show_plan(plan: Plan) -> None:
     """A plan as people read it, on stdout."""
     gap = "-" if plan.gap is None else "0 %" if plan.is_exact else f"{100 * plan.gap:.3g} %"
-    aim = f"{plan.objective.aggregate} of {plan.objective.penalty}"
+    names = in_words(plan.penalties or (plan.objective.penalty,))
+    aim = f"{plan.objective.aggregate} of {names}"
     print(
         f"{plan.allocator}: {aim} {plan.value:.6g}, bound {plan.bound:.6g}, gap {gap}", end=""
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isclose, isfinite
 from typing import Literal
@@ -41,6 +41,11 @@ class Objective:
         """The name of the penalty of one job: its own if it has chosen one."""
         return job.penalty or self.penalty
 
+    def penalties(self, jobs: Iterable[Job]) -> tuple[str, ...]:
+        """The names of the penalties by which these jobs are measured, its own first."""
+        names = {self.penalty_of(job) for job in jobs} or {self.penalty}
+        return tuple(sorted(names, key=lambda name: (name != self.penalty, name)))
+
     def cost(self, job: Job, size: Size) -> Cost:
         """What the job costs by completion time.
 
@@ -71,6 +76,12 @@ class Objective:
     def total(self, costs: Iterable[float]) -> float:
         """The sum or the maximum of costs; 0 without any."""
         return max(costs, default=0.0) if self.aggregate == "max" else sum(costs)
+
+
+def in_words(penalties: Sequence[str]) -> str:
+    """Names of penalties, such as "response, lateness and sla, by job"."""
+    *most, last = penalties
+    return f"{', '.join(most)} and {last}, by job" if most else last
 
 
 def gap_of(value: float, bound: float) -> float | None:

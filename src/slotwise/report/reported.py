@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from slotwise.analysis.metrics import Outcome
+from slotwise.objective.objective import Objective, in_words
 from slotwise.record.log import Log
 
 WORK_TOLERANCE = 0.1
@@ -26,17 +27,17 @@ class ReportedRun:
     @property
     def penalties(self) -> list[str]:
         """The penalties by which its jobs are measured, that of the objective first."""
-        common = str(self.log.header.objective.get("penalty", "response"))
-        names = {job.penalty or common for job in self.outcome.stated.values()} or {common}
-        return sorted(names, key=lambda name: (name != common, name))
+        return list(self._aim.penalties(self.outcome.stated.values()))
 
     @property
     def objective(self) -> str:
         """The objective in words, such as "sum of response"."""
-        is_max = self.log.header.objective.get("aggregate") == "max"
-        *most, last = self.penalties
-        names = f"{', '.join(most)} and {last}, by job" if most else last
-        return f"{'greatest' if is_max else 'sum of'} {names}"
+        kind = "greatest" if self._aim.aggregate == "max" else "sum of"
+        return f"{kind} {in_words(self.penalties)}"
+
+    @property
+    def _aim(self) -> Objective:
+        return Objective(**self.log.header.objective)
 
     @property
     def is_whole(self) -> bool:
