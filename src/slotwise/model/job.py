@@ -109,8 +109,9 @@ class Phase:
 class Job:
     """A DAG of phases; the unit of cost. Times are in seconds on the clock of arrivals.
 
-    `steps` are (time, cost), both increasing: what it costs to complete later than then.
-    `penalty` is the name of the job's own one, None for that of the objective.
+    `steps` are (time, cost), both increasing: what it costs to complete later than then. The
+    weight plays no part in them. `penalty` is the name of the job's own one, None for that of
+    the objective.
     """
 
     id: str

@@ -28,7 +28,12 @@ ARRAYS_FROM = 40
 
 
 def promiser(problem: Malleable, orders: float) -> Callable[[Sequence[int]], Floats]:
-    """A function from an order to the due dates that it leads to, for so many orders."""
+    """A function from an order to the due dates, seconds, that it leads to.
+
+    orders  about how often it will be called: for many machine code is worth its import
+
+    Each call of it costs O(J^2), whichever way is chosen; making it costs O(J^2) once.
+    """
     count = len(problem)
     is_known = not any(isinstance(cost, Curve) for cost in problem.costs)
     if is_known and count >= COMPILED_FROM and orders >= COMPILED_STEPS and has_numba():

@@ -14,7 +14,7 @@ from slotwise.allocation.malleable import Malleable
 
 
 class JobNumbers(NamedTuple):
-    """The numbers of one job of a problem; `end` is when its least share alone would have done it."""
+    """The numbers of one job; `end` is when its least share alone would have done it."""
 
     work: float
     least: float
