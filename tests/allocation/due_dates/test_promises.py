@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from random import Random
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def test_a_promise_can_be_withdrawn() -> None:
 
 
 @given(problems(), st.randoms())
-def test_promises_can_be_kept_and_are_kept(problem: Malleable, random) -> None:  # type: ignore[no-untyped-def]
+def test_promises_can_be_kept_and_are_kept(problem: Malleable, random: Random) -> None:
     """In any order, of any costs: by the theorem, and by water-filling."""
     order = list(range(len(problem)))
     random.shuffle(order)
@@ -91,7 +92,7 @@ def test_promises_can_be_kept_and_are_kept(problem: Malleable, random) -> None: 
 
 
 @given(problems(), st.randoms())
-def test_an_earliest_completion_is_the_earliest(problem: Malleable, random) -> None:  # type: ignore[no-untyped-def]
+def test_an_earliest_completion_is_the_earliest(problem: Malleable, random: Random) -> None:
     """What is promised fits, and a little earlier would not."""
     order = list(range(len(problem)))
     random.shuffle(order)
@@ -110,7 +111,7 @@ def test_an_earliest_completion_is_the_earliest(problem: Malleable, random) -> N
 @given(problems(kinds="line", with_least=False), st.randoms())
 def test_without_least_shares_they_are_those_of_the_packing_scheme(
     problem: Malleable,
-    random,  # type: ignore[no-untyped-def]
+    random: Random,
 ) -> None:
     """Where costs always rise, each job is promised when Fig. 3 would complete it."""
     order = list(range(len(problem)))
@@ -122,7 +123,7 @@ def test_without_least_shares_they_are_those_of_the_packing_scheme(
 
 
 @given(problems(kinds="line"), st.randoms())
-def test_with_least_shares_they_are_never_later(problem: Malleable, random) -> None:  # type: ignore[no-untyped-def]
+def test_with_least_shares_they_are_never_later(problem: Malleable, random: Random) -> None:
     """In the packing scheme a job at its least share ends as late as that lets it."""
     order = list(range(len(problem)))
     random.shuffle(order)
@@ -144,7 +145,7 @@ def test_with_least_shares_they_may_be_earlier_than_the_packing_scheme() -> None
 
 
 @given(problems(kinds="line hinge steps"), st.randoms())
-def test_the_quick_forms_promise_the_same(problem: Malleable, random) -> None:  # type: ignore[no-untyped-def]
+def test_the_quick_forms_promise_the_same(problem: Malleable, random: Random) -> None:
     """Plain loops, run by Python and compiled, against one question after the other."""
     order = list(range(len(problem)))
     random.shuffle(order)
