@@ -104,8 +104,9 @@ class Flex:
         return problem.costs.slope.tolist() if problem.costs.are_lines else None
 
 
-BUDGET_SECONDS = 0.05
-"""For search at each decision: a tenth of the usual epoch."""
+BUDGET_SECONDS = 0.005
+"""For search at each decision: a hundredth of the usual epoch. What comes next changes more than
+a longer search would (docs/algorithms/flex.md)."""
 
 
 def dear_first(claims: Claims, weight: Sequence[float]) -> list[int]:
