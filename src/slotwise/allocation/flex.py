@@ -105,8 +105,8 @@ class Flex:
 
 
 BUDGET_SECONDS = 0.005
-"""For search at each decision: a hundredth of the usual epoch. What comes next changes more than
-a longer search would (docs/algorithms/flex.md)."""
+"""For search at each decision: a hundredth of the usual epoch. What comes next changes more
+than a longer search would (docs/algorithms/flex.md)."""
 
 
 def dear_first(claims: Claims, weight: Sequence[float]) -> list[int]:
