@@ -80,10 +80,10 @@ def simplest(problem: Malleable, orders: Iterable[Order], due: Floats) -> Soluti
     is as good.
     """
     value = problem.value(np.minimum(due, problem.ends))
+    packer = packer_for(problem.capacity, problem.work, problem.least, problem.most)
     for order in orders:
-        packed = in_order(problem, order)
-        if is_as_good(packed.value, value):
-            return packed
+        if is_as_good(problem.value(packer.completions(order)), value):
+            return in_order(problem, order)
     return keeping(problem, due)
 
 
