@@ -33,11 +33,18 @@ class Host:
 
 @dataclass(frozen=True)
 class Cluster:
-    """All hosts. A phase of kind k draws on slots of kind k, else on plain ones."""
+    """All hosts. A phase of kind k draws on slots of kind k, else on plain ones.
+
+    heartbeat  seconds between two reports of a host, if it reports now and then only, as in
+               Hadoop: what ended there is known with the next report. 0: at once
+    """
 
     hosts: tuple[Host, ...] = field(default=())
+    heartbeat: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.heartbeat < float("inf"):
+            raise InputError(f"cluster: heartbeat is {self.heartbeat}; give seconds >= 0")
         names = [host.name for host in self.hosts]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)

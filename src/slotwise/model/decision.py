@@ -54,12 +54,18 @@ class Defer:
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """Stop this running attempt."""
+    """Tell this running attempt to stop, and kill it if it still runs at `until`.
+
+    `until` None: at once. `pool` is the one that takes the slot back, None if nobody does: the
+    job was given up.
+    """
 
     phase: PhaseId
     task: int
     attempt: int
     host: str
+    until: float | None = None
+    pool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,10 @@ class JobArrived:
 
 @dataclass(frozen=True, slots=True)
 class TaskFinished:
-    """An attempt ended well after `seconds` on its slot."""
+    """An attempt ended well; it computed for `seconds`.
+
+    It may have held its slot longer: for copying, for reading over a network, for waiting.
+    """
 
     at: float
     phase: PhaseId
@@ -40,12 +43,16 @@ class TaskFailed:
 
 @dataclass(frozen=True, slots=True)
 class TaskKilled:
-    """An attempt was stopped because the scheduler said so."""
+    """An attempt was stopped because the scheduler said so.
+
+    It kept `kept` seconds of its work (at speed 1): the next attempt need not do them again.
+    """
 
     at: float
     phase: PhaseId
     task: int
     attempt: int
+    kept: float = 0.0
 
 
 Event = JobArrived | TaskFinished | TaskFailed | TaskKilled

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
 from slotwise.model.errors import InputError
+
+
+PRIORITIES: Mapping[str, float] = MappingProxyType(
+    {"very_high": 4.0, "high": 2.0, "normal": 1.0, "low": 0.5, "very_low": 0.25}
+)
+"""Priorities of jobs, and the factors of their weights (Hadoop Fair Scheduler)."""
 
 
 class PhaseId(NamedTuple):
@@ -75,6 +82,16 @@ class Phase:
     Between `slots_min` and `slots_max` slots its speed-up is linear (FLEX 2.5). `slots_max`
     None means as many as it has tasks. `after` names the phases of the job that must be done
     first.
+
+    slow_start  the part of the tasks of each phase in `after` that must be done before its own
+                may begin. Below 1, they may begin early: then they hold their slots, copy what
+                is there, and compute only when all is there (Hadoop's slow start). It holds
+                where the phase draws on another kind of slot than those that it waits for:
+                else it could keep them from ever being done.
+    copy        seconds that each task needs to copy what the phases in `after` wrote, beside
+                its work, if all of it is there
+    continues   a phase of as many tasks, each of which this one's of the same number continues:
+                it may begin when that one is done, and only on the host where that one ran
     """
 
     name: str
@@ -83,6 +100,9 @@ class Phase:
     after: frozenset[str] = frozenset()
     slots_min: int = 0
     slots_max: int | None = None
+    slow_start: float = 1.0
+    copy: float = 0.0
+    continues: str | None = None
 
     def __post_init__(self) -> None:
         # One name, a list or a set will do, too.
@@ -97,6 +117,26 @@ class Phase:
                 f"phase {self.name!r}: slots_max is {self.slots_max}; it must be at least"
                 f" {max(1, self.slots_min)} (slots_min is {self.slots_min})"
             )
+        if not 0 <= self.slow_start <= 1:
+            raise InputError(
+                f"phase {self.name!r}: slow_start is {self.slow_start}; give a part from 0 to 1"
+            )
+        if not 0 <= self.copy < float("inf"):
+            raise InputError(f"phase {self.name!r}: copy is {self.copy}; give seconds >= 0")
+        if (self.slow_start < 1 or self.copy) and not self.after:
+            raise InputError(
+                f"phase {self.name!r} copies from no phase; name those that it comes after"
+            )
+        if self.continues is not None and (self.after or self.tasks.blocks):
+            raise InputError(
+                f"phase {self.name!r} continues {self.continues!r}; leave out `after` and"
+                " `blocks`: it begins where the tasks of that phase ran"
+            )
+
+    @property
+    def waits_for(self) -> frozenset[str]:
+        """The phases that come before it."""
+        return self.after if self.continues is None else frozenset({self.continues})
 
     @property
     def slots_most(self) -> int:
@@ -111,7 +151,8 @@ class Job:
 
     `steps` are (time, cost), both increasing: what it costs to complete later than then. The
     weight plays no part in them. `penalty` is the name of the job's own one, None for that of
-    the objective.
+    the objective. `priority` says what it gets within its pool, not what it costs: it stands
+    before all of lower priority where jobs go in order, and weighs more where they share.
     """
 
     id: str
@@ -122,6 +163,7 @@ class Job:
     deadline: float | None = None
     steps: tuple[tuple[float, float], ...] = field(default=())
     penalty: str | None = None
+    priority: str = "normal"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "phases", tuple(self.phases))
@@ -133,8 +175,18 @@ class Job:
             raise InputError(f"job {self.id!r}: weight is {self.weight}; it must be > 0")
         if self.deadline is not None and not 0 <= self.deadline < float("inf"):
             raise InputError(f"job {self.id!r}: deadline is {self.deadline}; it must be >= 0")
+        if self.priority not in PRIORITIES:
+            raise InputError(
+                f"job {self.id!r}: unknown priority {self.priority!r};"
+                f" known: {', '.join(PRIORITIES)}"
+            )
         object.__setattr__(self, "steps", _steps(self.id, self.steps))
         self._check_order()
+
+    @property
+    def share_weight(self) -> float:
+        """What it shares by within its pool: its weight, times what its priority is worth."""
+        return self.weight * PRIORITIES[self.priority]
 
     @cached_property
     def by_name(self) -> dict[str, Phase]:
@@ -146,7 +198,7 @@ class Job:
         done: set[str] = set()
         left = list(self.phases)
         while left:
-            ready = [phase for phase in left if phase.after <= done]
+            ready = [phase for phase in left if phase.waits_for <= done]
             yield from ready
             done.update(phase.name for phase in ready)
             left = [phase for phase in left if phase.name not in done]
@@ -164,13 +216,22 @@ class Job:
             if names.count(name) > 1:
                 raise InputError(f"job {self.id!r}: two phases are named {name!r}; rename one")
         for phase in self.phases:
-            for other in sorted(phase.after - set(names)):
+            for other in sorted(phase.waits_for - set(names)):
                 raise InputError(
                     f"job {self.id!r}: phase {phase.name!r} waits for unknown phase {other!r};"
                     f" known: {', '.join(names)}"
                 )
+            if phase.continues is not None:
+                count = next(p for p in self.phases if p.name == phase.continues).tasks.count
+                if count != phase.tasks.count:
+                    raise InputError(
+                        f"job {self.id!r}: phase {phase.name!r} has {phase.tasks.count} tasks"
+                        f" and continues {phase.continues!r} with {count}; give both as many"
+                    )
         done: set[str] = set()
-        while ready := [p.name for p in self.phases if p.name not in done and p.after <= done]:
+        while ready := [
+            p.name for p in self.phases if p.name not in done and p.waits_for <= done
+        ]:
             done.update(ready)
         if stuck := [name for name in names if name not in done]:
             raise InputError(

@@ -4,26 +4,71 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal
 
 from slotwise.model.cluster import ANY_KIND
 from slotwise.model.errors import InputError
 
 PoolPolicy = Literal["fair", "fifo"]
+JobWeights = Literal["stated", "size"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """When a pool that has less than it should takes slots back from others, and how.
+
+    least_after  seconds below its least share after which it takes back what it lacks of it
+    fair_after   seconds below `fraction` of its share after which it takes back what it lacks
+                 of its share
+    fraction     of the share that the allocator gives it: under FAIR, of its fair share; 1/2 in
+                 Hadoop, 2/3 in Hammr
+    grace        seconds that a task has to end, from when it is told until it is killed
+    """
+
+    least_after: float = inf
+    fair_after: float = inf
+    fraction: float = 0.5
+    grace: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("least_after", "fair_after"):
+            if not 0 <= getattr(self, name):
+                raise InputError(
+                    f"preemption: {name} is {getattr(self, name)}; give seconds >= 0"
+                )
+        if not 0 < self.fraction <= 1:
+            raise InputError(
+                f"preemption: fraction is {self.fraction}; it must be above 0 and at most 1"
+            )
+        if not 0 <= self.grace < inf:
+            raise InputError(f"preemption: grace is {self.grace}; give seconds >= 0")
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Jobs of one user or group: weight, least and most share by kind of slot, inner policy."""
+    """Jobs of one user or group: weight, least and most share by kind of slot, inner policy.
+
+    jobs_max     most jobs that run at once, those of pools below it included; others wait
+    job_weights  what jobs share by: "stated", their weight; "size", their weight times the
+                 logarithm of what they have to do, so that larger jobs get more, but not in
+                 proportion (Hadoop Fair Scheduler, sizebasedweight)
+    parent       the pool that this one is a part of, None for one at the top
+    preemption   None: as its parent's, and at the top: it takes nothing back
+    """
 
     name: str = "default"
     weight: float = 1.0
     slots_min: Mapping[str, int] = field(default_factory=dict)
     slots_max: Mapping[str, int] = field(default_factory=dict)
     policy: PoolPolicy = "fair"
+    parent: str | None = None
+    jobs_max: int | None = None
+    job_weights: JobWeights = "stated"
+    preemption: Preemption | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.weight < float("inf"):
+        if not 0 < self.weight < inf:
             raise InputError(f"pool {self.name!r}: weight is {self.weight}; it must be > 0")
         for name in ("slots_min", "slots_max"):
             shares = getattr(self, name)
@@ -36,6 +81,13 @@ class Pool:
                     f"pool {self.name!r}: slots_min {least} of kind {kind!r} is above its"
                     f" slots_max {most}; lower one or raise the other"
                 )
+        if self.jobs_max is not None and self.jobs_max < 1:
+            raise InputError(f"pool {self.name!r}: jobs_max is {self.jobs_max}; use >= 1")
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of phases that it has shares for, apart from all others."""
+        return frozenset(self.slots_min) | frozenset(self.slots_max)
 
     def share_key(self, kind: str) -> str:
         """The key of the shares that phases of this kind count against.

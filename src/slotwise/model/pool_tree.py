@@ -1,0 +1,131 @@
+"""Pools within pools: a forest whose leaves hold the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
+
+from slotwise.model.cluster import ANY_KIND
+from slotwise.model.errors import InputError
+from slotwise.model.pool import Pool, Preemption
+
+
+class ShareKey(NamedTuple):
+    """Names a share of a pool: the pool, and the kinds of phases that count against it.
+
+    `kind` is a kind of phase, or "task" for all kinds without a share of their own.
+    """
+
+    pool: str
+    kind: str
+
+
+class PoolTree(Mapping[str, Pool]):
+    """The pools by name, and how they lie within each other. A value: it never changes.
+
+    InputError for a name that stands twice, an unknown parent, a circle of parents, a policy
+    among pools that is not "fair", and shares that do not go with those of a parent.
+    """
+
+    def __init__(self, pools: Iterable[Pool] = ()) -> None:
+        self._pools: dict[str, Pool] = {}
+        for pool in pools:
+            if pool.name in self._pools:
+                raise InputError(f"two pools are named {pool.name!r}; rename one")
+            self._pools[pool.name] = pool
+        self._paths = {name: self._path_of(name) for name in self._pools}
+        self.inner = frozenset(p.parent for p in self._pools.values() if p.parent is not None)
+        for name in self._pools:
+            self._check(name)
+
+    def __getitem__(self, name: str) -> Pool:
+        return self._pools[name]
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self._pools)
+
+    def __len__(self) -> int:
+        return len(self._pools)
+
+    def path(self, name: str) -> tuple[Pool, ...]:
+        """The pools from the top down to this one."""
+        return self._paths[name]
+
+    def shares(self, name: str, kind: str) -> tuple[ShareKey, ...]:
+        """The shares that a phase of this kind in this pool counts against, from the top down.
+
+        Where a pool tells kinds apart, so do all below it: the shares are a forest, too.
+        """
+        keys, apart = [], False
+        for pool in self._paths[name]:
+            apart = apart or kind in pool.kinds
+            keys.append(ShareKey(pool.name, kind if apart else ANY_KIND))
+        return tuple(keys)
+
+    def preemption(self, name: str) -> Preemption | None:
+        """How this pool takes slots back: as it says, or else as the nearest one above it."""
+        stated = [p.preemption for p in self._paths[name] if p.preemption is not None]
+        return stated[-1] if stated else None
+
+    def with_pools(self, names: Iterable[str]) -> PoolTree:
+        """The same and a plain pool for each name that is not there; inner pools are refused."""
+        wanted = dict.fromkeys(names)
+        for name in wanted:
+            self.check_holds_jobs(name)
+        return PoolTree([*self._pools.values(), *(Pool(n) for n in wanted if n not in self)])
+
+    def with_preemption(self, preemption: Preemption) -> PoolTree:
+        """The same, with this for the pools at the top that do not say how they take back."""
+        return PoolTree(
+            replace(pool, preemption=preemption)
+            if pool.parent is None and pool.preemption is None
+            else pool
+            for pool in self._pools.values()
+        )
+
+    def check_holds_jobs(self, name: str) -> None:
+        """Refuse a pool that has pools below it as a pool of jobs."""
+        if name in self.inner:
+            below = sorted(p.name for p in self._pools.values() if p.parent == name)
+            raise InputError(
+                f"pool {name!r} has pools below it and holds no jobs itself;"
+                f" name one of: {', '.join(below)}"
+            )
+
+    @cached_property
+    def depth(self) -> int:
+        """The number of pools on the longest way down; 0 without pools."""
+        return max((len(path) for path in self._paths.values()), default=0)
+
+    def _path_of(self, name: str) -> tuple[Pool, ...]:
+        path = [self._pools[name]]
+        while (parent := path[-1].parent) is not None:
+            if parent not in self._pools:
+                known = ", ".join(sorted(self._pools))
+                raise InputError(
+                    f"pool {path[-1].name!r}: unknown parent {parent!r}; known: {known}"
+                )
+            if any(pool.name == parent for pool in path):
+                raise InputError(
+                    f"pool {parent!r} lies within itself; remove one `parent` of"
+                    f" {', '.join(pool.name for pool in path)}"
+                )
+            path.append(self._pools[parent])
+        return tuple(reversed(path))
+
+    def _check(self, name: str) -> None:
+        pool = self._pools[name]
+        if name in self.inner and pool.policy != "fair":
+            raise InputError(
+                f"pool {name!r}: policy is {pool.policy!r}, but pools within a pool share by"
+                " weight; remove it, or give it to the pools below"
+            )
+        above = frozenset().union(*(other.kinds for other in self._paths[name][:-1]))
+        missing = sorted(above - pool.kinds - {ANY_KIND})
+        if ANY_KIND in pool.kinds and missing:
+            raise InputError(
+                f"pool {name!r} has shares for all kinds together, but a pool above it tells"
+                f" {', '.join(missing)} apart; give its shares by kind, too"
+            )

@@ -1,0 +1,83 @@
+"""The shuffle: how reduces come to what maps have written (slides, problem 4; FLEX 4.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from slotwise.model.cluster import ANY_KIND, Cluster
+from slotwise.model.errors import InputError
+from slotwise.model.job import Job, Phase, Tasks
+
+REDUCE_KIND = "reduce"
+COPY_KIND = "copy"
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """When reduces may begin to copy, and whether copying is admitted apart from computing.
+
+    slow_start       the part of the maps that must be done before reduces may begin to copy;
+                     1: all (Hadoop: 0.05)
+    split            copy-compute splitting: copying is a phase of its own, with slots of its
+                     own, so that a reduce holds a reduce slot only while it computes
+    copies_per_slot  copies that a host may run at once for each of its reduce slots
+    copies_per_job   copies that a job may run at once; None: as many as there are reduce slots
+    """
+
+    slow_start: float = 1.0
+    split: bool = False
+    copies_per_slot: int = 2
+    copies_per_job: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.slow_start <= 1:
+            raise InputError(
+                f"shuffle: slow_start is {self.slow_start}; give a part from 0 to 1"
+            )
+        for name in ("copies_per_slot", "copies_per_job"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"shuffle: {name} is {value}; it must be at least 1")
+
+    def cluster(self, cluster: Cluster) -> Cluster:
+        """The cluster with slots for copying, if that is split off and it has none yet."""
+        if not self.split or COPY_KIND in cluster.capacity:
+            return cluster
+        kind = cluster.slot_kind(REDUCE_KIND)
+        hosts = (
+            replace(
+                host,
+                slots={**host.slots, COPY_KIND: self.copies_per_slot * host.slots.get(kind, 0)},
+            )
+            for host in cluster.hosts
+        )
+        return replace(cluster, hosts=tuple(hosts))
+
+    def job(self, job: Job, cluster: Cluster) -> Job:
+        """The job with its reduces shuffling in this way; others are as they were."""
+        slots = cluster.capacity.get(REDUCE_KIND) or cluster.capacity.get(ANY_KIND, 1)
+        phases: list[Phase] = []
+        for phase in job.phases:
+            if phase.kind != REDUCE_KIND or not phase.after:
+                phases.append(phase)
+            elif self.split:
+                phases += self._split(phase, slots)
+            else:
+                phases.append(replace(phase, slow_start=min(phase.slow_start, self.slow_start)))
+        return replace(job, phases=tuple(phases))
+
+    def _split(self, phase: Phase, slots: int) -> tuple[Phase, Phase]:
+        """A reduce phase in two: one that copies, and one that computes where it was copied."""
+        copying = Phase(
+            f"{phase.name}-{COPY_KIND}",
+            Tasks(phase.tasks.count, 0.0),
+            COPY_KIND,
+            phase.after,
+            slots_max=self.copies_per_job or slots,
+            slow_start=min(phase.slow_start, self.slow_start),
+            copy=phase.copy,
+        )
+        computing = replace(
+            phase, after=frozenset(), slow_start=1.0, copy=0.0, continues=copying.name
+        )
+        return copying, computing
