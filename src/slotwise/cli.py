@@ -10,7 +10,7 @@ import typer
 from slotwise import api
 from slotwise.api import PLAN_SECONDS
 from slotwise.experiments.printed import list_figures, show_reproduction, showing_progress
-from slotwise.experiments.reproduce import FIGURES, RUNS, figure_named, reproduce
+from slotwise.experiments.reproduce import FIGURES, figure_named, reproduce
 from slotwise.experiments.reproduction import check_folder
 from slotwise.model.errors import InputError
 from slotwise.objective.objective import Objective
@@ -329,7 +329,10 @@ def _reproduce(
     name: Annotated[
         str | None, typer.Argument(metavar="FIGURE", help=f"{', '.join(FIGURES)}.")
     ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Experiments a point.")] = RUNS,
+    runs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Experiments a point; each figure has its own number."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Another seed draws other jobs.")] = 0,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The folder to write into.")

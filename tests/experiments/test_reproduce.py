@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 from slotwise.cli import app
 from slotwise.experiments import reproduce as reproducing
 from slotwise.experiments import reproduction
-from slotwise.experiments.figure import BEST_ORDER, BOUND, Figure, Point
 from slotwise.experiments.flex_experiment import Outcome, Setting
-from slotwise.experiments.reproduce import FIGURES, reproduce, rows_of
+from slotwise.experiments.flex_figures import FLEX_5, FLEX_5A
+from slotwise.experiments.ratios import BEST_ORDER, BOUND, Point, RatioFigure, rows_of
+from slotwise.experiments.reproduce import FIGURES, reproduce
 from slotwise.model.errors import InputError, MissingExtraError
 from slotwise.workload.generators import FlexGenerator
 
@@ -39,12 +40,12 @@ def slotwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     return invoke
 
 
-TINY = Figure(
+TINY = RatioFigure(
     "tiny",
     "Mean response of three jobs",
     "jobs",
     (Point(3, Setting(FlexGenerator(jobs=3))), Point(4, Setting(FlexGenerator(jobs=4)))),
-    FIGURES["flex-5a"].draw,
+    FLEX_5A.drawing,
 )
 
 
@@ -55,11 +56,12 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> str:
     return "tiny"
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_is_reproduced_as_a_table_and_pictures(
-    slotwise: Invoke, tmp_path: Path, name: str
+@pytest.mark.parametrize("figure", FLEX_5, ids=lambda figure: figure.name)
+def test_a_figure_of_ratios_is_reproduced_as_a_table_and_pictures(
+    slotwise: Invoke, tmp_path: Path, figure: RatioFigure
 ) -> None:
     """With 2 runs: the files lie where the command says, and hold what the figure shows."""
+    name = figure.name
     done = slotwise("reproduce", name, "--runs", "2", "--processes", "1", "-o", "some/figures")
     assert done.exit_code == 0, done.stderr
     folder = Path("some") / "figures"
@@ -71,7 +73,7 @@ def test_a_figure_is_reproduced_as_a_table_and_pictures(
         reader = csv.DictReader(file)
         rows = list(reader)
     assert reader.fieldnames == COLUMNS
-    points = [str(point.x) for point in FIGURES[name].points]
+    points = [str(point.x) for point in figure.points]
     assert list(dict.fromkeys(row["x"] for row in rows)) == points
     assert len(rows) == len(points) * 3 * 2
     for row in rows:
@@ -131,7 +133,8 @@ def test_experiments_without_a_sensible_ratio_are_ignored_and_counted() -> None:
 def test_the_figures_are_listed(slotwise: Invoke) -> None:
     """A line for each, or one object."""
     names = [line.split()[0] for line in slotwise("reproduce", "--list").stdout.splitlines()]
-    assert names == ["flex-5a", "flex-5b", "flex-5c", "flex-tasks"]
+    assert names == list(FIGURES)
+    assert set(names) >= {"flex-5a", "flex-5b", "flex-5c", "flex-tasks"}
     assert list(json.loads(slotwise("reproduce", "--list", "--json").stdout)) == names
 
 

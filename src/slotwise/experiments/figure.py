@@ -1,75 +1,60 @@
-"""What a figure is: settings to experiment with, and what came out as rows and a picture."""
+"""What a figure is: experiments to make, and what came out as rows, a table and a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from slotwise.experiments.flex_experiment import Setting
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from slotwise.report.pictures.picture import Picture
 
-SCHEMES = ("fifo", "fair", "flex")
-BEST_ORDER, BOUND = YARDSTICKS = ("best order", "bound")
+Experiment = Callable[[], Any]
+"""One unit of work. It and its outcome are pickled, so that worker processes can make it."""
+
+Row = Mapping[str, Any]
+"""A line of the CSV: numbers, texts or None by column; all rows of a figure have the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A place on the x axis, by its value or its name, and the setting to experiment with."""
+class Figure(Protocol):
+    """A figure of a paper, or one of ours in its manner.
 
-    x: float | str
-    setting: Setting
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What came out of the experiments of one point, for one scheme by one yardstick.
-
-    mean, worst, least  of the ratios of the scheme's value to that of the yardstick; None
-                        where all experiments were ignored
-    deviation           of that sample of ratios, 0 for a single experiment
-    counted, ignored    experiments; one is ignored where the yardstick is not above 0
-    proven              experiments in which the yardstick is proven to be the optimum
+    Nothing but its experiments takes long, and all that it shows follows from the rows.
     """
 
-    x: float | str
-    scheme: str
-    yardstick: str
-    mean: float | None
-    worst: float | None
-    least: float | None
-    deviation: float | None
-    counted: int
-    ignored: int
-    proven: int
+    @property
+    def name(self) -> str:
+        """By which users call it, and the stem of its files."""
+        ...
 
+    @property
+    def title(self) -> str:
+        """What it shows, in a sentence."""
+        ...
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """Numbers that the text of a paper states for a point: ratios of a scheme."""
+    @property
+    def axis(self) -> str:
+        """What its x axis is, with the unit."""
+        ...
 
-    x: float
-    scheme: str
-    mean: float
-    worst: float
+    @property
+    def runs(self) -> int:
+        """Experiments a point unless told otherwise."""
+        ...
 
+    def experiments(self, runs: int, seed: int) -> Sequence[Experiment]:
+        """All experiments. Their outcomes are the same for the same runs and seed."""
+        ...
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A figure: what to vary, and how to draw what came out.
+    def rows(self, outcomes: Sequence[Any]) -> Sequence[Row]:
+        """What came out, from the outcomes in the order of the experiments."""
+        ...
 
-    axis       what the x of its points are
-    draw       makes the picture; it needs the extra `plots`
-    published  what the paper states, to be shown beside
-    is_log     whether the axis is logarithmic
-    """
+    def table(self, rows: Sequence[Row], runs: int) -> Table:
+        """The rows for people, beside what the paper states."""
+        ...
 
-    name: str
-    title: str
-    axis: str
-    points: tuple[Point, ...]
-    draw: Callable[[Figure, Sequence[Row]], Picture]
-    published: tuple[Published, ...] = ()
-    is_log: bool = False
+    def draw(self, rows: Sequence[Row]) -> Picture:
+        """The picture; it needs the extra `plots`."""
+        ...

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from slotwise.experiments.figure import Figure, Point, Published, Row
 from slotwise.experiments.flex_experiment import MEAN_RESPONSE, Metric, Setting
+from slotwise.experiments.ratios import Point, Published, RatioFigure, RatioRow
 from slotwise.workload.generators import FlexGenerator
 
 if TYPE_CHECKING:
@@ -49,19 +49,19 @@ def _published(x: float) -> tuple[Published, ...]:
     return tuple(Published(x, scheme, *ratios) for scheme, ratios in BASE_CASE.items())
 
 
-def _by_lines(figure: Figure, rows: Sequence[Row]) -> Picture:
+def _by_lines(figure: RatioFigure, rows: Sequence[RatioRow]) -> Picture:
     from slotwise.experiments.flex_pictures import draw_lines
 
     return draw_lines(figure, rows)
 
 
-def _by_metric(figure: Figure, rows: Sequence[Row]) -> Picture:
+def _by_metric(figure: RatioFigure, rows: Sequence[RatioRow]) -> Picture:
     from slotwise.experiments.flex_pictures import draw_metrics
 
     return draw_metrics(figure, rows)
 
 
-FLEX_5A = Figure(
+FLEX_5A = RatioFigure(
     "flex-5a",
     "Mean response, by the slack that least shares leave",
     "slack (%)",
@@ -69,7 +69,7 @@ FLEX_5A = Figure(
     _by_lines,
     _published(75),
 )
-FLEX_5B = Figure(
+FLEX_5B = RatioFigure(
     "flex-5b",
     "Mean response, by the share of small jobs",
     "small jobs (%)",
@@ -77,14 +77,14 @@ FLEX_5B = Figure(
     _by_lines,
     _published(80),
 )
-FLEX_5C = Figure(
+FLEX_5C = RatioFigure(
     "flex-5c",
     "Every metric in the base case",
     "metric",
     tuple(Point(metric.name, Setting(metric=metric)) for metric in METRICS),
     _by_metric,
 )
-FLEX_TASKS = Figure(
+FLEX_TASKS = RatioFigure(
     "flex-tasks",
     "Mean response in the base case, by the number of tasks, which the paper does not state",
     "tasks of ten jobs on 100 slots",
@@ -92,3 +92,5 @@ FLEX_TASKS = Figure(
     _by_lines,
     is_log=True,
 )
+
+FLEX_5 = (FLEX_5A, FLEX_5B, FLEX_5C, FLEX_TASKS)

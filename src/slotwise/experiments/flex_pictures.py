@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from slotwise.experiments.figure import BEST_ORDER, BOUND, Figure, Row
+from slotwise.experiments.ratios import BEST_ORDER, BOUND, RatioFigure, RatioRow
 from slotwise.report.numbers import number
 from slotwise.report.palette import BAD, MUTED, RULE, RUNS
 from slotwise.report.pictures.picture import Picture, Rows, source
@@ -29,7 +29,7 @@ HEIGHT, HEIGHT_CLOSER, LABEL_HEIGHT = 300, 130, 14
 """Of the two parts of a picture and of a label, in pixels."""
 
 
-def draw_lines(figure: Figure, rows: Sequence[Row]) -> Picture:
+def draw_lines(figure: RatioFigure, rows: Sequence[RatioRow]) -> Picture:
     """Ratios over a numeric axis, and below it FLEX alone, seen closer."""
     by_order = [
         part
@@ -78,7 +78,7 @@ def draw_lines(figure: Figure, rows: Sequence[Row]) -> Picture:
     return Picture(figure.name, figure.title, sentence, chart, datasets)
 
 
-def draw_metrics(figure: Figure, rows: Sequence[Row]) -> Picture:
+def draw_metrics(figure: RatioFigure, rows: Sequence[RatioRow]) -> Picture:
     """Ratios of each metric on a logarithmic axis, by the best order and by the bound."""
     panels = {"order": (BEST_ORDER, "ratio to the best priority order")}
     panels["bound"] = (BOUND, "ratio to the optimum, or to its lower bound")
@@ -106,7 +106,7 @@ def _heading(title: str, sentence: str) -> alt.TitleParams:
     )
 
 
-def _points(row: Row, name: str, colour: str, zero: float, unit: float) -> Rows:
+def _points(row: RatioRow, name: str, colour: str, zero: float, unit: float) -> Rows:
     """The mean and the worst of a row as points of two lines."""
     if row.mean is None or row.worst is None:
         return []
@@ -161,7 +161,7 @@ def _diamonds(name: str) -> Any:
 
 def _lines(
     name: str,
-    figure: Figure,
+    figure: RatioFigure,
     points: Rows,
     extent: tuple[float, float],
     height: int,
@@ -193,7 +193,7 @@ def _lines(
     ).properties(width=520, height=height)
 
 
-def _span(row: Row) -> dict[str, Any]:
+def _span(row: RatioRow) -> dict[str, Any]:
     assert row.mean is not None
     assert row.worst is not None
     beyond = row.worst > CUT

@@ -6,7 +6,7 @@ import csv
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class Reproduction:
             "runs": self.runs,
             "seed": self.seed,
             "seconds": self.seconds,
-            "rows": [asdict(row) for row in self.rows],
+            "rows": [dict(row) for row in self.rows],
         }
 
     def write_table(self, folder: str | Path) -> Path:
@@ -45,9 +45,9 @@ class Reproduction:
         """
         path = _folder(folder) / f"{self.figure.name}.csv"
         with _told(path), path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, ["figure", *(field.name for field in fields(Row))])
+            writer = csv.DictWriter(file, ["figure", *self.rows[0]])
             writer.writeheader()
-            writer.writerows({"figure": self.figure.name, **asdict(row)} for row in self.rows)
+            writer.writerows({"figure": self.figure.name, **row} for row in self.rows)
         return path
 
     def write_pictures(self, folder: str | Path) -> list[Path]:
@@ -57,7 +57,7 @@ class Reproduction:
         """
         try:
             converter = importlib.import_module("vl_convert")
-            picture = self.figure.draw(self.figure, self.rows)
+            picture = self.figure.draw(self.rows)
         except ImportError as error:
             raise MissingExtraError("the picture of a figure", "plots") from error
         svg = converter.vegalite_to_svg(picture.spec())
