@@ -24,10 +24,11 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool
+from slotwise.model.pool_tree import PoolTree
 from slotwise.model.schedule import Piece
 from slotwise.objective.objective import Objective
 
-DEFAULT = {"default": Pool()}
+DEFAULT = PoolTree([Pool()])
 
 
 def job(name: str, work: float, least: int = 0, most: int = 100, **rest: object) -> Job:
@@ -69,10 +70,9 @@ ALLOCATORS: list[Allocator] = [
     Flex(Objective("makespan", "max")),
     Flex(Objective("slowdown"), budget_seconds=0.001),
 ]
-POOLS = {
-    "a": Pool("a", 2.0, {"task": 2}, {"task": 5}),
-    "b": Pool("b", 0.7, {}, {}, policy="fifo"),
-}
+POOLS = PoolTree(
+    [Pool("a", 2.0, {"task": 2}, {"task": 5}), Pool("b", 0.7, {}, {}, policy="fifo")]
+)
 
 
 @given(static_jobs(), st.sampled_from(ALLOCATORS))
@@ -102,7 +102,7 @@ def most_at_once(pieces: list[Piece]) -> int:
 def test_a_pool_never_exceeds_its_most_share_by_parts_of_slots() -> None:
     """Two jobs of a pool limited to 1 slot get half a slot each, never both at one time."""
     jobs = [job("a1", 1, pool="a"), job("b1", 1), job("a2", 1, pool="a"), job("b2", 1)]
-    pools = {"a": Pool("a", slots_max={"task": 1}), "default": Pool(slots_max={"task": 1})}
+    pools = PoolTree([Pool("a", slots_max={"task": 1}), Pool(slots_max={"task": 1})])
     (schedule,) = plan_schedules(jobs, Cluster.of_slots(2), pools, Fair()).schedules
     schedule.check(jobs, Cluster.of_slots(2))
     assert most_at_once([p for p in schedule.pieces if p.phase.job.startswith("a")]) == 1
@@ -112,7 +112,7 @@ def test_a_pool_never_exceeds_its_most_share_by_parts_of_slots() -> None:
 def test_for_single_phases_the_fluid_way_is_the_packing_scheme(jobs: tuple[Job, ...]) -> None:
     """Slots given out in one order, anew at every completion: that is Fig. 3."""
     cluster = Cluster.of_slots(8)
-    pools = {"a": Pool("a"), "b": Pool("b")}
+    pools = PoolTree([Pool("a"), Pool("b")])
     place = {one.id: number for number, one in enumerate(reversed(jobs))}
 
     def backwards(problem: Malleable) -> list[int]:
@@ -135,7 +135,7 @@ def test_for_single_phases_the_fluid_way_is_the_packing_scheme(jobs: tuple[Job, 
 def test_a_plan_of_single_phases_keeps_least_shares(jobs: tuple[Job, ...]) -> None:
     """In whole slots, each job always holds its least share, rounded down."""
     cluster = Cluster.of_slots(8)
-    pools = {"a": Pool("a"), "b": Pool("b")}
+    pools = PoolTree([Pool("a"), Pool("b")])
     for aim in (Objective(), Objective("stretch", "max")):
         planned = plan_schedules(jobs, cluster, pools, Flex(aim), Budget(50))
         (schedule,) = planned.schedules

@@ -5,12 +5,21 @@ from __future__ import annotations
 import pytest
 
 from slotwise.allocation.fair import Fair
-from slotwise.allocation.problem import Claims, Group, allocate, claims_of, group_by_share
+from slotwise.allocation.problem import (
+    Claims,
+    Group,
+    allocate,
+    claims_of,
+    group_by_shares,
+    urgencies,
+    weight_of,
+)
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.event import JobArrived, TaskFinished
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool
+from slotwise.model.pool_tree import PoolTree
 from slotwise.runtime.state import State
 
 INF = float("inf")
@@ -18,17 +27,57 @@ INF = float("inf")
 
 def test_a_pool_whose_kinds_have_shares_of_their_own_is_two_groups() -> None:
     """The weight is split between the shares of maps and those of all else."""
-    pools = {
-        "a": Pool("a", 4.0, slots_min={"map": 3}, slots_max={"task": 9}),
-        "b": Pool("b", policy="fifo"),
-    }
-    group, groups = group_by_share([("a", "map"), ("b", "task"), ("a", "task")], pools)
+    pools = PoolTree(
+        [
+            Pool("a", 4.0, slots_min={"map": 3}, slots_max={"task": 9}),
+            Pool("b", policy="fifo"),
+        ]
+    )
+    paths = [pools.shares("a", "map"), pools.shares("b", "map"), pools.shares("a", "reduce")]
+    group, groups = group_by_shares(paths, pools)
     assert group == [0, 1, 2]
     assert groups == [
         Group(2.0, 3, INF),
         Group(1.0, 0, INF, "fifo"),
         Group(2.0, 0, 9),
     ]
+
+
+def test_the_shares_of_pools_within_pools_are_a_forest() -> None:
+    """Inner shares come before those below them; b splits its weight where they lie together.
+
+    Below the maps of "top" lie those of b alone; below its other share, two of b and one of c.
+    """
+    pools = PoolTree(
+        [
+            Pool("top", 3.0, slots_max={"map": 8}),
+            Pool("b", 6.0, slots_min={"map": 1, "reduce": 2}, parent="top"),
+            Pool("c", 5.0, parent="top"),
+        ]
+    )
+    kinds = [("b", "map"), ("b", "reduce"), ("c", "reduce"), ("b", "copy"), ("b", "map")]
+    group, groups = group_by_shares([pools.shares(*kind) for kind in kinds], pools)
+    assert group == [1, 3, 4, 5, 1]
+    assert groups == [
+        Group(1.5, 0, 8),
+        Group(6.0, 1, INF, parent=0),
+        Group(1.5, 0, INF),
+        Group(3.0, 2, INF, parent=2),
+        Group(5.0, 0, INF, parent=2),
+        Group(3.0, 0, INF, parent=2),
+    ]
+
+
+def test_the_weight_of_a_claim_is_its_jobs_and_its_prioritys_and_perhaps_its_sizes() -> None:
+    """High priority doubles a weight; 7 tasks make it three times as heavy: log2(1 + 7)."""
+    pools = PoolTree([Pool("stated"), Pool("size", job_weights="size")])
+    phases = (Phase("map", Tasks(7, 1.0)),)
+    plain = Job("plain", phases, pool="stated", weight=5.0, priority="high")
+    sized = Job("sized", phases, pool="size", weight=5.0, priority="high")
+    assert weight_of(plain, pools, 7) == 10.0
+    assert weight_of(sized, pools, 7) == 30.0
+    assert urgencies([plain, Job("other", phases)]) == [2.0, 1.0]
+    assert urgencies([Job("one", phases), Job("other", phases)]) == []
 
 
 def test_claims_tell_what_is_left_and_what_can_be_used() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from slotwise.allocation.problem import Claims, Group
+from slotwise.allocation.fifo import in_turn
+from slotwise.allocation.problem import Claims
 from slotwise.allocation.waterline import scale_to, water_line
 
 
@@ -13,9 +14,10 @@ class Fair:
     """Weighted water-line over the pools, then within each pool (HFS design document, 4.6).
 
     Every pool with demand gets at least its least share; a pool without demand reserves
-    nothing. Inside a pool, "fair" shares by the weights of the jobs and "fifo" serves jobs in
-    order of arrival; either way the least shares of the phases come first. Shares are real
-    numbers: half a slot is a slot half of the time. O(J log J).
+    nothing. Pools within a pool share what it gets by the same rule. In a pool that holds jobs,
+    "fair" shares by the weights of the jobs and "fifo" serves jobs of higher priority, then
+    those that came earlier, first; either way the least shares of the phases come first. Shares
+    are real numbers: half a slot is a slot half of the time. O(J log J).
     """
 
     reads_work: ClassVar[bool] = False
@@ -24,41 +26,50 @@ class Fair:
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
         pools = claims.groups
-        if len(pools) == 1:
+        if len(pools) == 1 and pools[0].policy == "fair":
             slots = min(claims.capacity, pools[0].slots_max)
-            return _within(pools[0], slots, claims.weight, claims.least, claims.most)
-        members: list[list[int]] = [[] for _ in pools]
-        for claim, number in enumerate(claims.group):
-            members[number].append(claim)
-        weight, least, most = (
-            [[values[j] for j in inside] for inside in members]
-            for values in (claims.weight, claims.least, claims.most)
-        )
-        tops = [min(p.slots_max, sum(top)) for p, top in zip(pools, most, strict=True)]
-        floors = [
-            min(top, max(pool.slots_min, sum(low)))
-            for pool, low, top in zip(pools, least, tops, strict=True)
-        ]
-        slots_of = water_line(claims.capacity, [pool.weight for pool in pools], floors, tops)
-        shares = [0.0] * len(claims)
-        for pool, inside, *parts in zip(
-            pools, members, slots_of, weight, least, most, strict=True
-        ):
-            for claim, share in zip(inside, _within(pool, *parts), strict=True):
-                shares[claim] = share
-        return shares
+            return water_line(slots, claims.weight, claims.least, claims.most)
+        return share_by_pools(claims)
 
 
-def _within(
-    pool: Group,
-    slots: float,
-    weight: Sequence[float],
-    least: Sequence[float],
-    most: Sequence[float],
-) -> list[float]:
-    """Share a pool's slots among its claims, which stand in order of arrival."""
-    if pool.policy == "fair":
-        return water_line(slots, weight, least, most)
+def share_by_pools(claims: Claims) -> list[float]:
+    """The shares of claims in a tree of pools, pool by pool."""
+    pools, last = claims.groups, len(claims.groups)
+    # The last of each of these lists is that of the whole, which pools at the top are part of.
+    inside: list[list[int]] = [[] for _ in range(last + 1)]
+    for number, pool in enumerate(pools):
+        inside[pool.parent].append(number)
+    members: list[list[int]] = [[] for _ in range(last)]
+    for claim in in_turn(claims):
+        members[claims.group[claim]].append(claim)
+    floors, tops = [0.0] * last, [0.0] * last
+    for number in reversed(range(last)):
+        pool, below, held = pools[number], inside[number], members[number]
+        low = sum([floors[p] for p in below]) + sum([claims.least[j] for j in held])
+        high = sum([tops[p] for p in below]) + sum([claims.most[j] for j in held])
+        tops[number] = min(pool.slots_max, high)
+        floors[number] = min(tops[number], max(pool.slots_min, low))
+    slots, shares = [0.0] * last + [float(claims.capacity)], [0.0] * len(claims)
+    for number in range(-1, last):
+        if below := inside[number]:
+            weight = [pools[p].weight for p in below]
+            parts = [floors[p] for p in below], [tops[p] for p in below]
+            for p, share in zip(below, water_line(slots[number], weight, *parts), strict=True):
+                slots[p] = share
+        elif held := members[number]:
+            least, most = [claims.least[j] for j in held], [claims.most[j] for j in held]
+            if pools[number].policy == "fifo":
+                found = in_order(slots[number], least, most)
+            else:
+                weight = [claims.weight[j] for j in held]
+                found = water_line(slots[number], weight, least, most)
+            for j, share in zip(held, found, strict=True):
+                shares[j] = share
+    return shares
+
+
+def in_order(slots: float, least: Sequence[float], most: Sequence[float]) -> list[float]:
+    """Least shares to all, scaled down if need be, and what is left to the first of them."""
     shares = scale_to(slots, least)
     left = max(0.0, slots - sum(shares))
     for number, top in enumerate(most):

@@ -9,10 +9,11 @@ from slotwise.allocation.problem import Claims
 
 
 class Fifo:
-    """Jobs get their most share in order of arrival; least shares are ignored (FLEX 4).
+    """Jobs get their most share in order; least shares are ignored (FLEX 4).
 
     This is the FIFO that the FLEX paper compares with: it takes most shares into account but
-    no least shares. Among jobs of one instant the order of the workload counts. O(J log J).
+    no least shares, of jobs and of pools alike. Jobs go by priority, then by arrival; among
+    jobs of one instant the order of the workload counts. O(J log J).
     """
 
     reads_work: ClassVar[bool] = False
@@ -20,5 +21,12 @@ class Fifo:
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
-        order = sorted(range(len(claims)), key=lambda j: claims.arrival[j])
-        return grant(claims, order, least=[0.0] * len(claims))
+        return grant(claims, in_turn(claims), least=[0.0] * len(claims))
+
+
+def in_turn(claims: Claims) -> list[int]:
+    """The claims by priority, the highest first, then by arrival, then by place. O(J log J)."""
+    arrival, urgency = claims.arrival, claims.urgency
+    if urgency:
+        return sorted(range(len(claims)), key=lambda j: (-urgency[j], arrival[j]))
+    return sorted(range(len(claims)), key=arrival.__getitem__)

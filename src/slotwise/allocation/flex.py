@@ -97,7 +97,7 @@ class Flex:
         if not any(job.penalty for job, _ in claims.owner):
             match self.objective.penalty:
                 case "response" | "lateness":
-                    return claims.weight
+                    return [job.weight for job, _ in claims.owner]
                 case "stretch":
                     return [job.weight / (job.work or 1.0) for job, _ in claims.owner]
         problem = self.problem(claims)

@@ -6,15 +6,16 @@ decided anew. For jobs of one phase under FLEX this is exactly the malleable pac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
-from slotwise.allocation.problem import Allocator, Claims, group_by_share
+from slotwise.allocation.problem import Allocator, Claims, group_by_shares, urgencies, weight_of
 from slotwise.allocation.whole import ROUNDING, merged, wrap_around
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, PhaseId
-from slotwise.model.pool import Pool
+from slotwise.model.pool_tree import PoolTree, ShareKey
 from slotwise.model.schedule import Piece, Schedule
 
 
@@ -31,7 +32,7 @@ class Flow:
 
 
 def fluid_schedule(
-    jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool], allocator: Allocator
+    jobs: Sequence[Job], cluster: Cluster, pools: PoolTree, allocator: Allocator
 ) -> Schedule:
     """The schedule to which the allocator leads when all jobs are there at time 0.
 
@@ -47,8 +48,9 @@ def fluid_schedule(
         shares = _share(ready, cluster, pools, allocator, now)
         rates = [(flow, share) for flow, share in zip(ready, shares, strict=True) if share > 0]
         assert rates, "some ready phase gets a slot"
-        # Phases of one pool lie side by side, so that wrap-around keeps the pool's shares too.
-        rates.sort(key=lambda rate: _pool_share(rate[0], pools))
+        # Phases of one pool, or of one that it lies in, lie side by side, so that wrap-around
+        # keeps the shares of all pools, too.
+        rates.sort(key=lambda rate: _shares(rate[0], pools))
         length = min(flow.left / share for flow, share in rates)
         for kind in cluster.capacity:
             of_kind = [(f.id, s) for f, s in rates if cluster.slot_kind(f.phase.kind) == kind]
@@ -81,17 +83,17 @@ def flow_of(job: Job, phase: Phase) -> Flow:
             f"job {job.id!r}, phase {phase.name!r}: a plan needs work > 0, not 0;"
             " leave out what has nothing to do, or simulate"
         )
-    return Flow(PhaseId(job.id, phase.name), job, phase, work, work, set(phase.after))
+    return Flow(PhaseId(job.id, phase.name), job, phase, work, work, set(phase.waits_for))
 
 
-def _pool_share(flow: Flow, pools: Mapping[str, Pool]) -> tuple[str, str]:
-    return flow.job.pool, pools[flow.job.pool].share_key(flow.phase.kind)
+def _shares(flow: Flow, pools: PoolTree) -> tuple[ShareKey, ...]:
+    return pools.shares(flow.job.pool, flow.phase.kind)
 
 
 def _share(
     flows: Sequence[Flow],
     cluster: Cluster,
-    pools: Mapping[str, Pool],
+    pools: PoolTree,
     allocator: Allocator,
     now: float,
 ) -> list[float]:
@@ -109,18 +111,15 @@ def claims_of_flows(
     flows: Sequence[Flow],
     capacity: int,
     cluster: Cluster,
-    pools: Mapping[str, Pool],
+    pools: PoolTree,
     now: float = 0.0,
 ) -> Claims:
     """The claims of ready phases on one kind of slot."""
     most = [min(flow.phase.slots_most, capacity) for flow in flows]
-    shares = [
-        (flow.job.pool, pools[flow.job.pool].share_key(flow.phase.kind)) for flow in flows
-    ]
-    group, groups = group_by_share(shares, pools)
+    group, groups = group_by_shares([_shares(flow, pools) for flow in flows], pools)
     return Claims(
         capacity,
-        weight=[flow.job.weight for flow in flows],
+        weight=[weight_of(f.job, pools, _tasks_left(f)) for f in flows],
         arrival=[flow.job.arrival for flow in flows],
         work=[flow.left for flow in flows],
         least=[min(flow.phase.slots_min, top) for flow, top in zip(flows, most, strict=True)],
@@ -130,4 +129,10 @@ def claims_of_flows(
         owner=[(flow.job, flow.phase) for flow in flows],
         cluster=cluster,
         now=now,
+        urgency=urgencies([flow.job for flow in flows]),
     )
+
+
+def _tasks_left(flow: Flow) -> int:
+    """Its tasks that are not done, as if they were done one after the other."""
+    return ceil(flow.phase.tasks.count * flow.left / flow.work)

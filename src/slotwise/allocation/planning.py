@@ -17,6 +17,7 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, PhaseId
 from slotwise.model.pool import Pool
+from slotwise.model.pool_tree import PoolTree
 from slotwise.model.schedule import Schedule
 
 
@@ -48,25 +49,24 @@ def plan_schedules(
     anew at each completion; FLEX then tries Smith's order on the height, too.
     """
     _refuse_lost_work(jobs, cluster)
-    claims = plain_claims(jobs, cluster, pools)
+    tree = pools if isinstance(pools, PoolTree) else PoolTree(pools.values())
+    claims = plain_claims(jobs, cluster, tree)
     least = {}
     if claims is not None and allocator.keeps_least:
         floors = scale_to(claims.capacity, claims.least)
         least = {job.id: floor for (job, _), floor in zip(claims.owner, floors, strict=True)}
     if not isinstance(allocator, Flex):
-        return Planned([fluid_schedule(jobs, cluster, pools, allocator)], least)
+        return Planned([fluid_schedule(jobs, cluster, tree, allocator)], least)
     if claims is not None:
         _, solution = allocator.solve(claims, budget or Budget())
         phases = [PhaseId(job.id, phase.name) for job, phase in claims.owner]
         pieces = merged(whole_slots(phases, solution.packing))
         return Planned([Schedule(pieces)], least, solution.bound)
     tried = [allocator, replace(allocator, ordering=by_height)]
-    return Planned([fluid_schedule(jobs, cluster, pools, flex) for flex in tried])
+    return Planned([fluid_schedule(jobs, cluster, tree, flex) for flex in tried])
 
 
-def plain_claims(
-    jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool]
-) -> Claims | None:
+def plain_claims(jobs: Sequence[Job], cluster: Cluster, pools: PoolTree) -> Claims | None:
     """The claims of jobs that are one problem of malleable jobs, None if they are not."""
     if any(len(job.phases) > 1 for job in jobs) or len(cluster.capacity) > 1 or not jobs:
         return None

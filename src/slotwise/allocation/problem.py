@@ -6,13 +6,16 @@ be tested, timed and checked against exact methods alone. Scheduler and planner 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import log2
 from typing import Protocol
 
 from slotwise.model.cluster import Cluster
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, PoolPolicy
+from slotwise.model.pool_tree import ShareKey
 from slotwise.model.snapshot import Snapshot
 
 ROUNDING = 1e-9
@@ -21,24 +24,33 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Claims that share one guarantee and one limit: a pool's, for one kind of slot."""
+    """A pool's share of one kind of slot: one guarantee and one limit for all below it.
+
+    Below it are claims or, in an inner pool, the shares of other pools. `parent` is the index
+    of the share that it is a part of itself, -1 at the top.
+    """
 
     weight: float
     slots_min: float
     slots_max: float
     policy: PoolPolicy = "fair"
+    parent: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
     """J claims on `capacity` slots, as parallel lists in order of arrival.
 
-    weight   of the job, > 0
+    weight   what it shares by, > 0: that of its job, its priority and, where its pool goes by
+             size, its tasks; what the job costs is with its owner
+    urgency  by its priority: where jobs go in order, those of more come first; empty if all are
+             alike
     arrival  of the job, seconds
     work     estimated work left of the phase, seconds, > 0
     least    slots that it must get: its least share, cut to what it can use
     most     slots that it can use: its most share, cut to its unfinished tasks
-    group    index into `groups`
+    group    index into `groups`, of one that has no groups below it
+    groups   the pools' shares, each behind the one that it is a part of
     owner    the job and the phase whose claim it is
     cluster  that the jobs run on
     now      the instant, seconds on the clock of arrivals and deadlines
@@ -57,6 +69,7 @@ class Claims:
     owner: Sequence[tuple[Job, Phase]]
     cluster: Cluster
     now: float = 0.0
+    urgency: Sequence[float] = ()
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -120,16 +133,16 @@ def claims_of(
     snapshot: Snapshot, slot_kind: str, with_work: bool = True
 ) -> tuple[list[PhaseId], Claims]:
     """The claims of the ready phases on one kind of slot, and whose they are. O(J)."""
-    now = snapshot.now
+    now, pools = snapshot.now, snapshot.pools
     phases = snapshot.ready(slot_kind)
-    most = [min(p.most, p.pending + p.running) for p in phases]
-    work = [p.work_left(now) for p in phases] if with_work else []
-    group, groups = group_by_share([p.share_key for p in phases], snapshot.pools)
+    left = [p.pending + p.running for p in phases]
+    most = [min(p.most, count) for p, count in zip(phases, left, strict=True)]
+    group, groups = group_by_shares([p.shares for p in phases], pools)
     claims = Claims(
         snapshot.cluster.capacity[slot_kind],
-        weight=[p.job.weight for p in phases],
+        weight=[weight_of(p.job, pools, n) for p, n in zip(phases, left, strict=True)],
         arrival=[p.job.arrival for p in phases],
-        work=work,
+        work=[p.work_left(now) for p in phases] if with_work else [],
         least=[
             min(p.phase.slots_min, top) if p.phase.slots_min else 0.0
             for p, top in zip(phases, most, strict=True)
@@ -140,30 +153,60 @@ def claims_of(
         owner=[(p.job, p.phase) for p in phases] if with_work else [],
         cluster=snapshot.cluster,
         now=now,
+        urgency=urgencies([p.job for p in phases]),
     )
     return [p.id for p in phases], claims
 
 
-def group_by_share(
-    shares: Sequence[tuple[str, str]], pools: Mapping[str, Pool]
+def group_by_shares(
+    paths: Sequence[Sequence[ShareKey]], pools: Mapping[str, Pool]
 ) -> tuple[list[int], list[Group]]:
-    """Group claims by the pool and the share of it that they count against.
+    """The groups of claims that count against these shares, and the one of each claim.
 
-    A pool with two such groups splits its weight between them.
+    A path leads from a pool at the top down to that of the claim's job. A pool with two shares
+    that lie side by side splits its weight between them. O(J), and what the pools have.
     """
-    index: dict[tuple[str, str], int] = {}
-    members = [index.setdefault(share, len(index)) for share in shares]
-    names = [pool for pool, _ in index]
+    index: dict[ShareKey, int] = {}
+    above: list[int] = []
+    members = []
+    for path in paths:
+        if (member := index.get(path[-1])) is None:
+            member = -1
+            for key in path:
+                parent, member = member, index.setdefault(key, len(index))
+                if member == len(above):
+                    above.append(parent)
+        members.append(member)
+    beside = Counter((key.pool, parent) for key, parent in zip(index, above, strict=True))
     groups = [
         Group(
-            weight=pools[pool].weight / names.count(pool),
-            slots_min=pools[pool].slots_min.get(share, 0),
-            slots_max=pools[pool].slots_max.get(share, float("inf")),
+            weight=pools[pool].weight / beside[pool, parent],
+            slots_min=pools[pool].slots_min.get(kind, 0),
+            slots_max=pools[pool].slots_max.get(kind, float("inf")),
             policy=pools[pool].policy,
+            parent=parent,
         )
-        for pool, share in index
+        for (pool, kind), parent in zip(index, above, strict=True)
     ]
     return members, groups
+
+
+def weight_of(job: Job, pools: Mapping[str, Pool], tasks_left: int) -> float:
+    """What a claim of a job shares by within its pool.
+
+    Where the pool goes by size, that is its share weight times log2(1 + unfinished tasks), as
+    with `sizebasedweight` of the Hadoop Fair Scheduler.
+    """
+    if pools[job.pool].job_weights == "size":
+        return job.share_weight * log2(1 + tasks_left)
+    return job.share_weight
+
+
+def urgencies(jobs: Sequence[Job]) -> list[float]:
+    """The urgency of each job by its priority; empty if all are alike."""
+    if all(job.priority == "normal" for job in jobs):
+        return []
+    return [PRIORITIES[job.priority] for job in jobs]
 
 
 def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:
