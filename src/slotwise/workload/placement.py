@@ -2,37 +2,152 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import overload
 
 import numpy as np
 
 from slotwise.model.cluster import Cluster
+from slotwise.model.errors import InputError
 from slotwise.model.job import Block, Job
+from slotwise.workload.copies import POLICIES, Integers, Policy, Sites, draw_copies
+
+_STREAM = 1
+"""Sets these draws apart from others of the same seed, job and phase."""
 
 
 def place_blocks(
-    jobs: tuple[Job, ...], cluster: Cluster, replicas: int, seed: int
+    jobs: tuple[Job, ...],
+    cluster: Cluster,
+    replicas: int,
+    seed: int,
+    *,
+    policy: Policy = "racks",
+    block_bytes: int = 0,
 ) -> tuple[Job, ...]:
-    """Give each task that reads input a block on `replicas` hosts drawn at random.
+    """Give each task that reads input a block, with copies of it on `replicas` hosts.
 
-    Phases that wait for others read what those wrote, and phases that name their blocks keep
-    them. Same seed, same places. O(tasks * replicas).
+    Each block has `block_bytes`. Phases that wait for others read what those wrote, and phases
+    that name their blocks keep them. Same seed, same places, whatever is asked for first.
+    InputError for an unknown policy. O(phases): hosts are drawn when a block of the phase is
+    first looked at.
     """
-    names = np.array([host.name for host in cluster.hosts])
-    replicas = min(replicas, len(names))
+    if policy not in POLICIES:
+        raise InputError(f"unknown placement policy {policy!r}; known: {', '.join(POLICIES)}")
+    if block_bytes < 0:
+        raise InputError(f"block_bytes is {block_bytes}; give a number of bytes >= 0")
+    replicas = min(replicas, len(cluster.hosts))
     if replicas == 0:
         return jobs
-    rng = np.random.default_rng([seed, len(jobs)])
-    placed = []
-    for job in jobs:
-        phases = []
-        for phase in job.phases:
-            if not phase.after and not phase.tasks.blocks:
-                blocks = tuple(
-                    Block(frozenset(rng.choice(names, replicas, replace=False).tolist()))
-                    for _ in range(phase.tasks.count)
-                )
-                phase = replace(phase, tasks=replace(phase.tasks, blocks=blocks))
-            phases.append(phase)
+    sites, placed = Sites(cluster), []
+    for number, job in enumerate(jobs):
+        phases = list(job.phases)
+        for place, phase in enumerate(phases):
+            if not phase.waits_for and not phase.tasks.blocks:
+                origin = (seed, number, place)
+                count = phase.tasks.count
+                blocks = PlacedBlocks(sites, count, replicas, policy, origin, block_bytes)
+                phases[place] = replace(phase, tasks=replace(phase.tasks, blocks=blocks))
         placed.append(replace(job, phases=tuple(phases)))
     return tuple(placed)
+
+
+class PlacedBlocks(Sequence[Block]):
+    """The blocks of one phase, made when they are asked for.
+
+    It behaves as a tuple of them, and is equal to it. It keeps two bytes for each copy (four
+    in a cluster of more than 65,536 hosts), drawn all at once when the first is needed, by the
+    numbers `origin` alone: the seed, the number of the job and the place of the phase.
+    """
+
+    __slots__ = ("_count", "_drawn", "_origin", "_policy", "_replicas", "_sites", "size_bytes")
+
+    def __init__(
+        self,
+        sites: Sites,
+        count: int,
+        replicas: int,
+        policy: Policy,
+        origin: tuple[int, int, int],
+        size_bytes: int = 0,
+    ) -> None:
+        self._sites, self._count, self._replicas = sites, count, replicas
+        self._policy, self._origin, self.size_bytes = policy, origin, size_bytes
+        self._drawn: Integers | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Block: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Block, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Block | tuple[Block, ...]:
+        names, rows = self._sites.hosts, self._copies()[index].tolist()
+        if isinstance(index, slice):
+            return tuple(
+                Block(frozenset(map(names.__getitem__, r)), self.size_bytes) for r in rows
+            )
+        return Block(frozenset(map(names.__getitem__, rows)), self.size_bytes)
+
+    def __iter__(self) -> Iterator[Block]:
+        for start in range(0, self._count, 4096):
+            yield from self[start : start + 4096]
+
+    def homes_by_host(self) -> dict[str, list[int]]:
+        """For each host that holds a copy, its tasks, the highest first: ready to be popped.
+
+        O(n) for n copies, by numpy; much faster than looking at each block.
+        """
+        copies = self._copies()[::-1]
+        return _grouped(copies.ravel(), self._tasks(), self._sites.hosts)
+
+    def homes_by_rack(self) -> dict[str, list[int]]:
+        """The same for each rack; a task stands once in each rack that holds its block."""
+        racks = np.sort(self._sites.rack[self._copies()[::-1]], axis=1).astype(self._sites.kind)
+        first = np.ones(racks.shape, dtype=bool)
+        first[:, 1:] = racks[:, 1:] != racks[:, :-1]
+        tasks = self._tasks()[first.ravel()]
+        return _grouped(racks[first], tasks, self._sites.racks)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PlacedBlocks) and self._key() == other._key():
+            return True
+        if not isinstance(other, PlacedBlocks | tuple):
+            return NotImplemented
+        return len(self) == len(other) and all(map(Block.__eq__, self, other))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"PlacedBlocks({self._count} blocks, {self._replicas} copies of each)"
+
+    def __reduce__(self) -> tuple[type[PlacedBlocks], tuple[object, ...]]:
+        return PlacedBlocks, self._key()
+
+    def _key(self) -> tuple[object, ...]:
+        of_draw = (self._sites, self._count, self._replicas, self._policy, self._origin)
+        return *of_draw, self.size_bytes
+
+    def _copies(self) -> Integers:
+        if self._drawn is None:
+            rng = np.random.default_rng([*self._origin, _STREAM])
+            draw = self._sites, self._count, self._replicas, self._policy
+            self._drawn = draw_copies(*draw, rng)
+        return self._drawn
+
+    def _tasks(self) -> Integers:
+        """The number of the task of each copy, the highest first."""
+        return np.repeat(np.arange(self._count - 1, -1, -1, dtype=np.int32), self._replicas)
+
+
+def _grouped(keys: Integers, tasks: Integers, names: Sequence[str]) -> dict[str, list[int]]:
+    """The tasks of each key under its name, in their order; keys without tasks left out."""
+    ordered = tasks[np.argsort(keys, kind="stable")]
+    ends = np.cumsum(np.bincount(keys, minlength=len(names))).tolist()
+    spans = zip(names, [0, *ends[:-1]], ends, strict=True)
+    return {name: ordered[start:end].tolist() for name, start, end in spans if start < end}
