@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from slotwise.program.formats.splits import Split
 from slotwise.program.mapreduce import BatchMapReduce
-from slotwise.program.shuffle.partitioned import PartitionedReader, PartitionedWriter
-from slotwise.program.shuffle.tables import BUCKETS, joined, read_tables, write_buckets
+from slotwise.program.shuffle.partitioned import BUCKETS, PartitionedReader, PartitionedWriter
+from slotwise.program.shuffle.sources import Place
+from slotwise.program.shuffle.tables import joined, read_tables, write_buckets
 from slotwise.program.tasks import Runner, TaskResult
 
 
@@ -30,13 +31,13 @@ def map_task(
     return TaskResult(rows, file.bytes)
 
 
-def reduce_task(runner: Runner, task: int, attempt: int, attempts: Sequence[int]) -> TaskResult:
+def reduce_task(runner: Runner, task: int, attempt: int, places: Iterable[Place]) -> TaskResult:
     """Reduce the buckets of one partition, as many at a time as fit into memory."""
     program = _program(runner)
     what = f"reduce of {program.name}"
     tables = (
         reduced
-        for partition in _partition_tables(runner, task, attempts)
+        for partition in _partition_tables(runner, places)
         for reduced in _tables(program.reduce(partition), what)
     )
     return _write_part(runner, "reduce", task, attempt, tables)
@@ -73,13 +74,13 @@ def _gathered(runner: Runner, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         yield from (last,) if combine is None else _tables(combine(last), what)
 
 
-def _partition_tables(runner: Runner, task: int, attempts: Sequence[int]) -> Iterator[pa.Table]:
+def _partition_tables(runner: Runner, places: Iterable[Place]) -> Iterator[pa.Table]:
     keys = [(name, "ascending") for name in _program(runner).keys]
-    readers = [PartitionedReader(path) for path in runner.map_files(attempts)]
+    readers = [(PartitionedReader(path), first) for path, first in places]
     pending: list[pa.Table] = []
     held = 0
-    for bucket in range(task * BUCKETS, (task + 1) * BUCKETS):
-        tables = [table for reader in readers for table in read_tables(reader, bucket)]
+    for bucket in range(BUCKETS):
+        tables = [t for reader, first in readers for t in read_tables(reader, first + bucket)]
         size = sum(table.nbytes for table in tables)
         if pending and held + size > _limit_bytes(runner):
             yield joined(pending).sort_by(keys)

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from slotwise.model.shuffle import COPY_KIND
+
+COPY_PHASE = f"reduce-{COPY_KIND}"
+"""The phase that copies for the reduces, where that is split from them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -31,6 +36,15 @@ class Layout:
     def map_file(self, task: int, attempt: int) -> Path:
         """The map output of one attempt."""
         return self.attempt_dir("map", task, attempt) / "pairs"
+
+    def copied_file(self, phase: str, task: int, attempt: int) -> Path:
+        """What one attempt copied of all map outputs for one reduce."""
+        return self.attempt_dir(phase, task, attempt) / "copied"
+
+    @property
+    def finished_maps(self) -> Path:
+        """The file that tells which maps have finished."""
+        return Path(self.work_dir) / "finished-maps"
 
     def attempt_part(self, phase: str, task: int, attempt: int) -> str:
         """Where an attempt writes its part of the output."""

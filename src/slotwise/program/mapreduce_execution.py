@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from slotwise.model.job import Job
+from slotwise.model.shuffle import COPY_KIND
 from slotwise.program.commit import OutputDirectory
 from slotwise.program.formats.splits import Piece, Split
-from slotwise.program.tasks import Runner
+from slotwise.program.layout import COPY_PHASE
+from slotwise.program.shuffle.finished_maps import FinishedMaps
+from slotwise.program.shuffle.sources import AsTheyCome, Copied, InPlace, Source
+from slotwise.program.tasks import Runner, TaskResult
 
 
 class MapReduceExecution:
@@ -36,7 +40,8 @@ class MapReduceExecution:
         self._output = OutputDirectory(runner.layout, overwrite)
         self._results: dict[str, dict[int, object]] = {name: {} for name in job.by_name}
         self._winners: dict[str, dict[int, int]] = {name: {} for name in job.by_name}
-        self._attempts: tuple[int, ...] = ()
+        self._in_place: InPlace | None = None
+        self._finished_maps: FinishedMaps | None = None
         self._is_open = False
         self._writes_parts = "reduce" if runner.reducers else "map"
 
@@ -46,14 +51,14 @@ class MapReduceExecution:
         return self._layout.output
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
-        """Phase, task and attempt; and the split, the winning map attempts, or the sample."""
+        """Phase, task and attempt; and the split, the source of a reduce, or the sample."""
         if not self._is_open:
             self._open()
         if phase == "map":
             return (phase, task, attempt, self._splits[task], self._points())
-        if phase == "reduce":
-            return (phase, task, attempt, self._map_attempts())
-        return (phase, task, attempt, self._sample)
+        if phase == "sample":
+            return (phase, task, attempt, self._sample)
+        return (phase, task, attempt, self._source(phase, task))
 
     def describe(self, phase: str, task: int) -> str:
         """The task in words, with the input of a map task."""
@@ -64,12 +69,27 @@ class MapReduceExecution:
         return f"map task {task} of job {self.job.id} ({first}{more})"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
-        """Keep the result of the first attempt that finishes; remove what a later one wrote."""
-        winner = self._winners[phase].setdefault(task, attempt)
-        if winner == attempt:
-            self._results[phase][task] = result
-        else:
+        """Keep the result of the first attempt that finishes; remove what a later one wrote.
+
+        A map that is done is told to those that copy; what was copied goes with its reduce.
+        """
+        if task in self._winners[phase]:
             self.discard(phase, task, attempt)
+            return
+        if phase == "map" and self._finished_maps is not None:
+            self._finished_maps.tell(task, attempt)
+        self._winners[phase][task] = attempt
+        self._results[phase][task] = result
+        if phase == "reduce" and task in self._winners.get(COPY_PHASE, ()):
+            copied = self._layout.attempt_dir(COPY_PHASE, task, self._winners[COPY_PHASE][task])
+            shutil.rmtree(copied, ignore_errors=True)
+
+    def waited(self, phase: str, task: int, attempt: int) -> float:
+        """For how many seconds an attempt that finished copied or waited for maps."""
+        if self._winners[phase].get(task) != attempt:
+            return 0.0
+        result = self._results[phase][task]
+        return result.copying if isinstance(result, TaskResult) else 0.0
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
         """Remove the files of an attempt, unless it is the one that won."""
@@ -94,13 +114,22 @@ class MapReduceExecution:
         self._output.open()
         self._is_open = True
         Path(self._layout.work_dir).mkdir(parents=True)
+        if any(phase.slow_start < 1 or phase.kind == COPY_KIND for phase in self.job.phases):
+            self._finished_maps = FinishedMaps(self._layout.finished_maps)
 
     def _points(self) -> Any:
         return self._results["sample"][0] if "sample" in self._results else ()
 
-    def _map_attempts(self) -> tuple[int, ...]:
-        # Asked for once for each reduce, and the same for all: every map has its winner.
-        if not self._attempts:
-            winners = self._winners["map"]
-            self._attempts = tuple(winners[task] for task in range(len(self._splits)))
-        return self._attempts
+    def _source(self, phase: str, task: int) -> Source:
+        """How an attempt of a reduce, or of a copy task, comes to what the maps wrote."""
+        maps = len(self._splits)
+        if phase == COPY_PHASE:
+            return AsTheyCome(maps, phase)
+        if COPY_PHASE in self._winners:
+            return Copied(self._winners[COPY_PHASE][task])
+        winners = self._winners["map"]
+        if len(winners) < maps:
+            return AsTheyCome(maps, phase)
+        if self._in_place is None:  # Made once for all reduces.
+            self._in_place = InPlace(tuple(winners[number] for number in range(maps)))
+        return self._in_place

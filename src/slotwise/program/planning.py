@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.shuffle import Shuffle
 from slotwise.program.commit import check_output
 from slotwise.program.formats import inputs as formats
 from slotwise.program.formats.files import InputFile, absolute, find_inputs
@@ -49,8 +51,11 @@ def plan_mapreduce(
     deadline: float | None = None,
     steps: tuple[tuple[float, float], ...] = (),
     penalty: str | None = None,
+    priority: str = "normal",
     slots_min: int = 0,
     slots_max: int | None = None,
+    shuffle: Shuffle | None = None,
+    cluster: Cluster | None = None,
 ) -> MapReduceExecution:
     """Check a MapReduce job and make it ready to run; nothing is written yet.
 
@@ -60,6 +65,11 @@ def plan_mapreduce(
     temporary files unless given). `slots_min` and `slots_max` hold for each phase. The phases
     are map and, unless `reducers` is 0, reduce; a program with total_order has a phase sample
     before them. Raises InputError or MissingExtraError for whatever is wrong with any of it.
+
+    `shuffle` lets reduces begin to copy before all maps are done, and may split copying off to
+    a phase reduce-copy; without it, reduces wait for the maps and read what they wrote where it
+    lies. A split job copies for as many reduces at once as `cluster` has slots for them, or for
+    all if that is not given, unless the shuffle says otherwise.
     """
     made = load(program, parameters, base_dir)
     count = reducers if made.num_reducers is None else made.num_reducers
@@ -85,7 +95,10 @@ def plan_mapreduce(
         deadline,
         steps,
         penalty,
+        priority,
     )
+    if shuffle is not None:
+        job = shuffle.job(job, cluster or Cluster.of_slots(max(1, count)))
     runner = Runner(made, source.format_name, output_format, layout, count, memory_bytes)
     sample = source.sample() if samples else []
     return MapReduceExecution(job, runner, splits, sample, overwrite)

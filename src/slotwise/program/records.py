@@ -20,6 +20,7 @@ from slotwise.program.shuffle.order import Order
 from slotwise.program.shuffle.pairs import PairStream
 from slotwise.program.shuffle.partitioned import PartitionedWriter
 from slotwise.program.shuffle.runs import SortedRuns
+from slotwise.program.shuffle.sources import Place
 from slotwise.program.tasks import Runner, TaskResult
 
 SAMPLE_RECORDS = 2000
@@ -46,8 +47,8 @@ def map_task(
     return TaskResult(spread.records, file.bytes)
 
 
-def reduce_task(runner: Runner, task: int, attempt: int, attempts: Sequence[int]) -> TaskResult:
-    """Reduce one partition of all map outputs to one part of the output."""
+def reduce_task(runner: Runner, task: int, attempt: int, places: Iterable[Place]) -> TaskResult:
+    """Reduce what all maps wrote for one reduce to one part of the output."""
     program = _program(runner)
     buffer = buffer_for(program, _buffer_bytes(runner))
     runs = SortedRuns(
@@ -55,8 +56,8 @@ def reduce_task(runner: Runner, task: int, attempt: int, attempts: Sequence[int]
         Order.of(program),
         _chunk_bytes(runner),
     )
-    for path in runner.map_files(attempts):
-        for keys, values in read_pairs(path, task):
+    for path, partition in places:
+        for keys, values in read_pairs(path, partition):
             buffer.add(keys, values)
             if buffer.is_full():
                 runs.spill(buffer.drain(in_order=True))

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import gc
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from slotwise.program.formats.inputs import InputFormat, input_format
 from slotwise.program.formats.outputs import OUTPUT_FORMATS, PartWriter
-from slotwise.program.layout import Layout
+from slotwise.program.layout import COPY_PHASE, Layout
 from slotwise.program.mapreduce import BatchMapReduce, MapReduce
+from slotwise.program.shuffle.partitioned import BUCKETS
+from slotwise.program.shuffle.sources import Source
 
 _COLLECT_AFTER = 100_000
 
 
 class TaskResult(NamedTuple):
-    """What a task tells the manager: records out, and bytes of map output for the reduces."""
+    """What a task tells the manager: records out, and bytes of map output for the reduces.
+
+    `copying` is for how many seconds it copied, or waited for maps whose output it copies.
+    """
 
     records: int
     bytes: int
+    copying: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -49,12 +55,13 @@ class Runner:
             return sample_task(self, *rest)
         directory = self.layout.attempt_dir(phase, task, attempt)
         directory.mkdir(parents=True, exist_ok=True)
-        map_task, reduce_task = self._bodies()
         thresholds = gc.get_threshold()
         # Pairs are made by the million and hardly ever in cycles: look for cycles less often.
         gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
         try:
-            return (map_task if phase == "map" else reduce_task)(self, task, attempt, *rest)
+            if phase == "map":
+                return self._bodies()[0](self, task, attempt, *rest)
+            return self._reduce_side(phase, task, attempt, *rest)
         finally:
             gc.set_threshold(*thresholds)
             if phase == "reduce" or self.reducers == 0:
@@ -64,10 +71,20 @@ class Runner:
         """The part of the output that an attempt writes, aside until the job commits."""
         return OUTPUT_FORMATS[self.output_name](self.layout.attempt_part(phase, task, attempt))
 
-    def map_files(self, attempts: Sequence[int]) -> Iterator[Path]:
-        """The map outputs, given the winning attempt of each map task."""
-        for task, attempt in enumerate(attempts):
-            yield self.layout.map_file(task, attempt)
+    def _reduce_side(self, phase: str, task: int, attempt: int, source: Source) -> TaskResult:
+        """Bring the input of a reduce to its place, and unless that is all, reduce it."""
+        begun = time.monotonic()
+        places = source.places(self.layout, task, attempt, self.buckets)
+        copying = time.monotonic() - begun
+        if phase == COPY_PHASE:
+            return TaskResult(0, 0, copying)
+        reduce_task = self._bodies()[1]
+        return reduce_task(self, task, attempt, places)._replace(copying=copying)
+
+    @property
+    def buckets(self) -> int:
+        """In how many partitions of a file the maps write for one reduce."""
+        return BUCKETS if isinstance(self.program, BatchMapReduce) else 1
 
     def _bodies(self) -> tuple[Callable[..., TaskResult], Callable[..., TaskResult]]:
         # Arrow is imported only for programs that need it.

@@ -1,8 +1,9 @@
 """Files of data by partition, appended to in any order: map outputs and sorted runs.
 
 A file is a row of chunks of bytes, each of one partition; then the index, for each partition
-where its chunks lie; then the length of the index in 8 bytes. Chunks of one partition need not
-lie together, so a task that spills appends to the same file and never has to merge.
+where its chunks lie, in the order in which they are read; then the length of the index in 8
+bytes. Chunks of one partition need not lie together, so a task that spills appends to the same
+file and never has to merge.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+BUCKETS = 16
+"""Partitions of a file that tables for one reduce are cut into: it need not hold them all."""
+
 _LENGTH_BYTES = 8
 
 
@@ -21,13 +25,13 @@ class PartitionedWriter:
 
     def __init__(self, path: Path, partitions: int) -> None:
         self._file = path.open("wb")
-        self._index: list[list[tuple[int, int]]] = [[] for _ in range(partitions)]
+        self._index: list[list[tuple[int, int, int]]] = [[] for _ in range(partitions)]
         self.bytes = 0
 
-    def append(self, partition: int, data: bytes | memoryview) -> None:
-        """Append a chunk to a partition."""
+    def append(self, partition: int, data: bytes | memoryview, turn: int = 0) -> None:
+        """Append a chunk to a partition, to be read after those of lower turns."""
         size = self._file.write(data)
-        self._index[partition].append((self.bytes, size))
+        self._index[partition].append((turn, self.bytes, size))
         self.bytes += size
 
     def __enter__(self) -> Self:
@@ -41,6 +45,8 @@ class PartitionedWriter:
     ) -> None:
         with self._file:
             if error is None:
+                for places in self._index:
+                    places.sort()  # Of one turn, as they were appended.
                 index = pickle.dumps(self._index, protocol=5)
                 self._file.write(index + len(index).to_bytes(_LENGTH_BYTES, "little"))
 
@@ -55,14 +61,14 @@ class PartitionedReader:
             end = file.tell()
             length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
             file.seek(end - length)
-            self._index: list[list[tuple[int, int]]] = pickle.loads(file.read(length))
+            self._index: list[list[tuple[int, int, int]]] = pickle.loads(file.read(length))
 
     def chunks(self, partition: int) -> Iterator[bytes]:
-        """The chunks of a partition as they were appended, one in memory at a time."""
+        """The chunks of a partition by turns and as they were appended, one at a time."""
         places = self._index[partition]
         if not places:
             return
         with self._path.open("rb") as file:
-            for offset, size in places:
+            for _, offset, size in places:
                 file.seek(offset)
                 yield file.read(size)

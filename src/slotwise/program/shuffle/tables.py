@@ -9,10 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slotwise.program.shuffle.hashing import stable_hash
-from slotwise.program.shuffle.partitioned import PartitionedReader, PartitionedWriter
-
-BUCKETS = 16
-"""Into how many parts a partition is cut, so that a reduce need not hold it as a whole."""
+from slotwise.program.shuffle.partitioned import BUCKETS, PartitionedReader, PartitionedWriter
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
