@@ -1,0 +1,192 @@
+"""Reading SWIM traces: bytes of MapReduce jobs, made into phases and tasks by stated rates.
+
+A SWIM trace (the Facebook traces FB-2009 and FB-2010, for instance) has a line for each job, of
+six columns between tabs or blanks: id, submit time in seconds from the start, gap to the job
+before in seconds, and the bytes of its map input, of its shuffle and of its output. It says
+neither how many tasks a job had nor how long they took, so both are derived: see `SwimRates`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from slotwise.model.cluster import ANY_KIND, Cluster, Host
+from slotwise.model.errors import InputError
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.workload.schema import TASKS_MOST, TIME_MOST
+
+COLUMNS = ("job id", "submit time", "gap", "map input", "shuffle", "output")
+"""What stands in the columns of a trace."""
+
+DIGITS_MOST = 18
+"""Of a number of bytes: a billion gigabytes and more are taken for a slip of the pen."""
+
+NAME_MOST = 200
+"""Characters of a job id, as in a workload file."""
+
+SHOWN_MOST = 40
+"""Characters of a faulty value that a message repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwimRates:
+    """How bytes become tasks and seconds on a slot of speed 1.
+
+    block_bytes    the most that a map reads
+    part_bytes     the most that a reduce fetches, and that any task writes
+    input_rate     bytes of map input that a map goes through in a second
+    shuffle_rate   bytes that a reduce fetches and merges in a second
+    output_rate    bytes of output that a task writes in a second, copies of it included
+    start_seconds  what any task needs before its first byte; above 0, since a job may have none
+
+    The defaults are ours: the trace states none. With them a map of a full block takes 33
+    seconds, and the FB-2010 day is 8.6 million tasks that keep 6,000 slots busy for 87 % of it.
+    """
+
+    block_bytes: int = 128 << 20
+    part_bytes: int = 1 << 30
+    input_rate: float = 4 << 20
+    shuffle_rate: float = 4 << 20
+    output_rate: float = 4 << 20
+    start_seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("block_bytes", "part_bytes"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; give bytes, at least 1")
+        for name in ("input_rate", "shuffle_rate", "output_rate", "start_seconds"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InputError(f"{name} is {getattr(self, name)}; give a number > 0")
+
+    def phases(self, read: int, shuffled: int, written: int) -> tuple[Phase, ...]:
+        """The phases of a job of so many bytes: maps, and reduces if it shuffles any.
+
+        A job without a shuffle writes its output in its maps. The tasks of a phase are alike.
+        """
+        if not shuffled:
+            count = max(1, _parts(read, self.block_bytes), _parts(written, self.part_bytes))
+            seconds = read / self.input_rate + written / self.output_rate
+            return (self._phase("map", count, seconds),)
+        maps = max(1, _parts(read, self.block_bytes))
+        reduces = _parts(max(shuffled, written), self.part_bytes)
+        seconds = shuffled / self.shuffle_rate + written / self.output_rate
+        return (
+            self._phase("map", maps, read / self.input_rate),
+            self._phase("reduce", reduces, seconds, after=frozenset({"map"})),
+        )
+
+    def _phase(
+        self, kind: str, count: int, seconds: float, after: frozenset[str] = frozenset()
+    ) -> Phase:
+        if count > TASKS_MOST:
+            raise InputError(
+                f"{count} tasks of one phase are more than {TASKS_MOST};"
+                " mend its bytes, or cut them into larger blocks and parts"
+            )
+        work = self.start_seconds + seconds / count
+        return Phase(kind, Tasks(count, work), kind=kind, after=after)
+
+
+def read_swim(
+    path: str | Path, rates: SwimRates | None = None, *, first: int | None = None
+) -> tuple[Job, ...]:
+    """The jobs of a SWIM trace, or its `first` ones, in the order of its lines.
+
+    Lines that begin with `#` and empty ones are skipped. InputError, with the line, the value
+    and the remedy, for what is no such trace. O(jobs): tasks that are alike are one number.
+    """
+    if first is not None and first < 1:
+        raise InputError(f"first is {first}; give a number of jobs, at least 1")
+    rates = rates or SwimRates()
+    jobs: dict[str, Job] = {}
+    try:
+        for number, line in _lines(Path(path)):
+            if len(jobs) == first:
+                break
+            try:
+                job = _job(line, rates)
+                if job.id in jobs:
+                    raise InputError(f"job id {job.id!r} stands twice; rename one")
+            except InputError as error:
+                raise InputError(f"{path}: line {number}: {error}") from error
+            jobs[job.id] = job
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; name a SWIM trace") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not text in UTF-8; name a SWIM trace") from error
+    if not jobs:
+        raise InputError(f"{path}: no jobs; name a SWIM trace, with a line for each job")
+    return tuple(jobs.values())
+
+
+def racked_cluster(hosts: int, *, slots: int = 2, hosts_a_rack: int = 40) -> Cluster:
+    """Like hosts of plain slots, in racks: FB-2010 had 3,000 of them."""
+    for name, value in (("hosts", hosts), ("slots", slots), ("hosts_a_rack", hosts_a_rack)):
+        if value < 1:
+            raise InputError(f"{name} is {value}; give a number, at least 1")
+    return Cluster(
+        tuple(
+            Host(f"h{number}", {ANY_KIND: slots}, rack=f"r{number // hosts_a_rack}")
+            for number in range(hosts)
+        )
+    )
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that hold jobs, with their numbers."""
+    with path.open(encoding="utf-8-sig") as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.strip() and not line.startswith("#"):
+                yield number, line
+
+
+def _job(line: str, rates: SwimRates) -> Job:
+    """The job of one line."""
+    values = line.split()
+    if len(values) != len(COLUMNS):
+        raise InputError(
+            f"{len(values)} columns; a line has {len(COLUMNS)}, between tabs:"
+            f" {', '.join(COLUMNS)}"
+        )
+    name, submitted, _, *sizes = values
+    if len(name) > NAME_MOST or not name.isprintable():
+        raise InputError(
+            f"job id is {_shown(name)}; give at most {NAME_MOST} characters,"
+            " no control characters"
+        )
+    read, shuffled, written = map(_bytes, COLUMNS[3:], sizes)
+    return Job(name, rates.phases(read, shuffled, written), arrival=_seconds(submitted))
+
+
+def _seconds(text: str) -> float:
+    """A submit time: digits, perhaps with a point."""
+    if not _is_digits(text.replace(".", "", 1)) or float(text) > TIME_MOST:
+        raise InputError(
+            f"submit time is {_shown(text)}; give seconds, a number from 0 to {TIME_MOST:.0e}"
+        )
+    return float(text)
+
+
+def _bytes(column: str, text: str) -> int:
+    """A number of bytes: digits."""
+    if not _is_digits(text) or len(text) > DIGITS_MOST:
+        raise InputError(
+            f"{column} is {_shown(text)}; give bytes, a whole number >= 0"
+            f" of at most {DIGITS_MOST} digits"
+        )
+    return int(text)
+
+
+def _is_digits(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= SHOWN_MOST else text[: SHOWN_MOST - 3] + "...")
+
+
+def _parts(total: int, most: int) -> int:
+    """Into how many parts of at most so many bytes these are cut."""
+    return -(-total // most)

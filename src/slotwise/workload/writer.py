@@ -1,0 +1,120 @@
+"""Writing a workload file: jobs made elsewhere, as text that `read_workload` takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Any
+
+from slotwise.model.cluster import ANY_KIND, Cluster, Host
+from slotwise.model.errors import InputError
+from slotwise.model.job import Job, Phase
+from slotwise.workload.schema import VERSION
+
+
+def write_workload(
+    jobs: Iterable[Job],
+    path: str | Path,
+    *,
+    cluster: Cluster | None = None,
+    replicas: int = 0,
+) -> None:
+    """Write a workload file with these jobs, and the cluster that a simulation takes for them.
+
+    `replicas` is the number of hosts that hold each block of input, 0 for input that is
+    everywhere. Pools are named only: what they are guaranteed is for the reader to add. What a
+    value has by default is left out. A line for each host and each job; O(size of the file).
+    """
+    jobs = tuple(jobs)
+    if not jobs:
+        raise InputError(f"{path}: no jobs to write; give at least one")
+    try:
+        with Path(path).open("w", encoding="utf-8") as stream:
+            stream.writelines(f"{line}\n" for line in _lines(jobs, cluster, replicas))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; name a file to write to") from error
+
+
+def _lines(jobs: Sequence[Job], cluster: Cluster | None, replicas: int) -> Iterator[str]:
+    yield f"slotwise: {VERSION}"
+    if cluster is not None:
+        yield from _cluster_lines(cluster)
+    if replicas:
+        yield f"placement: {_flow({'replicas': replicas})}"
+    pools = dict.fromkeys(job.pool for job in jobs if job.pool != "default")
+    if pools:
+        yield f"pools: {_flow([{'name': pool} for pool in pools])}"
+    yield "jobs:"
+    for job in jobs:
+        yield f"  - {_flow(_job(job))}"
+
+
+def _cluster_lines(cluster: Cluster) -> Iterator[str]:
+    yield "cluster:"
+    for key, value in _stated(cluster, "hosts").items():
+        yield f"  {key}: {_flow(value)}"
+    yield "  hosts:"
+    for host in cluster.hosts:
+        yield f"    - {_flow(_host(host))}"
+
+
+def _host(host: Host) -> dict[str, Any]:
+    slots: Any = dict(host.slots)
+    if list(slots) == [ANY_KIND]:
+        slots = slots[ANY_KIND]
+    return _stated(host, "slots") | {"slots": slots}
+
+
+def _job(job: Job) -> dict[str, Any]:
+    return _stated(job, "phases") | {"phases": [_phase(phase) for phase in job.phases]}
+
+
+def _phase(phase: Phase) -> dict[str, Any]:
+    tasks = phase.tasks
+    entry = _stated(phase, "tasks")
+    if isinstance(tasks.work, tuple):
+        entry["tasks"] = list(tasks.work)
+    elif tasks.work is None:
+        raise InputError(f"phase {phase.name!r}: a workload file states work; give it some")
+    else:
+        entry |= {"work": tasks.work * tasks.count, "tasks": tasks.count}
+    if tasks.blocks:
+        entry["blocks"] = [sorted(block.hosts) for block in tasks.blocks]
+    return entry
+
+
+def _stated(value: Any, *apart: str) -> dict[str, Any]:
+    """Its fields but those named, without those that have their default: keys of the file."""
+    return {
+        field.name: _plain(said)
+        for field in fields(value)
+        if field.name not in apart and (said := getattr(value, field.name)) != _default(field)
+    }
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default is not MISSING else None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    return value
+
+
+def _flow(value: Any) -> str:
+    """A value on one line of YAML: as JSON, but for keys that need no quotes."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)}: {_flow(v)}" for key, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return json.dumps(value)
+
+
+def _key(key: str) -> str:
+    is_bare = key.isascii() and key.isidentifier() and key not in ("null", "true", "false")
+    return key if is_bare else json.dumps(key)
