@@ -19,6 +19,7 @@ from slotwise.allocation.problem import Allocator, allocate
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.delay import Delay
 from slotwise.assignment.greedy import Greedy
+from slotwise.assignment.preemption import preempt
 from slotwise.model.decision import Decision, GiveUp, Preempt, Reallocate
 from slotwise.model.errors import InputError
 from slotwise.model.snapshot import Snapshot
@@ -33,7 +34,10 @@ EPOCH_LEAST = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """Decides the allocation at every epoch, arrival and end, and fills free slots by it."""
+    """Decides the allocation at every epoch, arrival and end, and fills free slots by it.
+
+    Slots that are not free are taken back for pools that have waited for them for too long.
+    """
 
     allocator: Allocator
     assigner: Assigner
@@ -56,7 +60,7 @@ class Scheduler:
         if snapshot.is_stale or (epoch_is_over and self._may_differ(snapshot)):
             slots = allocate(self.allocator, snapshot)
             return [Reallocate(slots, until=self._epoch_after(snapshot.now))]
-        return self.assigner.assign(snapshot)
+        return self.assigner.assign(snapshot) or preempt(snapshot)
 
     def _may_differ(self, snapshot: Snapshot) -> bool:
         """Whether a new epoch's allocation can be another one than the last."""

@@ -99,6 +99,12 @@ def test_the_metrics() -> None:
         "locality": pytest.approx({"node": 1 / 3, "rack": 1 / 3, "any": 1 / 3}),
         "work_seconds": 10.0,
         "wasted_slot_seconds": 1.0,
+        "preemption": {
+            "told": 0,
+            "killed": 0,
+            "lost_slot_seconds": 0.0,
+            "kept_seconds": 0.0,
+        },
     }
 
 

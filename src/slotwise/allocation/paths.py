@@ -28,7 +28,7 @@ def _to_the_end(job: Job, cluster: Cluster) -> dict[str, float]:
     times: dict[str, float] = {}
     for phase in reversed(list(job.topological())):
         times[phase.name] = _length(phase, cluster) + ends[phase.name]
-        for before in phase.after:
+        for before in phase.waits_for:
             ends[before] = max(ends[before], times[phase.name])
     return times
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from slotwise.model.decision import Decision, GiveUp, Launch, Locality
+from slotwise.model.decision import Decision, GiveUp, Launch, Locality, Preempt
 from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import Job, PhaseId
 
@@ -17,7 +17,9 @@ Ending = Literal["done", "failed", "lost", "killed", "unfinished"]
 class Attempt:
     """One attempt of a task: it held a slot of `host` from `start` to `end`, in seconds.
 
-    `seconds` is the run time that the world measured; a slot is held a little longer.
+    `seconds` is the time that it computed, as the world measured it; a slot is held longer. One
+    that was killed may have `kept` some of its work, in seconds at speed 1, for the next; it
+    was `told` to stop if a pool took its slot back.
     """
 
     phase: PhaseId
@@ -29,6 +31,8 @@ class Attempt:
     end: float
     seconds: float
     ending: Ending
+    kept: float = 0.0
+    told: bool = False
 
 
 @dataclass(slots=True)
@@ -55,6 +59,7 @@ class Follower:
     jobs: dict[str, JobSpan] = field(default_factory=dict)
     now: float = 0.0
     _running: dict[tuple[PhaseId, int], tuple[Launch, float]] = field(default_factory=dict)
+    _told: set[tuple[PhaseId, int]] = field(default_factory=set)
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -76,6 +81,8 @@ class Follower:
                     span.start = now
             elif isinstance(decision, GiveUp):
                 self.jobs[decision.job].failed = decision.reason
+            elif isinstance(decision, Preempt) and decision.pool is not None:
+                self._told.add((decision.phase, decision.task))
 
     def unfinished(self) -> Iterator[Attempt]:
         """The attempts that still ran when the record ended."""
@@ -95,7 +102,10 @@ class Follower:
             span.tasks_left -= 1
             if not span.tasks_left and span.failed is None:
                 span.completion = event.at
-        self.on_attempt(_attempt(launch, start, event.at, seconds, ending))
+        kept = event.kept if isinstance(event, TaskKilled) else 0.0
+        told = key in self._told
+        self._told.discard(key)
+        self.on_attempt(_attempt(launch, start, event.at, seconds, ending, kept, told))
 
 
 def _ending(event: TaskFinished | TaskFailed | TaskKilled) -> Ending:
@@ -107,7 +117,13 @@ def _ending(event: TaskFinished | TaskFailed | TaskKilled) -> Ending:
 
 
 def _attempt(
-    launch: Launch, start: float, end: float, seconds: float, ending: Ending
+    launch: Launch,
+    start: float,
+    end: float,
+    seconds: float,
+    ending: Ending,
+    kept: float = 0.0,
+    told: bool = False,
 ) -> Attempt:
     return Attempt(
         launch.phase,
@@ -119,4 +135,6 @@ def _attempt(
         end,
         seconds,
         ending,
+        kept,
+        told,
     )

@@ -121,12 +121,16 @@ class _Limits:
 
     def height(self, job: Job) -> float:
         """The critical path: each phase on its most slots, and not shorter than one task."""
+        begins: dict[str, float] = {}
         ends: dict[str, float] = {}
         for phase in job.topological():
             name = PhaseId(job.id, phase.name)
             spread = self._work.total.get(name, 0.0) / self._rate(phase)
             longest = self._work.longest.get(name, 0.0) / self.rates[self._kind(phase)][0]
-            before = max((ends[other] for other in phase.after), default=0.0)
+            # Tasks that continue others need not wait for all of these.
+            earlier = [begins[phase.continues]] if phase.continues else []
+            before = max(earlier + [ends[other] for other in phase.after], default=0.0)
+            begins[phase.name] = before
             ends[phase.name] = before + max(spread, longest)
         return max(ends.values())
 

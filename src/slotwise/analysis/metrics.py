@@ -51,6 +51,8 @@ class Meter:
         self._locality: Counter[Locality] = Counter()
         self._endings: Counter[str] = Counter()
         self._busy = self._wasted = 0.0
+        self._told = self._taken = 0
+        self._lost = self._kept = 0.0
         self._work: defaultdict[PhaseId, float] = defaultdict(float)
         self._longest: defaultdict[PhaseId, float] = defaultdict(float)
         self._speeds = {host.name: host.speed for host in header.cluster.hosts}
@@ -91,12 +93,20 @@ class Meter:
         held = attempt.end - attempt.start
         self._endings[attempt.ending] += 1
         self._busy += held
-        if attempt.ending != "done":
-            self._wasted += held
-            return
-        self._locality[attempt.locality] += 1
         # Work is what the task takes at speed 1 beside its input: what no scheduler can save.
         speed, slowdown = self._speeds[attempt.host], self._slowdown[attempt.locality]
+        if attempt.told:
+            self._told += 1
+        if attempt.ending != "done":
+            lost = max(0.0, held - attempt.kept * slowdown / speed)
+            self._wasted += lost
+            self._work[attempt.phase] += attempt.kept
+            if attempt.told:
+                self._taken += 1
+                self._lost += lost
+                self._kept += attempt.kept
+            return
+        self._locality[attempt.locality] += 1
         work = attempt.seconds * speed / slowdown
         self._work[attempt.phase] += work
         self._longest[attempt.phase] = max(self._longest[attempt.phase], work)
@@ -140,6 +150,12 @@ class Meter:
                 for level in Locality
             },
             "wasted_slot_seconds": self._wasted + unfinished,
+            "preemption": {
+                "told": self._told,
+                "killed": self._taken,
+                "lost_slot_seconds": self._lost,
+                "kept_seconds": self._kept,
+            },
         }
 
 

@@ -28,7 +28,10 @@ def remote(
     phase: PhaseView, snapshot: Snapshot, hosts: Iterable[str], farthest: Locality
 ) -> Launch | None:
     """Launch a task on one of these hosts away from its input, in the rack if that can be, but
-    not farther than `farthest`. O(number of hosts) at worst."""
+    not farther than `farthest`. None where it can run on hosts of its own only. O(number of
+    hosts) at worst."""
+    if phase.is_pinned:
+        return None
     if farthest >= Locality.RACK:
         rack_of = snapshot.cluster.rack_of
         for host in hosts:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from slotwise.assignment.assigner import local, remote
-from slotwise.model.decision import Decision, Defer, Locality
+from slotwise.model.decision import Decision, Defer, Launch, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.snapshot import PhaseView, Snapshot
 
@@ -18,7 +18,8 @@ class Delay:
     A phase that is offered slots far from its input only lets them pass to the next phase. For
     the first `rack_after` seconds it takes node-local slots only, then rack-local ones too,
     and any from `any_after` seconds on. The wait begins at the first offer that it lets pass
-    and ends with any launch: the analysis of delay scheduling counts from each launch.
+    and ends with any launch: the analysis of delay scheduling counts from each launch. A pool
+    that is overdue (preemption) has waited long enough: its phases take any slot at once.
     """
 
     rack_after: float = 5.0
@@ -44,31 +45,38 @@ class Delay:
             for phase in snapshot.hungry(slot_kind):
                 if not phase.may_launch:
                     continue
-                since, until = phase.deferred_since, phase.deferred_until
-                is_due = until is None or now >= until
+                until = phase.deferred_until
+                is_due = until is None or now >= until or phase.is_excused
                 # A limit of its pool may have kept it from offers that were made to others.
                 hosts = free if is_due or phase.is_limited else freed
                 if not hosts:
                     continue
-                launch = local(phase, hosts)
-                if (
-                    launch is None
-                    and now >= (now if since is None else since) + self.rack_after
-                ):
-                    launch = remote(phase, snapshot, hosts, self._farthest(since, now))
+                launch = local(phase, hosts) or self._remote(phase, snapshot, hosts)
                 if launch:
                     return [*decisions, launch]
-                if is_due:
+                if is_due and not phase.is_pinned:
                     decisions.append(self._defer(phase, now))
         return decisions
 
-    def _farthest(self, since: float | None, now: float) -> Locality:
+    def _remote(
+        self, phase: PhaseView, snapshot: Snapshot, hosts: Iterable[str]
+    ) -> Launch | None:
+        """A launch away from its input, as far as it may go after its wait so far."""
+        now = snapshot.now
+        if phase.is_excused:
+            return remote(phase, snapshot, hosts, Locality.ANY)
+        since = now if phase.deferred_since is None else phase.deferred_since
+        if now >= since + self.rack_after:
+            return remote(phase, snapshot, hosts, self._farthest(since, now))
+        return None
+
+    def _farthest(self, since: float, now: float) -> Locality:
         """How far a phase may go that has waited for the rack's slots long enough.
 
         Instants are named and compared, never differences: `now - since >= wait` may be false
         in floats at the very instant that was asked for.
         """
-        is_due = now >= (now if since is None else since) + self.any_after
+        is_due = now >= since + self.any_after
         return Locality.ANY if is_due else Locality.RACK
 
     def _defer(self, phase: PhaseView, now: float) -> Defer:

@@ -24,6 +24,6 @@ class Greedy:
             for phase in snapshot.hungry(slot_kind):
                 if phase.may_launch:
                     launch = local(phase, free) or remote(phase, snapshot, free, Locality.ANY)
-                    assert launch is not None
-                    return (launch,)
+                    if launch is not None:  # None where its tasks must run on other hosts.
+                        return (launch,)
         return ()

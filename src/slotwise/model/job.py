@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from slotwise.model.errors import InputError
 
-
 PRIORITIES: Mapping[str, float] = MappingProxyType(
     {"very_high": 4.0, "high": 2.0, "normal": 1.0, "low": 0.5, "very_low": 0.25}
 )

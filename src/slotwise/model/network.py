@@ -22,7 +22,7 @@ class Network:
 
     def __post_init__(self) -> None:
         for name in ("host", "rack", "core"):
-            if not 0 < getattr(self, name):
+            if not getattr(self, name) > 0:
                 raise InputError(
                     f"network: {name} is {getattr(self, name)}; give bytes a second > 0"
                 )

@@ -33,7 +33,7 @@ class Preemption:
 
     def __post_init__(self) -> None:
         for name in ("least_after", "fair_after"):
-            if not 0 <= getattr(self, name):
+            if not getattr(self, name) >= 0:
                 raise InputError(
                     f"preemption: {name} is {getattr(self, name)}; give seconds >= 0"
                 )

@@ -70,7 +70,7 @@ class PoolTree(Mapping[str, Pool]):
         return stated[-1] if stated else None
 
     def with_pools(self, names: Iterable[str]) -> PoolTree:
-        """The same and a plain pool for each name that is not there; inner pools are refused."""
+        """The same and a plain pool for each name that lacks; inner pools are refused."""
         wanted = dict.fromkeys(names)
         for name in wanted:
             self.check_holds_jobs(name)

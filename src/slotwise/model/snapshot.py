@@ -11,7 +11,34 @@ from typing import Protocol
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch
 from slotwise.model.job import Job, Phase, PhaseId
-from slotwise.model.pool import Pool
+from slotwise.model.pool_tree import PoolTree, ShareKey
+
+
+class PoolView(Protocol):
+    """How a pool's share of one kind of slot stands, or, at the top, all slots of that kind."""
+
+    @property
+    def name(self) -> str:
+        """The pool; empty for the whole."""
+        ...
+
+    @property
+    def parent(self) -> PoolView | None:
+        """The share that it lies in; None for the whole."""
+        ...
+
+    @property
+    def running(self) -> int:
+        """Slots that it holds."""
+        ...
+
+    def missing(self, now: float) -> int:
+        """Slots that it may take back now, beside those that are coming already."""
+        ...
+
+    def spare(self) -> int:
+        """Slots that can be taken from it before it is below its share, in whole slots."""
+        ...
 
 
 class PhaseView(Protocol):
@@ -58,18 +85,37 @@ class PhaseView(Protocol):
         ...
 
     @property
-    def share_key(self) -> tuple[str, str]:
-        """Its pool, and the key of the pool's shares that it counts against."""
+    def shares(self) -> tuple[ShareKey, ...]:
+        """The shares of pools that it counts against, from the top down."""
+        ...
+
+    @property
+    def pool(self) -> PoolView:
+        """How the last of these shares stands."""
         ...
 
     @property
     def may_launch(self) -> bool:
-        """Whether one more slot would break neither its own most share nor its pool's."""
+        """Whether one more slot would break neither its own most share nor that of a pool."""
         ...
 
     @property
     def is_limited(self) -> bool:
-        """Whether its pool has a most share."""
+        """Whether one of its pools has a most share."""
+        ...
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether its tasks can run on one host each only, where what they continue ran."""
+        ...
+
+    @property
+    def is_excused(self) -> bool:
+        """Whether a pool that it is in has waited for its share for too long to wait more."""
+        ...
+
+    def attempts(self) -> Iterable[tuple[float, Launch]]:
+        """When each of its running attempts began; without those that were told to stop."""
         ...
 
     @property
@@ -121,8 +167,8 @@ class Snapshot(Protocol):
         ...
 
     @property
-    def pools(self) -> Mapping[str, Pool]:
-        """The pools by name; every job's pool is among them."""
+    def pools(self) -> PoolTree:
+        """The pools; every job's pool is among them."""
         ...
 
     def ready(self, slot_kind: str) -> Sequence[PhaseView]:
@@ -130,7 +176,7 @@ class Snapshot(Protocol):
         ...
 
     def hungry(self, slot_kind: str) -> Iterable[PhaseView]:
-        """Those of them with pending tasks, the one farthest below its allocation first."""
+        """Those with pending tasks: by pools, then within them; who lacks most first."""
         ...
 
     def free(self, slot_kind: str) -> Mapping[str, int]:
@@ -139,6 +185,10 @@ class Snapshot(Protocol):
 
     def freed(self, slot_kind: str) -> Sequence[str]:
         """The hosts on which slots of this kind came free since the last turn of the loop."""
+        ...
+
+    def overdue(self, slot_kind: str) -> Sequence[PoolView]:
+        """The shares of pools that have lacked slots for as long as they put up with."""
         ...
 
     @property
@@ -153,7 +203,8 @@ class Snapshot(Protocol):
 
     @property
     def has_shrunk(self) -> bool:
-        """Whether some phase can use less than it was allocated, or than a guarantee is worth.
+        """Whether some phase can use less than it was allocated, or than a guarantee is worth,
+        or can use more than before.
 
         While this is False, jobs and phases are the same and so is whatever an allocator says
         that looks at shares and demand but not at work.

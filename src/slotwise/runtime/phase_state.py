@@ -9,32 +9,22 @@ from slotwise.estimation.extrapolation import work_left
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch
 from slotwise.model.job import Job, Phase, PhaseId
-from slotwise.model.pool import Pool
+from slotwise.model.pool_tree import ShareKey
+from slotwise.runtime.pool_state import PoolState, path_to
+from slotwise.runtime.turns import Sharer
 
-PENDING, RUNNING, DONE = 0, 1, 2
-
-Rank = tuple[float, float, int, "PhaseState"]
-"""How far a phase is below its allocation: the least one is served first."""
-
-
-class PoolCount:
-    """Slots that a pool holds of one kind, the most that it may hold, the least it is owed."""
-
-    __slots__ = ("least", "most", "running", "share_key")
-
-    def __init__(self, pool: Pool, share: str) -> None:
-        self.share_key = (pool.name, share)
-        self.least = pool.slots_min.get(share, 0)
-        self.most = pool.slots_max.get(share, inf)
-        self.running = 0
+PENDING, RUNNING, DONE, BLOCKED = 0, 1, 2, 3
 
 
-class PhaseState:
+class PhaseState(Sharer):
     """A phase in progress. It changes through its methods only, and each is O(1).
 
     Tasks are kept as one byte each plus an index from hosts and racks to the tasks whose input
     lies there. The index is cleaned as it is read, so a launch costs nothing for the other
     places that hold the same block.
+
+    The tasks of a phase that continues another are `blocked` until that one's are done, and
+    then may run on the host of those only.
     """
 
     __slots__ = (
@@ -47,31 +37,35 @@ class PhaseState:
         "_expected_finished",
         "_expected_running",
         "_expected_total",
+        "_homes",
+        "_is_sensitive",
+        "_kept",
         "_observed",
         "_returned",
         "_running_speed",
         "_status",
         "_tries",
         "_works",
-        "allocated",
+        "blocked",
+        "counted",
         "deferred_since",
         "deferred_until",
         "done",
+        "early",
+        "followers",
         "has_homes",
         "id",
+        "is_limited",
+        "is_pinned",
         "is_ready",
         "job",
         "launches",
         "most",
-        "order",
         "pending",
         "phase",
-        "pool",
-        "rank",
-        "running",
-        "served",
-        "share_key",
+        "shares",
         "slot_kind",
+        "stopping",
         "waits_for",
     )
 
@@ -80,29 +74,40 @@ class PhaseState:
         job: Job,
         phase: Phase,
         order: int,
-        pool: PoolCount,
+        pool: PoolState,
+        shares: tuple[ShareKey, ...],
         cluster: Cluster,
         default_work: float,
+        is_weighed_by_size: bool = False,
     ) -> None:
+        super().__init__(order, pool)
         count = phase.tasks.count
         self.id = PhaseId(job.id, phase.name)
-        self.job, self.phase, self.order, self.pool = job, phase, order, pool
-        self.share_key = pool.share_key
+        self.job, self.phase, self.shares = job, phase, shares
         self.slot_kind = cluster.slot_kind(phase.kind)
         self.most = phase.slots_most
-        self.waits_for = set(phase.after)
-        self.pending, self.running, self.done = count, 0, 0
+        self.is_limited = any(node.most < inf for node in path_to(pool))
+        # What a guarantee, or a weight by size, is worth changes with any of its tasks.
+        self._is_sensitive = is_weighed_by_size or any(p.least > 0 for p in path_to(pool))
+        self.waits_for = set(phase.waits_for)
+        self.is_pinned = phase.continues is not None
+        self.early = phase.slow_start < 1 and all(
+            cluster.slot_kind(job.by_name[name].kind) != self.slot_kind for name in phase.after
+        )
+        self.followers: tuple[PhaseState, ...] = ()
+        self.pending, self.blocked = (0, count) if self.is_pinned else (count, 0)
+        self.done = 0
+        self.counted = 0  # What the shares above it take its demand to be.
         self.is_ready = False
-        self.allocated = 0.0
-        self.served = 0.0
         self.deferred_since: float | None = None
         self.deferred_until: float | None = None
         self.launches: dict[int, tuple[Launch, float, float]] = {}
-        self.rank: Rank | None = None
-        self._status = bytearray(count)
+        self.stopping: dict[int, PoolState | None] = {}
+        self._status = bytearray([BLOCKED] * count if self.is_pinned else count)
         self._cursor = 0
         self._returned: list[int] = []
         self._tries: dict[int, int] = {}
+        self._kept: dict[int, float] = {}
         work = phase.tasks.work
         self._works = work if isinstance(work, tuple) else None
         self._each = work if isinstance(work, float | int) else default_work
@@ -110,28 +115,47 @@ class PhaseState:
         self._expected_finished = self._observed = 0.0
         self._expected_running = self._running_speed = self._elapsed_base = 0.0
         self._cluster = cluster
-        self.has_homes = bool(phase.tasks.blocks)
+        self.has_homes = bool(phase.tasks.blocks) or self.is_pinned
         self._by_host: dict[str, list[int]] = {}
+        self._homes: dict[int, str] = {}  # of the tasks of a phase that continues another
         self._by_rack: dict[str, list[int]] | None = None
-        if self.has_homes:  # The lowest task is last in each list, to be launched first.
+        if phase.tasks.blocks:  # The lowest task is last in each list, to be launched first.
             self._index_homes(range(count - 1, -1, -1))
 
     @property
+    def pool(self) -> PoolState:
+        """The share of its pool that it counts against."""
+        assert self.parent is not None
+        return self.parent
+
+    @property
     def may_launch(self) -> bool:
-        """Whether one more slot would break neither its own most share nor its pool's."""
-        return self.running < self.most and self.pool.running < self.pool.most
+        """Whether one more slot would break neither its own most share nor that of a pool."""
+        if self.running >= self.most:
+            return False
+        return not self.is_limited or all(p.running < p.most for p in path_to(self.parent))
+
+    @property
+    def demand(self) -> int:
+        """The most slots that it can use now."""
+        return min(self.most, self.pending + self.running)
 
     @property
     def has_shrunk(self) -> bool:
         """Whether it can use less than it was allocated, or than a guarantee is worth."""
         demand = self.pending + self.running
-        # What a pool's guarantee is worth may change with any of its tasks.
-        return demand < self.allocated or demand < self.phase.slots_min or self.pool.least > 0
+        return demand < self.allocated or demand < self.phase.slots_min or self._is_sensitive
 
     @property
-    def is_limited(self) -> bool:
-        """Whether its pool has a most share."""
-        return self.pool.most < inf
+    def is_excused(self) -> bool:
+        """Whether a pool that it is in has waited for its share for too long to wait more."""
+        return any(pool.is_overdue for pool in path_to(self.parent))
+
+    def attempts(self) -> Iterable[tuple[float, Launch]]:
+        """When each of its running attempts began; without those that were told to stop."""
+        for task, (launch, started, _) in self.launches.items():
+            if task not in self.stopping:
+                yield started, launch
 
     def next_task(self) -> tuple[int, int]:
         """The pending task to launch next anywhere, and the number of that attempt."""
@@ -158,6 +182,8 @@ class PhaseState:
 
     def next_task_in(self, rack: str) -> tuple[int, int] | None:
         """The same among the tasks whose input lies in this rack."""
+        if self.is_pinned:
+            return None
         if self._by_rack is None:
             self._by_rack = self._index_racks()
         tasks = self._by_rack.get(rack)
@@ -207,12 +233,26 @@ class PhaseState:
             self._expected_running = self._running_speed = self._elapsed_base = 0.0
         return launch, speed
 
+    def unblock(self, task: int, host: str) -> None:
+        """The task that a task continues is done: it may run now, on that host."""
+        assert self._status[task] == BLOCKED, "a task is continued once"
+        self._status[task] = PENDING
+        self.blocked -= 1
+        self.pending += 1
+        self._homes[task] = host
+        self._by_host.setdefault(host, []).append(task)
+
     def finish(self, task: int, work: float) -> None:
         """A task that has ended is done; it took so much work, in seconds at speed 1."""
         self._status[task] = DONE
         self.done += 1
         self._expected_finished += self._expected(task)
-        self._observed += work
+        self._observed += work + self._kept.pop(task, 0.0) if self._kept else work
+
+    def keep(self, task: int, work: float) -> None:
+        """So much of a task that was stopped need not be done again."""
+        if work:
+            self._kept[task] = self._kept.get(task, 0.0) + work
 
     def put_back(self, task: int) -> None:
         """A task that has ended without a result is pending again."""
@@ -224,41 +264,14 @@ class PhaseState:
         if self.has_homes:
             self._index_homes((task,))
 
-    def ranked(self) -> Rank:
-        """Its place in the order: served first is who holds the least part of its allocation.
-
-        Whole slots come first. Parts of slots go by turns: who has had the least service for
-        the size of its allocation is next, so that half a slot is a slot half of the time. Who
-        has no allocation comes last, by arrival.
-        """
-        if self.allocated <= 0:
-            return (inf, self.order, self.order, self)
-        held = self.running / self.allocated
-        if self.running < int(self.allocated):
-            held -= 1.0
-        elif held < 1.0:
-            held = 0.0
-        return (held, self.served, self.order, self)
-
-    def serve(self, service: float) -> float:
-        """Count a launch as service received; the service that others have had by now.
-
-        `service` is what phases that won their turns had had. Who comes late, or has had no
-        tasks for a while, begins there: it neither pays for the past nor makes up for it.
-        """
-        if self.allocated <= 0:
-            return service
-        if self.running > int(self.allocated):  # It has just won a part of a slot.
-            service = max(service, self.served)
-        self.served = max(self.served, service) + 1.0 / self.allocated
-        return service
-
     def check(self) -> None:
         """Assert that its counters say what its tasks say. O(tasks); for tests."""
         status = self._status
         assert self.pending == status.count(PENDING)
         assert self.running == status.count(RUNNING) == len(self.launches)
         assert self.done == status.count(DONE)
+        assert self.blocked == status.count(BLOCKED)
+        assert self.stopping.keys() <= self.launches.keys()
         assert self.running <= self.most, "a phase never exceeds its most share"
         assert not self.running or not self.waits_for, "no task runs before its phase is ready"
 
@@ -278,6 +291,10 @@ class PhaseState:
 
     def _index_homes(self, tasks: Iterable[int]) -> None:
         """Note where the input of pending tasks lies; a second note of one does no harm."""
+        if self.is_pinned:
+            for task in tasks:
+                self._by_host.setdefault(self._homes[task], []).append(task)
+            return
         blocks, index = self.phase.tasks.blocks, self._by_host
         for task in tasks:
             for host in blocks[task].hosts:

@@ -8,18 +8,21 @@ kept up to date as things change. `check` asserts that all of it agrees.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
-from operator import itemgetter
 from typing import Any
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, Defer, GiveUp, Launch, Preempt, Reallocate
 from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
-from slotwise.model.job import PhaseId
+from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.model.pool import Pool
-from slotwise.runtime.phase_state import PhaseState, PoolCount, Rank
+from slotwise.model.pool_tree import PoolTree, ShareKey
+from slotwise.runtime.phase_state import PhaseState
+from slotwise.runtime.pool_state import PoolState, path_to
+from slotwise.runtime.turns import ROUNDING, Sharer
 
 DEFAULT_WORK = 10.0
 """Seconds that a task is taken to need when nobody has said and none has finished."""
@@ -27,13 +30,14 @@ DEFAULT_WORK = 10.0
 ATTEMPTS_MAX = 4
 """How often a task is tried before its job fails."""
 
+WHOLE = ShareKey("", "")
+"""All slots of one kind: what the shares of the pools at the top lie in."""
+
 LOSSES_MAX = 16
 """How often the slot may die under a task before the task is taken to be the cause."""
 
 PHASES_MOST = 1_000_000
 """More phases than any job has: phases are numbered by arrival, then by their place in it."""
-
-_PHASE_OF = itemgetter(3)  # of a Rank
 
 
 class State:
@@ -51,7 +55,7 @@ class State:
     ) -> None:
         """A task may fail `attempts_max` times, lose its slot `losses_max` times."""
         self.cluster = cluster
-        self.pools: dict[str, Pool] = {pool.name: pool for pool in pools}
+        self.pools = PoolTree(pools)
         self.now = 0.0
         self.completed: dict[str, float] = {}
         self.failed: dict[str, str] = {}
@@ -70,12 +74,17 @@ class State:
         self._free = {
             k: {h.name: h.slots[k] for h in cluster.hosts if h.slots.get(k)} for k in kinds
         }
-        self._service = dict.fromkeys(kinds, 0.0)
         self._freed: dict[str, list[str]] = {kind: [] for kind in kinds}
         self._ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
         self._in_order: dict[str, list[PhaseState]] = {}  # of `ready`, until it changes
-        self._hungry: dict[str, list[Rank]] = {kind: [] for kind in kinds}
-        self._pool_counts: dict[tuple[str, str, str], PoolCount] = {}
+        # The shares of pools, each behind the one that it lies in; the first is the whole.
+        self._shares: dict[str, dict[ShareKey, PoolState]] = {
+            kind: {WHOLE: PoolState(WHOLE, kind, 0, None, 0, inf, None)} for kind in kinds
+        }
+        self._overdue: dict[str, dict[PoolState, None]] = {kind: {} for kind in kinds}
+        self._alarms: list[tuple[float, int, str, PoolState]] = []
+        self._running_jobs: Counter[str] = Counter()  # by pool, those below it included
+        self._kept_out: list[tuple[float, int, str]] = []  # jobs that wait for their pool
         self._waits: list[tuple[float, PhaseId]] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
             JobArrived: self._job_arrived,
@@ -88,6 +97,11 @@ class State:
             Preempt: self._preempt,
             GiveUp: self._give_up,
         }
+
+    @property
+    def kept_out(self) -> frozenset[str]:
+        """The jobs that have arrived and wait until their pool runs fewer jobs."""
+        return frozenset(job for *_, job in self._kept_out)
 
     @property
     def is_done(self) -> bool:
@@ -105,6 +119,12 @@ class State:
         self.now = now
         for freed in self._freed.values():
             freed.clear()
+        alarms = self._alarms
+        while alarms and alarms[0][0] <= now:
+            _, _, kind, pool = heappop(alarms)
+            if pool.least_due <= now or pool.fair_due <= now:
+                pool.is_overdue = True
+                self._overdue[kind][pool] = None
         return self
 
     def take_wake(self) -> float | None:
@@ -120,6 +140,13 @@ class State:
                 wake = min(wake, until)
                 break
             heappop(waits)  # The wait is over, or a launch ended it.
+        alarms = self._alarms
+        while alarms:
+            due, _, _, pool = alarms[0]
+            if due in (pool.least_due, pool.fair_due):
+                wake = min(wake, due)
+                break
+            heappop(alarms)  # The pool has got what it lacked.
         return None if wake == inf else wake
 
     # What policies see (model.snapshot.Snapshot).
@@ -132,8 +159,8 @@ class State:
         return self._in_order[slot_kind]
 
     def hungry(self, slot_kind: str) -> Iterable[PhaseState]:
-        """Those with pending tasks, the one farthest below its allocation first."""
-        return map(_PHASE_OF, self._hungry[slot_kind])
+        """Those with pending tasks: by pools, then within them, who lacks most first."""
+        return self._shares[slot_kind][WHOLE].walk()
 
     def free(self, slot_kind: str) -> Mapping[str, int]:
         """The hosts with free slots of this kind, and how many."""
@@ -142,6 +169,14 @@ class State:
     def freed(self, slot_kind: str) -> Sequence[str]:
         """The hosts on which slots of this kind came free in this turn."""
         return self._freed[slot_kind]
+
+    def overdue(self, slot_kind: str) -> Sequence[PoolState]:
+        """The shares of pools that have lacked slots for as long as they put up with."""
+        return list(self._overdue[slot_kind])
+
+    def pool_share(self, slot_kind: str, key: ShareKey) -> PoolState:
+        """How a pool's share of this kind of slot stands."""
+        return self._shares[slot_kind][key]
 
     def attempts_of(self, job: str) -> Sequence[Launch]:
         """The running attempts of a job."""
@@ -153,18 +188,44 @@ class State:
     def _job_arrived(self, event: JobArrived) -> None:
         job = event.job
         assert job.id not in self._jobs, "job ids are unique"
-        self.pools.setdefault(job.pool, Pool(job.pool))
+        if job.pool not in self.pools or job.pool in self.pools.inner:
+            self.pools = self.pools.with_pools([job.pool])
         phases = {}
         for number, phase in enumerate(job.phases):
-            order = self._arrived * PHASES_MOST + number
-            pool = self._pool_count(self.pools[job.pool], phase.kind)
-            state = PhaseState(job, phase, order, pool, self.cluster, self._default_work)
+            state = self._phase(job, phase, self._arrived * PHASES_MOST + number)
             phases[phase.name] = self._phases[state.id] = state
-        self._arrived += 1
-        self._jobs[job.id] = phases
         for state in phases.values():
-            if not state.waits_for:
-                self._make_ready(state)
+            after = [other for other in phases.values() if state.id.phase in other.waits_for]
+            state.followers = tuple(other for other in after if other.early or other.is_pinned)
+        self._jobs[job.id] = phases
+        self._kept_out.append((-PRIORITIES[job.priority], self._arrived, job.id))
+        self._arrived += 1
+        self._admit()
+
+    def _admit(self) -> None:
+        """Begin the jobs that their pools have room for, by priority, then by arrival."""
+        running, left = self._running_jobs, []
+        for place in sorted(self._kept_out):
+            phases = self._jobs[place[2]].values()
+            path = self._pools_of(place[2])
+            if any(p.jobs_max is not None and running[p.name] >= p.jobs_max for p in path):
+                left.append(place)
+                continue
+            running.update(pool.name for pool in path)
+            for state in phases:
+                if not state.waits_for:
+                    self._make_ready(state)
+        self._kept_out = left
+
+    def _leave(self, job: str) -> None:
+        """A job is over: its pools have room for another."""
+        self._running_jobs.subtract(pool.name for pool in self._pools_of(job))
+        if self._kept_out:
+            self._admit()
+
+    def _pools_of(self, job: str) -> tuple[Pool, ...]:
+        """The pool of a job and those that it lies in, from the top down."""
+        return self.pools.path(next(iter(self._jobs[job].values())).job.pool)
 
     def _task_finished(self, event: TaskFinished) -> None:
         phase = self._phases.get(event.phase)
@@ -172,10 +233,12 @@ class State:
         if not phase or not ended:
             return  # A late or repeated message.
         launch, speed = ended
-        self._free_slot(phase, launch.host)
+        self._free_slot(phase, launch)
         phase.finish(event.task, event.seconds * speed)
         self.has_shrunk = self.has_shrunk or phase.has_shrunk
-        self._reorder(phase)
+        self._settle(phase, -1)
+        if phase.followers:
+            self._tell_followers(phase, event.task, launch.host)
         if not phase.pending and not phase.running:
             self._phase_done(phase, event.at)
         elif self.failed:
@@ -194,6 +257,7 @@ class State:
     def _task_killed(self, event: TaskKilled) -> None:
         phase = self._put_back(event)
         if phase is not None:
+            phase.keep(event.task, event.kept)
             self._forget_if_over(phase.job.id)
 
     # What changes it: decisions.
@@ -202,16 +266,37 @@ class State:
         assert decision.until > self.now, "every epoch ends in the future"
         slots = decision.slots
         for kind, ready in self._ready.items():
-            ranks = []
+            pools = self._shares[kind].values()
+            for pool in pools:
+                pool.allocated = pool.owed = 0.0
+                pool.hungry = []
+                pool.rank = None
             for phase_id, phase in ready.items():
-                phase.allocated = slots.get(phase_id, 0.0)
+                phase.allocated = share = slots.get(phase_id, 0.0)
+                phase.owed = min(share, phase.phase.slots_min)
+                pool = phase.pool
+                pool.allocated += share
+                pool.owed += phase.owed
                 if phase.pending:
                     phase.rank = rank = phase.ranked()
-                    ranks.append(rank)
-            ranks.sort()
-            self._hungry[kind] = ranks
+                    pool.hungry.append(rank)
+            for pool in reversed(pools):  # Each before the one that it lies in.
+                self._reallocate_pool(pool)
         self.epoch_ends = decision.until
         self.is_stale = self.has_changed = self.has_shrunk = False
+
+    def _reallocate_pool(self, pool: PoolState) -> None:
+        """Sum up what is below a pool's share, and tell the one that it lies in."""
+        pool.owed = min(max(pool.owed, pool.least), pool.allocated)
+        pool.hungry.sort()
+        if pool.parent is not None:
+            pool.parent.allocated += pool.allocated
+            pool.parent.owed += pool.owed
+            if pool.hungry:
+                pool.rank = rank = pool.ranked()
+                pool.parent.hungry.append(rank)
+        if pool.preemption is not None:
+            self._watch(pool)
 
     def _launch(self, launch: Launch) -> None:
         phase = self._phases[launch.phase]
@@ -223,9 +308,7 @@ class State:
         else:
             del free[launch.host]
         phase.launch(launch, self.now, self._speeds[launch.host])
-        phase.pool.running += 1
-        self._service[phase.slot_kind] = phase.serve(self._service[phase.slot_kind])
-        self._reorder(phase)
+        self._settle(phase, 1)
 
     def _defer(self, decision: Defer) -> None:
         assert decision.until > self.now, "every wake lies ahead"
@@ -234,11 +317,27 @@ class State:
         heappush(self._waits, (decision.until, decision.phase))
 
     def _preempt(self, decision: Preempt) -> None:
-        """The slot stays held until the world says that the attempt was killed."""
+        """The slot stays held until the world says that the attempt has ended."""
+        phase = self._phases[decision.phase]
+        if decision.task in phase.stopping:
+            return  # It was told before.
+        taker = self._taker(phase.slot_kind, decision.pool)
+        phase.stopping[decision.task] = taker
+        for pool in path_to(phase.pool):
+            pool.stopping += 1
+        for pool in path_to(taker):
+            pool.coming += 1
+
+    def _taker(self, kind: str, name: str | None) -> PoolState | None:
+        """The share of a pool for whose sake an attempt is stopped: one that is overdue."""
+        shares = [pool for pool in self._shares[kind].values() if pool.name == name]
+        overdue = [pool for pool in shares if pool.is_overdue]
+        return next(iter(overdue or shares), None)
 
     def _give_up(self, decision: GiveUp) -> None:
         self.failed[decision.job] = decision.reason
         self.doomed.pop(decision.job, None)
+        self._leave(decision.job)
         for phase in self._jobs[decision.job].values():
             self._make_unready(phase)
         self._forget_if_over(decision.job)
@@ -251,27 +350,61 @@ class State:
         ended = phase and phase.end(event.task, event.attempt)
         if not phase or not ended:
             return None
-        self._free_slot(phase, ended[0].host)
+        self._free_slot(phase, ended[0])
         phase.put_back(event.task)
-        self._reorder(phase)
+        self._settle(phase, -1)
         return phase
 
-    def _free_slot(self, phase: PhaseState, host: str) -> None:
+    def _free_slot(self, phase: PhaseState, launch: Launch) -> None:
         free = self._free[phase.slot_kind]
-        free[host] = free.get(host, 0) + 1
-        self._freed[phase.slot_kind].append(host)
-        phase.pool.running -= 1
+        free[launch.host] = free.get(launch.host, 0) + 1
+        self._freed[phase.slot_kind].append(launch.host)
+        if phase.stopping and launch.task in phase.stopping:
+            taker = phase.stopping.pop(launch.task)
+            for pool in path_to(phase.pool):
+                pool.stopping -= 1
+            for pool in path_to(taker):
+                pool.coming -= 1
 
-    def _reorder(self, phase: PhaseState) -> None:
-        """Put a phase in its place among the hungry, or take it out when nothing is pending."""
-        order = self._hungry[phase.slot_kind]
-        old = phase.rank
-        if old is not None:
-            del order[bisect_left(order, old)]
-            phase.rank = None
-        if phase.pending and phase.is_ready:
-            phase.rank = rank = phase.ranked()
-            insort(order, rank)
+    def _settle(self, phase: PhaseState, held: int) -> None:
+        """Tell the shares above a phase what has changed: so many more slots are held.
+
+        Each, from its pool upwards, gets its place in the order, or none if nothing waits.
+        """
+        is_hungry = bool(phase.pending) and phase.is_ready
+        demand = phase.demand if phase.is_ready else 0
+        more, phase.counted = demand - phase.counted, demand
+        child: Sharer = phase
+        pool = phase.parent
+        while pool is not None:
+            pool.running += held
+            pool.demand += more
+            if held > 0:
+                pool.service = child.serve(pool.service)
+            order, old = pool.hungry, child.rank
+            if old is not None:
+                del order[bisect_left(order, old)]
+                child.rank = None
+            if is_hungry:
+                child.rank = rank = child.ranked()
+                insort(order, rank)
+            if pool.preemption is not None:
+                self._watch(pool)
+            is_hungry = bool(order)
+            child, pool = pool, pool.parent
+
+    def _watch(self, pool: PoolState) -> None:
+        """Look whether a pool's shortages have begun, are over, or have lasted too long."""
+        due, now, kind = pool.watch(self.now), self.now, pool.slot_kind
+        if now < due < inf:
+            heappush(self._alarms, (due, pool.order, kind, pool))
+        is_overdue = pool.least_due <= now or pool.fair_due <= now
+        if is_overdue != pool.is_overdue:
+            pool.is_overdue = is_overdue
+            if is_overdue:
+                self._overdue[kind][pool] = None
+            else:
+                del self._overdue[kind][pool]
 
     def _make_ready(self, phase: PhaseState) -> None:
         self._ready[phase.slot_kind][phase.id] = phase
@@ -285,11 +418,31 @@ class State:
 
     def _ready_changed(self, phase: PhaseState) -> None:
         self._in_order.pop(phase.slot_kind, None)
-        self._reorder(phase)
+        self._settle(phase, 0)
         self.is_stale = True
+
+    def _tell_followers(self, phase: PhaseState, task: int, host: str) -> None:
+        """Let those begin that need not wait for all of a phase."""
+        for other in phase.followers:
+            if other.is_pinned:
+                other.unblock(task, host)
+                other.waits_for.clear()
+                if other.is_ready:
+                    self.has_shrunk = True  # It can use more: the next epoch sees to that.
+                    self._settle(other, 0)
+                elif phase.job.id not in self.failed:
+                    self._make_ready(other)
+            elif phase.id.phase in other.waits_for:
+                needed = other.phase.slow_start * phase.phase.tasks.count
+                if phase.done >= max(1, needed - ROUNDING):
+                    other.waits_for.remove(phase.id.phase)
+                    if not other.waits_for and phase.job.id not in self.failed:
+                        self._make_ready(other)
 
     def _phase_done(self, phase: PhaseState, at: float) -> None:
         self._make_unready(phase)
+        if phase.blocked:
+            return  # The rest of its tasks follow on others that are not done.
         if phase.job.id in self.failed:
             self._forget_if_over(phase.job.id)
             return
@@ -301,6 +454,7 @@ class State:
                     self._make_ready(other)
         if all(other.done == other.phase.tasks.count for other in siblings):
             self.completed[phase.job.id] = at
+            self._leave(phase.job.id)
             self._forget_if_over(phase.job.id)
 
     def _forget_if_over(self, job: str) -> None:
@@ -312,12 +466,22 @@ class State:
                     del self._phases[phase.id]
                 del self._jobs[job]
 
-    def _pool_count(self, pool: Pool, kind: str) -> PoolCount:
-        share = pool.share_key(kind)
-        key = (pool.name, share, self.cluster.slot_kind(kind))
-        if key not in self._pool_counts:
-            self._pool_counts[key] = PoolCount(pool, share)
-        return self._pool_counts[key]
+    def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
+        kind = self.cluster.slot_kind(phase.kind)
+        keys = self.pools.shares(job.pool, phase.kind)
+        shares = self._shares[kind]
+        above = shares[WHOLE]
+        for key, pool in zip(keys, self.pools.path(job.pool), strict=True):
+            if key not in shares:
+                least = pool.slots_min.get(key.kind, 0)
+                most = pool.slots_max.get(key.kind, inf)
+                preemption = self.pools.preemption(pool.name)
+                shares[key] = PoolState(key, kind, len(shares), above, least, most, preemption)
+            above = shares[key]
+        by_size = self.pools[job.pool].job_weights == "size"
+        return PhaseState(
+            job, phase, order, above, keys, self.cluster, self._default_work, by_size
+        )
 
     def check(self) -> None:
         """Assert every invariant. O(everything); for tests."""
@@ -330,15 +494,15 @@ class State:
                 "each slot is held or free"
             )
             assert all(count > 0 for count in self._free[kind].values())
-            ranks = [rank for *_, rank in ((phase.id, phase.rank) for phase in phases) if rank]
-            assert self._hungry[kind] == sorted(ranks), "the order of phases is kept"
-            hungry = {rank[3].id for rank in ranks}
+            hungry = {phase.id for phase in self.hungry(kind)}
             assert hungry == {p.id for p in self._ready[kind].values() if p.pending}
             for phase in phases:
-                assert phase.rank is None or phase.rank == phase.ranked()
                 ready = phase.id in self._ready[kind]
                 assert ready == phase.is_ready
                 assert not ready or not phase.waits_for, "only ready phases are offered slots"
-        for count in self._pool_counts.values():
-            held = sum(p.running for p in self._phases.values() if p.pool is count)
-            assert count.running == held <= count.most, "a pool never exceeds its most share"
+            for pool in self._shares[kind].values():
+                pool.check([phase for phase in phases if pool in path_to(phase.pool)])
+                assert pool.is_overdue == (pool in self._overdue[kind])
+        for name, count in self._running_jobs.items():
+            most = self.pools[name].jobs_max
+            assert most is None or 0 <= count <= most, "no pool runs too many jobs"

@@ -1,0 +1,88 @@
+"""Preemption: pools that have had less than they should for too long take slots back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from slotwise.model.decision import Launch, Preempt
+from slotwise.model.snapshot import PhaseView, PoolView, Snapshot
+
+
+def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
+    """Whom to tell to stop now, for the pools that are overdue; nobody most of the time.
+
+    A pool is overdue that has been below its least share, or below a part of its share, for
+    longer than it puts up with. It takes no more than it is missing: what is free or has been
+    told to stop for its sake already is not taken twice, and slots that came free by themselves
+    before it was overdue have gone to it. Taken are the newest tasks, from pools that hold more
+    than their share, and never so many that such a pool would hold less than the whole slots of
+    it. Hadoop Fair Scheduler (HADOOP-4665); the soft kill is Hammr's (5.2).
+
+    One pool at a time: asked again, it sees what it has decided. O(running tasks) if a pool
+    takes something, else O(overdue pools).
+    """
+    for slot_kind in snapshot.cluster.capacity:
+        overdue = snapshot.overdue(slot_kind)
+        if not overdue:
+            continue
+        free = sum(snapshot.free(slot_kind).values())
+        for taker in sorted(overdue, key=_depth, reverse=True):
+            missing = taker.missing(snapshot.now) - free
+            if missing > 0 and (taken := _take(snapshot, slot_kind, taker, missing)):
+                return taken
+    return ()
+
+
+def _take(
+    snapshot: Snapshot, slot_kind: str, taker: PoolView, missing: int
+) -> Sequence[Preempt]:
+    """Tell up to `missing` tasks to stop; fewer if no pool can spare so many."""
+    preemption = snapshot.pools.preemption(taker.name)
+    assert preemption is not None
+    until = snapshot.now + preemption.grace if preemption.grace > 0 else None
+    above = set(_path(taker))
+    taken_from: Counter[PoolView] = Counter()
+    decisions = []
+    for phase, launch in _newest_first(snapshot.ready(slot_kind)):
+        # What lies in a pool of the taker's own changes nothing for that pool.
+        giving = [pool for pool in _path(phase.pool) if pool not in above]
+        if not giving or any(pool.spare() <= taken_from[pool] for pool in giving):
+            continue
+        taken_from.update(giving)
+        decisions.append(
+            Preempt(launch.phase, launch.task, launch.attempt, launch.host, until, taker.name)
+        )
+        if len(decisions) == missing:
+            break
+    return decisions
+
+
+def _newest_first(phases: Sequence[PhaseView]) -> Iterator[tuple[PhaseView, Launch]]:
+    """All running attempts, the one that began last first; those of guaranteed slots last.
+
+    A job's own least share is spared as long as others can give.
+    """
+    running = [
+        (phase, started, launch) for phase in phases for started, launch in phase.attempts()
+    ]
+    running.sort(key=lambda item: (-item[1], -item[0].order, -item[2].task))
+    left = {phase.id: phase.running for phase in phases}
+    spared = []
+    for phase, _, launch in running:
+        if left[phase.id] > phase.phase.slots_min:
+            left[phase.id] -= 1
+            yield phase, launch
+        else:
+            spared.append((phase, launch))
+    yield from spared
+
+
+def _path(pool: PoolView | None) -> Iterator[PoolView]:
+    while pool is not None:
+        yield pool
+        pool = pool.parent
+
+
+def _depth(pool: PoolView) -> int:
+    return sum(1 for _ in _path(pool))

@@ -1,0 +1,136 @@
+"""One pool's share of one kind of slot as a run goes on: what it holds, is owed, and lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from typing import TYPE_CHECKING
+
+from slotwise.model.pool import Preemption
+from slotwise.model.pool_tree import ShareKey
+from slotwise.runtime.turns import Rank, Sharer, whole
+
+if TYPE_CHECKING:
+    from slotwise.runtime.phase_state import PhaseState
+
+
+def path_to(pool: PoolState | None) -> Iterator[PoolState]:
+    """A pool's share and those that it lies in, up to all slots of its kind."""
+    while pool is not None:
+        yield pool
+        pool = pool.parent
+
+
+class PoolState(Sharer):
+    """A share of a pool, or, without a parent, all slots of one kind.
+
+    It orders what is below it and has tasks that wait: shares of pools, or phases. `running`,
+    `demand` and the other counters are those of all phases below it. `stopping` of its attempts
+    have been told to stop, and `coming` attempts elsewhere for its sake.
+    """
+
+    __slots__ = (
+        "coming",
+        "demand",
+        "fair_due",
+        "hungry",
+        "is_overdue",
+        "key",
+        "least",
+        "least_due",
+        "most",
+        "preemption",
+        "service",
+        "slot_kind",
+        "stopping",
+    )
+
+    def __init__(
+        self,
+        key: ShareKey,
+        slot_kind: str,
+        order: int,
+        parent: PoolState | None,
+        least: float,
+        most: float,
+        preemption: Preemption | None,
+    ) -> None:
+        super().__init__(order, parent)
+        self.key, self.slot_kind = key, slot_kind
+        self.least, self.most, self.preemption = least, most, preemption
+        self.demand = self.stopping = self.coming = 0
+        self.service = 0.0
+        self.hungry: list[Rank] = []
+        self.least_due = self.fair_due = inf
+        self.is_overdue = False
+
+    @property
+    def name(self) -> str:
+        """The name of the pool."""
+        return self.key.pool
+
+    @property
+    def share(self) -> float:
+        """Slots that it should hold now: what it was allocated, cut to what it can use."""
+        return min(self.allocated, self.demand)
+
+    @property
+    def expected(self) -> int:
+        """Slots that it will hold when all that was told to stop has done so."""
+        return self.running - self.stopping + self.coming
+
+    def walk(self) -> Iterator[PhaseState]:
+        """The phases below it that have tasks waiting, the one to be served first first."""
+        for rank in self.hungry:
+            child = rank[3]
+            if isinstance(child, PoolState):
+                yield from child.walk()
+            else:
+                yield child  # type: ignore[misc]
+
+    def missing(self, now: float) -> int:
+        """Slots that it may take back now, beside those that are coming already."""
+        wanted = 0
+        if self.least_due <= now:
+            wanted = whole(min(self.owed, self.demand))
+        if self.fair_due <= now:
+            wanted = max(wanted, whole(self.share))
+        return max(0, wanted - self.expected)
+
+    def spare(self) -> int:
+        """Slots that can be taken from it before it is below its share, in whole slots."""
+        return self.expected - whole(max(self.share, min(self.owed, self.demand)))
+
+    def watch(self, now: float) -> float:
+        """Look at its shortages: one that is over stops its clock, one that begins starts it.
+
+        Gives when a shortage that has just begun will have lasted too long, inf if none has. A
+        part of a slot is no shortage.
+        """
+        preemption = self.preemption
+        assert preemption is not None, "only pools that take back are watched"
+        began = inf
+        running, demand = self.running, self.demand
+        if running >= whole(min(self.owed, demand)):
+            self.least_due = inf
+        elif self.least_due == inf:
+            self.least_due = began = now + preemption.least_after
+        share = min(self.allocated, demand)
+        if running >= preemption.fraction * share or running >= whole(share):
+            self.fair_due = inf
+        elif self.fair_due == inf:
+            self.fair_due = now + preemption.fair_after
+            began = min(began, self.fair_due)
+        return began
+
+    def check(self, phases: list[PhaseState]) -> None:
+        """Assert that its counters say what the phases below it say. For tests."""
+        assert self.running == sum(phase.running for phase in phases)
+        assert self.stopping == sum(len(phase.stopping) for phase in phases)
+        assert self.demand == sum(phase.demand for phase in phases if phase.is_ready)
+        assert self.running <= self.most, "a pool never exceeds its most share"
+        assert self.hungry == sorted(self.hungry), "the order below a pool is kept"
+        assert self.coming >= 0
+        for *_, child in self.hungry:
+            assert child.parent is self
+            assert child.rank == child.ranked(), "a place in the order is as things are"
