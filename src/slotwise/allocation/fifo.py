@@ -27,6 +27,6 @@ class Fifo:
 def in_turn(claims: Claims) -> list[int]:
     """The claims by priority, the highest first, then by arrival, then by place. O(J log J)."""
     arrival, urgency = claims.arrival, claims.urgency
-    if urgency:
+    if len(urgency):
         return sorted(range(len(claims)), key=lambda j: (-urgency[j], arrival[j]))
     return sorted(range(len(claims)), key=arrival.__getitem__)

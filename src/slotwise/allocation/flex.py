@@ -142,13 +142,28 @@ class AddOn:
 
 
 def _within_limits(claims: Claims, problem: Malleable, shares: np.ndarray) -> list[float]:
-    """The same shares, but where a pool has more than its most share: in proportion less."""
-    group = np.asarray(claims.group)
-    limits = np.array([pool.slots_max for pool in claims.groups])
-    floors = np.bincount(group, problem.least, len(limits))
-    above = np.bincount(group, shares - problem.least, len(limits))
-    room = np.maximum(limits - floors, 0.0)
-    kept = np.ones(len(limits))
-    np.divide(room, above, out=kept, where=above > room)
-    within: list[float] = (problem.least + (shares - problem.least) * kept[group]).tolist()
+    """The same shares, but where a pool has more than its most share: in proportion less.
+
+    What is above the least shares is cut, in inner pools first, so that the pools that they lie
+    in cut what is left of it.
+    """
+    pools, group = claims.groups, np.asarray(claims.group)
+    floors = np.bincount(group, problem.least, len(pools)).tolist()
+    above = np.bincount(group, shares - problem.least, len(pools)).tolist()
+    kept = [1.0] * len(pools)
+    for number in reversed(range(len(pools))):
+        pool = pools[number]
+        room = max(0.0, pool.slots_max - floors[number])
+        if above[number] > room:
+            kept[number] = room / above[number]
+            above[number] = room
+        if pool.parent >= 0:
+            floors[pool.parent] += floors[number]
+            above[pool.parent] += above[number]
+    for number, pool in enumerate(pools):
+        if pool.parent >= 0:
+            kept[number] *= kept[pool.parent]
+    within: list[float] = (
+        problem.least + (shares - problem.least) * np.array(kept)[group]
+    ).tolist()
     return within

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf
 
 from slotwise.allocation.packing.packer import Order, Values, as_floats, as_list
-from slotwise.allocation.problem import Claims
+from slotwise.allocation.problem import Claims, Group
 from slotwise.allocation.waterline import scale_to
 
 
@@ -14,8 +14,8 @@ def grant(claims: Claims, order: Order, least: Values | None = None) -> list[flo
     """The first interval: least shares to all, then the slack in priority order.
 
     Pools count as one job more each: their least shares are kept by granting up to them first,
-    in priority order, and their most shares by stopping there. O(J), and where no pool is
-    limited the loop in Python ends with the slack.
+    in priority order, and their most shares by stopping there. O(J) for each level of pools,
+    and where no pool is limited the loop in Python ends with the slack.
     """
     slots = pool_floors(claims, order) if least is None else as_floats(least)
     slack = claims.capacity - sum(slots)
@@ -40,56 +40,73 @@ def _fill(
 
 
 def _fill_within_limits(slots: list[float], claims: Claims, order: Order, slack: float) -> None:
-    group_of = as_list(claims.group)
+    group_of, most = as_list(claims.group), as_list(claims.most)
+    paths = _paths(claims.groups, [group.slots_max < inf for group in claims.groups])
     room = [group.slots_max for group in claims.groups]
     for floor, group in zip(slots, group_of, strict=True):
-        room[group] -= floor
-    for j in order:
+        for pool in paths[group]:
+            room[pool] -= floor
+    for j in as_list(order):
         if slack <= 0:
             return
-        group = group_of[j]
-        more = min(slack, float(claims.most[j]) - slots[j], room[group])
+        path = paths[group_of[j]]
+        more = min(slack, float(most[j]) - slots[j], *[room[pool] for pool in path])
         if more > 0:
             slots[j] += more
             slack -= more
-            room[group] -= more
+            for pool in path:
+                room[pool] -= more
 
 
 def pool_floors(claims: Claims, order: Order) -> list[float]:
     """The least shares of the claims, raised so that each pool's least share is kept too.
 
-    What a pool is guaranteed beyond its jobs' own least shares goes to its jobs in priority
-    order. The sum is scaled down to the capacity where it exceeds it ("the minima are simply
-    normalised if necessary", FLEX 1). O(J).
+    What a pool is guaranteed beyond the least shares in it goes to its jobs in priority order.
+    Where they are more than its most share, they give way in proportion: that one is hard. The
+    sum is scaled down to the capacity where it exceeds it ("the minima are simply normalised if
+    necessary", FLEX 1). O(J) for each level of pools.
     """
     floors = as_floats(claims.least)
-    if any(group.slots_min > 0 for group in claims.groups):
-        _raise_to_guarantees(floors, claims, as_list(order))
-    if any(group.slots_max < inf for group in claims.groups):
-        floors = _cut_to_limits(floors, claims)
+    is_bound = [group.slots_min > 0 or group.slots_max < inf for group in claims.groups]
+    if any(is_bound):
+        _bind(floors, claims, as_list(order), is_bound)
     return scale_to(claims.capacity, floors)
 
 
-def _raise_to_guarantees(floors: list[float], claims: Claims, order: Sequence[int]) -> None:
-    group_of = as_list(claims.group)
-    owed = [group.slots_min for group in claims.groups]
-    for floor, group in zip(floors, group_of, strict=True):
-        owed[group] -= floor
+def _bind(
+    floors: list[float], claims: Claims, order: Sequence[int], is_bound: Sequence[bool]
+) -> None:
+    """Cut and raise what the claims in each pool are owed to its shares, inner pools first."""
+    groups, group_of = claims.groups, as_list(claims.group)
+    paths = _paths(groups, is_bound)
+    inside: list[list[int]] = [[] for _ in groups]
     for j in order:
-        more = min(owed[group_of[j]], float(claims.most[j]) - floors[j])
-        if more > 0:
-            floors[j] += more
-            owed[group_of[j]] -= more
+        for pool in paths[group_of[j]]:
+            inside[pool].append(j)
+    room = [group.slots_max for group in groups]
+    for number in reversed(range(len(groups))):
+        group, owed = groups[number], sum([floors[j] for j in inside[number]])
+        if owed > group.slots_max:
+            for j in inside[number]:
+                floors[j] *= group.slots_max / owed
+        room[number] = max(0.0, group.slots_max - owed)
+        more = group.slots_min - owed
+        for j in inside[number]:
+            if more <= 0:
+                break
+            path = [pool for pool in paths[group_of[j]] if pool >= number]
+            given = min(more, float(claims.most[j]) - floors[j], *[room[pool] for pool in path])
+            if given > 0:
+                floors[j] += given
+                more -= given
+                for pool in path:
+                    room[pool] -= given
 
 
-def _cut_to_limits(floors: list[float], claims: Claims) -> list[float]:
-    """A pool's most share is hard: its jobs' least shares give way, in proportion."""
-    group_of = as_list(claims.group)
-    held = [0.0] * len(claims.groups)
-    for floor, group in zip(floors, group_of, strict=True):
-        held[group] += floor
-    kept = [
-        group.slots_max / total if total > group.slots_max else 1.0
-        for total, group in zip(held, claims.groups, strict=True)
-    ]
-    return [floor * kept[group] for floor, group in zip(floors, group_of, strict=True)]
+def _paths(groups: Sequence[Group], counts: Sequence[bool]) -> list[list[int]]:
+    """For each group, those of it and of the groups that it lies in which count."""
+    paths: list[list[int]] = []
+    for number, group in enumerate(groups):
+        above = paths[group.parent] if group.parent >= 0 else []
+        paths.append([*above, number] if counts[number] else above)
+    return paths

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 
 def water_line(
     capacity: float,
@@ -29,24 +27,28 @@ def water_line(
     if len(floors) == 1:
         return [float(capacity)]
     # As the level rises, share j grows by weight_j from level floor_j / w_j to most_j / w_j.
-    w, low, high = (np.asarray(values, dtype=float) for values in (weight, floors, most))
-    bends = np.concatenate((low / w, high / w))
-    order = np.argsort(bends, kind="stable")
-    levels = bends[order]
-    # Where nothing grows, rounding could leave a slope just below 0.
-    slopes = np.maximum(np.cumsum(np.concatenate((w, -w))[order]), 0.0)
-    # What is shared out when the level reaches each bend, but for the first.
-    reached = filled + np.cumsum(slopes[:-1] * np.diff(levels))
-    last = int(np.searchsorted(reached, capacity))  # The level lies behind this bend.
-    if last == len(reached):  # By rounding alone the most shares do not fill the capacity.
+    bends = [(low / w, w) for low, w in zip(floors, weight, strict=True)]
+    bends += [(high / w, -w) for high, w in zip(most, weight, strict=True)]
+    bends.sort()
+    reached, level, slope = filled, 0.0, 0.0
+    for bend, change in bends:
+        more = slope * (bend - level)
+        if reached + more >= capacity:
+            level = min(level + (capacity - reached) / slope, bend)
+            break
+        reached, level, slope = reached + more, bend, slope + change
+    else:  # By rounding alone the most shares do not fill the capacity.
         return list(map(float, most))
-    before = filled if last == 0 else reached[last - 1]
-    level = min(levels[last] + (capacity - before) / slopes[last], levels[last + 1])
-    above = np.clip(level * w, low, high) - low
+    shares = [
+        min(high, max(level * w, low))
+        for w, low, high in zip(weight, floors, most, strict=True)
+    ]
+    total = sum(shares)
+    if total <= capacity:
+        return shares
     # Weights of very different sizes leave a level that is rounded; its shares are cut to fit.
-    fitting = low + above * min(1.0, (capacity - filled) / above.sum())
-    shares: list[float] = fitting.tolist()
-    return shares
+    kept = (capacity - filled) / (total - filled)
+    return [low + (share - low) * kept for low, share in zip(floors, shares, strict=True)]
 
 
 def scale_to(capacity: float, least: Sequence[float]) -> list[float]:

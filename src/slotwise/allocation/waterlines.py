@@ -1,0 +1,123 @@
+"""Many water-lines at once, by arrays: what each pool gives to those in it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slotwise.allocation.packing.pieces import Ints
+from slotwise.objective.costs import Floats
+
+
+def water_lines(
+    slots: Floats, group: Ints, weight: Floats, least: Floats, most: Floats
+) -> Floats:
+    """The shares by `water_line` of those in each group, who share the slots of the group.
+
+    slots  of each group, >= 0
+    group  of each who shares: an index into slots
+
+    The bends of all groups are sorted at once, by group and then by level, and sums that run
+    along them begin anew with each group. O(J log J) for J shares, whatever the groups.
+    """
+    most = np.minimum(most, slots[group])
+    floors = scaled_to(slots, group, least)
+    total = np.bincount(group, floors, len(slots))
+    in_between = (total < slots) & (np.bincount(group, most, len(slots)) > slots)
+    shares = np.where((total < slots)[group], most, floors)
+    chosen = in_between[group]
+    if chosen.any():
+        # Of those groups alone, numbered anew.
+        number = np.cumsum(in_between) - 1
+        parts = (values[chosen] for values in (weight, floors, most))
+        shares[chosen] = _filled(slots[in_between], number[group[chosen]], *parts)
+    return shares
+
+
+def scaled_to(slots: Floats, group: Ints, least: Floats) -> Floats:
+    """Least shares as they are, or scaled down in proportion where they exceed the slots."""
+    total = np.bincount(group, least, len(slots))
+    kept = np.ones(len(slots))
+    np.divide(slots, total, out=kept, where=total > slots)
+    return least * kept[group]
+
+
+def in_orders(slots: Floats, group: Ints, least: Floats, most: Floats) -> Floats:
+    """Least shares to all, scaled down if need be; what a group has left goes to its first.
+
+    `group` does not decrease. O(J).
+    """
+    floors = scaled_to(slots, group, least)
+    left = np.maximum(slots - np.bincount(group, floors, len(slots)), 0.0)[group]
+    room = np.minimum(most - floors, left)
+    before = _sums_along(room, _begins(group)) - room
+    return floors + np.clip(left - before, 0.0, room)
+
+
+def _filled(slots: Floats, group: Ints, weight: Floats, low: Floats, high: Floats) -> Floats:
+    """The shares in groups that have more slots than their low shares, less than their high."""
+    count = len(slots)
+    # Groups stand behind each other in sums, so their weights are made alike in size.
+    w = weight / np.bincount(group, weight, count)[group]
+    # As the level rises, share j grows by w_j from level low_j / w_j to high_j / w_j.
+    rises = np.flatnonzero(low > 0)
+    bends = np.concatenate((low[rises] / w[rises], high / w))
+    of_bend = np.concatenate((group[rises], group))
+    order = np.argsort(bends, kind="stable")
+    order = order[np.argsort(of_bend[order], kind="stable")]
+    levels, of_bend = bends[order], of_bend[order]
+    begins = _begins(of_bend)
+    # Those without a low share grow from level 0 on.
+    at_zero = np.bincount(group, np.where(low > 0, 0.0, w), count)
+    change = np.concatenate((w[rises], -w))[order]
+    behind = np.maximum(at_zero[of_bend] + _sums_along(change, begins), 0.0)
+    before = np.concatenate(([0.0], behind[:-1]))
+    step = np.diff(levels, prepend=0.0)
+    before[begins], step[begins] = at_zero, levels[begins]
+    # What is shared out above the low shares when the level reaches each bend.
+    reached = _sums_along(before * step, begins)
+    wanted = slots - np.bincount(group, low, count)
+    passed = np.bincount(of_bend, reached < wanted[of_bend], count).astype(np.intp)
+    ends = np.append(begins[1:], len(levels))
+    last = np.minimum(begins + passed, ends - 1)  # The level lies at this bend or before it.
+    first = np.where(passed > 0, levels[np.maximum(begins + passed - 1, 0)], 0.0)
+    level = _level_between(slots, group, w, low, high, first, levels[last])
+    above = np.clip(level[group] * w, low, high) - low
+    # Weights of very different sizes leave a level that is rounded; its shares are cut to fit.
+    fitting = np.minimum(1.0, wanted / np.bincount(group, above, count))
+    filled: Floats = low + above * fitting[group]
+    return filled
+
+
+def _level_between(
+    slots: Floats,
+    group: Ints,
+    w: Floats,
+    low: Floats,
+    high: Floats,
+    first: Floats,
+    last: Floats,
+) -> Floats:
+    """The level of each group, where no share bends between `first` and `last`.
+
+    From sums of the group alone: so it is as exact as for one group.
+    """
+    count = len(slots)
+    is_low, is_high = low / w >= last[group], high / w <= first[group]
+    stays = np.where(is_high, high, np.where(is_low, low, 0.0))
+    grows = np.bincount(group, np.where(is_low | is_high, 0.0, w), count)
+    level = last.copy()
+    np.divide(slots - np.bincount(group, stays, count), grows, out=level, where=grows > 0)
+    return np.clip(level, first, last)
+
+
+def _begins(group: Ints) -> Ints:
+    """Where each group begins, in an array in which groups do not decrease."""
+    begins: Ints = np.flatnonzero(np.diff(group, prepend=-1))
+    return begins
+
+
+def _sums_along(values: Floats, begins: Ints) -> Floats:
+    """Running sums, each run of which begins anew."""
+    sums = np.cumsum(values)
+    lengths = np.diff(begins, append=len(values))
+    return sums - np.repeat(sums[begins] - values[begins], lengths)
