@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from pathlib import Path
 
 import pytest
 import yaml
 
 from slotwise.model.cluster import Cluster, Host
+from slotwise.model.errors import InputError
 from slotwise.model.job import Block, Job, Phase, Tasks
-from slotwise.model.pool import Pool
+from slotwise.model.network import Network
+from slotwise.model.pool import Pool, Preemption
+from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import PENALTIES
 from slotwise.workload.file import parse_workload, read_workload
-from slotwise.workload.workload import ProgramJob, Workload
+from slotwise.workload.workload import Placement, ProgramJob, Workload
 
 CONTRACT = """\
 slotwise: 1
@@ -157,3 +161,81 @@ def test_every_penalty_may_be_stated(penalty: str) -> None:
         " steps: [[9, 1]], phases: [{name: m, work: 8}]}]"
     )
     assert parse_workload(text).objective == Objective.named(penalty)
+
+
+def test_pools_lie_in_pools() -> None:
+    """Pools may be stated in any order, at any depth; what is left out is as it always was."""
+    text = """\
+slotwise: 1
+pools:
+  - {name: etl, parent: ads, jobs_max: 3, job_weights: size, preemption: {least_after: 5}}
+  - {name: ads, weight: 2, slots_min: {map: 3}, preemption: {fair_after: 60, grace: 2}}
+  - {name: logs, parent: etl-all}
+  - {name: etl-all, parent: ads, policy: fair}
+preemption: {least_after: 1, fraction: 0.66}
+jobs:
+  - {id: a, pool: etl, priority: very_high, phases: [{name: m, work: 8}]}
+  - {id: b, pool: logs, phases: [{name: m, work: 8}]}
+  - {id: c, priority: low, program: wordcount, inputs: x, output: y}
+"""
+    read = parse_workload(text)
+    etl, ads, logs, etl_all = read.pools
+    assert etl == Pool(
+        "etl", parent="ads", jobs_max=3, job_weights="size", preemption=Preemption(5.0)
+    )
+    assert ads == Pool("ads", 2.0, {"map": 3}, preemption=Preemption(inf, 60.0, 0.5, 2.0))
+    assert (logs, etl_all) == (Pool("logs", parent="etl-all"), Pool("etl-all", parent="ads"))
+    assert read.preemption == Preemption(1.0, inf, 0.66, 0.0)
+    assert [job.priority for job in read.jobs] == ["very_high", "normal", "low"]
+
+
+def test_the_shuffle_the_network_and_the_placement() -> None:
+    """All of what a simulated cluster may be told of, and what holds where it is not."""
+    text = """\
+slotwise: 1
+cluster: {slots: 4, heartbeat: 3}
+placement: {replicas: 2, policy: random, block_bytes: 64000000}
+network: {host: 1.25e8, core: 1e10}
+shuffle: {slow_start: 0.05, split: true, copies_per_slot: 3, copies_per_job: 9}
+jobs:
+  - id: a
+    phases:
+      - {name: m, work: 8}
+      - {name: c, kind: copy, work: 1, tasks: 2, after: [m], slow_start: 0.5, copy: 3}
+      - {name: r, kind: reduce, work: 8, tasks: 2, continues: c}
+"""
+    read = parse_workload(text)
+    assert read.cluster is not None
+    assert (read.cluster.heartbeat, read.cluster.capacity) == (3.0, {"task": 4})
+    assert (read.placement, read.replicas) == (Placement(2, "random", 64_000_000), 2)
+    assert read.network == Network(1.25e8, inf, 1e10)
+    assert read.shuffle == Shuffle(0.05, True, 3, 9)
+    _, copying, computing = read.jobs[0].phases
+    assert (copying.slow_start, copying.copy) == (0.5, 3.0)
+    assert computing == Phase("r", Tasks(2, 4.0), "reduce", continues="c")
+    plain = parse_workload("slotwise: 1\njobs: [{id: a, phases: [{name: m, work: 8}]}]")
+    assert plain == Workload((Job("a", (Phase("m", Tasks(1, 8.0)),)),))
+    assert [plain.preemption, plain.shuffle, plain.network, plain.placement] == [None] * 4
+
+
+def test_split_copying_gives_slots_of_its_own_to_the_kind_copy() -> None:
+    """Where copying is split off, a phase of kind copy needs no slots that a host states."""
+    text = """\
+slotwise: 1
+cluster: {hosts: [{name: h, slots: {map: 1, reduce: 1}}]}
+shuffle: {split: SPLIT}
+jobs: [{id: a, phases: [{name: c, kind: copy, work: 1}]}]
+"""
+    read = parse_workload(text.replace("SPLIT", "true"))
+    assert read.jobs[0].phases[0].tasks.count == 2  # as many as there are slots for copying
+    with pytest.raises(InputError, match="no host has slots for phases of kind 'copy'"):
+        parse_workload(text.replace("SPLIT", "false"))
+
+
+def test_replicas_are_short_for_a_placement() -> None:
+    """In Python either may be given; both say the same, and they may not differ."""
+    jobs = (Job("a", (Phase("m", Tasks(1, 8.0)),)),)
+    assert Workload(jobs, replicas=2) == Workload(jobs, placement=Placement(2))
+    assert Workload(jobs, placement=Placement(2)).replicas == 2
+    with pytest.raises(InputError, match="replicas is 3, but those of the placement are 2"):
+        Workload(jobs, replicas=3, placement=Placement(2))

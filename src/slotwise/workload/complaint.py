@@ -75,7 +75,6 @@ def _value(fault: ErrorDetails, path: Path, data: Any) -> str:
 REMEDIES: dict[str, Callable[[dict[str, Any]], str]] = {
     "missing": lambda context: "it is missing; add it",
     "value_error": lambda context: str(context["error"]),
-    "none_required": lambda context: "nested pools are not supported yet; leave it out",
     "float_type": lambda context: "give a number",
     "int_type": lambda context: "give a whole number",
     "int_from_float": lambda context: "give a whole number",
@@ -135,7 +134,7 @@ def _keys_at(steps: Sequence[str]) -> list[str]:
     for step in steps:
         if step in model.model_fields:
             model = _model_in(model.model_fields[step].annotation) or model
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -14,7 +14,10 @@ from pydantic import (
     model_validator,
 )
 
+from slotwise.model.job import PRIORITIES
+from slotwise.model.pool import JobWeights, PoolPolicy
 from slotwise.objective.penalty import PENALTIES
+from slotwise.workload.copies import Policy
 from slotwise.workload.workload import SETTINGS
 
 VERSION = 1
@@ -35,6 +38,9 @@ TIME_MOST = 1e10
 NUMBER_MOST = 1e12
 """Work, weights, speeds: sums of many stay finite and exact enough."""
 
+BYTES_MOST = 10**15
+"""The same for the bytes of a block."""
+
 NUMBER_LEAST = 1e-12
 """The same: smaller ones are lost in any sum."""
 
@@ -52,6 +58,7 @@ Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=_NO_CONTROLS
 Seconds = Annotated[float, Field(ge=0, le=TIME_MOST)]
 Cost = Annotated[float, Field(ge=0, le=NUMBER_MOST)]
 Positive = Annotated[float, Field(gt=0, le=NUMBER_MOST), AfterValidator(_not_minute)]
+Part = Annotated[float, Field(ge=0, le=1)]
 Slots = Annotated[int, Field(ge=1, le=SLOTS_MOST)]
 Count = Annotated[int, Field(ge=0, le=SLOTS_MOST)]
 
@@ -76,6 +83,7 @@ class ClusterEntry(Entry):
 
     slots: Slots | None = None
     hosts: Annotated[list[HostEntry], Field(min_length=1)] | None = None
+    heartbeat: Seconds = 0.0
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:
@@ -88,6 +96,34 @@ class PlacementEntry(Entry):
     """How input is spread over the hosts in a simulation."""
 
     replicas: Annotated[int, Field(ge=1)] = 3
+    policy: Policy = "racks"
+    block_bytes: Annotated[int, Field(ge=0, le=BYTES_MOST)] = 0
+
+
+class NetworkEntry(Entry):
+    """Bytes a second that can pass at once; what is left out is no limit."""
+
+    host: Positive | None = None
+    rack: Positive | None = None
+    core: Positive | None = None
+
+
+class ShuffleEntry(Entry):
+    """When reduces may begin to copy, and whether copying is admitted apart."""
+
+    slow_start: Part = 1.0
+    split: bool = False
+    copies_per_slot: Slots = 2
+    copies_per_job: Slots | None = None
+
+
+class PreemptionEntry(Entry):
+    """When a pool takes slots back, and how; an instant that is left out never comes."""
+
+    least_after: Seconds | None = None
+    fair_after: Seconds | None = None
+    fraction: Annotated[float, Field(gt=0, le=1)] = 0.5
+    grace: Seconds = 0.0
 
 
 class ObjectiveEntry(Entry):
@@ -115,12 +151,18 @@ class PoolEntry(Entry):
     weight: Positive = 1.0
     slots_min: Count | dict[Name, Count] = Field(default_factory=dict)
     slots_max: Slots | dict[Name, Slots] = Field(default_factory=dict)
-    policy: Literal["fair", "fifo"] = "fair"
-    parent: None = None
+    policy: PoolPolicy = "fair"
+    parent: Name | None = None
+    jobs_max: Slots | None = None
+    job_weights: JobWeights = "stated"
+    preemption: PreemptionEntry | None = None
 
 
 class PhaseEntry(Entry):
-    """A phase: work in seconds at speed 1, tasks as a number or as the work of each."""
+    """A phase: work in seconds at speed 1, tasks as a number or as the work of each.
+
+    `copying` is the key `copy` of the file, a name that pydantic's models have already.
+    """
 
     name: Name
     kind: Name = "task"
@@ -133,6 +175,9 @@ class PhaseEntry(Entry):
     slots_min: Count = 0
     slots_max: Slots | None = None
     after: list[Name] = Field(default_factory=list)
+    slow_start: Part = 1.0
+    copying: Seconds = Field(0.0, alias="copy")
+    continues: Name | None = None
     blocks: list[Annotated[list[Name], Field(min_length=1)]] | None = None
 
     @model_validator(mode="after")
@@ -153,6 +198,10 @@ class PhaseEntry(Entry):
         return self
 
 
+Priority = Literal["very_high", "high", "normal", "low", "very_low"]
+assert set(get_args(Priority)) == set(PRIORITIES), "a file knows all priorities"
+
+
 class JobEntry(Entry):
     """A job: either phases, or a program with its input and output."""
 
@@ -163,6 +212,7 @@ class JobEntry(Entry):
     deadline: Seconds | None = None
     steps: list[tuple[Seconds, Cost]] = Field(default_factory=list)
     penalty: str | None = None
+    priority: Priority = "normal"
     phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = None
     program: Place | None = None
     inputs: Place | Annotated[list[Place], Field(min_length=1)] | None = None
@@ -222,6 +272,9 @@ class WorkloadEntry(Entry):
     slotwise: int
     cluster: ClusterEntry | None = None
     placement: PlacementEntry | None = None
+    network: NetworkEntry | None = None
+    shuffle: ShuffleEntry | None = None
+    preemption: PreemptionEntry | None = None
     objective: ObjectiveEntry = Field(default_factory=ObjectiveEntry)
     pools: list[PoolEntry] = Field(default_factory=list)
     jobs: Annotated[list[JobEntry], Field(min_length=1)]

@@ -10,8 +10,11 @@ from typing import Any
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
-from slotwise.model.pool import Pool
+from slotwise.model.network import Network
+from slotwise.model.pool import Pool, Preemption
+from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
+from slotwise.workload.copies import Policy
 
 SETTINGS = (
     "reducers",
@@ -45,15 +48,39 @@ class ProgramJob:
     deadline: float | None = None
     steps: tuple[tuple[float, float], ...] = ()
     penalty: str | None = None
+    priority: str = "normal"
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """How input is spread over the hosts in a simulation.
+
+    replicas     hosts that hold each block, at least 1
+    policy       "racks": over racks, as HDFS does; "random": anywhere
+    block_bytes  what each task reads, and over the network where its host holds no copy
+    """
+
+    replicas: int = 3
+    policy: Policy = "racks"
+    block_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if self.replicas < 1:
+            raise InputError(f"placement: replicas is {self.replicas}; give at least 1")
 
 
 @dataclass(frozen=True)
 class Workload:
     """What is to be scheduled.
 
-    `replicas` is the number of hosts that hold each block of input in a simulation, 0 for
-    input that is everywhere. `folder` is what relative paths are relative to.
+    replicas    short for a placement of so many; 0 without one: input is everywhere
+    folder      what relative paths are relative to
+    preemption  how pools take slots back that do not say so themselves
+    shuffle     how reduces come to what maps have written; None: once all maps are done
+    network     of the simulated cluster; None: reading from afar takes the time that the
+                simulation says
+    placement   where input lies in a simulation; None: everywhere, unless `replicas` is given
     """
 
     jobs: tuple[Job | ProgramJob, ...]
@@ -62,6 +89,21 @@ class Workload:
     objective: Objective = field(default_factory=Objective)
     replicas: int = 0
     folder: Path = field(default_factory=Path)
+    preemption: Preemption | None = None
+    shuffle: Shuffle | None = None
+    network: Network | None = None
+    placement: Placement | None = None
+
+    def __post_init__(self) -> None:
+        if self.placement is None and self.replicas:
+            object.__setattr__(self, "placement", Placement(self.replicas))
+        replicas = self.placement.replicas if self.placement else 0
+        if self.replicas not in (0, replicas):
+            raise InputError(
+                f"replicas is {self.replicas}, but those of the placement are {replicas};"
+                " give one of them"
+            )
+        object.__setattr__(self, "replicas", replicas)
 
 
 def mapreduce(
@@ -76,13 +118,14 @@ def mapreduce(
     deadline: float | None = None,
     steps: Sequence[tuple[float, float]] = (),
     penalty: str | None = None,
+    priority: str = "normal",
     **settings: Any,
 ) -> ProgramJob:
     """A MapReduce job: a program by name, as `file.py:Class`, or as an object.
 
-    `deadline`, `steps` and `penalty` are those of a `Job`. `settings` are those named in
-    SETTINGS, and `work_dir`, the folder for what is shuffled; their values are checked when the
-    job is run.
+    `deadline`, `steps`, `penalty` and `priority` are those of a `Job`. `settings` are those
+    named in SETTINGS, and `work_dir`, the folder for what is shuffled; their values are checked
+    when the job is run.
     """
     known = (*SETTINGS, "work_dir")
     if unknown := sorted(settings.keys() - set(known)):
@@ -100,6 +143,7 @@ def mapreduce(
         deadline=deadline,
         steps=tuple(steps),
         penalty=penalty,
+        priority=priority,
         settings=settings,
     )
 

@@ -1,0 +1,222 @@
+"""From the entries of a workload file to the model: jobs, pools, a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+from pathlib import Path as FilePath
+from typing import Any
+
+from slotwise.model.cluster import ANY_KIND, Cluster, Host
+from slotwise.model.errors import InputError
+from slotwise.model.job import Block, Job, Phase, Tasks
+from slotwise.model.network import Network
+from slotwise.model.pool import Pool, Preemption
+from slotwise.model.pool_tree import PoolTree
+from slotwise.model.shuffle import Shuffle
+from slotwise.objective.objective import Objective
+from slotwise.workload.complaint import place
+from slotwise.workload.schema import (
+    PROGRAM_KEYS,
+    ClusterEntry,
+    JobEntry,
+    NetworkEntry,
+    ObjectiveEntry,
+    PhaseEntry,
+    PlacementEntry,
+    PoolEntry,
+    PreemptionEntry,
+    ShuffleEntry,
+    WorkloadEntry,
+)
+from slotwise.workload.text import Path
+from slotwise.workload.workload import Placement, ProgramJob, Workload
+
+
+def build(entry: WorkloadEntry, lines: dict[Path, int], folder: FilePath) -> Workload:
+    """The workload that a file's entries stand for.
+
+    InputError, with the place, for what the model refuses.
+    """
+    shuffle = _shuffle(entry.shuffle)
+    cluster = _at(("cluster",), lines, lambda: _cluster(entry.cluster))
+    served = cluster
+    if cluster is not None and shuffle is not None:
+        served = _at(("shuffle",), lines, lambda: shuffle.cluster(cluster))
+    objective = _objective(entry.objective)
+    pools = _pools(entry.pools, lines)
+    jobs = []
+    for number, job in enumerate(entry.jobs):
+        where: Path = ("jobs", number)
+        _at((*where, "pool"), lines, lambda job=job: pools.check_holds_jobs(job.pool))
+        jobs.append(_at(where, lines, lambda job=job: _job(job, served)))
+        # A job that lacks what its penalty needs: the penalty may be its own.
+        blamed = where if job.penalty is None else (*where, "penalty")
+        _at(blamed, lines, lambda job=job: objective.check([_stated(job)]))
+    return Workload(
+        jobs=tuple(jobs),
+        cluster=cluster,
+        pools=tuple(pools.values()),
+        objective=objective,
+        folder=folder,
+        preemption=_preemption(entry.preemption),
+        shuffle=shuffle,
+        network=_network(entry.network),
+        placement=_placement(entry.placement),
+    )
+
+
+def _at(where: Path, lines: dict[Path, int], make: Any) -> Any:
+    """Make a value; say where, if the model refuses it."""
+    try:
+        return make()
+    except InputError as error:
+        raise InputError(f"{place(where, lines)}: {error}") from error
+
+
+def _cluster(entry: ClusterEntry | None) -> Cluster | None:
+    if entry is None:
+        return None
+    if entry.hosts is None:
+        return replace(Cluster.of_slots(entry.slots or 0), heartbeat=entry.heartbeat)
+    return Cluster(
+        tuple(
+            Host(
+                host.name,
+                {ANY_KIND: host.slots} if isinstance(host.slots, int) else host.slots,
+                host.rack,
+                host.speed,
+            )
+            for host in entry.hosts
+        ),
+        entry.heartbeat,
+    )
+
+
+def _pools(entries: Sequence[PoolEntry], lines: dict[Path, int]) -> PoolTree:
+    """The pools and how they lie within each other."""
+    pools = [
+        _at(("pools", number), lines, lambda entry=entry: _pool(entry))
+        for number, entry in enumerate(entries)
+    ]
+    try:
+        return PoolTree(pools)
+    except InputError as error:
+        # What is wrong among pools is said of one of them, which is named first.
+        blamed = [n for n, p in enumerate(pools) if str(error).startswith(f"pool {p.name!r}")]
+        raise InputError(f"{place(('pools', *blamed), lines)}: {error}") from error
+
+
+def _pool(entry: PoolEntry) -> Pool:
+    least, most = (
+        {ANY_KIND: shares} if isinstance(shares, int) else shares
+        for shares in (entry.slots_min, entry.slots_max)
+    )
+    return Pool(
+        name=entry.name,
+        weight=entry.weight,
+        slots_min=least,
+        slots_max=most,
+        policy=entry.policy,
+        parent=entry.parent,
+        jobs_max=entry.jobs_max,
+        job_weights=entry.job_weights,
+        preemption=_preemption(entry.preemption),
+    )
+
+
+def _preemption(entry: PreemptionEntry | None) -> Preemption | None:
+    if entry is None:
+        return None
+    least, fair = (
+        inf if seconds is None else seconds for seconds in (entry.least_after, entry.fair_after)
+    )
+    return Preemption(least, fair, entry.fraction, entry.grace)
+
+
+def _shuffle(entry: ShuffleEntry | None) -> Shuffle | None:
+    if entry is None:
+        return None
+    return Shuffle(entry.slow_start, entry.split, entry.copies_per_slot, entry.copies_per_job)
+
+
+def _network(entry: NetworkEntry | None) -> Network | None:
+    if entry is None:
+        return None
+    return Network(entry.host or inf, entry.rack or inf, entry.core or inf)
+
+
+def _placement(entry: PlacementEntry | None) -> Placement | None:
+    if entry is None:
+        return None
+    return Placement(entry.replicas, entry.policy, entry.block_bytes)
+
+
+def _objective(entry: ObjectiveEntry) -> Objective:
+    if entry.aggregate is None:
+        return Objective.named(entry.penalty)
+    return Objective(entry.penalty, entry.aggregate)
+
+
+def _about(entry: JobEntry) -> dict[str, Any]:
+    """What is said of a job, whatever does its work."""
+    return {
+        "id": entry.id,
+        "arrival": entry.arrival,
+        "pool": entry.pool,
+        "weight": entry.weight,
+        "deadline": entry.deadline,
+        "steps": tuple(entry.steps),
+        "penalty": entry.penalty,
+        "priority": entry.priority,
+    }
+
+
+def _stated(entry: JobEntry) -> Job:
+    """The job as its penalty sees it; the phases of a program are not known yet."""
+    return Job(phases=(Phase("any", Tasks(1)),), **_about(entry))
+
+
+def _job(entry: JobEntry, cluster: Cluster | None) -> Job | ProgramJob:
+    if entry.phases is not None:
+        phases = tuple(_phase(phase, cluster) for phase in entry.phases)
+        return Job(phases=phases, **_about(entry))
+    given = {
+        key: getattr(entry, key) for key in PROGRAM_KEYS if getattr(entry, key) is not None
+    }
+    inputs = given.pop("inputs", [])
+    return ProgramJob(
+        program=entry.program,
+        inputs=(inputs,) if isinstance(inputs, str) else tuple(inputs),
+        output=given.pop("output"),
+        settings=given,
+        **_about(entry),
+    )
+
+
+def _phase(entry: PhaseEntry, cluster: Cluster | None) -> Phase:
+    if cluster is not None:
+        cluster.slot_kind(entry.kind)  # Refuses a kind that no host serves.
+    return Phase(
+        name=entry.name,
+        tasks=_tasks(entry, cluster),
+        kind=entry.kind,
+        after=frozenset(entry.after),
+        slots_min=entry.slots_min,
+        slots_max=entry.slots_max,
+        slow_start=entry.slow_start,
+        copy=entry.copying,
+        continues=entry.continues,
+    )
+
+
+def _tasks(entry: PhaseEntry, cluster: Cluster | None) -> Tasks:
+    blocks = tuple(Block(frozenset(hosts)) for hosts in entry.blocks or [])
+    if isinstance(entry.tasks, list):
+        return Tasks(len(entry.tasks), tuple(entry.tasks), blocks)
+    # Work without a number of tasks can be cut as finely as there are slots for it.
+    everywhere = cluster.capacity[cluster.slot_kind(entry.kind)] if cluster else 1
+    count = entry.tasks or entry.slots_max or everywhere
+    assert entry.work is not None
+    return Tasks(count, entry.work / count, blocks)
