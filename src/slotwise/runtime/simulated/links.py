@@ -1,0 +1,61 @@
+"""The links of a cluster's network, as numbers: what a flow from host to host passes."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from math import inf, isfinite
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.network import Network
+
+PATH_MOST = 5
+"""Out of a host, out of its rack, the core, into a rack, into a host."""
+
+
+class Way(IntEnum):
+    """How far a flow goes: it stays on its host, in its rack, or passes the core."""
+
+    HOST = 0
+    RACK = 1
+    CORE = 2
+
+
+class Links:
+    """Links are numbered: out of each host, into each, out of each rack, into each, the core.
+
+    `capacity` is in bytes a second. The last link, `nowhere`, has no limit: it stands for none.
+    """
+
+    __slots__ = ("_core", "_host", "_rack", "_racks", "capacity", "fastest", "nowhere")
+
+    def __init__(self, cluster: Cluster, network: Network) -> None:
+        self._host = {host.name: number for number, host in enumerate(cluster.hosts)}
+        racks = list(dict.fromkeys(host.rack for host in cluster.hosts))
+        hosts, first = len(self._host), 2 * len(self._host)
+        self._rack = [first + racks.index(host.rack) for host in cluster.hosts]
+        self._racks = len(racks)
+        self._core = first + 2 * len(racks)
+        self.nowhere = self._core + 1
+        self.capacity = [network.host] * (2 * hosts) + [network.rack] * (2 * len(racks))
+        self.capacity += [network.core, inf]
+        self.fastest = network.host
+        """No flow is faster than that: it enters a host."""
+
+    def path(self, source: str, target: str) -> tuple[tuple[int, ...], Way]:
+        """The links with a limit that a flow passes. Who is no host lies beyond the core."""
+        if source == target:
+            return (), Way.HOST
+        hosts = len(self._host)
+        origin, end = self._host.get(source), self._host[target]
+        if origin is not None and self._rack[origin] == self._rack[end]:
+            return self._limited(origin, hosts + end), Way.RACK
+        into = (self._core, self._rack[end] + self._racks, hosts + end)
+        out = () if origin is None else (origin, self._rack[origin])
+        return self._limited(*out, *into), Way.CORE
+
+    def out_of(self, host: str) -> int:
+        """The link out of a host; `nowhere` for who is no host."""
+        return self._host.get(host, self.nowhere)
+
+    def _limited(self, *path: int) -> tuple[int, ...]:
+        return tuple(link for link in path if isfinite(self.capacity[link]))
