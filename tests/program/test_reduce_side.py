@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -278,8 +279,10 @@ def test_a_killed_copier_begins_afresh(books: Path, output_of: Run, shuffle: Shu
     with Workers(2) as workers:
         start(execution, workers, 0, early)
         run_map(execution, 1)
-        assert workers.wait(0.3) == [], "it waits for the other maps"
-        assert (work / f"{early}-0-1").exists()
+        until = time.monotonic() + PATIENCE
+        while not (work / f"{early}-0-1" / "copied").exists() and time.monotonic() < until:
+            time.sleep(0.002)
+        assert workers.wait(0.05) == [], "it waits for the other maps"
         workers.kill(0)
         execution.discard(early, 0, 1)
         assert not (work / f"{early}-0-1").exists()
