@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from oracles.guarantees import Guarantees, assert_taken_rightly
 from slotwise.allocation.problem import allocate
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision
@@ -70,6 +71,7 @@ class Watched:
     inner: Decider
     answers: int = 0
     at: float = -1.0
+    guarantees: Guarantees = field(default_factory=Guarantees)
 
     def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
         """What the scheduler inside decides."""
@@ -78,9 +80,12 @@ class Watched:
         self.answers += 1
         assert self.answers < ANSWERS_MOST, "time stands still while decisions go on"
         decisions = self.inner.decide(snapshot)
+        assert_taken_rightly(snapshot, decisions)
         if not decisions:
             assert_no_slot_idles(snapshot)
             assert_allocation_is_current(self.inner, snapshot)
+            if getattr(getattr(self.inner, "allocator", None), "keeps_least", False):
+                self.guarantees.look(snapshot)
         return decisions
 
 
@@ -102,7 +107,10 @@ def assert_no_slot_idles(snapshot: Snapshot) -> None:
         if not free:
             continue
         for phase in snapshot.ready(kind):
-            if phase.pending and phase.may_launch:
+            if phase.is_pinned:
+                can_run = phase.may_launch and phase.next_task_on(free) is not None
+                assert not can_run, f"{phase.id} could go on where it was"
+            elif phase.pending and phase.may_launch:
                 assert phase.deferred_until is not None, f"{phase.id} could use a free slot"
                 assert phase.deferred_until > snapshot.now, f"the wait of {phase.id} is over"
                 for host in free:

@@ -137,8 +137,12 @@ class PhaseState(Sharer):
 
     @property
     def demand(self) -> int:
-        """The most slots that it can use now."""
-        return min(self.most, self.pending + self.running)
+        """The most slots that it can use now, wherever they are.
+
+        Tasks that must run on one host each count when they run: a slot that some pool gives
+        up would as a rule be on another host.
+        """
+        return min(self.most, self.running + (0 if self.is_pinned else self.pending))
 
     @property
     def has_shrunk(self) -> bool:

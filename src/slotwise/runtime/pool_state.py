@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -24,8 +24,8 @@ def path_to(pool: PoolState | None) -> Iterator[PoolState]:
 class PoolState(Sharer):
     """A share of a pool, or, without a parent, all slots of one kind.
 
-    It orders what is below it and has tasks that wait: shares of pools, or phases. `running`,
-    `demand` and the other counters are those of all phases below it. `stopping` of its attempts
+    It orders what is below it and has tasks that wait: shares of pools, or phases. `running`
+    and the other counters are those of all phases below it, `demand` what they ask for. `stopping` of its attempts
     have been told to stop, and `coming` attempts elsewhere for its sake.
     """
 
@@ -70,9 +70,14 @@ class PoolState(Sharer):
         return self.key.pool
 
     @property
+    def usable(self) -> float:
+        """Slots that it can use: what is below it asks for, cut to its most share."""
+        return min(self.demand, self.most)
+
+    @property
     def share(self) -> float:
         """Slots that it should hold now: what it was allocated, cut to what it can use."""
-        return min(self.allocated, self.demand)
+        return min(self.allocated, self.usable)
 
     @property
     def expected(self) -> int:
@@ -92,14 +97,14 @@ class PoolState(Sharer):
         """Slots that it may take back now, beside those that are coming already."""
         wanted = 0
         if self.least_due <= now:
-            wanted = whole(min(self.owed, self.demand))
+            wanted = whole(min(self.owed, self.usable))
         if self.fair_due <= now:
             wanted = max(wanted, whole(self.share))
         return max(0, wanted - self.expected)
 
     def spare(self) -> int:
         """Slots that can be taken from it before it is below its share, in whole slots."""
-        return self.expected - whole(max(self.share, min(self.owed, self.demand)))
+        return self.expected - whole(max(self.share, min(self.owed, self.usable)))
 
     def watch(self, now: float) -> float:
         """Look at its shortages: one that is over stops its clock, one that begins starts it.
@@ -110,12 +115,12 @@ class PoolState(Sharer):
         preemption = self.preemption
         assert preemption is not None, "only pools that take back are watched"
         began = inf
-        running, demand = self.running, self.demand
-        if running >= whole(min(self.owed, demand)):
+        running = self.running
+        if running >= whole(min(self.owed, self.usable)):
             self.least_due = inf
         elif self.least_due == inf:
             self.least_due = began = now + preemption.least_after
-        share = min(self.allocated, demand)
+        share = self.share
         if running >= preemption.fraction * share or running >= whole(share):
             self.fair_due = inf
         elif self.fair_due == inf:
@@ -123,11 +128,13 @@ class PoolState(Sharer):
             began = min(began, self.fair_due)
         return began
 
-    def check(self, phases: list[PhaseState]) -> None:
-        """Assert that its counters say what the phases below it say. For tests."""
+    def check(self, below: Sequence[PoolState], phases: Sequence[PhaseState]) -> None:
+        """Assert that its counters say what all phases below it say, and the shares right
+        below it. For tests."""
         assert self.running == sum(phase.running for phase in phases)
         assert self.stopping == sum(len(phase.stopping) for phase in phases)
-        assert self.demand == sum(phase.demand for phase in phases if phase.is_ready)
+        own = sum(phase.demand for phase in phases if phase.is_ready and phase.pool is self)
+        assert self.demand == own + sum(pool.usable for pool in below)
         assert self.running <= self.most, "a pool never exceeds its most share"
         assert self.hungry == sorted(self.hungry), "the order below a pool is kept"
         assert self.coming >= 0

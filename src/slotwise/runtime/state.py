@@ -378,7 +378,9 @@ class State:
         pool = phase.parent
         while pool is not None:
             pool.running += held
+            usable = pool.usable
             pool.demand += more
+            more = pool.usable - usable
             if held > 0:
                 pool.service = child.serve(pool.service)
             order, old = pool.hungry, child.rank
@@ -501,7 +503,8 @@ class State:
                 assert ready == phase.is_ready
                 assert not ready or not phase.waits_for, "only ready phases are offered slots"
             for pool in self._shares[kind].values():
-                pool.check([phase for phase in phases if pool in path_to(phase.pool)])
+                below = [other for other in self._shares[kind].values() if other.parent is pool]
+                pool.check(below, [p for p in phases if pool in path_to(p.pool)])
                 assert pool.is_overdue == (pool in self._overdue[kind])
         for name, count in self._running_jobs.items():
             most = self.pools[name].jobs_max

@@ -1,0 +1,123 @@
+"""What pools are guaranteed, watched from outside: by nothing but the definition of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import floor, inf
+
+from slotwise.model.decision import Decision, Preempt
+from slotwise.model.pool_tree import ShareKey
+from slotwise.model.snapshot import PhaseView, Snapshot
+
+ROUNDING = 1e-9
+
+
+@dataclass
+class Guarantees:
+    """Watches a run: no pool lacks slots of its least share for longer than it puts up with.
+
+    A pool lacks a slot while it holds less than its least share, or than it can use. It may do
+    so for its time-out and its grace together. A pool that can use more than before lacks those
+    slots anew.
+    """
+
+    since: dict[tuple[str, ShareKey], tuple[float, int]] = field(default_factory=dict)
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Look when nothing more is to be decided at an instant."""
+        for kind in snapshot.cluster.capacity:
+            phases = [phase for phase in snapshot.ready(kind) if phase.pending or phase.running]
+            owed = _owed(snapshot, kind, phases)
+            held = _held(phases)
+            for key, slots in owed.items():
+                if held[key] >= slots:
+                    self.since.pop((kind, key), None)
+                    continue
+                begun, before = self.since.get((kind, key), (snapshot.now, slots))
+                if slots > before:
+                    begun = snapshot.now
+                self.since[kind, key] = begun, slots
+                preemption = snapshot.pools.preemption(key.pool)
+                if preemption is not None and preemption.least_after < inf:
+                    due = begun + preemption.least_after + preemption.grace
+                    assert snapshot.now < due + ROUNDING, f"{key} lacks slots since {begun}"
+            for gone in [key for key in self.since if key[0] == kind and key[1] not in owed]:
+                del self.since[gone]
+
+
+def _held(phases: Sequence[PhaseView]) -> Counter[ShareKey]:
+    held: Counter[ShareKey] = Counter()
+    for phase in phases:
+        for key in phase.shares:
+            held[key] += phase.running
+    return held
+
+
+def _owed(snapshot: Snapshot, kind: str, phases: Sequence[PhaseView]) -> dict[ShareKey, int]:
+    """Slots that each pool should hold now; empty where the least shares do not all fit."""
+    pools = snapshot.pools
+    below: dict[ShareKey | None, set[ShareKey]] = {}
+    demand: Counter[ShareKey] = Counter()
+    for phase in phases:
+        above: ShareKey | None = None
+        for key in phase.shares:
+            below.setdefault(above, set()).add(key)
+            above = key
+        demand[phase.shares[-1]] += _usable(phase)
+    owed: dict[ShareKey, int] = {}
+    fits = True
+
+    def visit(key: ShareKey) -> tuple[int, int]:
+        """What a pool is owed, and what it can use."""
+        nonlocal fits
+        pool = pools[key.pool]
+        parts = [visit(other) for other in sorted(below.get(key, ()))]
+        most = pool.slots_max.get(key.kind, 10**9)
+        use = min(most, sum(part[1] for part in parts) if parts else demand[key])
+        own = [part[0] for part in parts] or [
+            sum(_least(p) for p in phases if p.shares[-1] == key)
+        ]
+        fits = fits and sum(own) <= use
+        owed[key] = min(use, max(pool.slots_min.get(key.kind, 0), sum(own)))
+        return owed[key], use
+
+    tops = [visit(key)[0] for key in sorted(below.get(None, ()))]
+    fits = fits and sum(tops) <= snapshot.cluster.capacity[kind]
+    return owed if fits else {}
+
+
+def _least(phase: PhaseView) -> int:
+    return min(phase.phase.slots_min, _usable(phase))
+
+
+def _usable(phase: PhaseView) -> int:
+    """Slots that it can use wherever they are: what must run on one host waits for that."""
+    return min(phase.most, phase.running + (0 if phase.is_pinned else phase.pending))
+
+
+def assert_taken_rightly(snapshot: Snapshot, decisions: Sequence[Decision]) -> None:
+    """No task is told to stop twice; no pool gives so much that it is below its share.
+
+    Its share is the whole slots of what its phases are allocated, cut to what they can use.
+    """
+    takes = [d for d in decisions if isinstance(d, Preempt) and d.pool is not None]
+    if not takes:
+        return
+    told = {(d.phase, d.task) for d in takes}
+    assert len(told) == len(takes)
+    for kind in snapshot.cluster.capacity:
+        expected: Counter[ShareKey] = Counter()
+        share: Counter[ShareKey] = Counter()
+        giving = set()
+        for phase in snapshot.ready(kind):
+            staying = {(one.phase, one.task) for _, one in phase.attempts()}
+            stopping = [one for one in told if one[0] == phase.id]
+            assert staying.issuperset(stopping), "only what runs on is told to stop"
+            if stopping:
+                giving.add(phase.shares[-1])
+            expected[phase.shares[-1]] += len(staying) - len(stopping)
+            share[phase.shares[-1]] += min(phase.allocated, phase.pending + phase.running)
+        for key in giving:
+            assert expected[key] >= floor(share[key] + ROUNDING), f"{key} gives too much"
