@@ -14,7 +14,9 @@ from slotwise.model.decision import GiveUp, Launch, Locality, Preempt
 from slotwise.model.errors import InputError
 from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import Job, PhaseId
+from slotwise.model.network import Network
 from slotwise.runtime.simulated.copying import Copying
+from slotwise.runtime.simulated.reading import Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Simulation:
     fault          says which attempts end badly; None: none does
     save_seconds   what a task that is told to stop needs to save what it has done, after which
                    it ends; None: it saves nothing and goes on until it is done or killed
+    network        what tasks read their blocks over where their host holds no copy, before they
+                   compute; None: reading takes no time beside the factors above
     """
 
     seed: int = 0
@@ -46,6 +50,7 @@ class Simulation:
     rack_factor: float | None = None
     fault: Callable[[Launch], Fault | None] | None = None
     save_seconds: float | None = None
+    network: Network | None = None
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -91,12 +96,14 @@ class SimulatedWorld:
         self._fault = self._simulation.fault
         self._kept: dict[tuple[PhaseId, int], float] = {}
         self._copying = Copying(jobs)
+        self._reading = self._make_reading(cluster)
         self._beats = _beats(cluster)
         self._heartbeat = cluster.heartbeat
         self._counter = 0
         self._heap: list[tuple[float, int, Event | _Deadline]] = []
         self._killed: set[tuple[PhaseId, int, int]] = set()
         self._told: set[tuple[PhaseId, int, int]] = set()
+        self._deadlines = 0  # those in the heap, of attempts that have ended, too
         for job in sorted(jobs, key=lambda job: job.arrival):
             self._tell(job.arrival, JobArrived(job.arrival, job))
 
@@ -110,6 +117,8 @@ class SimulatedWorld:
     def wait(self, until: float | None) -> Sequence[Event]:
         """Move the clock to the next events, or to `until` if they come later."""
         heap = self._heap
+        if self._reading:
+            self._read(self._reading, until)
         if until is not None and (not heap or until < heap[0][0]):
             self.now = until
             return ()
@@ -118,20 +127,33 @@ class SimulatedWorld:
         events = [heappop(heap)[2]]
         while heap and heap[0][0] == at:
             events.append(heappop(heap)[2])
-        if self._killed or self._told:
+        if self._killed or self._deadlines:
             events = self._without_killed(events)
         if self._copying:
             self._tell_copiers(events)
         return events  # type: ignore[return-value]  # Deadlines have become kills.
 
     def _launch(self, launch: Launch) -> None:
+        if not self._reading or not self._reading.begin(self.now, launch):
+            self._copy(launch, self.now)
+
+    def _read(self, reading: Reading, until: float | None) -> None:
+        """Let attempts have their blocks that get them before anything else happens."""
+        while (at := reading.next_end()) is not None:
+            if (until is not None and until < at) or (self._heap and self._heap[0][0] < at):
+                return
+            for launch in reading.ended(at):
+                self._copy(launch, at)
+
+    def _copy(self, launch: Launch, begun: float) -> None:
+        """From then on the attempt copies what other phases wrote for it, if any did."""
         source = self._copying.source(launch.phase) if self._copying else None
         if source is None:
-            self._compute(launch, self.now)
+            self._compute(launch, begun)
             return
-        begins = source.copied_at(self.now)
+        begins = source.copied_at(begun)
         if begins is None:
-            source.waiting.append((self.now, launch))
+            source.waiting.append((begun, launch))
         else:
             self._compute(launch, begins)
 
@@ -194,6 +216,7 @@ class SimulatedWorld:
                 at, kept = self.now + saves, computed
         self._told.add(key)
         self._counter += 1
+        self._deadlines += 1
         heappush(self._heap, (at, self._counter, _Deadline(at, key, kept)))
 
     def _computed(self, decision: Preempt) -> float | None:
@@ -210,6 +233,13 @@ class SimulatedWorld:
                 part = (self.now - begun) / event.seconds if event.seconds else 1.0
                 return whole * min(1.0, max(0.0, part))
         return None
+
+    def _make_reading(self, cluster: Cluster) -> Reading | None:
+        network = self._simulation.network
+        if network is None:
+            return None
+        phases = {name: phase for name, (_, _, phase) in self._phases.items()}
+        return Reading(cluster, network, phases, self._simulation.seed)
 
     def _draw(self, phase_id: PhaseId) -> list[float]:
         """The true work of each task of a phase, in seconds at speed 1."""
@@ -234,6 +264,7 @@ class SimulatedWorld:
         told: list[Event | _Deadline] = []
         for event in events:
             if isinstance(event, _Deadline):
+                self._deadlines -= 1
                 if event.key in self._told:
                     told.append(self._kill(event))
                 continue
@@ -250,7 +281,9 @@ class SimulatedWorld:
         phase, task, attempt = key = deadline.key
         self._told.remove(key)
         source = self._copying.source(phase)
-        if source is not None and any(_key(launch) == key for _, launch in source.waiting):
+        if self._reading and self._reading.give_up(deadline.at, key):
+            pass  # No end of it is among those to come.
+        elif source is not None and any(_key(launch) == key for _, launch in source.waiting):
             source.waiting = [w for w in source.waiting if _key(w[1]) != key]
         else:
             self._killed.add(key)

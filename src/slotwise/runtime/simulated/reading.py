@@ -1,0 +1,81 @@
+"""Reading input from other hosts: attempts that wait, in their slots, for their block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.decision import Launch, Locality
+from slotwise.model.job import Block, Phase, PhaseId
+from slotwise.model.network import Network
+from slotwise.runtime.simulated.network import FlowNetwork, Traffic
+
+OUTSIDE = ""
+"""Where a block comes from that no host of the cluster holds."""
+
+AttemptKey = tuple[PhaseId, int, int]
+
+
+class Reading:
+    """The attempts that read a block over the network now.
+
+    A block is read whole before the task computes, from the nearest copy: one in the rack of
+    the reader if there is any. Among several it is the one whose host sends to fewest others at
+    that moment; among those, one that the seed and the number of the task tell.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        network: Network,
+        phases: Mapping[PhaseId, Phase],
+        seed: int,
+    ) -> None:
+        self._flows = FlowNetwork(cluster, network)
+        self._rack_of = cluster.rack_of
+        self._phases, self._seed = phases, seed
+        self._launches: dict[AttemptKey, Launch] = {}
+
+    def begin(self, now: float, launch: Launch) -> bool:
+        """Begin to read what an attempt needs; False if it has all of it on its host."""
+        blocks = self._phases[launch.phase].tasks.blocks
+        if launch.locality is Locality.NODE or not blocks:
+            return False
+        block = blocks[launch.task]
+        if not block.size_bytes or launch.host in block.hosts:
+            return False
+        key = (launch.phase, launch.task, launch.attempt)
+        self._launches[key] = launch
+        self._flows.start(now, key, self._copy(block, launch), launch.host, block.size_bytes)
+        return True
+
+    def next_end(self) -> float | None:
+        """When the next attempt has its block, if nothing else begins."""
+        coming = self._flows.next_end()
+        return None if coming is None else coming[0]
+
+    def ended(self, now: float) -> list[Launch]:
+        """The attempts that have their block by now, in the order in which they got it."""
+        return [self._launches.pop(key) for key in self._flows.advance(now)]  # type: ignore[index]
+
+    def give_up(self, now: float, key: AttemptKey) -> bool:
+        """An attempt is killed; whether it was still reading."""
+        if self._launches.pop(key, None) is None:
+            return False
+        self._flows.stop(now, key)
+        return True
+
+    def traffic(self) -> Traffic:
+        """What has passed the network by now, killed attempts' parts of blocks included."""
+        return self._flows.traffic()
+
+    def _copy(self, block: Block, launch: Launch) -> str:
+        """The host to read from."""
+        rack_of = self._rack_of
+        hosts = sorted(host for host in block.hosts if host in rack_of)
+        rack = rack_of[launch.host]
+        near = [host for host in hosts if rack_of[host] == rack] or hosts
+        if not near:
+            return OUTSIDE
+        first = (self._seed + launch.task) % len(near)
+        return min(near[first:] + near[:first], key=self._flows.leaving)
