@@ -58,7 +58,7 @@ def pool_trees(draw: st.DrawFn) -> list[Pool]:
             continue
         if parent is not None and name.endswith(("1", "x")) and draw(st.booleans()):
             break
-        least = draw(st.sampled_from([0, 0, 1, 2]))
+        least = draw(st.sampled_from([0, 1, 1, 2]))
         pools.append(
             Pool(
                 name,
@@ -68,7 +68,7 @@ def pool_trees(draw: st.DrawFn) -> list[Pool]:
                 parent=parent,
                 jobs_max=draw(st.sampled_from([None, None, 1, 2])),
                 job_weights=draw(st.sampled_from(["stated", "size"])),
-                preemption=draw(st.none() | preemptions),
+                preemption=draw(st.none() | preemptions | preemptions | preemptions),
             )
         )
     return pools

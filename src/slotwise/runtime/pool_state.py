@@ -25,8 +25,8 @@ class PoolState(Sharer):
     """A share of a pool, or, without a parent, all slots of one kind.
 
     It orders what is below it and has tasks that wait: shares of pools, or phases. `running`
-    and the other counters are those of all phases below it, `demand` what they ask for. `stopping` of its attempts
-    have been told to stop, and `coming` attempts elsewhere for its sake.
+    and the other counters are those of all phases below it, `demand` what they ask for.
+    `stopping` of its attempts have been told to stop, and `coming` elsewhere for its sake.
     """
 
     __slots__ = (

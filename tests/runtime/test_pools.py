@@ -1,0 +1,230 @@
+"""Pools in whole simulated runs, story by story: nesting, room for jobs, shares taken back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from slotwise.analysis.metrics import Meter
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Launch, Locality, Preempt
+from slotwise.model.event import TaskFinished, TaskKilled
+from slotwise.model.job import Block, Job, Phase, Tasks
+from slotwise.model.pool import Pool, Preemption
+from slotwise.record.log import Log
+from slotwise.runtime.simulated.world import Simulation
+
+Simulate = Callable[..., object]
+
+
+def job(name: str, pool: str, count: int, work: float = 100.0, **rest: object) -> Job:
+    """A job of one phase of equal tasks."""
+    return Job(name, (Phase("map", Tasks(count, work)),), pool=pool, **rest)
+
+
+def held(log: Log, instant: float) -> dict[str, int]:
+    """Slots that each job holds just after an instant."""
+    slots: Counter[str] = Counter()
+    for turn in log.turns:
+        if turn.now > instant:
+            break
+        slots.update(d.phase.job for d in turn.decisions if isinstance(d, Launch))
+        slots.subtract(
+            e.phase.job for e in turn.events if isinstance(e, TaskFinished | TaskKilled)
+        )
+    return {name: count for name, count in sorted(slots.items()) if count}
+
+
+def told(log: Log) -> list[tuple[float, str, int]]:
+    """Who was told to stop when: the instant, the job and the task."""
+    return [
+        (turn.now, decision.phase.job, decision.task)
+        for turn in log.turns
+        for decision in turn.decisions
+        if isinstance(decision, Preempt)
+    ]
+
+
+def test_slots_go_down_the_tree(simulated: Simulate) -> None:
+    """Twelve slots: a and b halve them, a's two pools share a's by 1 to 2."""
+    pools = [Pool("a"), Pool("b"), Pool("a1", parent="a"), Pool("a2", 2.0, parent="a")]
+    jobs = [job("x", "a1", 12), job("y", "a2", 12), job("z", "b", 12)]
+    log = simulated(jobs, Cluster.of_slots(12), pools).log
+    assert held(log, 0.0) == {"x": 2, "y": 4, "z": 6}
+
+
+def test_most_shares_of_outer_pools_are_hard(simulated: Simulate) -> None:
+    """Two pools that lie in one of at most three slots hold three, though others idle."""
+    pools = [Pool("a", slots_max=3), Pool("a1", parent="a"), Pool("a2", parent="a")]
+    log = simulated([job("x", "a1", 5), job("y", "a2", 5)], Cluster.of_slots(9), pools).log
+    assert sum(held(log, 0.0).values()) == 3
+
+
+def test_a_pool_runs_so_many_jobs_at_once(simulated: Simulate) -> None:
+    """Of three jobs one runs at a time, the one of high priority before the one before it."""
+    pools = [Pool("a", jobs_max=1)]
+    jobs = [
+        job("first", "a", 1, 2.0),
+        job("second", "a", 1, 2.0),
+        job("urgent", "a", 1, 2.0, priority="high"),
+        job("other", "b", 1, 2.0),
+    ]
+    state = simulated(jobs, Cluster.of_slots(4), pools).state
+    assert state.completed == {"first": 2.0, "other": 2.0, "urgent": 4.0, "second": 6.0}
+
+
+def test_inner_pools_count_the_jobs_below_them(simulated: Simulate) -> None:
+    """Two pools within one that runs one job: the second's job waits for the first's."""
+    pools = [Pool("a", jobs_max=1), Pool("a1", parent="a"), Pool("a2", parent="a")]
+    jobs = [job("x", "a1", 1, 3.0), job("y", "a2", 1, 1.0, arrival=1.0)]
+    assert simulated(jobs, Cluster.of_slots(4), pools).state.completed == {"x": 3.0, "y": 4.0}
+
+
+def test_a_pool_takes_its_least_share_back(simulated: Simulate) -> None:
+    """It waits for its time-out, then the newest tasks go at once, as many as are missing."""
+    pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=5.0))]
+    jobs = [job("x", "a", 3), job("x2", "a", 1, arrival=1.0), job("y", "b", 9, arrival=10.0)]
+    log = simulated(jobs, Cluster.of_slots(4), pools).log
+    assert told(log) == [(15.0, "x2", 0), (15.0, "x", 2)]
+    assert held(log, 15.0) == {"x": 2, "y": 2}
+
+
+def test_what_comes_free_by_itself_is_not_killed_for(simulated: Simulate) -> None:
+    """One of the two missing slots comes free before the time-out is over."""
+    pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=5.0))]
+    jobs = [job("x", "a", 3), job("short", "a", 1, 12.0), job("y", "b", 9, arrival=10.0)]
+    log = simulated(jobs, Cluster.of_slots(4), pools).log
+    assert told(log) == [(15.0, "x", 2)]
+
+
+def test_a_pool_below_its_fraction_takes_its_whole_share(simulated: Simulate) -> None:
+    """Below half of its fair share for ten seconds: then all of it, not just the half."""
+    pools = [Pool("a"), Pool("b", preemption=Preemption(fair_after=10.0, fraction=0.5))]
+    jobs = [job("x", "a", 8), job("y", "b", 8, arrival=1.0)]
+    log = simulated(jobs, Cluster.of_slots(8), pools).log
+    assert [at for at, _, _ in told(log)] == [11.0] * 4
+    assert held(log, 11.0) == {"x": 4, "y": 4}
+
+
+def test_who_has_its_fraction_takes_nothing(simulated: Simulate) -> None:
+    """Half of the share is not below half of it."""
+    pools = [Pool("a"), Pool("b", preemption=Preemption(fair_after=1.0, fraction=0.5))]
+    jobs = [job("x", "a", 6), job("y", "b", 2, 100.0), job("y2", "b", 4, arrival=5.0)]
+    log = simulated(jobs, Cluster.of_slots(8), pools).log
+    assert held(log, 0.0) == {"x": 6, "y": 2}
+    assert told(log) == []
+
+
+def test_no_pool_is_pushed_below_its_own_share(simulated: Simulate) -> None:
+    """Only the pool that holds more than its share gives."""
+    pools = [Pool("a"), Pool("b"), Pool("c", preemption=Preemption(fair_after=3.0))]
+    jobs = [
+        job("x", "a", 9),
+        job("y", "b", 3),
+        job("z", "c", 3, arrival=1.0),
+    ]
+    log = simulated(jobs, Cluster.of_slots(9), pools).log
+    assert held(log, 0.5) == {"x": 6, "y": 3}
+    assert {name for _, name, _ in told(log)} == {"x"}
+    assert held(log, 4.0) == {"x": 3, "y": 3, "z": 3}
+
+
+def test_a_pool_takes_from_its_sibling(simulated: Simulate) -> None:
+    """What a1 lacks is with a2, which lies in the same pool: b keeps what it has."""
+    pools = [
+        Pool("a"),
+        Pool("b"),
+        Pool("a1", slots_min=1, parent="a", preemption=Preemption(least_after=2.0)),
+        Pool("a2", parent="a"),
+    ]
+    jobs = [job("x", "a2", 8), job("z", "b", 8), job("y", "a1", 8, arrival=1.0)]
+    log = simulated(jobs, Cluster.of_slots(8), pools).log
+    assert told(log) == [(3.0, "x", 3)]
+    assert held(log, 3.0) == {"x": 3, "y": 1, "z": 4}
+
+
+def test_pools_within_pools_take_back_as_their_parent_says(simulated: Simulate) -> None:
+    """The time-outs of a pool hold for those below it that state none."""
+    pools = [
+        Pool("a", preemption=Preemption(least_after=2.0)),
+        Pool("a1", slots_min=1, parent="a"),
+        Pool("b"),
+    ]
+    jobs = [job("x", "b", 4), job("y", "a1", 4, arrival=1.0)]
+    log = simulated(jobs, Cluster.of_slots(4), pools).log
+    assert told(log) == [(3.0, "x", 3)]
+
+
+GRACE = Preemption(least_after=5.0, grace=4.0)
+
+
+def test_a_told_task_may_finish_within_its_grace(simulated: Simulate) -> None:
+    """It is told at 15 and done at 17: nothing is lost."""
+    pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
+    jobs = [job("x", "a", 1, 17.0), job("y", "b", 1, arrival=10.0)]
+    watch = simulated(jobs, Cluster.of_slots(1), pools)
+    assert told(watch.log) == [(15.0, "x", 0)]
+    assert watch.state.completed == {"x": 17.0, "y": 117.0}
+    assert Meter.of_log(watch.log).outcome().metrics["preemption"] == {
+        "told": 1,
+        "killed": 0,
+        "lost_slot_seconds": 0.0,
+        "kept_seconds": 0.0,
+    }
+
+
+def test_it_is_killed_when_its_grace_is_over(simulated: Simulate) -> None:
+    """Told at 15, killed at 19; 19 seconds are lost, and told."""
+    pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
+    jobs = [job("x", "a", 1, 30.0), job("y", "b", 1, arrival=10.0)]
+    watch = simulated(jobs, Cluster.of_slots(1), pools)
+    assert watch.state.completed == {"y": 119.0, "x": 149.0}
+    metrics = Meter.of_log(watch.log).outcome().metrics
+    assert metrics["preemption"]["lost_slot_seconds"] == 19.0
+    assert metrics["wasted_slot_seconds"] == 19.0
+
+
+def test_or_it_keeps_what_it_did(simulated: Simulate) -> None:
+    """Told at 15, it has saved its 15 seconds by 16, and does the other 15 later."""
+    pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
+    jobs = [job("x", "a", 1, 30.0), job("y", "b", 1, arrival=10.0)]
+    simulation = Simulation(save_seconds=1.0)
+    watch = simulated(jobs, Cluster.of_slots(1), pools, simulation=simulation)
+    assert watch.state.completed == {"y": 116.0, "x": 131.0}
+    outcome = Meter.of_log(watch.log).outcome()
+    assert outcome.metrics["preemption"] == {
+        "told": 1,
+        "killed": 1,
+        "lost_slot_seconds": 1.0,
+        "kept_seconds": 15.0,
+    }
+    assert outcome.metrics["work_seconds"] == pytest.approx(130.0)
+
+
+def test_an_overdue_pool_waits_for_no_locality(simulated: Simulate) -> None:
+    """Its input lies on a busy host; overdue, it takes the other one without its waits."""
+    hosts = (Host("h1", {"task": 1}), Host("h2", {"task": 1}))
+    homes = Tasks(1, 5.0, (Block(frozenset({"h1"})),))
+    pools = [Pool("a"), Pool("b", slots_min=1, preemption=Preemption(least_after=3.0))]
+    jobs = [
+        Job("x", (Phase("map", Tasks(1, 100.0, (Block(frozenset({"h1"})),))),), pool="a"),
+        Job("y", (Phase("map", homes),), pool="b", arrival=1.0),
+    ]
+    log = simulated(jobs, Cluster(hosts), pools, assigner="delay", waits=(50.0, 60.0)).log
+    launches = [
+        (turn.now, d.host, d.locality)
+        for turn in log.turns
+        for d in turn.decisions
+        if isinstance(d, Launch) and d.phase.job == "y"
+    ]
+    assert launches == [(4.0, "h2", Locality.RACK)]
+
+
+def test_flex_keeps_what_pools_are_guaranteed(simulated: Simulate) -> None:
+    """FLEX would serve the short job alone; the other pool takes its least share back."""
+    pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=1.0))]
+    jobs = [job("x", "a", 8, 10.0), job("y", "b", 8, 50.0, arrival=0.5)]
+    log = simulated(jobs, Cluster.of_slots(4), pools, name="flex").log
+    assert held(log, 1.5) == {"x": 2, "y": 2}
