@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from slotwise import task as running
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
 
@@ -14,19 +14,22 @@ Function = Callable[[int], object]
 
 @dataclass(frozen=True, slots=True)
 class _Dispatch:
-    """Calls the function of a phase with the number of a task."""
+    """Calls the function of a phase with the number of a task, and its hook when it is told."""
 
     functions: Mapping[str, Function]
 
     def __call__(self, phase: str, task: int) -> object:
-        return self.functions[phase](task)
+        function = self.functions[phase]
+        running.when_told(getattr(function, "on_preempt", None))
+        return function(task)
 
 
 class Calls:
     """A job each of whose tasks is one call: `functions[phase](task)`, in a worker process.
 
-    `results[phase][task]` holds what the calls returned. Raises InputError where a phase has no
-    function or a function no phase.
+    `results[phase][task]` holds what the calls returned. A function may use `slotwise.task`;
+    its attribute `on_preempt`, if it has one, is called with the seconds left when the task is
+    told to stop. Raises InputError where a phase has no function or a function no phase.
     """
 
     def __init__(self, job: Job, functions: Mapping[str, Function] | Function) -> None:
@@ -63,6 +66,7 @@ class Calls:
 class Sleep:
     """A synthetic job: each task sleeps as many seconds as its phase says it works.
 
+    Told to stop, a task stops at once; its next attempt sleeps the rest only.
     Raises InputError for a phase whose work nobody has said.
     """
 
@@ -74,7 +78,7 @@ class Sleep:
                     " knows how long to sleep; give `work`"
                 )
         self.job = job
-        self.runner: Callable[..., object] = time.sleep
+        self.runner: Callable[..., object] = running.sleep
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """The seconds to sleep."""

@@ -21,7 +21,10 @@ class Execution(Protocol):
 
     @property
     def runner(self) -> Callable[..., object]:
-        """Sent once to each worker process by cloudpickle; called there for each task."""
+        """Sent once to each worker process by cloudpickle; called there for each task.
+
+        It may ask `slotwise.task` whether to stop, and what an earlier attempt has kept.
+        """
         ...
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:

@@ -33,6 +33,14 @@ class Program:
         """The name of the program in messages."""
         return type(self).__name__
 
+    def on_preempt(self, seconds_left: float) -> None:
+        """Called in a running task that is told to stop: it is killed after so many seconds.
+
+        Unless overridden, nothing is done, and the task goes on: it counts if it ends in time.
+        It may end the task by `slotwise.task.stop`. Nothing of a task by records or batches is
+        kept but what is given to `stop`; its next attempt begins from the start of its input.
+        """
+
 
 class MapReduce(Program):
     """A program by records: derive from it and write `map` and, mostly, `reduce`.

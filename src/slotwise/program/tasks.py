@@ -16,6 +16,7 @@ from slotwise.program.layout import COPY_PHASE, Layout
 from slotwise.program.mapreduce import BatchMapReduce, MapReduce
 from slotwise.program.shuffle.partitioned import BUCKETS
 from slotwise.program.shuffle.sources import Source
+from slotwise.task import when_told
 
 _COLLECT_AFTER = 100_000
 
@@ -53,6 +54,7 @@ class Runner:
             from slotwise.program.records import sample_task
 
             return sample_task(self, *rest)
+        when_told(self.program.on_preempt)
         directory = self.layout.attempt_dir(phase, task, attempt)
         directory.mkdir(parents=True, exist_ok=True)
         thresholds = gc.get_threshold()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from slotwise.runtime.live import worker
-from slotwise.runtime.live.worker import READY, REPLY, REQUEST
+from slotwise.runtime.live.worker import READY, REPLY, REQUEST, TASK, WORD_BYTES
 
 COMMAND = (
     sys.executable,
@@ -35,7 +36,10 @@ class WorkerProcess:
         self._socket.setblocking(False)
         lifeline, ours = os.pipe()
         self._lifeline = open(ours, "wb", buffering=0)  # noqa: SIM115
-        passed = theirs.fileno(), lifeline
+        page, self._word = _shared_word()
+        passed = theirs.fileno(), lifeline, page
+        # A worker is born deaf to SIGTERM: it hears once it can do so without dying of it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
             self._process = subprocess.Popen(
                 [*COMMAND, *map(str, passed)],
@@ -46,13 +50,16 @@ class WorkerProcess:
                 stdout=2,  # What user code prints must not mix with our own output.
             )
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
             os.close(lifeline)
+            os.close(page)
         self.channel = self._socket.fileno()
         self.pid = self._process.pid
         self.unready = unready
         self.ready = False
         self.busy = False
+        self.tasks = 0
         self.keys: set[str] = set()
         self.unsent: deque[memoryview] = deque()
         self._killed = False
@@ -61,8 +68,9 @@ class WorkerProcess:
         self._body: bytes | bytearray = b""
         self._missing = memoryview(b"")
 
-    def send(self, what: int, body: bytes) -> bool:
+    def send(self, what: int, body: bytes | bytearray) -> bool:
         """Sends a request, or as much of it as goes without waiting; False if it is dead."""
+        self.tasks += what == TASK
         head = REQUEST.pack(what, len(body))
         if len(body) < CHUNK:
             self.unsent.append(memoryview(head + body))
@@ -128,6 +136,19 @@ class WorkerProcess:
         self._missing = self._missing[got:]
         return got
 
+    def tell(self, until: float) -> None:
+        """Tells the task that was sent last to stop; it is to be killed at that instant.
+
+        Who is told again learns of the new instant, but is not woken up a second time. If the
+        task has just ended, nobody is told.
+        """
+        was_told = self._word[0] == self.tasks
+        self._word[1] = until
+        self._word[0] = self.tasks
+        if not was_told:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+
     def kill(self) -> None:
         """Ends the process and all of its group by SIGKILL, and drops what is under way."""
         if self._killed:
@@ -155,3 +176,10 @@ class WorkerProcess:
     def reap(self) -> None:
         """Waits for the end of a killed process."""
         self._process.wait()
+
+
+def _shared_word() -> tuple[int, memoryview[float]]:
+    """Memory to share with a worker: a file descriptor to hand on, and our view of it."""
+    page = os.memfd_create("slotwise")
+    os.truncate(page, WORD_BYTES)
+    return page, memoryview(mmap.mmap(page, WORD_BYTES)).cast("d")

@@ -8,6 +8,7 @@ Both directions carry frames: a fixed head, then as many bytes of pickle as the 
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 import pickle
 import signal
@@ -15,32 +16,48 @@ import struct
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, BinaryIO
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from slotwise.task import Attempt
 
 REQUEST = struct.Struct("=BQ")
 """Head of a frame to the worker: what it is, length of the pickle."""
-RUNNER, TASK, FORGET = range(3)
+RUNNER, TASK, FORGET, KEPT = range(4)
 
 REPLY = struct.Struct("=BddQ")
 """Head of a frame from the worker: what it is, start, seconds, length of the pickle."""
-DONE, ERROR = range(2)
+DONE, ERROR, STOPPED = range(3)
 
 READY = b"r"
 """The first byte from a worker, before all frames: it has started."""
 
+WORD_BYTES = 16
+"""Two doubles in memory shared with the manager, which alone writes: who is told, until when.
 
-def main(channel: int, lifeline: int) -> None:
-    """Serves until the manager closes the channel; both arguments are file descriptors."""
+The first is the number of the task that is told to stop, counted from 1 for each worker; the
+second is the instant at which it is killed, as `time.monotonic()`.
+"""
+
+
+def main(channel: int, lifeline: int, page: int) -> None:
+    """Serves until the manager closes the channel; the arguments are file descriptors."""
     for inherited in (channel, lifeline):
         os.set_inheritable(inherited, False)
     die_with_manager(lifeline)
+    word = memoryview(mmap.mmap(page, WORD_BYTES, prot=mmap.PROT_READ)).cast("d")
+    os.close(page)
+    server = Server(word)
+    signal.signal(signal.SIGTERM, server.hear)
+    unblock()  # The manager has blocked it.
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=server.leave)
     # A killed worker cannot flush: what it printed is to be seen up to the last whole line.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     link = Link(channel)
     os.write(channel, READY)
     try:
-        serve(link)
+        server.serve(link)
     except SystemExit as leaving:
         # An ordinary exit would wait for threads that a task left, with the channel open.
         sys.stdout.flush()
@@ -62,6 +79,16 @@ def die_with_manager(lifeline: int) -> None:
     except BlockingIOError:
         return
     os._exit(1)
+
+
+def block() -> None:
+    """Lets SIGTERM wait. While a process forks, it would be lost to the child."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def unblock() -> None:
+    """Takes SIGTERM again, and what has come meanwhile."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 class Link:
@@ -101,51 +128,99 @@ class Link:
         self._channel = -1
 
 
-def serve(link: Link) -> None:
-    """Answers each task with one reply; whatever user code raises becomes its text."""
-    pickles: dict[str, bytes] = {}
-    runners: dict[str, Callable[..., object]] = {}
-    while request := link.read():
-        what, body = request
-        if what == TASK:
-            link.write(*answer(body, pickles, runners))
-        elif what == RUNNER:
-            sys.path[:], key, runner = pickle.loads(body)
-            pickles[key] = runner
-        else:
-            key = pickle.loads(body)
-            pickles.pop(key, None)
-            runners.pop(key, None)
-        del request, body  # A large argument is not kept while waiting for the next.
+class Server:
+    """Does what is asked of the worker, and hears SIGTERM: the task that runs is told to stop.
 
+    The signal only wakes up; whom it means, and until when, stands in the shared word. So a
+    signal that comes after its task has ended, or from elsewhere, means nobody.
+    """
 
-def answer(
-    task: bytes, pickles: dict[str, bytes], runners: dict[str, Callable[..., object]]
-) -> tuple[int, float, float, bytes]:
-    """Runs one pickled task: kind of reply, start, seconds, pickle of the result or text."""
-    started = seconds = 0.0
-    trouble = "the arguments of the task cannot be read in a worker process"
-    try:
-        key, arguments = pickle.loads(task)
-        trouble = "the function of the task cannot be loaded in a worker process"
-        if key not in runners:
-            runners[key] = pickle.loads(pickles[key])
-        run = runners[key]
-        trouble = ""
-        started = time.monotonic()
+    def __init__(self, word: memoryview[float]) -> None:
+        self._word = word
+        self._pickles: dict[str, bytes] = {}
+        self._runners: dict[str, Callable[..., object]] = {}
+        self._kept: bytes | None = None  # what an earlier attempt of the next task has kept
+        self._number = 0
+        self._attempt: Attempt | None = None
+
+    def serve(self, link: Link) -> None:
+        """Answers each task with one reply; whatever user code raises becomes its text."""
+        while request := link.read():
+            what, body = request
+            if what == TASK:
+                self._number += 1
+                # User code may have put a handler of its own in this place.
+                signal.signal(signal.SIGTERM, self.hear)
+                link.write(*self.answer(body))
+                self._kept = None
+            elif what == RUNNER:
+                sys.path[:], key, runner = pickle.loads(body)
+                self._pickles[key] = runner
+            elif what == KEPT:
+                self._kept = body
+            else:
+                key = pickle.loads(body)
+                self._pickles.pop(key, None)
+                self._runners.pop(key, None)
+            del request, body  # A large argument is not kept while waiting for the next.
+
+    def hear(self, number: int, frame: FrameType | None) -> None:
+        """The handler of SIGTERM. May raise Stopped, but only within the code of the task.
+
+        Where the frame is ours, the task's function has returned, or not even begun.
+        """
+        if self._attempt is None or frame is None or frame.f_code is Server.answer.__code__:
+            return
+        self._attempt.hear()
+
+    def leave(self) -> None:
+        """Makes SIGTERM end a child that user code has forked off, like any other process."""
+        if signal.getsignal(signal.SIGTERM) == self.hear:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        unblock()
+
+    def answer(self, body: bytes) -> tuple[int, float, float, bytes]:
+        """Runs one pickled task: kind of reply, start, seconds, pickle of result or text."""
+        started = seconds = 0.0
+        trouble = "the arguments of the task cannot be read in a worker process"
         try:
-            result = run(*arguments)
-        finally:
-            seconds = time.monotonic() - started
-        trouble = f"a result of type {type(result).__name__} cannot be sent between processes"
-        return DONE, started, seconds, pickled(result)
-    except SystemExit:
-        raise
-    except (
-        BaseException
-    ) as error:  # Also what asyncio and test frameworks raise beside Exception.
-        text = f"{trouble}: {summary(error)}" if trouble else story(error)
-        return ERROR, started, seconds, pickle.dumps(text)
+            key, arguments = pickle.loads(body)
+            trouble = "the function of the task cannot be loaded in a worker process"
+            from slotwise import task  # Only now is known where from.
+
+            if key not in self._runners:
+                self._runners[key] = pickle.loads(self._pickles[key])
+            run = self._runners[key]
+            trouble = ""
+            self._attempt = task.begin(self._until(), self._kept)
+            started = time.monotonic()
+            try:
+                what, value = DONE, run(*arguments)
+            except task.Stopped as stopped:
+                what, value = STOPPED, stopped.value
+            finally:
+                self._attempt = None
+                seconds = time.monotonic() - started
+                task.end()
+            if what == STOPPED and value is None:
+                return STOPPED, started, seconds, b""
+            role = "a result" if what == DONE else "what is kept"
+            trouble = (
+                f"{role}, of type {type(value).__name__}, cannot be sent between processes"
+            )
+            return what, started, seconds, pickled(value)
+        except SystemExit:
+            raise
+        except (
+            BaseException
+        ) as error:  # Also what asyncio and test frameworks raise beside Exception.
+            text = f"{trouble}: {summary(error)}" if trouble else story(error)
+            return ERROR, started, seconds, pickle.dumps(text)
+
+    def _until(self) -> Callable[[], float | None]:
+        """Says until when the task that now begins may run, once it has been told to stop."""
+        word, number = self._word, self._number
+        return lambda: word[1] if word[0] == number else None
 
 
 def pickled(value: Any) -> bytes:
@@ -191,4 +266,4 @@ def without_ours(trace: TracebackType | None) -> TracebackType | None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(*map(int, sys.argv[1:]))

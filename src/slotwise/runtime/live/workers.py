@@ -20,7 +20,16 @@ import cloudpickle
 
 from slotwise.model.errors import SlotwiseError
 from slotwise.runtime.live.process import WorkerProcess
-from slotwise.runtime.live.worker import DONE, FORGET, RUNNER, TASK, pickled, summary
+from slotwise.runtime.live.worker import (
+    DONE,
+    FORGET,
+    KEPT,
+    RUNNER,
+    STOPPED,
+    TASK,
+    pickled,
+    summary,
+)
 
 DEFAULTS = {
     # A slot is one core: without this every worker's numpy would start a thread for each core.
@@ -37,17 +46,22 @@ STARTS_MAX = 3
 """So many workers of one slot in a row may die before they are ready; then it is hopeless."""
 
 
+Pickle = bytes | bytearray
+"""A value as it goes between processes; who only hands it on does not read it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of the task in a slot. Times in seconds; `started` as `time.monotonic()`.
 
     `value` is the result of a task that is done, the traceback of one that ended in an error,
+    the pickle of what was kept by one that stopped because it was told to (empty if nothing),
     or a sentence about the end of the worker process with which a task was lost (its times
     are 0).
     """
 
     slot: int
-    status: Literal["done", "error", "lost"]
+    status: Literal["done", "error", "stopped", "lost"]
     value: object
     started: float = 0.0
     seconds: float = 0.0
@@ -82,12 +96,18 @@ class Workers:
             ) from error
 
     def start(
-        self, slot: int, key: str, runner: Callable[..., object], arguments: tuple[object, ...]
+        self,
+        slot: int,
+        key: str,
+        runner: Callable[..., object],
+        arguments: tuple[object, ...],
+        kept: Pickle = b"",
     ) -> None:
         """Begins `runner(*arguments)` in a free slot; returns before it has begun.
 
         The runner is pickled once for each key and sent once to each worker; a later runner
-        of the same key is not looked at. Whatever goes wrong is told by an outcome.
+        of the same key is not looked at. `kept` is what an earlier attempt has kept. Whatever
+        goes wrong is told by an outcome.
         """
         assert not self._workers[slot].busy
         try:
@@ -99,10 +119,10 @@ class Workers:
             text = f"the task cannot be sent to a worker process: {summary(error)}"
             self._early.append(Outcome(slot, "error", text))
             return
-        if not self._send(slot, key, task):
+        if not self._send(slot, key, task, kept):
             # The worker died while it was idle, so nothing is lost.
             self._replace(slot)
-            self._send(slot, key, task)
+            self._send(slot, key, task, kept)
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
         """Blocks until some tasks have ended, or `timeout` seconds; none means forever.
@@ -120,6 +140,15 @@ class Workers:
                     outcomes.append(outcome)
             if outcomes or (until is not None and time.monotonic() >= until):
                 return outcomes
+
+    def tell(self, slot: int, until: float) -> None:
+        """Tells the task in a slot to stop: it will be killed then (as `time.monotonic()`).
+
+        Only tells; to kill is another call. A task that has just ended is not troubled, and
+        nor is the next one. Told again, a task learns of the new instant.
+        """
+        if self._workers[slot].busy:
+            self._workers[slot].tell(until)
 
     def kill(self, slot: int) -> None:
         """Stops the task in a slot by SIGKILL to all its processes; no outcome will tell of it.
@@ -164,13 +193,15 @@ class Workers:
     ) -> None:
         self.close()
 
-    def _send(self, slot: int, key: str, task: bytes) -> bool:
+    def _send(self, slot: int, key: str, task: bytes, kept: Pickle) -> bool:
         """Hands a task to the worker of a slot; False if that is dead."""
         worker = self._workers[slot]
         worker.busy = True
         if key not in worker.keys:
             worker.keys.add(key)
             worker.send(RUNNER, self._runners[key])
+        if kept:
+            worker.send(KEPT, kept)
         alive = worker.send(TASK, task)
         if worker.unsent:
             self._watch(worker)
@@ -192,6 +223,8 @@ class Workers:
             return None
         worker.busy = False
         what, started, seconds, body = reply
+        if what == STOPPED:
+            return Outcome(slot, "stopped", body, started, seconds)
         try:
             value = pickle.loads(body)
         except Exception as error:

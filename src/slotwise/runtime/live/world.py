@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 from types import TracebackType
 from typing import Self
 
-from slotwise.model.cluster import Cluster
+from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.decision import GiveUp, Launch, Preempt
 from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
 from slotwise.program.execution import Execution
-from slotwise.runtime.live.workers import Outcome, Workers
+from slotwise.runtime.live.workers import Outcome, Pickle, Workers
 
 HOST = "localhost"
 """The name of the one host."""
@@ -25,16 +26,24 @@ ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 @dataclass(slots=True)
 class _LiveJob:
-    """A job that is not over: its execution, and how much of it is left and under way."""
+    """A job that is not over: its execution, and how much of it is left and under way.
+
+    kept  what tasks that are not done have kept of stopped attempts, by phase and number
+    """
 
     execution: Execution
     tasks_left: int
     running: int = 0
     given_up: bool = False
+    kept: dict[tuple[str, int], Pickle] = field(default_factory=dict)
 
 
 class LiveWorld:
     """Runs launches in the worker processes of this machine, one task in each at a time.
+
+    `slots` counts them, or counts them by kind; every worker runs tasks of every kind. A task
+    that is to be stopped is told so, and killed at the instant that the decision names. What
+    it has kept when it stops by itself is handed to its next attempt.
 
     A job is committed when its last task has ended well: only then is that end told, so a job
     that counts as completed has its output in place. Whatever the job's own code or the disk
@@ -42,7 +51,7 @@ class LiveWorld:
     of jobs that are not done.
     """
 
-    def __init__(self, executions: Iterable[Execution], slots: int) -> None:
+    def __init__(self, executions: Iterable[Execution], slots: int | Mapping[str, int]) -> None:
         self._jobs: dict[str, _LiveJob] = {}
         given = list(executions)
         for execution in given:
@@ -54,15 +63,17 @@ class LiveWorld:
             key=lambda event: -event.at,
         )
         self._told: list[Event] = []  # events that wait for nothing any more
-        self._free = list(range(slots - 1, -1, -1))
+        count = sum(_by_kind(slots).values())
+        self._free = list(range(count - 1, -1, -1))
         self._held: dict[int, Launch] = {}
-        self._workers = Workers(slots)
+        self._ends: dict[int, float] = {}  # when those are killed that have been told to stop
+        self._workers = Workers(count)
         self._zero = time.monotonic()
 
     @staticmethod
-    def cluster(slots: int) -> Cluster:
+    def cluster(slots: int | Mapping[str, int]) -> Cluster:
         """This machine as the scheduler sees it."""
-        return Cluster.of_slots(slots, HOST)
+        return Cluster((Host(HOST, _by_kind(slots)),))
 
     @property
     def now(self) -> float:
@@ -70,7 +81,7 @@ class LiveWorld:
         return time.monotonic() - self._zero
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
-        """Start an attempt, stop one, or take back a job."""
+        """Start an attempt, stop one (now or at its `until`), or take back a job."""
         if isinstance(decision, Launch):
             self._launch(decision)
         elif isinstance(decision, Preempt):
@@ -81,16 +92,22 @@ class LiveWorld:
             self._close_if_given_up(live)
 
     def wait(self, until: float | None) -> Sequence[Event]:
-        """What has happened; waits for it, at most until then or until a job arrives."""
+        """What has happened; waits for it, at most until then or until a job arrives.
+
+        It wakes up to kill what was told to stop and still runs, and tells of that at once.
+        """
         if not self._told:
             due = min(
-                float("inf") if until is None else until,
-                self._arrivals[-1].at if self._arrivals else float("inf"),
+                inf if until is None else until,
+                self._arrivals[-1].at if self._arrivals else inf,
+                min(self._ends.values(), default=inf),
             )
-            timeout = None if due == float("inf") else max(0.0, due - self.now)
+            timeout = None if due == inf else max(0.0, due - self.now)
             for outcome in self._workers.wait(timeout):
                 self._hear(outcome)
         now = self.now
+        for slot in [slot for slot, end in self._ends.items() if end <= now]:
+            self._kill(slot)
         while self._arrivals and self._arrivals[-1].at <= now:
             self._told.append(self._arrivals.pop())
         told, self._told = self._told, []
@@ -126,30 +143,45 @@ class LiveWorld:
             return
         slot = self._free.pop()
         self._held[slot] = launch
-        self._workers.start(slot, launch.phase.job, live.execution.runner, arguments)
+        kept = live.kept.get((launch.phase.phase, launch.task), b"")
+        runner = live.execution.runner
+        self._workers.start(slot, launch.phase.job, runner, arguments, kept)
 
     def _stop(self, preempt: Preempt) -> None:
-        """Kill the worker under an attempt. One that has just ended by itself is let be."""
+        """Kill an attempt, or tell it to stop. One that has just ended by itself is let be.
+
+        Of several instants at which an attempt is to be killed, the earliest counts.
+        """
+        wanted = (preempt.phase, preempt.task, preempt.attempt)
         for slot, launch in self._held.items():
-            if (launch.phase, launch.task, launch.attempt) == (
-                preempt.phase,
-                preempt.task,
-                preempt.attempt,
-            ):
-                self._workers.kill(slot)
-                del self._held[slot]
-                self._free.append(slot)
-                self._discard(launch)
-                self._told.append(
-                    TaskKilled(self.now, launch.phase, launch.task, launch.attempt)
-                )
-                self._one_less(self._jobs[launch.phase.job])
+            if (launch.phase, launch.task, launch.attempt) == wanted:
+                end = -inf if preempt.until is None else preempt.until
+                if end <= self.now:
+                    self._kill(slot)
+                elif end < self._ends.get(slot, inf):
+                    self._ends[slot] = end
+                    self._workers.tell(slot, self._zero + end)
                 return
 
+    def _kill(self, slot: int) -> None:
+        self._workers.kill(slot)
+        launch = self._release(slot)
+        self._discard(launch)
+        self._told.append(TaskKilled(self.now, launch.phase, launch.task, launch.attempt))
+        self._one_less(self._jobs[launch.phase.job])
+
+    def _release(self, slot: int) -> Launch:
+        """The attempt in a slot is over; what it was."""
+        self._free.append(slot)
+        self._ends.pop(slot, None)
+        return self._held.pop(slot)
+
     def _hear(self, outcome: Outcome) -> None:
-        launch = self._held.pop(outcome.slot)
-        self._free.append(outcome.slot)
+        launch = self._release(outcome.slot)
         live = self._jobs[launch.phase.job]
+        if outcome.status == "stopped":
+            self._stopped(live, launch, outcome)
+            return
         if outcome.status != "done":
             self._fail(live, launch, str(outcome.value), lost=outcome.status == "lost")
             return
@@ -166,6 +198,7 @@ class LiveWorld:
             self._fail(live, launch, f"its result cannot be kept: {_sentence(error)}")
             return
         live.tasks_left -= 1
+        live.kept.pop((launch.phase.phase, launch.task), None)
         self._told.append(
             TaskFinished(self.now, launch.phase, launch.task, launch.attempt, outcome.seconds)
         )
@@ -173,6 +206,18 @@ class LiveWorld:
             self._one_less(live)
         else:
             self._forget(live)
+
+    def _stopped(self, live: _LiveJob, launch: Launch, outcome: Outcome) -> None:
+        """An attempt stopped because it was told to; if it kept a value, its seconds count."""
+        assert isinstance(outcome.value, Pickle)
+        if outcome.value:
+            live.kept[launch.phase.phase, launch.task] = outcome.value
+        self._discard(launch)
+        seconds = outcome.seconds if outcome.value else 0.0
+        self._told.append(
+            TaskKilled(self.now, launch.phase, launch.task, launch.attempt, kept=seconds)
+        )
+        self._one_less(live)
 
     def _fail(self, live: _LiveJob, launch: Launch, reason: str, lost: bool = False) -> None:
         self._discard(launch)
@@ -204,6 +249,10 @@ class LiveWorld:
     def _forget(self, live: _LiveJob) -> None:
         del self._jobs[live.execution.job.id]
         self._workers.forget(live.execution.job.id)
+
+
+def _by_kind(slots: int | Mapping[str, int]) -> Mapping[str, int]:
+    return {ANY_KIND: slots} if isinstance(slots, int) else slots
 
 
 @contextmanager

@@ -1,0 +1,392 @@
+"""Tasks that are told to stop: who hears it, what they can do, and who is left in peace."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from slotwise import task as running
+from slotwise.runtime.live.workers import Outcome, Workers
+
+PATIENCE = 30.0
+"""Seconds that nothing here takes; a test that waits so long has failed."""
+
+
+@pytest.fixture
+def workers() -> Iterator[Workers]:
+    """One slot, whose process is the same from the beginning to the end."""
+    with Workers(1) as pool:
+        pids = pool.pids()
+        yield pool
+        assert pool.pids() == pids, "being told never kills a worker"
+
+
+@pytest.fixture
+def fifo(tmp_path: Path) -> str:
+    """A place where a task can tell the test something while it runs."""
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    return str(path)
+
+
+def one(workers: Workers) -> Outcome:
+    """The only outcome of the next wait."""
+    (outcome,) = workers.wait(PATIENCE)
+    return outcome
+
+
+def begun(workers: Workers, function: Callable[..., object], fifo: str) -> None:
+    """Starts a task with the path of a pipe; returns when it has written into it."""
+    workers.start(0, f"begun {time.monotonic_ns()}", function, (fifo,))
+    Path(fifo).read_text()
+
+
+def told(workers: Workers, seconds: float = 60.0) -> None:
+    """Tells the task to stop within so many seconds."""
+    workers.tell(0, time.monotonic() + seconds)
+
+
+def call(workers: Workers, function: Callable[..., object], kept: bytes = b"") -> Outcome:
+    """Runs a task to its end."""
+    workers.start(0, f"call {time.monotonic_ns()}", function, (), kept)
+    return one(workers)
+
+
+# What a task hears
+
+
+def test_a_task_can_ask_whether_it_is_told_to_stop(workers: Workers, fifo: str) -> None:
+    """It learns of it and of its time; going on and ending well, it is done."""
+
+    def ask(fifo: str) -> tuple[bool, float, float]:
+        before = running.told_to_stop(), running.seconds_left()
+        Path(fifo).write_text("")
+        while not running.told_to_stop():
+            time.sleep(0.001)
+        return *before, running.seconds_left()
+
+    begun(workers, ask, fifo)
+    told(workers, 60.0)
+    outcome = one(workers)
+    assert outcome.status == "done"
+    assert outcome.value[:2] == (False, float("inf"))  # type: ignore[index]
+    assert 50 < outcome.value[2] <= 60  # type: ignore[index]
+    assert call(workers, running.told_to_stop).value is False
+
+
+def test_a_hook_is_called_once_however_often_it_is_told(workers: Workers, fifo: str) -> None:
+    """It gets the seconds left; the task goes on; a new instant is seen at once."""
+
+    def work(fifo: str) -> list[float]:
+        heard: list[float] = []
+        running.when_told(heard.append)
+        Path(fifo).write_text("")
+        while running.seconds_left() > 30:
+            time.sleep(0.001)
+        return heard
+
+    begun(workers, work, fifo)
+    told(workers, 60)
+    time.sleep(0.05)
+    told(workers, 20)
+    (seconds,) = one(workers).value  # type: ignore[misc]
+    assert 50 < seconds <= 60
+
+
+def test_what_a_hook_raises_is_shown_and_the_task_goes_on(workers: Workers, fifo: str) -> None:
+    """Even an exit: a hook is no way to fail."""
+
+    def work(fifo: str) -> str:
+        called: list[float] = []
+        sys.stderr = io.StringIO()
+
+        def fail(seconds_left: float) -> None:
+            called.append(seconds_left)
+            raise SystemExit("no luck")
+
+        running.when_told(fail)
+        Path(fifo).write_text("")
+        while not called:
+            time.sleep(0.001)
+        shown, sys.stderr = sys.stderr.getvalue(), sys.__stderr__
+        return shown
+
+    begun(workers, work, fifo)
+    told(workers)
+    shown = str(one(workers).value)
+    assert "the hook of a task told to stop failed" in shown
+    assert "SystemExit: no luck" in shown
+
+
+def test_a_task_told_before_it_has_begun_hears_it(workers: Workers) -> None:
+    """Even if its process does not run Python yet: the hook is called when it is set."""
+
+    def work() -> tuple[bool, int]:
+        heard: list[float] = []
+        running.when_told(heard.append)
+        return running.told_to_stop(), len(heard)
+
+    workers.start(0, "key", work, ())
+    told(workers)
+    assert one(workers).value == (True, 1)
+
+
+def test_a_task_that_blocks_is_woken_up(workers: Workers, fifo: str) -> None:
+    """In a sleep, in a read that never ends, in a lock that nobody releases."""
+
+    def asleep(fifo: str) -> None:
+        running.when_told(lambda seconds: running.stop(keep="woken"))
+        Path(fifo).write_text("")
+        time.sleep(600)
+
+    def reading(fifo: str) -> None:
+        running.when_told(lambda seconds: running.stop(keep="woken"))
+        Path(fifo).write_text("")
+        os.read(os.pipe()[0], 1)
+
+    def locked(fifo: str) -> None:
+        running.when_told(lambda seconds: running.stop(keep="woken"))
+        lock = threading.Lock()
+        with lock:
+            Path(fifo).write_text("")
+            lock.acquire()
+
+    for function in (asleep, reading, locked):
+        begun(workers, function, fifo)
+        told(workers)
+        assert one(workers).status == "stopped"
+
+
+# What a task keeps
+
+
+def test_what_is_kept_comes_to_the_next_attempt_alone(workers: Workers, fifo: str) -> None:
+    """A value of a class of the task's own; who is given nothing finds nothing."""
+
+    def work(fifo: str) -> None:
+        class Own:
+            pages = 7
+
+        Path(fifo).write_text("")
+        while not running.told_to_stop():
+            time.sleep(0.001)
+        try:
+            running.stop(keep=Own())
+        except Exception:
+            raise AssertionError("stop passes user code by") from None
+
+    begun(workers, work, fifo)
+    told(workers)
+    outcome = one(workers)
+    assert outcome.status == "stopped"
+    assert outcome.seconds > 0
+    again = call(workers, lambda: running.kept().pages, outcome.value)  # type: ignore[arg-type]
+    assert again.value == 7
+    assert call(workers, lambda: running.kept("nothing")).value == "nothing"
+
+
+def test_100_megabytes_are_kept(workers: Workers, fifo: str) -> None:
+    """Large values go to the manager and to the next attempt unread."""
+
+    def work(fifo: str) -> None:
+        running.when_told(lambda seconds: running.stop(keep=bytes(range(256)) * 400_000))
+        Path(fifo).write_text("")
+        time.sleep(600)
+
+    begun(workers, work, fifo)
+    told(workers)
+    kept = one(workers).value
+    assert isinstance(kept, bytes | bytearray)
+    assert len(kept) > 100_000_000
+    again = call(workers, lambda: running.kept() == bytes(range(256)) * 400_000, kept)
+    assert again.value is True
+
+
+def test_what_cannot_be_pickled_cannot_be_kept(workers: Workers, fifo: str) -> None:
+    """It is an error of the task, whose text says so; so is to stop without being told."""
+
+    def work(fifo: str) -> None:
+        running.when_told(lambda seconds: running.stop(keep=threading.Lock()))
+        Path(fifo).write_text("")
+        time.sleep(600)
+
+    begun(workers, work, fifo)
+    told(workers)
+    outcome = one(workers)
+    assert outcome.status == "error"
+    assert str(outcome.value).startswith("what is kept, of type lock, cannot be sent between")
+    outcome = call(workers, lambda: running.stop(keep=1))
+    assert outcome.status == "error"
+    assert "RuntimeError: nobody has told this task to stop" in str(outcome.value)
+
+
+def test_a_task_that_stops_without_a_value_keeps_nothing(workers: Workers, fifo: str) -> None:
+    """Its outcome is empty; its cleaning up has been done."""
+
+    def work(fifo: str) -> None:
+        running.when_told(lambda seconds: running.stop())
+        Path(fifo).write_text("")
+        try:
+            time.sleep(600)
+        finally:
+            Path(fifo + "-cleaned").touch()
+
+    begun(workers, work, fifo)
+    told(workers)
+    outcome = one(workers)
+    assert (outcome.status, bytes(outcome.value)) == ("stopped", b"")  # type: ignore[call-overload]
+    assert Path(fifo + "-cleaned").exists()
+
+
+# Who is left in peace
+
+
+def test_sigterm_from_elsewhere_means_nobody(workers: Workers, fifo: str) -> None:
+    """Neither a worker that waits nor a task hears of it, and nobody dies."""
+    assert call(workers, lambda: 1).value == 1
+    os.kill(workers.pids()[0], signal.SIGTERM)
+
+    def work(fifo: str) -> bool:
+        running.when_told(lambda seconds: running.stop())
+        Path(fifo).write_text("")
+        time.sleep(0.1)
+        return running.told_to_stop()
+
+    begun(workers, work, fifo)
+    os.kill(workers.pids()[0], signal.SIGTERM)
+    assert one(workers).value is False
+
+
+def test_a_worker_that_starts_does_not_die_of_sigterm() -> None:
+    """From its first instant on, a worker is not hurt."""
+    with Workers(1) as workers:
+        (pid,) = workers.pids()
+        until = time.monotonic() + 0.2
+        while time.monotonic() < until:
+            os.kill(pid, signal.SIGTERM)
+        assert call(workers, os.getpid).value == pid
+
+
+def test_told_in_the_instant_of_its_end_a_task_is_done_or_stopped_and_no_other(
+    workers: Workers,
+) -> None:
+    """Hundreds of tasks are told as they end: each is whole, and no next one hears of it."""
+
+    def work(number: int) -> int:
+        running.when_told(lambda seconds: running.stop(keep=number))
+        return number
+
+    def innocent() -> tuple[bool, object]:
+        running.when_told(lambda seconds: running.stop(keep="wrong"))
+        return running.told_to_stop(), running.kept()
+
+    seen: set[str] = set()
+    for number in range(400):
+        workers.start(0, "work", work, (number,))
+        until = time.monotonic() + number % 40 * 10e-6
+        while time.monotonic() < until:
+            pass
+        told(workers)
+        outcome = one(workers)
+        seen.add(outcome.status)
+        if outcome.status == "done":
+            assert outcome.value == number
+        else:
+            assert outcome.status == "stopped"
+        workers.start(0, "innocent", innocent, ())
+        assert one(workers).value == (False, None)
+    assert seen == {"done", "stopped"}
+
+
+def test_large_results_and_arguments_are_not_hurt_by_signals(workers: Workers) -> None:
+    """While frames of megabytes go both ways, signals come all the time."""
+    large = bytes(range(256)) * 80_000
+    over = threading.Event()
+
+    def disturb() -> None:
+        while not over.is_set():
+            os.kill(pid, signal.SIGTERM)
+            told(workers)
+
+    assert call(workers, lambda: 1).value == 1
+    (pid,) = workers.pids()
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    try:
+        for _ in range(5):
+            workers.start(0, "reverse", lambda data: data[::-1], (large,))
+            assert one(workers).value == large[::-1]
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_handler_of_user_code_stays_for_its_task_alone(workers: Workers, fifo: str) -> None:
+    """It is called instead of the hook; the next task has its hook again."""
+
+    def own(fifo: str) -> list[str]:
+        heard: list[str] = []
+        running.when_told(lambda seconds: heard.append("hook"))
+        signal.signal(signal.SIGTERM, lambda number, frame: heard.append("own"))
+        Path(fifo).write_text("")
+        while not heard:
+            time.sleep(0.001)
+        assert running.told_to_stop()
+        return heard
+
+    def after(fifo: str) -> None:
+        running.when_told(lambda seconds: running.stop())
+        Path(fifo).write_text("")
+        time.sleep(600)
+
+    begun(workers, own, fifo)
+    told(workers)
+    assert one(workers).value == ["own"]
+    begun(workers, after, fifo)
+    told(workers)
+    assert one(workers).status == "stopped"
+
+
+def test_a_forked_child_ends_by_sigterm(workers: Workers) -> None:
+    """What user code forks off can be terminated as ever."""
+
+    def fork() -> int:
+        child = os.fork()
+        if not child:
+            time.sleep(600)
+        os.kill(child, signal.SIGTERM)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert call(workers, fork).value == -signal.SIGTERM
+
+
+def test_outside_of_any_task_nobody_is_told() -> None:
+    """Code that is tried out without a worker meets nothing unusual."""
+    assert running.told_to_stop() is False
+    assert running.seconds_left() == float("inf")
+    assert running.kept(3) == 3
+    running.when_told(lambda seconds: pytest.fail("nobody was told"))
+    with pytest.raises(RuntimeError, match="nobody has told this task to stop"):
+        running.stop()
+
+
+def test_a_sleep_that_was_stopped_goes_on_where_it_was(workers: Workers) -> None:
+    """Of 0.5 seconds about 0.2 are kept; the next attempt sleeps the rest."""
+    workers.start(0, "sleep", running.sleep, (0.5,))
+    assert workers.wait(0.2) == []
+    told(workers)
+    first = one(workers)
+    assert first.status == "stopped"
+    assert first.seconds < 0.45
+    workers.start(0, "sleep", running.sleep, (0.5,), first.value)  # type: ignore[arg-type]
+    second = one(workers)
+    assert second.status == "done"
+    assert first.seconds + second.seconds == pytest.approx(0.5, abs=0.1)
