@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from math import inf
 from pathlib import Path
@@ -21,11 +21,14 @@ from slotwise.allocation.planning import plan_schedules
 from slotwise.allocation.search.budget import Budget
 from slotwise.analysis.bound import Work, objective_bound, sizes_of
 from slotwise.analysis.replay import Replay, replay_log
-from slotwise.model.cluster import Cluster
+from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.event import Event
 from slotwise.model.job import Job
+from slotwise.model.network import Network
+from slotwise.model.pool import Preemption
+from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header, Log, LogFile, read_log
 from slotwise.report import page
@@ -42,6 +45,9 @@ from slotwise.version import __version__
 from slotwise.workload.placement import place_blocks
 from slotwise.workload.workload import Workload
 
+Slots = int | Mapping[str, int]
+"""A number of slots that serve every kind, or a number for each kind."""
+
 PLAN_SECONDS = EPOCH_SECONDS / 2
 """How long a plan may search unless told otherwise: it would be ready within an epoch."""
 
@@ -54,6 +60,9 @@ class Options(TypedDict, total=False):
     waits          delay scheduling's two waits in seconds: for the rack, for any slot
     budget_seconds how long flex may search at each decision, about; None leaves it to flex
     objective      instead of the workload's own: an Objective, or the name of a penalty
+    preemption     instead of the workload's: how pools take slots back that do not say so
+                   themselves
+    shuffle        instead of the workload's: how reduces come to what maps have written
     attempts_max   how often a task may fail before its job does
     log            file to write the log to
     progress       told of every turn of the loop
@@ -64,6 +73,8 @@ class Options(TypedDict, total=False):
     waits: tuple[float, float] | None
     budget_seconds: float | None
     objective: Objective | str | None
+    preemption: Preemption | None
+    shuffle: Shuffle | None
     attempts_max: int
     log: str | Path | None
     progress: Record | None
@@ -74,14 +85,15 @@ def plan(
     allocator: str = "flex",
     *,
     objective: Objective | str | None = None,
-    slots: int | None = None,
+    slots: Slots | None = None,
     budget_seconds: float | None = None,
     budget_steps: int | None = None,
 ) -> Plan:
     """The malleable schedule to which an allocator leads when all jobs are there at time 0.
 
     FLEX searches for `budget_seconds` (`PLAN_SECONDS` unless given) or until nothing helps any
-    more. With `budget_steps` instead, the same schedule comes out on every machine.
+    more. With `budget_steps` instead, the same schedule comes out on every machine. In a plan
+    nothing is copied: a phase begins when all that it comes after, or continues, is done.
     """
     source = read_source(workload)
     aim = _aim(objective, source)
@@ -115,22 +127,35 @@ def simulate(
     scheduler: str = "flex",
     *,
     simulation: Simulation | None = None,
-    slots: int | None = None,
+    slots: Slots | None = None,
     **options: Unpack[Options],
 ) -> Result:
     """Run a workload task by task on the simulated cluster, the same each time."""
-    source = read_source(workload)
+    source = _source(workload, options)
     truth = simulation or Simulation()
-    cluster = _cluster(source.workload, slots)
-    jobs = source.jobs()
-    for phase in (phase for job in jobs for phase in job.phases):
-        cluster.slot_kind(phase.kind)  # Refuses a kind that no host serves.
-    jobs = place_blocks(jobs, cluster, source.workload.replicas, truth.seed)
+    if truth.network is None:
+        truth = replace(truth, network=source.workload.network)
+    cluster = source.cluster(_cluster(source.workload, slots))
+    jobs = source.jobs(cluster)
+    placement = source.workload.placement
+    if placement is not None:
+        jobs = place_blocks(
+            jobs,
+            cluster,
+            placement.replicas,
+            truth.seed,
+            policy=placement.policy,
+            block_bytes=placement.block_bytes,
+        )
     parameters = {
         "seed": truth.seed,
         "noise": truth.noise,
         "slowdown": [truth.slowdown(locality) for locality in Locality],
+        "save_seconds": truth.save_seconds,
         "replicas": source.workload.replicas,
+        "placement": placement and asdict(placement),
+        "network": truth.network and _plain(truth.network),
+        "shuffle": source.shuffle and asdict(source.shuffle),
     }
     setting = _Setting(scheduler, "simulated", jobs, cluster, source, options, parameters)
     return setting.run(lambda: nullcontext(SimulatedWorld(cluster, jobs, truth)))
@@ -140,21 +165,27 @@ def run(
     workload: Given,
     scheduler: str = "flex",
     *,
-    slots: int | None = None,
+    slots: Slots | None = None,
     **options: Unpack[Options],
 ) -> Result:
     """Run a workload really, in worker processes of this machine.
 
-    Jobs of stated work sleep for it. `slots` is the number of processors unless given.
-    RunInterrupted (a KeyboardInterrupt) carries what was done when Ctrl-C comes.
+    Jobs of stated work sleep for it, and copy nothing. `slots` is the number of processors
+    unless given, or a number for each kind. RunInterrupted (a KeyboardInterrupt) carries what
+    was done when Ctrl-C comes.
     """
-    source = read_source(workload)
-    count = _processors() if slots is None else slots
-    cluster = LiveWorld.cluster(count)
-    executions = source.executions()
+    source = _source(workload, options)
+    given = _processors() if slots is None else slots
+    cluster = source.cluster(LiveWorld.cluster(given))
+    executions = source.executions(cluster)
     jobs = tuple(execution.job for execution in executions)
-    setting = _Setting(scheduler, "live", jobs, cluster, source, options, {"slots": count})
-    return setting.run(lambda: LiveWorld(executions, count))
+    (host,) = cluster.hosts
+    parameters = {
+        "slots": given if isinstance(given, int) else dict(given),
+        "shuffle": source.shuffle and asdict(source.shuffle),
+    }
+    setting = _Setting(scheduler, "live", jobs, cluster, source, options, parameters)
+    return setting.run(lambda: LiveWorld(executions, host.slots))
 
 
 def compare(
@@ -162,7 +193,7 @@ def compare(
     schedulers: Sequence[str] | str = ("fifo", "fair", "flex"),
     *,
     live: bool = False,
-    slots: int | None = None,
+    slots: Slots | None = None,
     simulation: Simulation | None = None,
     **options: Unpack[Options],
 ) -> list[Result]:
@@ -171,13 +202,13 @@ def compare(
     Live, each scheduler's programs write to outputs of their own: OUTPUT-fifo and so on. Logs
     are named in the same way.
     """
-    source = read_source(workload)
-    _refuse_unknown(options)
+    source = _source(workload, options)
     names = _check_names([schedulers] if isinstance(schedulers, str) else schedulers)
     sources = [source.apart(name) if live else source for name in names]
     if live:
         for apart in sources:
-            apart.executions()  # Refuses the last one's output before the first one runs.
+            # Refuses the last one's output before the first one runs.
+            apart.executions(source.cluster(LiveWorld.cluster(slots or 1)))
     results = []
     for name, apart in zip(names, sources, strict=True):
         mine = options.copy()
@@ -255,12 +286,13 @@ class _Setting:
     def _header(self) -> Header:
         """All that is needed to decide the same again: the run itself begins from it, too."""
         options = self.options
-        _refuse_unknown(options)
         attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
         if attempts_max < 1:
             raise InputError(f"attempts_max is {attempts_max}; a task needs at least 1")
         aim = _aim(options.get("objective"), self.source)
         aim.check(self.jobs)
+        for kind in {phase.kind: None for job in self.jobs for phase in job.phases}:
+            self.cluster.slot_kind(kind)  # Refuses a kind that no host serves.
         return Header(
             world=self.world,
             scheduler={
@@ -279,6 +311,12 @@ class _Setting:
             parameters=self.parameters,
             versions=_versions(),
         )
+
+
+def _source(workload: Given, options: Options) -> Source:
+    """The workload with what the options say in its place."""
+    _refuse_unknown(options)
+    return read_source(workload).but(options.get("preemption"), options.get("shuffle"))
 
 
 def _refuse_unknown(options: Options) -> None:
@@ -335,11 +373,18 @@ def _all_of(records: Sequence[Record]) -> Record:
     return record
 
 
-def _cluster(workload: Workload, slots: int | None) -> Cluster:
+def _cluster(workload: Workload, slots: Slots | None) -> Cluster:
     """The cluster to plan for or to simulate: as many slots as asked for, or the workload's."""
-    if slots is not None:
+    if isinstance(slots, int):
         return Cluster.of_slots(slots)
+    if slots is not None:
+        return Cluster((Host("cluster", dict(slots)),))
     return workload.cluster or Cluster.of_slots(_processors())
+
+
+def _plain(network: Network) -> dict[str, float | None]:
+    """A network for the log; JSON has no infinite numbers, so None stands for no limit."""
+    return {key: None if rate == inf else rate for key, rate in asdict(network).items()}
 
 
 def _processors() -> int:

@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
-from slotwise.model.pool import Pool
+from slotwise.model.pool import Preemption
+from slotwise.model.pool_tree import PoolTree
+from slotwise.model.shuffle import Shuffle
 from slotwise.program.calls import Sleep
 from slotwise.program.commit import check_overwritten
 from slotwise.program.execution import Execution
@@ -31,20 +34,43 @@ class Source:
     workload: Workload
     entries: tuple[Entry, ...]
 
-    def jobs(self) -> tuple[Job, ...]:
-        """The jobs with their phases, as schedulers see them."""
-        return tuple(_job(entry, self.workload) for entry in self.entries)
+    def jobs(self, cluster: Cluster | None = None) -> tuple[Job, ...]:
+        """The jobs with their phases, as schedulers see them.
 
-    def executions(self) -> list[Execution]:
-        """The jobs as the live world runs them."""
+        In a cluster they shuffle as the workload says. Without one, in a plan, reduces come
+        after all maps.
+        """
+        return tuple(_job(entry, self.workload, cluster) for entry in self.entries)
+
+    def executions(self, cluster: Cluster) -> list[Execution]:
+        """The jobs as the live world runs them in this cluster."""
         _refuse_shared_outputs(self.entries, self.workload.folder)
-        return [_execution(entry, self.workload) for entry in self.entries]
+        return [_execution(entry, self.workload, cluster) for entry in self.entries]
 
-    def pools(self) -> dict[str, Pool]:
-        """The pools by name, those that only jobs name among them."""
+    def pools(self) -> PoolTree:
+        """The pools, those that only jobs name among them."""
         named = (_stated(entry).pool for entry in self.entries)
-        pools = {pool.name: pool for pool in self.workload.pools}
-        return pools | {name: Pool(name) for name in named if name not in pools}
+        tree = PoolTree(self.workload.pools).with_pools(named)
+        preemption = self.workload.preemption
+        return tree if preemption is None else tree.with_preemption(preemption)
+
+    @property
+    def shuffle(self) -> Shuffle | None:
+        """How reduces come to what maps have written."""
+        return self.workload.shuffle
+
+    def cluster(self, cluster: Cluster) -> Cluster:
+        """This cluster, with slots for copying if the workload splits that off."""
+        return cluster if self.shuffle is None else self.shuffle.cluster(cluster)
+
+    def but(self, preemption: Preemption | None, shuffle: Shuffle | None) -> Source:
+        """The same with these in place of the workload's own, where they are given."""
+        workload = replace(
+            self.workload,
+            preemption=preemption or self.workload.preemption,
+            shuffle=shuffle or self.workload.shuffle,
+        )
+        return Source(workload, self.entries)
 
     def overwriting(self) -> Source:
         """The same, replacing outputs that exist."""
@@ -85,24 +111,34 @@ def _stated(entry: Entry) -> Job | ProgramJob:
     return entry if isinstance(entry, Job | ProgramJob) else entry.job
 
 
-def _job(entry: Entry, workload: Workload) -> Job:
+def _job(entry: Entry, workload: Workload, cluster: Cluster | None) -> Job:
     """A job with its phases, as schedulers see it."""
     if isinstance(entry, ProgramJob):
         # Where nothing is written, it does not matter whether the output exists.
-        return _planned(_overwriting(entry), workload).job
-    return entry if isinstance(entry, Job) else entry.job
+        return _planned(_overwriting(entry), workload, cluster).job
+    if not isinstance(entry, Job):
+        return entry.job
+    if cluster is None or workload.shuffle is None:
+        return entry
+    return workload.shuffle.job(entry, cluster)
 
 
-def _execution(entry: Entry, workload: Workload) -> Execution:
+def _execution(entry: Entry, workload: Workload, cluster: Cluster) -> Execution:
     if isinstance(entry, ProgramJob):
-        planned = _planned(entry, workload)
+        planned = _planned(entry, workload, cluster)
         if entry.settings.get("overwrite"):
             check_overwritten(absolute(entry.output, workload.folder))
         return planned
-    return Sleep(entry) if isinstance(entry, Job) else entry
+    return Sleep(_without_copying(entry)) if isinstance(entry, Job) else entry
 
 
-def _planned(entry: ProgramJob, workload: Workload) -> Execution:
+def _without_copying(job: Job) -> Job:
+    """The job with no phase that begins early: who sleeps does not wait for what it copies."""
+    phases = (replace(phase, slow_start=1.0) for phase in job.phases)
+    return replace(job, phases=tuple(phases))
+
+
+def _planned(entry: ProgramJob, workload: Workload, cluster: Cluster | None) -> Execution:
     try:
         return plan_mapreduce(
             entry.id,
@@ -116,6 +152,9 @@ def _planned(entry: ProgramJob, workload: Workload) -> Execution:
             deadline=entry.deadline,
             steps=entry.steps,
             penalty=entry.penalty,
+            priority=entry.priority,
+            shuffle=None if cluster is None else workload.shuffle,
+            cluster=cluster,
             **entry.settings,
         )
     except InputError as error:

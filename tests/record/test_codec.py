@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -12,8 +14,8 @@ from hypothesis import strategies as st
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Defer, GiveUp, Launch, Locality, Preempt, Reallocate
 from slotwise.model.event import JobArrived, TaskFailed, TaskFinished, TaskKilled
-from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
-from slotwise.model.pool import Pool
+from slotwise.model.job import PRIORITIES, Block, Job, Phase, PhaseId, Tasks
+from slotwise.model.pool import Pool, Preemption
 from slotwise.record import codec
 
 # Names may be anything that users or file systems come up with, lone surrogates included.
@@ -41,16 +43,20 @@ def jobs(draw: st.DrawFn) -> Job:
     for name in draw(st.lists(names, min_size=1, max_size=3, unique=True)):
         before = [phase.name for phase in phases]
         least = draw(st.integers(0, 5))
-        phases.append(
-            Phase(
-                name,
-                draw(tasks()),
-                kind=draw(names),
-                after=draw(st.frozensets(st.sampled_from(before))) if before else frozenset(),
-                slots_min=least,
-                slots_max=draw(st.none() | st.integers(max(1, least), 9)),
-            )
+        phase = Phase(
+            name,
+            draw(tasks()),
+            kind=draw(names),
+            after=draw(st.frozensets(st.sampled_from(before))) if before else frozenset(),
+            slots_min=least,
+            slots_max=draw(st.none() | st.integers(max(1, least), 9)),
         )
+        if phase.after:
+            phase = replace(phase, slow_start=draw(st.floats(0, 1)), copy=draw(seconds))
+        elif before and draw(st.booleans()):
+            other = draw(st.sampled_from(phases))
+            phase = replace(phase, tasks=Tasks(other.tasks.count), continues=other.name)
+        phases.append(phase)
     return Job(
         draw(names),
         tuple(phases),
@@ -60,6 +66,7 @@ def jobs(draw: st.DrawFn) -> Job:
         deadline=draw(st.none() | seconds),
         steps=tuple(zip(draw(increasing), draw(increasing), strict=False)),
         penalty=draw(st.none() | names),
+        priority=draw(st.sampled_from(sorted(PRIORITIES))),
     )
 
 
@@ -68,7 +75,7 @@ entries = st.one_of(
     st.builds(JobArrived, at=seconds, job=jobs()),
     st.builds(TaskFinished, at=seconds, seconds=seconds, **attempts),
     st.builds(TaskFailed, at=seconds, reason=names, lost=st.booleans(), **attempts),
-    st.builds(TaskKilled, at=seconds, **attempts),
+    st.builds(TaskKilled, at=seconds, kept=seconds, **attempts),
     st.builds(
         Reallocate,
         slots=st.dictionaries(phase_ids, st.integers(0, 99) | st.floats(0, 99), max_size=4),
@@ -76,14 +83,16 @@ entries = st.one_of(
     ),
     st.builds(Launch, host=names, locality=st.sampled_from(Locality), **attempts),
     st.builds(Defer, phase=phase_ids, since=seconds, until=seconds),
-    st.builds(Preempt, host=names, **attempts),
+    st.builds(
+        Preempt, host=names, until=st.none() | seconds, pool=st.none() | names, **attempts
+    ),
     st.builds(GiveUp, job=names, reason=names),
 )
 
 
 def through_json(plain: Any) -> Any:
     """What is read where this was written, in one line."""
-    text = json.dumps(plain)
+    text = json.dumps(plain, allow_nan=False)
     assert "\n" not in text
     return json.loads(text)
 
@@ -110,22 +119,34 @@ def test_every_job_comes_back(job: Job) -> None:
         st.dictionaries(names, st.integers(0, 5), max_size=3),
         st.dictionaries(names, st.integers(5, 9), max_size=3),
         st.sampled_from(["fair", "fifo"]),
+        st.none() | names,
+        st.none() | st.integers(1, 99),
+        st.sampled_from(["stated", "size"]),
+        st.none()
+        | st.builds(
+            Preemption,
+            st.just(inf) | seconds,
+            st.just(inf) | seconds,
+            st.floats(0.01, 1),
+            seconds,
+        ),
     )
 )
 def test_every_pool_comes_back(pool: Pool) -> None:
-    """Weights, shares and policies."""
+    """Weights, shares, policies, parents, and when it takes slots back, never included."""
     assert codec.decode_pool(through_json(codec.encode_pool(pool))) == pool
 
 
-@given(st.lists(names, min_size=1, max_size=4, unique=True), shares, st.floats(0.1, 9))
+@given(st.lists(names, min_size=1, max_size=4, unique=True), shares, st.floats(0.1, 9), seconds)
 def test_every_cluster_comes_back(
-    hosts: list[str], slots: dict[str, int], speed: float
+    hosts: list[str], slots: dict[str, int], speed: float, heartbeat: float
 ) -> None:
-    """Hosts with racks, slots of kinds and speeds."""
+    """Hosts with racks, slots of kinds and speeds, and how often they report."""
     cluster = Cluster(
-        tuple(Host(name, {**slots, "task": 1}, rack=name[::-1], speed=speed) for name in hosts)
+        tuple(Host(name, {**slots, "task": 1}, name[::-1], speed) for name in hosts), heartbeat
     )
-    assert codec.decode_cluster(through_json(codec.encode_cluster(cluster))) == cluster
+    plain = through_json(codec.encode_cluster(cluster))
+    assert codec.decode_cluster(plain, heartbeat) == cluster
 
 
 def test_types_are_told_apart_by_name() -> None:
@@ -134,3 +155,21 @@ def test_types_are_told_apart_by_name() -> None:
     assert codec.encode(killed)["is"] == "TaskKilled"
     with pytest.raises(KeyError):
         codec.decode({"is": "TaskRaised", "at": 1.0})
+
+
+def test_entries_of_older_logs_have_defaults() -> None:
+    """Logs were written before there were priorities, nested pools, grace and slow start."""
+    phase = PhaseId("j", "map")
+    attempt = {"phase": ["j", "map"], "task": 0, "attempt": 1}
+    killed = codec.decode({"is": "TaskKilled", "at": 2.0, **attempt})
+    assert killed == TaskKilled(2.0, phase, 0, 1, kept=0.0)
+    stopped = codec.decode({"is": "Preempt", "host": "h", **attempt})
+    assert stopped == Preempt(phase, 0, 1, "h", until=None, pool=None)
+    job = Job("j", (Phase("map", Tasks(1, 2.0)),))
+    plain = codec.encode_job(job)
+    del plain["priority"]
+    for key in ("slow_start", "copy", "continues"):
+        del plain["phases"][0][key]
+    assert codec.decode_job(plain) == job
+    pool = {"name": "p", "weight": 2.0, "slots_min": {}, "slots_max": {}, "policy": "fifo"}
+    assert codec.decode_pool(pool) == Pool("p", 2.0, policy="fifo")

@@ -13,7 +13,7 @@ from slotwise.model.decision import Launch, Locality, Reallocate
 from slotwise.model.errors import InputError
 from slotwise.model.event import JobArrived, TaskFailed
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.model.pool import Pool
+from slotwise.model.pool import Pool, Preemption
 from slotwise.record import codec
 from slotwise.record.log import FORMAT, Header, Log, LogFile, Turn, read_log
 
@@ -21,8 +21,11 @@ HEADER = Header(
     world="simulated",
     scheduler={"name": "fair", "assigner": "delay", "epoch_seconds": 0.5, "waits": [1, 2]},
     objective={"penalty": "stretch", "aggregate": "max"},
-    cluster=Cluster((Host("h1", {"map": 2}, "r1", 2.0), Host("h2", {"map": 1}))),
-    pools=(Pool("p", 2.0, {"map": 1}, {"map": 2}, "fifo"),),
+    cluster=Cluster((Host("h1", {"map": 2}, "r1", 2.0), Host("h2", {"map": 1})), 3.0),
+    pools=(
+        Pool("all", preemption=Preemption(least_after=5.0, grace=1.0)),
+        Pool("p", 2.0, {"map": 1}, {"map": 2}, "fifo", "all", jobs_max=3, job_weights="size"),
+    ),
     jobs_expected=1,
     attempts_max=3,
     parameters={"seed": 7, "slowdown": [1.0, 1.5, 2.0]},
@@ -99,6 +102,22 @@ def test_turns_are_there_as_soon_as_the_file_is_closed_or_not_at_all(tmp_path: P
         assert len(read_log(path).turns) == len(log.turns) - 1
 
 
+def test_headers_of_older_logs_are_read(tmp_path: Path) -> None:
+    """They say nothing of heartbeats, nested pools and preemption: there were none."""
+    path = tmp_path / "run.jsonl"
+    write(path)
+    lines = path.read_text().splitlines()
+    header = json.loads(lines[0])
+    del header["heartbeat"]
+    for pool in header["pools"]:
+        for key in ("parent", "jobs_max", "job_weights", "preemption"):
+            del pool[key]
+    path.write_text("\n".join([json.dumps(header), *lines[1:]]) + "\n")
+    read = read_log(path).header
+    assert read.cluster == Cluster(HEADER.cluster.hosts)
+    assert read.pools == (Pool("all"), Pool("p", 2.0, {"map": 1}, {"map": 2}, "fifo"))
+
+
 def damaged(edit: Callable[[list[str]], list[str]]) -> Callable[[Path], None]:
     """Edits the lines of a log file."""
 
@@ -140,6 +159,11 @@ IDLE = codec.encode_job(turns_of("idle")[0].events[0].job) | {"phases": []}
         (changed(1, format="x"), ["line 1"]),
         (changed(1, cluster=[]), ["line 1", "no slots"]),
         (changed(1, cluster=[{"host": 1}]), ["line 1"]),
+        (changed(1, heartbeat=-1.0), ["line 1", "heartbeat"]),
+        (
+            changed(1, pools=[codec.encode_pool(Pool("p", parent="q"))]),
+            ["line 1", "unknown parent 'q'"],
+        ),
         (changed(3, events=[{"is": "Nonsense"}]), ["line 3", "'Nonsense'"]),
         (changed(3, events=[{"at": 1.0}]), ["line 3", "'is' is missing"]),
         (changed(2, events=7), ["line 2"]),

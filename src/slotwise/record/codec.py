@@ -1,13 +1,14 @@
 """Events, decisions and what they hold, as plain JSON values and back.
 
 Each entry is an object with its class name under "is". Numbers are written so that reading
-them gives the same float again.
+them gives the same float again. What older logs lack has its default.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
+from math import inf
 from typing import Any
 
 from slotwise.model.cluster import Cluster, Host
@@ -22,7 +23,7 @@ from slotwise.model.decision import (
 )
 from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
-from slotwise.model.pool import Pool
+from slotwise.model.pool import Pool, Preemption
 
 Plain = dict[str, Any]
 
@@ -79,6 +80,7 @@ def encode_job(job: Job) -> Plain:
         "deadline": job.deadline,
         "steps": [list(step) for step in job.steps],
         "penalty": job.penalty,
+        "priority": job.priority,
         "phases": [_encode_phase(phase) for phase in job.phases],
     }
 
@@ -94,6 +96,7 @@ def decode_job(plain: Mapping[str, Any]) -> Job:
         deadline=plain["deadline"],
         steps=tuple((at, cost) for at, cost in plain["steps"]),
         penalty=plain["penalty"],
+        priority=plain.get("priority", "normal"),
     )
 
 
@@ -104,6 +107,9 @@ def _encode_phase(phase: Phase) -> Plain:
         "after": sorted(phase.after),
         "slots_min": phase.slots_min,
         "slots_max": phase.slots_max,
+        "slow_start": phase.slow_start,
+        "copy": phase.copy,
+        "continues": phase.continues,
         "count": phase.tasks.count,
         "work": phase.tasks.work,
         "blocks": [[sorted(block.hosts), block.size_bytes] for block in phase.tasks.blocks],
@@ -120,6 +126,9 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
         after=frozenset(plain["after"]),
         slots_min=plain["slots_min"],
         slots_max=plain["slots_max"],
+        slow_start=plain.get("slow_start", 1.0),
+        copy=plain.get("copy", 0.0),
+        continues=plain.get("continues"),
     )
 
 
@@ -131,9 +140,9 @@ def encode_cluster(cluster: Cluster) -> list[Plain]:
     ]
 
 
-def decode_cluster(plain: list[Plain]) -> Cluster:
-    """The cluster that `encode_cluster` made these objects of."""
-    return Cluster(tuple(Host(**host) for host in plain))
+def decode_cluster(plain: list[Plain], heartbeat: float = 0.0) -> Cluster:
+    """The cluster that `encode_cluster` made these objects of, with this heartbeat."""
+    return Cluster(tuple(Host(**host) for host in plain), heartbeat)
 
 
 def encode_pool(pool: Pool) -> Plain:
@@ -144,9 +153,23 @@ def encode_pool(pool: Pool) -> Plain:
         "slots_min": dict(pool.slots_min),
         "slots_max": dict(pool.slots_max),
         "policy": pool.policy,
+        "parent": pool.parent,
+        "jobs_max": pool.jobs_max,
+        "job_weights": pool.job_weights,
+        "preemption": pool.preemption and _encode_preemption(pool.preemption),
     }
 
 
 def decode_pool(plain: Plain) -> Pool:
     """The pool that `encode_pool` made this object of."""
-    return Pool(**plain)
+    preemption = plain.get("preemption")
+    return Pool(**{**plain, "preemption": preemption and _decode_preemption(preemption)})
+
+
+def _encode_preemption(preemption: Preemption) -> Plain:
+    """Its numbers; JSON has none that is infinite, so null stands for never."""
+    return {key: None if value == inf else value for key, value in asdict(preemption).items()}
+
+
+def _decode_preemption(plain: Plain) -> Preemption:
+    return Preemption(**{key: inf if value is None else value for key, value in plain.items()})

@@ -19,6 +19,7 @@ from slotwise.model.decision import Decision
 from slotwise.model.errors import InputError
 from slotwise.model.event import Event
 from slotwise.model.pool import Pool
+from slotwise.model.pool_tree import PoolTree
 from slotwise.record import codec
 
 FORMAT = 1
@@ -60,6 +61,7 @@ class Header:
             "attempts_max": self.attempts_max,
             "losses_max": self.losses_max,
             "cluster": codec.encode_cluster(self.cluster),
+            "heartbeat": self.cluster.heartbeat,
             "pools": [codec.encode_pool(pool) for pool in self.pools],
         }
 
@@ -76,8 +78,8 @@ class Header:
             world=plain["world"],
             scheduler=plain["scheduler"],
             objective=plain["objective"],
-            cluster=codec.decode_cluster(plain["cluster"]),
-            pools=tuple(codec.decode_pool(pool) for pool in plain["pools"]),
+            cluster=codec.decode_cluster(plain["cluster"], plain.get("heartbeat", 0.0)),
+            pools=tuple(PoolTree(map(codec.decode_pool, plain["pools"])).values()),
             jobs_expected=plain["jobs_expected"],
             attempts_max=plain["attempts_max"],
             losses_max=plain["losses_max"],
