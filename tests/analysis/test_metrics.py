@@ -97,6 +97,7 @@ def test_the_metrics() -> None:
         "tasks_done": 3,
         "attempts": {"done": 3, "failed": 1},
         "locality": pytest.approx({"node": 1 / 3, "rack": 1 / 3, "any": 1 / 3}),
+        "traffic_bytes": {"rack": 0.0, "core": 0.0},
         "work_seconds": 10.0,
         "wasted_slot_seconds": 1.0,
         "preemption": {

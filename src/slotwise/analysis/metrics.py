@@ -10,6 +10,7 @@ from typing import Any
 from slotwise.analysis.attempts import Attempt, Follower, JobSpan
 from slotwise.analysis.bound import Work, objective_bound, sizes_of
 from slotwise.analysis.deadlines import deadline_metrics
+from slotwise.analysis.traffic import bytes_read
 from slotwise.model.decision import Decision, Locality
 from slotwise.model.event import Event
 from slotwise.model.job import Job, PhaseId
@@ -50,6 +51,7 @@ class Meter:
         self._follower = Follower(self._attempt)
         self._locality: Counter[Locality] = Counter()
         self._endings: Counter[str] = Counter()
+        self._read: Counter[Locality] = Counter()
         self._busy = self._wasted = 0.0
         self._told = self._taken = 0
         self._lost = self._kept = 0.0
@@ -93,6 +95,7 @@ class Meter:
         held = attempt.end - attempt.start
         self._endings[attempt.ending] += 1
         self._busy += held
+        self._count_read(attempt, self._read)
         # Work is what the task takes at speed 1 beside its input: what no scheduler can save.
         speed, slowdown = self._speeds[attempt.host], self._slowdown[attempt.locality]
         if attempt.told:
@@ -110,6 +113,11 @@ class Meter:
         work = attempt.seconds * speed / slowdown
         self._work[attempt.phase] += work
         self._longest[attempt.phase] = max(self._longest[attempt.phase], work)
+
+    def _count_read(self, attempt: Attempt, read: Counter[Locality]) -> None:
+        if attempt.locality is not Locality.NODE:
+            job = self._follower.jobs[attempt.phase.job].job
+            read[attempt.locality] += bytes_read(job, attempt)
 
     def _metrics(self, spans: dict[str, JobSpan], done: dict[str, JobSpan]) -> dict[str, Any]:
         jobs = {name: span.job for name, span in done.items()}
@@ -141,6 +149,9 @@ class Meter:
         unfinished = sum(a.end - a.start for a in self._follower.unfinished())
         span = self._follower.now - first  # Jobs that failed may have held slots to the end.
         tasks = sum(self._locality.values())
+        read = self._read.copy()
+        for attempt in self._follower.unfinished():
+            self._count_read(attempt, read)
         return {
             "utilisation": (self._busy + unfinished) / (slots * span) if span > 0 else 0.0,
             "tasks_done": tasks,
@@ -148,6 +159,10 @@ class Meter:
             "locality": {
                 level.name.lower(): self._locality[level] / tasks if tasks else 0.0
                 for level in Locality
+            },
+            "traffic_bytes": {
+                "rack": float(read[Locality.RACK]),
+                "core": float(read[Locality.ANY]),
             },
             "wasted_slot_seconds": self._wasted + unfinished,
             "preemption": {
