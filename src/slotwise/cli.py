@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from slotwise import api
+from slotwise.analysis.explain import explain
 from slotwise.api import PLAN_SECONDS
 from slotwise.experiments.printed import list_figures, show_reproduction, showing_progress
 from slotwise.experiments.reproduce import FIGURES, figure_named, reproduce
@@ -16,6 +17,7 @@ from slotwise.model.errors import InputError
 from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import PENALTIES
 from slotwise.record.log import read_log
+from slotwise.report.explanation import explanation_lines
 from slotwise.report.page import check_report
 from slotwise.report.progress import Progress
 from slotwise.results import Result
@@ -322,6 +324,27 @@ def _replay(
             print(f"first difference in turn {found.turn} at {found.now} s:")
             print(f"  recorded: {found.recorded}\n  decided:  {found.decided}")
         raise typer.Exit(0 if replay.is_identical else 1)
+
+
+@app.command(name="explain")
+def _explain(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="A log that --log has written.")],
+    at: Annotated[float, typer.Option("--at", help="The instant, in seconds.")],
+    job: Annotated[str, typer.Option("--job", help="The job.")],
+    as_json: Json = False,
+) -> None:
+    """Why a job holds the slots that it holds at an instant of a run.
+
+    Its pools' shares, what it could use, who is served before it and after it.
+
+    `slotwise explain run.jsonl --at 12.5 --job q1`
+    """
+    with door():
+        explanation = explain(read_log(log), job, at)
+        if as_json:
+            print_json(explanation.to_plain())
+        else:
+            print("\n".join(explanation_lines(explanation)))
 
 
 @app.command(name="reproduce")

@@ -70,9 +70,9 @@ class PoolState(Sharer):
         return self.key.pool
 
     @property
-    def usable(self) -> float:
+    def usable(self) -> int:
         """Slots that it can use: what is below it asks for, cut to its most share."""
-        return min(self.demand, self.most)
+        return self.demand if self.demand <= self.most else int(self.most)
 
     @property
     def share(self) -> float:

@@ -174,9 +174,13 @@ class State:
         """The shares of pools that have lacked slots for as long as they put up with."""
         return list(self._overdue[slot_kind])
 
-    def pool_share(self, slot_kind: str, key: ShareKey) -> PoolState:
-        """How a pool's share of this kind of slot stands."""
-        return self._shares[slot_kind][key]
+    def shares(self, slot_kind: str) -> Sequence[PoolState]:
+        """How the shares of all pools in this kind of slot stand, the outer ones first."""
+        return [pool for key, pool in self._shares[slot_kind].items() if key != WHOLE]
+
+    def phases_of(self, job: str) -> Sequence[PhaseState]:
+        """The phases of a job that has arrived and is not over."""
+        return list(self._jobs.get(job, {}).values())
 
     def attempts_of(self, job: str) -> Sequence[Launch]:
         """The running attempts of a job."""

@@ -1,0 +1,85 @@
+"""Explanations of who holds what and why, from a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from slotwise.analysis.explain import explain
+from slotwise.cli import app
+from slotwise.model.cluster import Cluster
+from slotwise.model.errors import InputError
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.pool import Pool, Preemption
+from slotwise.record.log import Log, LogFile
+from slotwise.report.explanation import explanation_lines
+
+POOLS = [
+    Pool("ads", slots_min=2, preemption=Preemption(least_after=5.0)),
+    Pool("small", slots_max=1, parent="ads"),
+    Pool("large", parent="ads"),
+    Pool("web", jobs_max=1),
+]
+
+
+def job(name: str, pool: str, count: int, arrival: float = 0.0) -> Job:
+    """A job of one phase of tasks of 30 seconds."""
+    return Job(name, (Phase("map", Tasks(count, 30.0)),), arrival, pool)
+
+
+@pytest.fixture
+def log(simulated: Callable[..., object]) -> Log:
+    """On eight slots web has all, until the pools within ads take two back at 8 s."""
+    jobs = [job("w1", "web", 10), job("w2", "web", 5), job("s", "small", 4, 3.0)]
+    jobs += [job("l", "large", 9, 3.0), job("l2", "large", 9, 4.0)]
+    return simulated(jobs, Cluster.of_slots(8), POOLS).log
+
+
+def test_it_says_what_a_job_holds_and_should(log: Log) -> None:
+    """At 4 s web holds all; ads is below its least share and says when it takes it back."""
+    (phase,) = explain(log, "l", 4.0).phases
+    assert (phase.running, phase.pending, phase.allocated) == (0, 9, 1.5)
+    assert phase.why == "is 1.5 below its allocation: no slot has come free for it yet"
+    inner, outer = phase.shares
+    assert (inner.pool, inner.share, inner.demand) == ("large", 3.0, 18)
+    assert (outer.pool, outer.share, outer.least) == ("ads", 4.0, 2)
+    assert outer.lacks == "below its least share: it takes back what it lacks at 8 s"
+    assert [(share.pool, share.running) for share in phase.over] == [("web", 8)]
+    assert [other.job for other in phase.after] == ["l2"]
+
+
+def test_it_knows_limits_and_doors(log: Log) -> None:
+    """A most share, a job that waits outside, one that has not come, one that is done."""
+    assert explain(log, "s", 20.0).phases[0].why == "pool 'small' holds its most share of 1"
+    assert explain(log, "w2", 1.0).status == (
+        "waits outside until fewer jobs run in 'web' (jobs_max 1)"
+    )
+    assert explain(log, "l", 2.9).status == "has not arrived yet"
+    last = log.turns[-1].now
+    assert explain(log, "l", last).status.startswith("completed at ")
+    assert explain(log, "w1", 0.0).phases[0].running == 8
+
+
+def test_it_refuses_what_is_not_in_the_log(log: Log) -> None:
+    """A job or an instant that the log does not have, with what it has."""
+    with pytest.raises(InputError, match=r"job 'nobody' is not in the log.*l, l2, s, w1, w2"):
+        explain(log, "nobody", 1.0)
+    for instant in (-1.0, 1e9, float("nan")):
+        with pytest.raises(InputError, match="not in the log; name one from 0 to"):
+            explain(log, "l", instant)
+
+
+def test_the_command(log: Log, tmp_path: Path) -> None:
+    """It prints the same as text, or as one JSON object."""
+    path = tmp_path / "run.jsonl"
+    with LogFile(path, log.header) as file:
+        for turn in log.turns:
+            file(turn.now, turn.events, turn.decisions)
+    told = CliRunner().invoke(app, ["explain", str(path), "--at", "4", "--job", "l"])
+    assert told.exit_code == 0
+    assert told.stdout.splitlines() == list(explanation_lines(explain(log, "l", 4.0)))
+    told = CliRunner().invoke(app, ["explain", str(path), "--at", "4", "--job", "l", "--json"])
+    assert '"allocated": 1.5' in told.stdout
