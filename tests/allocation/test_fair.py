@@ -1,43 +1,34 @@
-"""FAIR: pools first, then the jobs within; guarantees, limits and inner policies."""
+"""FAIR: pools first, then what is in them; guarantees, limits and inner policies."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+
+import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
-from slotwise.allocation.fair import Fair
+from oracles.pools import (
+    INF,
+    by_filling,
+    by_programs,
+    children,
+    demand,
+    held_by,
+    inside,
+    owed,
+    pooled,
+    trees,
+)
+from slotwise.allocation.fair import MANY, Fair, share_by_pools
+from slotwise.allocation.fair_at_once import share_at_once
 from slotwise.allocation.problem import Claims, Group
-from slotwise.model.cluster import Cluster
-
-INF = float("inf")
-
-
-def claims(
-    capacity: int,
-    members: list[tuple[int, float, float]],
-    groups: list[Group],
-    weight: list[float] | None = None,
-) -> Claims:
-    """Claims of members (group, least, most), in order of arrival."""
-    count = len(members)
-    return Claims(
-        capacity,
-        weight=weight or [1.0] * count,
-        arrival=[float(number) for number in range(count)],
-        work=[],
-        least=[least for _, least, _ in members],
-        most=[most for _, _, most in members],
-        group=[group for group, _, _ in members],
-        groups=groups,
-        owner=[],
-        cluster=Cluster.of_slots(capacity),
-    )
 
 
 def test_pools_share_by_weight_however_many_jobs_they_have() -> None:
     """A pool of weight 2 with one job gets twice what a pool of weight 1 with three gets."""
-    problem = claims(
+    problem = pooled(
         90,
         [(0, 0, 90), (1, 0, 90), (1, 0, 90), (1, 0, 90)],
         [Group(2, 0, INF), Group(1, 0, INF)],
@@ -47,25 +38,25 @@ def test_pools_share_by_weight_however_many_jobs_they_have() -> None:
 
 def test_a_pool_gets_its_least_share_first() -> None:
     """A pool guaranteed 80 of 100 slots gets them although another has ten times its weight."""
-    problem = claims(100, [(0, 0, 100), (1, 0, 100)], [Group(1, 80, INF), Group(10, 0, INF)])
+    problem = pooled(100, [(0, 0, 100), (1, 0, 100)], [Group(1, 80, INF), Group(10, 0, INF)])
     assert Fair().share(problem) == pytest.approx([80, 20])
 
 
 def test_a_pool_cannot_use_more_of_its_least_share_than_its_jobs_can() -> None:
     """A pool guaranteed 80 whose only job can use 5 leaves 95 to the other."""
-    problem = claims(100, [(0, 0, 5), (1, 0, 100)], [Group(1, 80, INF), Group(1, 0, INF)])
+    problem = pooled(100, [(0, 0, 5), (1, 0, 100)], [Group(1, 80, INF), Group(1, 0, INF)])
     assert Fair().share(problem) == pytest.approx([5, 95])
 
 
 def test_a_pool_without_demand_reserves_nothing() -> None:
     """The guarantee of a pool without jobs is not kept free for it."""
-    problem = claims(100, [(0, 0, 100)], [Group(1, 0, INF), Group(9, 90, INF)])
+    problem = pooled(100, [(0, 0, 100)], [Group(1, 0, INF), Group(9, 90, INF)])
     assert Fair().share(problem) == [100]
 
 
 def test_a_pool_never_gets_more_than_its_most_share() -> None:
     """Two jobs in a pool limited to 10 get 5 each, even if slots stay free."""
-    problem = claims(
+    problem = pooled(
         100, [(0, 0, 50), (0, 0, 50), (1, 0, 30)], [Group(5, 0, 10), Group(1, 0, INF)]
     )
     assert Fair().share(problem) == pytest.approx([5, 5, 30])
@@ -73,81 +64,201 @@ def test_a_pool_never_gets_more_than_its_most_share() -> None:
 
 def test_guarantees_that_do_not_fit_are_scaled_down() -> None:
     """Pools guaranteed 90 and 30 of 60 slots get 45 and 15."""
-    problem = claims(60, [(0, 0, 99), (1, 0, 99)], [Group(1, 90, INF), Group(1, 30, INF)])
+    problem = pooled(60, [(0, 0, 99), (1, 0, 99)], [Group(1, 90, INF), Group(1, 30, INF)])
     assert Fair().share(problem) == pytest.approx([45, 15])
 
 
 def test_within_a_fair_pool_jobs_share_by_their_weights() -> None:
     """Weights 1 and 3 inside one pool share 40 slots as 10 and 30."""
-    problem = claims(40, [(0, 0, 40), (0, 0, 40)], [Group(1, 0, INF)], weight=[1, 3])
+    problem = pooled(40, [(0, 0, 40), (0, 0, 40)], [Group(1, 0, INF)], weight=[1, 3])
     assert Fair().share(problem) == pytest.approx([10, 30])
 
 
 def test_within_a_fifo_pool_the_earliest_is_served_first_above_least_shares() -> None:
     """The first job takes all but the 2 slots that the third is guaranteed."""
-    problem = claims(
+    problem = pooled(
         20, [(0, 0, 15), (0, 0, 15), (0, 2, 15)], [Group(1, 0, INF, policy="fifo")]
     )
     assert Fair().share(problem) == pytest.approx([15, 3, 2])
 
 
-@st.composite
-def problems(draw: st.DrawFn) -> Claims:
-    """Pools with guarantees, limits and policies; jobs spread over them."""
-    weights = st.sampled_from([0.1, 0.3, 1.0, 2.0])
-    groups = []
-    for _ in range(draw(st.integers(1, 3))):
-        least = draw(st.sampled_from([0, 0, 2, 7]))
-        most = draw(st.sampled_from([INF, INF, 7, 11]))
-        policy = draw(st.sampled_from(["fair", "fifo"]))
-        groups.append(Group(draw(weights), least, most, policy))
-    members = []
-    for _ in range(draw(st.integers(1, 8))):
-        most = draw(st.integers(1, 12))
-        least = draw(st.integers(0, min(3, most)))
-        members.append((draw(st.integers(0, len(groups) - 1)), least, most))
-    weight = [draw(weights) for _ in members]
-    return claims(draw(st.integers(1, 40)), members, groups, weight)
+def test_what_is_left_in_a_fifo_pool_goes_by_priority_and_then_by_arrival() -> None:
+    """Of 20 slots the third job, of high priority, takes 15; the first has what is left."""
+    problem = pooled(
+        20,
+        [(0, 0, 15), (0, 0, 15), (0, 0, 15)],
+        [Group(1, 0, INF, policy="fifo")],
+        urgency=[1, 1, 2],
+    )
+    assert Fair().share(problem) == [5, 0, 15]
+    assert share_at_once(problem) == [5, 0, 15]
 
 
-@given(problems())
-def test_all_shares_add_up_and_every_limit_is_kept(problem: Claims) -> None:
-    """No slot is wasted that anybody may use; no limit of job or pool is broken."""
-    shares = Fair().share(problem)
-    of_pool = [
-        sum(share for share, g in zip(shares, problem.group, strict=True) if g == number)
-        for number in range(len(problem.groups))
+def test_pools_within_a_pool_share_what_it_gets() -> None:
+    """Weights 2 and 1 at the top make 60 and 30; the 60 are shared as 1 and 3 below."""
+    groups = [
+        Group(2, 0, INF),
+        Group(1, 0, INF, parent=0),
+        Group(3, 0, INF, parent=0),
+        Group(1, 0, INF),
     ]
-    demand = [
-        min(
-            group.slots_max,
-            sum(m for m, g in zip(problem.most, problem.group, strict=True) if g == number),
+    problem = pooled(90, [(1, 0, 90), (2, 0, 90), (3, 0, 90)], groups)
+    assert Fair().share(problem) == pytest.approx([15, 45, 30])
+
+
+def test_what_one_pool_leaves_goes_to_those_beside_it_first() -> None:
+    """The second pool uses 5 of its 45: the one beside it takes 55, and the other pool 30."""
+    groups = [
+        Group(2, 0, INF),
+        Group(1, 0, INF, parent=0),
+        Group(3, 0, INF, parent=0),
+        Group(1, 0, INF),
+    ]
+    problem = pooled(90, [(1, 0, 90), (2, 0, 5), (3, 0, 90)], groups)
+    assert Fair().share(problem) == pytest.approx([55, 5, 30])
+
+
+def test_guarantees_of_pools_within_a_pool_are_owed_to_it() -> None:
+    """A pool of little weight gets 70 of 100: its own 10 do not matter beside 40 and 30."""
+    groups = [
+        Group(1, 10, INF),
+        Group(1, 40, INF, parent=0),
+        Group(1, 30, INF, parent=0),
+        Group(99, 0, INF),
+    ]
+    problem = pooled(100, [(1, 0, 99), (2, 0, 99), (3, 0, 99)], groups)
+    assert Fair().share(problem) == pytest.approx([40, 30, 30])
+
+
+def test_a_limit_goes_before_the_guarantees_within() -> None:
+    """Pools guaranteed 40 and 20 in one limited to 30 get 20 and 10."""
+    groups = [
+        Group(1, 0, 30),
+        Group(1, 40, INF, parent=0),
+        Group(1, 20, INF, parent=0),
+        Group(1, 0, INF),
+    ]
+    problem = pooled(100, [(1, 0, 99), (2, 0, 99), (3, 0, 60)], groups)
+    assert Fair().share(problem) == pytest.approx([20, 10, 60])
+
+
+def test_a_pool_whose_pools_have_no_demand_reserves_nothing() -> None:
+    """Neither the guarantee of the inner pool nor that around it is kept free."""
+    groups = [Group(1, 50, INF), Group(1, 20, INF, parent=0), Group(1, 0, INF)]
+    assert Fair().share(pooled(100, [(2, 0, 100)], groups)) == [100]
+
+
+WAYS = [share_by_pools, share_at_once]
+"""Pool by pool and by arrays; `Fair` takes the second where claims are many."""
+
+
+@given(trees())
+def test_it_is_what_filling_in_exact_fractions_gives(problem: Claims) -> None:
+    """All shares in a pool rise together, from where they are owed to where they can: that."""
+    exact = pytest.approx(by_filling(problem), rel=1e-9, abs=1e-9)
+    assert [share(problem) for share in WAYS] == [exact, exact]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_it_is_the_lexicographic_optimum_at_the_top_and_then_below(seed: int) -> None:
+    """By linear programs over all limits of the tree at once."""
+    problem = random_tree(Random(seed))
+    exact = pytest.approx(by_programs(problem), abs=1e-4)
+    assert [share(problem) for share in WAYS] == [exact, exact]
+
+
+def random_tree(random: Random) -> Claims:
+    """Fair pools three deep, with limits, and guarantees that fit."""
+    groups = [Group(random.choice([1, 2]), 0, random.choice([INF, 8])) for _ in range(2)]
+    for parent in (0, 0, 1, 2, 2):
+        low, high = random.choice([0, 1, 2]), random.choice([INF, 5, 6.5])
+        groups.append(Group(random.choice([0.5, 1, 2]), low, high, parent=parent))
+    members = [
+        (random.choice([3, 4, 5, 6]), random.choice([0, 0.5]), random.randint(1, 6))
+        for _ in range(random.randint(3, 7))
+    ]
+    weight = [random.choice([1.0, 3.0]) for _ in members]
+    return pooled(random.randint(14, 24), members, groups, weight)
+
+
+@given(trees())
+def test_every_limit_is_kept_and_no_slot_is_left(problem: Claims) -> None:
+    """Most shares of jobs and pools hold; all slots are used that anybody may use."""
+    shares = share_at_once(problem)
+    assert sum(shares) == pytest.approx(min(problem.capacity, demand(problem, -1)))
+    for part, most in zip(shares, problem.most, strict=True):
+        assert -1e-12 <= part <= most + 1e-9
+    for number, held in enumerate(held_by(problem, shares)):
+        assert held <= demand(problem, number) + 1e-9
+
+
+@given(trees())
+def test_guarantees_are_kept_or_scaled_down_together(problem: Claims) -> None:
+    """What is owed to the pools within one fits into its slots, or all get the same part."""
+    shares = share_at_once(problem)
+    held = [*held_by(problem, shares), float(problem.capacity)]
+    for pool in range(-1, len(problem.groups)):
+        below = [(held[n], owed(problem, n)) for n in children(problem, pool)]
+        below = below or [(shares[j], problem.least[j]) for j in inside(problem, pool)]
+        kept = min(1.0, held[pool] / max(1e-12, sum(due for _, due in below)))
+        for part, due in below:
+            assert part >= due * kept - 1e-9
+
+
+@given(trees())
+def test_nobody_has_more_for_its_weight_than_one_beside_it_could_use(problem: Claims) -> None:
+    """Of two beside each other, one below its most and one above its least: the first has more.
+
+    That is, for its weight. It makes the shares of a fair pool what they are.
+    """
+    shares = share_at_once(problem)
+    held = held_by(problem, shares)
+    for pool in range(-1, len(problem.groups)):
+        if pool >= 0 and problem.groups[pool].policy == "fifo":
+            continue
+        parts = [
+            (problem.groups[n].weight, held[n], owed(problem, n), demand(problem, n))
+            for n in children(problem, pool)
+        ] or [
+            (problem.weight[j], shares[j], problem.least[j], problem.most[j])
+            for j in inside(problem, pool)
+        ]
+        could_use = [part / w for w, part, _, most in parts if part < most - 1e-9]
+        could_give = [part / w for w, part, least, _ in parts if part > least + 1e-9]
+        if could_use and could_give:
+            assert min(could_use) >= max(could_give) * (1 - 1e-9) - 1e-9
+
+
+def test_many_claims_get_the_same_by_arrays() -> None:
+    """3,000 claims in 60 pools, three deep: both ways agree on every share."""
+    rng = np.random.default_rng(1)
+    groups = [Group(w, 0, INF) for w in rng.uniform(0.1, 3, 4)]
+    for number in range(16):
+        groups.append(Group(rng.uniform(0.1, 3), rng.integers(0, 40), INF, parent=number % 4))
+    for number in range(40):
+        policy = "fifo" if number % 5 == 0 else "fair"
+        limit = INF if number % 3 else 50.0
+        groups.append(Group(rng.uniform(0.1, 3), 5, limit, policy, 4 + number % 16))
+    most = rng.integers(1, 30, 3000).astype(float)
+    members = [
+        (int(rng.integers(20, 60)), float(rng.choice([0.0, 0.0, 0.3])), top) for top in most
+    ]
+    problem = pooled(2000, members, groups, rng.uniform(0.01, 10, 3000).tolist())
+    assert len(problem) > MANY
+    by_arrays = Fair().share(problem)
+    assert by_arrays == pytest.approx(share_by_pools(problem), rel=1e-9, abs=1e-9)
+    assert sum(by_arrays) == pytest.approx(2000)
+
+
+def test_many_claims_of_one_pool_get_the_same_by_arrays() -> None:
+    """A pool of 1,000 jobs whose weights lie far apart, with priorities, served in turn."""
+    rng = np.random.default_rng(2)
+    weight = (10.0 ** rng.uniform(-3, 3, 1000)).tolist()
+    members = [(0, 0.0, float(top)) for top in rng.uniform(0.5, 3, 1000)]
+    for policy in ("fair", "fifo"):
+        problem = pooled(
+            700, members, [Group(1, 0, INF, policy)], weight, rng.integers(1, 4, 1000)
         )
-        for number, group in enumerate(problem.groups)
-    ]
-    assert sum(shares) == pytest.approx(min(problem.capacity, sum(demand)))
-    for share, most in zip(shares, problem.most, strict=True):
-        assert -1e-12 <= share <= most + 1e-9
-    for held, most in zip(of_pool, demand, strict=True):
-        assert held <= most + 1e-9
-
-
-@given(problems())
-def test_guarantees_are_kept_where_they_fit(problem: Claims) -> None:
-    """Each job and each pool has its least share, cut to its demand, if all of them fit."""
-    shares = Fair().share(problem)
-    owed_of_pool = []
-    for number, group in enumerate(problem.groups):
-        inside = [j for j, g in enumerate(problem.group) if g == number]
-        demand = min(group.slots_max, sum(problem.most[j] for j in inside))
-        jobs = sum(problem.least[j] for j in inside)
-        owed_of_pool.append(min(demand, max(group.slots_min, jobs)))
-        if sum(problem.least[j] for j in inside) > demand:
-            return  # The pool's limit goes before its jobs' guarantees.
-    if sum(owed_of_pool) > problem.capacity:
-        return
-    for j, least in enumerate(problem.least):
-        assert shares[j] >= least - 1e-9
-    for number, owed in enumerate(owed_of_pool):
-        held = sum(s for s, g in zip(shares, problem.group, strict=True) if g == number)
-        assert held >= owed - 1e-9
+        assert Fair().share(problem) == pytest.approx(share_by_pools(problem), abs=1e-9)
+        one = replace(problem, capacity=600)
+        assert sum(Fair().share(one)) == pytest.approx(600)

@@ -34,11 +34,21 @@ def water_line(
     for bend, change in bends:
         more = slope * (bend - level)
         if reached + more >= capacity:
-            level = min(level + (capacity - reached) / slope, bend)
             break
         reached, level, slope = reached + more, bend, slope + change
     else:  # By rounding alone the most shares do not fill the capacity.
         return list(map(float, most))
+    # The level lies before this bend. Running sums would give it, but rounded: weights may be
+    # far apart. So it is found from sums over those who grow there and those who do not.
+    grows, stays = 0.0, 0.0
+    for w, low, high in zip(weight, floors, most, strict=True):
+        if high / w <= level:
+            stays += high
+        elif low / w >= bend:
+            stays += low
+        else:
+            grows += w
+    level = min(max(level, (capacity - stays) / grows), bend) if grows else bend
     shares = [
         min(high, max(level * w, low))
         for w, low, high in zip(weight, floors, most, strict=True)
