@@ -1,9 +1,11 @@
 """Simulated task events a second, beside SimPy's bare M/M/c loop with as many servers.
 
-Ours decides every launch with a real scheduler (FAIR and FLEX, both with delay scheduling over
-blocks with three replicas) on 1,000 slots and 200 jobs; SimPy's customers only queue, hold a
-server and leave. An event is a launch or an end of a task, an arrival at or a departure from a
-server. The best of several interleaved rounds counts for each, since machines are shared.
+Ours decides every launch with a real scheduler (FAIR and FLEX with delay scheduling over blocks
+with three replicas; FAIR also over 20 pools in 4 parents) for 200 jobs on 1,000 and on 10,000
+slots. SimPy's customers only queue, hold a server and leave; for each that leaves, SimPy looks
+through the list of all that are served. An event is a launch or an end of a task, an arrival at
+or a departure from a server. Seconds are those of the processor, and the best of several
+interleaved rounds counts for each, since machines are shared.
 """
 
 from __future__ import annotations
@@ -12,50 +14,67 @@ import argparse
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import simpy
 
-from slotwise.model.cluster import Cluster, Host
+from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision
 from slotwise.model.event import Event
 from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.pool import Pool
 from slotwise.runtime.loop import run
 from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
 from slotwise.workload.placement import place_blocks
+from slotwise.workload.swim import racked_cluster
 
-SLOTS, SLOTS_A_HOST, HOSTS_A_RACK = 1000, 8, 20
+SLOTS_A_HOST, HOSTS_A_RACK = 8, 20
 TASK_SECONDS = 10.0
+PARENTS, POOLS = 4, 20
+EPOCHS = (0.5, 5.0)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--slots", type=int, nargs="+", default=[1_000, 10_000])
     parser.add_argument("--jobs", type=int, default=200)
-    parser.add_argument("--tasks", type=int, default=300, help="mean number of tasks of a job")
+    parser.add_argument("--waves", type=int, default=40, help="mean number of tasks of a slot")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    cluster, jobs = workload(options.jobs, options.tasks)
+    for slots in options.slots:
+        compare(slots, options.jobs, options.waves * slots // options.jobs, options.rounds)
+
+
+def compare(slots: int, count: int, mean_tasks: int, rounds: int) -> None:
+    """Run all on a cluster of so many slots; print the rates beside that of SimPy."""
+    cluster, jobs = workload(slots, count, mean_tasks)
+    slots = sum(cluster.capacity.values())
     tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
-    print(f"{SLOTS} slots, {len(jobs)} jobs, {tasks} tasks of {TASK_SECONDS:.0f} s on average")
+    print(f"{slots:,} slots, {count} jobs, {tasks:,} tasks of {TASK_SECONDS:.0f} s on average")
+    nested = tuple(
+        replace(job, pool=f"pool{number % POOLS}") for number, job in enumerate(jobs)
+    )
     best: dict[str, float] = {}
-    for _ in range(options.rounds):
-        keep(best, "SimPy M/M/c", simpy_rate(tasks))
-        for name in ("fair", "flex"):
-            for epoch in (0.5, 5.0):
+    for _ in range(rounds):
+        keep(best, "SimPy M/M/c", simpy_rate(min(tasks, 100_000), slots))
+        for epoch in EPOCHS:
+            for name in ("fair", "flex"):
                 title = f"{name} + delay, epoch {epoch} s"
                 keep(best, title, slotwise_rate(cluster, jobs, name, epoch))
+            title = f"fair + delay, {POOLS} pools in {PARENTS}, epoch {epoch} s"
+            keep(best, title, slotwise_rate(cluster, nested, "fair", epoch, pools()))
     peer = best["SimPy M/M/c"]
     for title, rate in best.items():
-        print(f"{title:28} {rate:10,.0f} events/s   {rate / peer:5.2f} x SimPy")
+        print(f"{title:44} {rate:10,.0f} events/s   {rate / peer:5.2f} x SimPy")
 
 
-def workload(count: int, mean_tasks: int) -> tuple[Cluster, Sequence[Job]]:
+def workload(slots: int, count: int, mean_tasks: int) -> tuple[Cluster, tuple[Job, ...]]:
     """Jobs of exponentially distributed sizes, all there at 0, each task with three homes."""
     rng = random.Random(1)
-    hosts = tuple(
-        Host(f"h{number:03}", {"task": SLOTS_A_HOST}, rack=f"r{number // HOSTS_A_RACK}")
-        for number in range(SLOTS // SLOTS_A_HOST)
+    cluster = racked_cluster(
+        slots // SLOTS_A_HOST, slots=SLOTS_A_HOST, hosts_a_rack=HOSTS_A_RACK
     )
     jobs = tuple(
         Job(
@@ -64,18 +83,31 @@ def workload(count: int, mean_tasks: int) -> tuple[Cluster, Sequence[Job]]:
         )
         for number in range(count)
     )
-    cluster = Cluster(hosts)
     return cluster, place_blocks(jobs, cluster, replicas=3, seed=1)
 
 
-def slotwise_rate(cluster: Cluster, jobs: Sequence[Job], name: str, epoch: float) -> float:
+def pools() -> tuple[Pool, ...]:
+    """Pools of weights 1, 2 and 3 in parents of equal weight."""
+    return (
+        *(Pool(f"parent{number}") for number in range(PARENTS)),
+        *(
+            Pool(f"pool{number}", weight=1 + number % 3, parent=f"parent{number % PARENTS}")
+            for number in range(POOLS)
+        ),
+    )
+
+
+def slotwise_rate(
+    cluster: Cluster, jobs: Sequence[Job], name: str, epoch: float, pools: Sequence[Pool] = ()
+) -> float:
+    """Events a second of a whole run."""
     simulation = Simulation(seed=1, noise=0.5, remote_factor=1.5)
     world = SimulatedWorld(cluster, jobs, simulation)
-    state = State(cluster, jobs_expected=len(jobs))
+    state = State(cluster, pools, jobs_expected=len(jobs))
     scheduler = make_scheduler(name, "delay", epoch_seconds=epoch)
-    begun = time.perf_counter()
+    begun = time.process_time()
     run(scheduler, world, state, forget)
-    seconds = time.perf_counter() - begun
+    seconds = time.process_time() - begun
     assert len(state.completed) == len(jobs)
     return 2 * sum(phase.tasks.count for job in jobs for phase in job.phases) / seconds
 
@@ -84,26 +116,26 @@ def forget(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -
     """A record that keeps nothing, as SimPy keeps nothing."""
 
 
-def simpy_rate(customers: int) -> float:
-    """M/M/c at 98 % load."""
+def simpy_rate(customers: int, servers: int) -> float:
+    """Events a second of M/M/c at 98 % load."""
     rng = random.Random(1)
     environment = simpy.Environment()
-    servers = simpy.Resource(environment, capacity=SLOTS)
+    resource = simpy.Resource(environment, capacity=servers)
 
     def customer():  # type: ignore[no-untyped-def]
-        with servers.request() as request:
+        with resource.request() as request:
             yield request
             yield environment.timeout(rng.expovariate(1 / TASK_SECONDS))
 
     def source():  # type: ignore[no-untyped-def]
         for _ in range(customers):
-            yield environment.timeout(rng.expovariate(0.98 * SLOTS / TASK_SECONDS))
+            yield environment.timeout(rng.expovariate(0.98 * servers / TASK_SECONDS))
             environment.process(customer())
 
     environment.process(source())
-    begun = time.perf_counter()
+    begun = time.process_time()
     environment.run()
-    return 2 * customers / (time.perf_counter() - begun)
+    return 2 * customers / (time.process_time() - begun)
 
 
 def keep(best: dict[str, float], title: str, rate: float) -> None:
