@@ -26,18 +26,28 @@ class Links:
     `capacity` is in bytes a second. The last link, `nowhere`, has no limit: it stands for none.
     """
 
-    __slots__ = ("_core", "_host", "_rack", "_racks", "capacity", "fastest", "nowhere")
+    __slots__ = (
+        "_core",
+        "_has_limit",
+        "_host",
+        "_rack",
+        "_racks",
+        "capacity",
+        "fastest",
+        "nowhere",
+    )
 
     def __init__(self, cluster: Cluster, network: Network) -> None:
         self._host = {host.name: number for number, host in enumerate(cluster.hosts)}
-        racks = list(dict.fromkeys(host.rack for host in cluster.hosts))
+        racks = {name: i for i, name in enumerate(dict.fromkeys(cluster.rack_of.values()))}
         hosts, first = len(self._host), 2 * len(self._host)
-        self._rack = [first + racks.index(host.rack) for host in cluster.hosts]
+        self._rack = [first + racks[host.rack] for host in cluster.hosts]
         self._racks = len(racks)
         self._core = first + 2 * len(racks)
         self.nowhere = self._core + 1
         self.capacity = [network.host] * (2 * hosts) + [network.rack] * (2 * len(racks))
         self.capacity += [network.core, inf]
+        self._has_limit = [isfinite(capacity) for capacity in self.capacity]
         self.fastest = network.host
         """No flow is faster than that: it enters a host."""
 
@@ -58,4 +68,4 @@ class Links:
         return self._host.get(host, self.nowhere)
 
     def _limited(self, *path: int) -> tuple[int, ...]:
-        return tuple(link for link in path if isfinite(self.capacity[link]))
+        return tuple([link for link in path if self._has_limit[link]])

@@ -15,7 +15,7 @@ from slotwise.runtime.simulated.filling import rates_of_few, rates_of_many
 from slotwise.runtime.simulated.flows import Flows
 from slotwise.runtime.simulated.links import Links
 
-FEW = 24
+FEW = 16
 """Up to so many flows at once, rates are found faster without numpy."""
 
 
@@ -113,6 +113,8 @@ class FlowNetwork:
                 if not self._rows[key]:
                     del self._rows[key]
                     over.append(key)
+            if self._now == now:
+                break  # What starts at this instant is to be known before rates are found.
         self._move(now)
         return over
 
@@ -189,14 +191,15 @@ class FlowNetwork:
             links.update(filter(self._may_be_full, paths[row]))
         seen, open_links = links, list(links)
         while open_links:
-            for row in self._members[open_links.pop()] - found:
+            members = self._members[open_links.pop()]
+            if len(members) + len(found) > 2 * FEW:
+                return self._flows.under_way()
+            for row in members - found:
                 found.add(row)
                 for link in paths[row]:
                     if link not in seen and self._may_be_full(link):
                         seen.add(link)
                         open_links.append(link)
-            if len(found) > FEW:
-                return self._flows.under_way()
         return sorted(found)
 
     def _note_traffic(self) -> None:
