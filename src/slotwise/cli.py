@@ -14,17 +14,26 @@ from slotwise.experiments.printed import list_figures, show_reproduction, showin
 from slotwise.experiments.reproduce import FIGURES, figure_named, reproduce
 from slotwise.experiments.reproduction import check_folder
 from slotwise.model.errors import InputError
-from slotwise.objective.objective import Objective
-from slotwise.objective.penalty import PENALTIES
+from slotwise.option_texts import parse_slots
+from slotwise.options import (
+    AggregateName,
+    Json,
+    Output,
+    Penalty,
+    Scheduling,
+    SlotsText,
+    Truth,
+    grouped,
+    objective_asked,
+)
 from slotwise.record.log import read_log
 from slotwise.report.explanation import explanation_lines
-from slotwise.report.page import check_report
 from slotwise.report.progress import Progress
 from slotwise.results import Result
-from slotwise.runtime.simulated.world import Simulation
-from slotwise.scheduler import ALLOCATORS, ASSIGNERS, EPOCH_SECONDS
-from slotwise.sources import Source, read_source
+from slotwise.scheduler import ALLOCATORS
+from slotwise.sources import read_source
 from slotwise.terminal import door, errors, finish, print_json, show_plan, stop_once
+from slotwise.traces import trace
 from slotwise.version import __version__
 
 app = typer.Typer(
@@ -36,6 +45,7 @@ app = typer.Typer(
 
     A workload file says what jobs there are: `slotwise plan --help` shows one.""",
 )
+app.add_typer(trace, name="trace")
 
 EXAMPLE = """
 A workload file, **jobs.yaml**:
@@ -48,41 +58,8 @@ A workload file, **jobs.yaml**:
 """
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A workload file, YAML or JSON.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 SchedulerName = Annotated[str, typer.Option("--scheduler", help=f"{', '.join(ALLOCATORS)}.")]
-Slots = Annotated[
-    int | None,
-    typer.Option(min=1, help="Number of slots, instead of the cluster's or all cores."),
-]
-Penalty = Annotated[
-    str | None,
-    typer.Option("--objective", help=f"{', '.join(PENALTIES)}; instead of the workload's."),
-]
-AggregateName = Annotated[str | None, typer.Option("--aggregate", help="sum or max.")]
-AssignerName = Annotated[str, typer.Option("--assigner", help=f"{', '.join(ASSIGNERS)}.")]
-Waits = Annotated[
-    str | None,
-    typer.Option(help="Delay scheduling's waits in seconds, for the rack and for any: 5,10."),
-]
-Epoch = Annotated[float, typer.Option(help="Seconds between decisions on the allocation.")]
-Attempts = Annotated[int, typer.Option(min=1, help="How often a task is tried.")]
-Budget = Annotated[
-    float | None,
-    typer.Option("--budget-seconds", min=0, help="How long flex may search at a decision."),
-]
-LogPath = Annotated[Path | None, typer.Option("--log", help="Write the log here (JSON Lines).")]
-ReportPath = Annotated[Path | None, typer.Option("--report", help="Write a page here (HTML).")]
 Overwrite = Annotated[bool, typer.Option(help="Replace outputs that exist.")]
-Seed = Annotated[int, typer.Option(min=0, help="Same seed, same truth, same log.")]
-Noise = Annotated[
-    float, typer.Option(min=0, max=10, help="Spread of true durations around the estimates.")
-]
-RemoteFactor = Annotated[
-    float, typer.Option(min=1, help="How much longer a task takes that reads from afar.")
-]
-RackFactor = Annotated[
-    float | None, typer.Option(min=1, help="The same within a rack [default: as afar].")
-]
 
 
 @app.callback(invoke_without_command=True)
@@ -101,7 +78,7 @@ def _plan(
     allocator: Annotated[str, typer.Option(help=f"{', '.join(ALLOCATORS)}.")] = "flex",
     objective: Penalty = None,
     aggregate: AggregateName = None,
-    slots: Slots = None,
+    slots: SlotsText = None,
     budget_seconds: Annotated[
         float | None,
         typer.Option(min=0, help=f"How long flex may search [default: {PLAN_SECONDS}]."),
@@ -118,12 +95,11 @@ def _plan(
     """
     with door():
         source = read_source(file)
-        aim = _objective(source, objective, aggregate)
         plan = api.plan(
             source,
             allocator,
-            objective=aim,
-            slots=slots,
+            objective=objective_asked(source, objective, aggregate),
+            slots=parse_slots(slots),
             budget_seconds=budget_seconds,
             budget_steps=budget_steps,
         )
@@ -134,24 +110,15 @@ def _plan(
 
 
 @app.command(name="simulate", epilog=EXAMPLE)
+@grouped
 def _simulate(
     file: File,
+    *,
     scheduler: SchedulerName = "flex",
-    assigner: AssignerName = "greedy",
-    seed: Seed = 0,
-    noise: Noise = 0.0,
-    remote_factor: RemoteFactor = 1.0,
-    rack_factor: RackFactor = None,
-    waits: Waits = None,
-    budget_seconds: Budget = None,
-    epoch: Epoch = EPOCH_SECONDS,
-    attempts: Attempts = 4,
-    objective: Penalty = None,
-    aggregate: AggregateName = None,
-    slots: Slots = None,
-    log: LogPath = None,
-    report: ReportPath = None,
-    as_json: Json = False,
+    slots: SlotsText = None,
+    scheduling: Scheduling,
+    truth: Truth,
+    output: Output,
 ) -> None:
     """Task by task on the simulated cluster, the same each time for the same seed.
 
@@ -159,39 +126,27 @@ def _simulate(
     """
     with door():
         source = read_source(file)
-        _check_targets(file, log, report)
+        output.check(file)
         result = api.simulate(
             source,
             scheduler,
-            simulation=Simulation(seed, noise, remote_factor, rack_factor),
-            slots=slots,
-            assigner=assigner,
-            waits=_waits(waits),
-            budget_seconds=budget_seconds,
-            epoch_seconds=epoch,
-            attempts_max=attempts,
-            objective=_objective(source, objective, aggregate),
-            log=log,
+            simulation=truth.simulation(),
+            slots=parse_slots(slots),
+            **scheduling.options(source, output.log),
         )
-        finish([result], as_json, report)
+        finish([result], output.as_json, output.report)
 
 
 @app.command(name="run")
+@grouped
 def _run(
     file: File,
+    *,
     scheduler: SchedulerName = "flex",
-    slots: Slots = None,
-    assigner: AssignerName = "greedy",
-    waits: Waits = None,
-    budget_seconds: Budget = None,
-    epoch: Epoch = EPOCH_SECONDS,
-    attempts: Attempts = 4,
-    objective: Penalty = None,
-    aggregate: AggregateName = None,
+    slots: SlotsText = None,
     overwrite: Overwrite = False,
-    log: LogPath = None,
-    report: ReportPath = None,
-    as_json: Json = False,
+    scheduling: Scheduling,
+    output: Output,
 ) -> None:
     """Really, in worker processes of this machine. Jobs of stated work sleep for it.
 
@@ -199,46 +154,31 @@ def _run(
     """
     with door():
         source = read_source(file)
-        _check_targets(file, log, report)
-        aim = _objective(source, objective, aggregate)
+        output.check(file)
+        options = scheduling.options(source, output.log)
         with Progress(errors(), f"{scheduler}, live") as progress:
+            options["progress"] = progress
             result = api.run(
                 source.overwriting() if overwrite else source,
                 scheduler,
-                slots=slots,
-                assigner=assigner,
-                waits=_waits(waits),
-                budget_seconds=budget_seconds,
-                epoch_seconds=epoch,
-                attempts_max=attempts,
-                objective=aim,
-                log=log,
-                progress=progress,
+                slots=parse_slots(slots),
+                **options,
             )
-        finish([result], as_json, report)
+        finish([result], output.as_json, output.report)
 
 
 @app.command(name="compare")
+@grouped
 def _compare(
     file: File,
+    *,
     schedulers: Annotated[str, typer.Option(help="Their names.")] = "fifo,fair,flex",
     live: Annotated[bool, typer.Option("--live", help="Really, one after the other.")] = False,
-    assigner: AssignerName = "greedy",
-    seed: Seed = 0,
-    noise: Noise = 0.0,
-    remote_factor: RemoteFactor = 1.0,
-    rack_factor: RackFactor = None,
-    waits: Waits = None,
-    budget_seconds: Budget = None,
-    epoch: Epoch = EPOCH_SECONDS,
-    attempts: Attempts = 4,
-    objective: Penalty = None,
-    aggregate: AggregateName = None,
-    slots: Slots = None,
+    slots: SlotsText = None,
     overwrite: Overwrite = False,
-    log: LogPath = None,
-    report: ReportPath = None,
-    as_json: Json = False,
+    scheduling: Scheduling,
+    truth: Truth,
+    output: Output,
 ) -> None:
     """The same workload under several schedulers, side by side, with the bound.
 
@@ -251,25 +191,19 @@ def _compare(
         names = [name.strip() for name in schedulers.split(",") if name.strip()]
         if not names:
             raise InputError("--schedulers is empty; name some, such as fifo,fair,flex")
-        _check_targets(file, log, report)
-        aim = _objective(source, objective, aggregate)
+        output.check(file)
+        options = scheduling.options(source, output.log)
         with Progress(errors(), *(f"{name}, live" for name in names)) as progress:
+            options["progress"] = progress if live else None
             results = api.compare(
                 source.overwriting() if overwrite else source,
                 names,
                 live=live,
-                slots=slots,
-                simulation=Simulation(seed, noise, remote_factor, rack_factor),
-                assigner=assigner,
-                waits=_waits(waits),
-                budget_seconds=budget_seconds,
-                epoch_seconds=epoch,
-                attempts_max=attempts,
-                objective=aim,
-                log=log,
-                progress=progress if live else None,
+                slots=parse_slots(slots),
+                simulation=truth.simulation(),
+                **options,
             )
-        finish(results, as_json, report)
+        finish(results, output.as_json, output.report)
 
 
 @app.command(name="report")
@@ -385,36 +319,3 @@ def main() -> None:
     """The `slotwise` command."""
     stop_once()
     app()
-
-
-def _objective(source: Source, penalty: str | None, aggregate: str | None) -> Objective | None:
-    """The objective that the options ask for; None if they ask for none.
-
-    A penalty alone means its sum, or the makespan, as in Python.
-    """
-    if penalty is None and aggregate is None:
-        return None
-    if aggregate is None and penalty is not None:
-        return Objective.named(penalty)
-    return Objective(penalty or source.workload.objective.penalty, aggregate)  # type: ignore[arg-type]
-
-
-def _waits(text: str | None) -> tuple[float, float] | None:
-    if text is None:
-        return None
-    try:
-        rack, any_ = (float(part) for part in text.split(","))
-    except ValueError as error:
-        raise InputError(
-            f"--waits is {text!r}; give two numbers of seconds, as in 5,10"
-        ) from error
-    return rack, any_
-
-
-def _check_targets(file: Path, log: Path | None, report: Path | None) -> None:
-    """Refuse, before anything begins, to write where it cannot be or over the workload."""
-    for option, target in (("--log", log), ("--report", report)):
-        if target is not None and file.exists() and target.exists() and target.samefile(file):
-            raise InputError(f"{option} is the workload file {str(file)!r}; name another file")
-    if report is not None:
-        check_report(report)

@@ -134,6 +134,27 @@ OPTIONS = {
     "simulate --assigner delay --waits 1,2,3": "--waits is '1,2,3'; give two numbers",
     "simulate --assigner delay --waits=-1,2": "they must be >= 0",
     "simulate --waits 1,2": "waits are parameters of the assigner delay, not of 'greedy'",
+    "simulate --slots two": "--slots is 'two'; give a number >= 1, or numbers by kind, as",
+    "simulate --slots 0": "--slots is '0'; give a number >= 1",
+    "plan --slots 1.5": "--slots is '1.5'; give a number >= 1",
+    "run --slots map=2,reduce": "--slots is 'map=2,reduce'; give a number >= 1, or numbers by",
+    "run --slots map=2,map=3": "--slots is 'map=2,map=3'; give",
+    "run --slots map=-1,task=2": "--slots is 'map=-1,task=2'; give",
+    "run --slots map=0": "--slots is 'map=0'; give a number >= 1",
+    "run --slots =3": "--slots is '=3'; give",
+    "run --slots reduce=1": "no host has slots for phases of kind 'task'",
+    "simulate --slots map=1": "no host has slots for phases of kind 'task'",
+    "simulate --preempt 5": "--preempt is '5'; give numbers, as in least=5,fair=30",
+    "simulate --preempt least=soon": "--preempt is 'least=soon'; give numbers, as in least=5,",
+    "run --slots 1 --preempt most=5": "--preempt knows no 'most'; known: least, fair, ",
+    "compare --preempt grace=2": "by which nothing is ever taken back; add least or fair",
+    "simulate --preempt least=1,least=2": "--preempt is 'least=1,least=2'; give numbers, as in",
+    "simulate --preempt least=-1": "preemption: least_after is -1.0; give seconds >= 0",
+    "simulate --preempt least=nan": "preemption: least_after is nan; give seconds >= 0",
+    "simulate --preempt fair=1,fraction=2": "fraction is 2.0; it must be above 0 and at most 1",
+    "simulate --preempt fair=1,grace=inf": "preemption: grace is inf; give seconds >= 0",
+    "simulate --slow-start 5": "shuffle: slow_start is 5.0; give a part from 0 to 1",
+    "run --slots 1 --slow-start nan": "shuffle: slow_start is nan; give a part from 0 to 1",
     "simulate --epoch 0": "epoch_seconds is 0.0; it must be >= 1e-06",
     "simulate --epoch nan": "epoch_seconds is nan; it must be >= 1e-06",
     "simulate --log none/log": "log 'none/log': No such file or directory; name another file",
@@ -159,7 +180,14 @@ def test_a_bad_option(line: str, slotwise: Any, folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    ["--slots 0", "--slots two", "--attempts 0", "--nois 3", "--noise nan", "--seed -1"],
+    [
+        "--save-seconds -1",
+        "--rack-factor 0",
+        "--attempts 0",
+        "--nois 3",
+        "--noise nan",
+        "--seed -1",
+    ],
 )
 def test_an_option_out_of_range(options: str, slotwise: Any) -> None:
     """What the option itself refuses is named, with exit code 2."""

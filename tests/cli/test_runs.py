@@ -146,14 +146,110 @@ def test_tables_are_not_squeezed_in_pipes(folder: Path) -> None:
     assert any(name in line and line.startswith(" flex") for line in done.stdout.splitlines())
 
 
+POOLS = """\
+slotwise: 1
+cluster: {slots: 6}
+pools: [{name: one}, {name: two}]
+jobs:
+  - {id: first, pool: one, phases: [{name: m, work: 600, tasks: 6}]}
+  - {id: second, arrival: 10, pool: two, phases: [{name: m, work: 30, tasks: 6}]}
+"""
+
+
+def test_slots_are_taken_back_if_asked_for(slotwise: Any, folder: Path) -> None:
+    """With --preempt a pool has its share after the wait and the grace; without, it waits."""
+    (folder / "pools.yaml").write_text(POOLS)
+    command = ("simulate", "pools.yaml", "--scheduler", "fair", "--json")
+    plain = json.loads(slotwise(*command).stdout)
+    assert plain["jobs"]["second"]["start"] == 100
+    told = slotwise(*command, "--preempt", "fair=5,grace=2", "--log", "log.jsonl")
+    assert json.loads(told.stdout)["jobs"]["second"]["start"] == 10 + 5 + 2
+    header = json.loads((folder / "log.jsonl").read_text().split("\n")[0])
+    assert header["pools"][0]["preemption"] == {
+        "least_after": None,
+        "fair_after": 5.0,
+        "fraction": 0.5,
+        "grace": 2.0,
+    }
+    assert slotwise("replay", "log.jsonl").exit_code == 0
+
+
+REDUCES = """\
+slotwise: 1
+cluster: {hosts: [{name: h, slots: {map: 2, reduce: 2}}]}
+jobs:
+  - id: large
+    phases:
+      - {name: map, kind: map, work: 80, tasks: 8}
+      - {name: reduce, kind: reduce, work: 4, tasks: 2, after: [map], copy: 4}
+  - id: small
+    arrival: 1
+    phases:
+      - {name: map, kind: map, work: 2, tasks: 2}
+      - {name: reduce, kind: reduce, work: 4, tasks: 2, after: [map]}
+"""
+
+
+def test_reduces_hoard_slots_unless_copying_is_split_off(slotwise: Any, folder: Path) -> None:
+    """After a slow start the large job's reduces hold all reduce slots; split, they do not."""
+    (folder / "reduces.yaml").write_text(REDUCES)
+    command = ("simulate", "reduces.yaml", "--scheduler", "fair", "--json")
+
+    def small(*options: str) -> float:
+        told = json.loads(slotwise(*command, *options).stdout)
+        response: float = told["jobs"]["small"]["response"]
+        return response
+
+    assert small() == small("--slow-start", "0.1", "--split-copies") < 20
+    assert small("--slow-start", "0.1") > 30
+
+
+def test_slots_may_be_counted_by_kind(slotwise: Any, folder: Path) -> None:
+    """Live and simulated, so many slots for maps and so many for reduces."""
+    (folder / "live.yaml").write_text(
+        "slotwise: 1\njobs: [{id: a, phases: [{name: m, kind: map, work: 0.2, tasks: 2},"
+        " {name: r, kind: reduce, work: 0.2, tasks: 2, after: [m]}]}]\n"
+    )
+    for command in ("simulate", "run"):
+        options = ("--slots", "map=2,reduce=1", "--log", "log.jsonl")
+        told = slotwise(command, "live.yaml", *options, "--json")
+        assert told.exit_code == 0, told.stderr
+        assert json.loads(told.stdout)["jobs"]["a"]["completion"] >= 0.1 + 2 * 0.1
+        header = json.loads((folder / "log.jsonl").read_text().split("\n")[0])
+        assert [host["slots"] for host in header["cluster"]] == [{"map": 2, "reduce": 1}]
+
+
+def test_a_trace_becomes_a_workload(slotwise: Any, folder: Path) -> None:
+    """Its first jobs, on a cluster of so many hosts, as a file that every command takes."""
+    (folder / "swim.tsv").write_text(
+        "a\t0\t0\t100\t0\t9\nb\t5\t5\t100\t9\t9\nc\t9\t4\t1\t0\t0\n"
+    )
+    hosts = ("--hosts", "4", "--slots-per-host", "1", "--hosts-per-rack", "2")
+    told = slotwise(
+        "trace", "import", "swim", "swim.tsv", "-o", "day.yaml", *hosts, "--first", "2"
+    )
+    assert (told.exit_code, told.stdout) == (0, "day.yaml\n")
+    simulated = slotwise("simulate", "day.yaml", "--json")
+    assert set(json.loads(simulated.stdout)["jobs"]) == {"a", "b"}
+    refused = slotwise("trace", "import", "swim", "jobs.yaml", "-o", "day.yaml")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("slotwise: jobs.yaml: line 1: ")
+    itself = slotwise("trace", "import", "swim", "swim.tsv", "-o", "swim.tsv")
+    assert itself.exit_code == 2
+    assert "is the trace 'swim.tsv' itself; name another file" in itself.stderr
+
+
 def test_the_version_is_printed(slotwise: Any) -> None:
     """`--version` prints name and version."""
     assert slotwise("--version").stdout == f"slotwise {__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["plan", "simulate", "run", "compare", "report", "replay"])
+@pytest.mark.parametrize(
+    "command",
+    ["plan", "simulate", "run", "compare", "report", "replay", "explain", "trace import swim"],
+)
 def test_help_shows_an_example(command: str, slotwise: Any) -> None:
     """The help of every command has a line to copy."""
-    told = slotwise(command, "--help")
+    told = slotwise(*command.split(), "--help")
     assert told.exit_code == 0
     assert f"slotwise {command} " in told.stdout.replace("Usage: ", "").split("Options")[0]

@@ -1,0 +1,78 @@
+"""Options that are short texts, and the values that they stand for."""
+
+from __future__ import annotations
+
+from slotwise.api import Slots
+from slotwise.model.errors import InputError
+from slotwise.model.pool import Preemption
+
+
+def parse_waits(text: str | None) -> tuple[float, float] | None:
+    """Two numbers of seconds."""
+    if text is None:
+        return None
+    try:
+        rack, any_ = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(
+            f"--waits is {text!r}; give two numbers of seconds, as in 5,10"
+        ) from error
+    return rack, any_
+
+
+def parse_slots(text: str | None) -> Slots | None:
+    """A number of slots, or numbers by kind: map=2,reduce=1."""
+    if text is None:
+        return None
+    try:
+        if "=" not in text:
+            slots: Slots = int(text)
+            is_good = int(text) >= 1
+        else:
+            slots = {kind: int(count) for kind, count in _pairs(text)}
+            is_good = min(slots.values()) >= 0 < max(slots.values())
+    except ValueError:
+        is_good = False
+    if not is_good:
+        raise InputError(
+            f"--slots is {text!r}; give a number >= 1, or numbers by kind, as in map=2,reduce=1"
+        )
+    return slots
+
+
+PREEMPT_KEYS = {
+    "least": "least_after",
+    "fair": "fair_after",
+    "fraction": "fraction",
+    "grace": "grace",
+}
+"""The words of --preempt, and what they mean in a Preemption."""
+
+
+def parse_preemption(text: str | None) -> Preemption | None:
+    """When pools take slots back: least=5,fair=30,fraction=0.5,grace=2, or some of these."""
+    if text is None:
+        return None
+    example = "as in least=5,fair=30,fraction=0.5,grace=2"
+    try:
+        given = {key: float(value) for key, value in _pairs(text)}
+    except ValueError as error:
+        raise InputError(f"--preempt is {text!r}; give numbers, {example}") from error
+    for key in given:
+        if key not in PREEMPT_KEYS:
+            known = ", ".join(PREEMPT_KEYS)
+            raise InputError(f"--preempt knows no {key!r}; known: {known}, {example}")
+    if not given.keys() & {"least", "fair"}:
+        raise InputError(
+            f"--preempt is {text!r}, by which nothing is ever taken back; add least or fair,"
+            f" in seconds, {example}"
+        )
+    return Preemption(**{PREEMPT_KEYS[key]: value for key, value in given.items()})
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """Keys and values; ValueError for what is none, or stands twice."""
+    pairs = [(key.strip(), value) for key, value in (p.split("=") for p in text.split(","))]
+    if len({key for key, _ in pairs}) < len(pairs) or not all(key for key, _ in pairs):
+        raise ValueError
+    return pairs

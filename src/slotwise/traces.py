@@ -1,0 +1,58 @@
+"""The command `slotwise trace`: traces of other systems become workload files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slotwise.model.errors import InputError
+from slotwise.terminal import door
+from slotwise.workload.swim import racked_cluster, read_swim
+from slotwise.workload.writer import write_workload
+
+trace = typer.Typer(no_args_is_help=True, help="Workloads from traces of other systems.")
+imports = typer.Typer(no_args_is_help=True, help="Write a workload file from a trace.")
+trace.add_typer(imports, name="import")
+
+
+@trace.callback()
+def _trace() -> None:
+    """A callback makes typer keep the names of commands that stand alone."""
+
+
+@imports.callback()
+def _imports() -> None:
+    """The same."""
+
+
+@imports.command(name="swim")
+def _swim(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A SWIM trace, such as FB-2010.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The workload file to write.")],
+    hosts: Annotated[int, typer.Option(min=1, help="Hosts of the cluster.")] = 3000,
+    slots_per_host: Annotated[
+        int, typer.Option(min=1, help="Slots of each, for any kind.")
+    ] = 2,
+    hosts_per_rack: Annotated[int, typer.Option(min=1, help="Hosts of each rack.")] = 40,
+    replicas: Annotated[
+        int, typer.Option(min=0, help="Hosts that hold each block; 0: input is everywhere.")
+    ] = 3,
+    first: Annotated[
+        int | None, typer.Option(min=1, help="So many jobs only, the first ones.")
+    ] = None,
+) -> None:
+    """A trace of SWIM: jobs as bytes of input, shuffle and output become phases and tasks.
+
+    `slotwise trace import swim FB-2010_samples_24_times_1hr_0.tsv -o day.yaml --first 1000`
+    """
+    with door():
+        if output.exists() and file.exists() and output.samefile(file):
+            raise InputError(f"-o is the trace {str(file)!r} itself; name another file")
+        jobs = read_swim(file, first=first)
+        cluster = racked_cluster(hosts, slots=slots_per_host, hosts_a_rack=hosts_per_rack)
+        write_workload(jobs, output, cluster=cluster, replicas=replicas)
+        print(output)
