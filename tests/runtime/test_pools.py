@@ -228,3 +228,17 @@ def test_flex_keeps_what_pools_are_guaranteed(simulated: Simulate) -> None:
     jobs = [job("x", "a", 8, 10.0), job("y", "b", 8, 50.0, arrival=0.5)]
     log = simulated(jobs, Cluster.of_slots(4), pools, name="flex").log
     assert held(log, 1.5) == {"x": 2, "y": 2}
+
+
+def test_pools_keep_their_slots_while_their_jobs_take_turns(simulated: Simulate) -> None:
+    """Twelve jobs of half a slot each: the pool of short tasks keeps its three slots.
+
+    If turns went over all jobs, those of long tasks would gather slots: each keeps for long
+    what it wins, while the others win anew every second.
+    """
+    jobs = [job(f"long{n}", "a", 4, 100.0) for n in range(6)]
+    jobs += [job(f"short{n}", "b", 100, 1.0) for n in range(6)]
+    log = simulated(jobs, Cluster.of_slots(6), [Pool("a"), Pool("b")]).log
+    for instant in range(50):
+        slots = held(log, instant + 0.5)
+        assert sum(count for name, count in slots.items() if name.startswith("short")) == 3
