@@ -11,7 +11,22 @@ import numpy.typing as npt
 from slotwise.runtime.simulated.links import PATH_MOST, Way
 
 NOBODY = -1
-_COLUMNS = ("links", "end", "left", "number", "rate", "since", "size", "in_rack", "in_core")
+_NUMBERS = ("end", "left", "number", "rate", "since", "size", "in_rack", "in_core")
+
+
+class Cells:
+    """The same columns, to read and write single numbers: several times faster in this way."""
+
+    __slots__ = _NUMBERS
+
+    end: memoryview[float]
+    left: memoryview[float]
+    number: memoryview[int]
+    rate: memoryview[float]
+    since: memoryview[float]
+    size: memoryview[float]
+    in_rack: memoryview[float]
+    in_core: memoryview[float]
 
 
 class Flows:
@@ -27,7 +42,7 @@ class Flows:
     A flow whose rate stays the same keeps the instant of its end.
     """
 
-    __slots__ = (*_COLUMNS, "_free", "_nowhere", "_numbers", "paths", "top")
+    __slots__ = (*_NUMBERS, "_free", "_nowhere", "_numbers", "cells", "links", "paths", "top")
 
     def __init__(self, nowhere: int, rows: int = 64) -> None:
         self.top = self._numbers = 0  # All rows from `top` on are free.
@@ -37,8 +52,9 @@ class Flows:
         self.links = np.full((rows, PATH_MOST), nowhere)
         self.number = np.full(rows, NOBODY)
         self.end = np.full(rows, inf)
-        self.size, self.left, self.since, self.rate = np.zeros((4, rows))
-        self.in_rack, self.in_core = np.zeros((2, rows))
+        self.size, self.left, self.since, self.rate = (np.zeros(rows) for _ in range(4))
+        self.in_rack, self.in_core = np.zeros(rows), np.zeros(rows)
+        self._view()
 
     def begin(self, path: tuple[int, ...], way: Way, size: float, now: float) -> int:
         """The row of a new flow, which has no rate yet."""
@@ -51,55 +67,64 @@ class Flows:
             if row == len(self.end):
                 self._double()
         self.links[row, : len(path)] = path
-        self.number[row] = self._numbers
+        cells = self.cells
+        cells.number[row] = self._numbers
         self._numbers += 1
-        self.size[row] = self.left[row] = size
-        self.since[row] = now
-        self.in_rack[row], self.in_core[row] = way is Way.RACK, way is Way.CORE
+        cells.size[row] = cells.left[row] = size
+        cells.since[row] = now
+        cells.in_rack[row] = float(way is Way.RACK)
+        cells.in_core[row] = float(way is Way.CORE)
         return row
 
     def clear(self, row: int) -> None:
         """The flow of this row is over."""
+        cells = self.cells
         self.paths[row] = ()
         self.links[row] = self._nowhere
-        self.number[row] = NOBODY
-        self.end[row] = inf
-        self.size[row] = self.left[row] = self.rate[row] = 0.0
-        self.in_rack[row] = self.in_core[row] = 0.0
+        cells.number[row] = NOBODY
+        cells.end[row] = inf
+        cells.size[row] = cells.left[row] = cells.rate[row] = 0.0
+        cells.in_rack[row] = cells.in_core[row] = 0.0
         self._free.append(row)
 
-    def change(
-        self,
-        rows: Sequence[int] | npt.NDArray[np.int64],
-        rates: Sequence[float] | npt.NDArray[np.float64],
-        now: float,
-    ) -> None:
+    def change_few(self, rows: Sequence[int], rates: Sequence[float], now: float) -> None:
         """From now on these flows have these rates; inf: they end now."""
-        at, new = np.asarray(rows), np.asarray(rates)
-        is_other = (new != self.rate[at]) | (self.end[at] == inf)
-        at, new = at[is_other], new[is_other]
-        left = np.maximum(0.0, self.left[at] - self.rate[at] * (now - self.since[at]))
-        self.left[at], self.since[at] = left, now
-        self.end[at] = now + left / new
-        self.rate[at] = np.where(new == inf, 0.0, new)
+        cells = self.cells
+        for row, new in zip(rows, rates, strict=True):
+            old = cells.rate[row]
+            if new != old or cells.end[row] == inf:
+                left = max(0.0, cells.left[row] - old * (now - cells.since[row]))
+                cells.left[row], cells.since[row] = left, now
+                cells.end[row] = now + left / new
+                cells.rate[row] = 0.0 if new == inf else new
+
+    def change_many(
+        self, rows: npt.NDArray[np.int64], rates: npt.NDArray[np.float64], now: float
+    ) -> None:
+        """The same by numpy."""
+        is_other = (rates != self.rate[rows]) | (self.end[rows] == inf)
+        rows, rates = rows[is_other], rates[is_other]
+        left = np.maximum(0.0, self.left[rows] - self.rate[rows] * (now - self.since[rows]))
+        self.left[rows], self.since[rows] = left, now
+        self.end[rows] = now + left / rates
+        self.rate[rows] = np.where(rates == inf, 0.0, rates)
 
     def arrived(self, row: int, now: float) -> float:
         """How many bytes of a flow have arrived by now."""
-        if self.end[row] <= now:
-            return float(self.size[row])
-        left = self.left[row] - self.rate[row] * (now - self.since[row])
-        return float(self.size[row] - max(0.0, left))
+        cells = self.cells
+        if cells.end[row] <= now:
+            return cells.size[row]
+        left = cells.left[row] - cells.rate[row] * (now - cells.since[row])
+        return cells.size[row] - max(0.0, left)
 
     def ended(self, now: float) -> list[int]:
         """The rows of flows that end until now, in the order in which they started."""
-        rows = np.flatnonzero(self.end[: self.top] <= now)
-        ordered: list[int] = rows[np.argsort(self.number[rows])].tolist()
-        return ordered
+        rows: list[int] = np.flatnonzero(self.end[: self.top] <= now).tolist()
+        return sorted(rows, key=self.cells.number.__getitem__) if len(rows) > 1 else rows
 
-    def under_way(self) -> list[int]:
+    def under_way(self) -> npt.NDArray[np.int64]:
         """The rows of all flows."""
-        rows: list[int] = np.flatnonzero(self.number[: self.top] != NOBODY).tolist()
-        return rows
+        return np.flatnonzero(self.number[: self.top] != NOBODY)
 
     def next_row(self) -> int:
         """The row of the flow that ends first. There must be one."""
@@ -115,5 +140,11 @@ class Flows:
 
     def _double(self) -> None:
         more = Flows(self._nowhere, len(self.end))
-        for name in _COLUMNS:
+        for name in ("links", *_NUMBERS):
             setattr(self, name, np.concatenate([getattr(self, name), getattr(more, name)]))
+        self._view()
+
+    def _view(self) -> None:
+        self.cells = Cells()
+        for name in _NUMBERS:
+            setattr(self.cells, name, memoryview(getattr(self, name)))

@@ -53,6 +53,7 @@ class FlowNetwork:
         self._rows: dict[Hashable, set[int]] = {}
         self._fresh: set[int] = set()  # Flows that have no rate yet.
         self._eased: set[int] = set()  # Links that may have been full, and lost a flow.
+        self._next: tuple[float, Hashable] | None = None  # None: to be looked for, or nothing
         self._now = 0.0
         self._rack_bytes = self._core_bytes = 0.0
         self._times, self._rack, self._core = array("d"), array("d"), array("d")
@@ -91,12 +92,11 @@ class FlowNetwork:
         One from several sources ends several times: it is over when `advance` says so.
         """
         self._settle()
-        if not self._rows:
-            return None
-        row = self._flows.next_row()
-        end = float(self._flows.end[row])
-        assert end < inf, "every flow gets on"
-        return end, self._keys[row]
+        if self._next is None and self._rows:
+            row = self._flows.next_row()
+            self._next = self._flows.cells.end[row], self._keys[row]
+            assert self._next[0] < inf, "every flow gets on"
+        return self._next
 
     def advance(self, now: float) -> list[Hashable]:
         """Move the clock; the flows that are over by now, in the order of their ends.
@@ -125,16 +125,16 @@ class FlowNetwork:
     def rate(self, key: Hashable) -> float:
         """The bytes a second that a flow gets now; 0 where no link has a limit."""
         self._settle()
-        return sum(float(self._flows.rate[row]) for row in sorted(self._rows[key]))
+        return sum(self._flows.cells.rate[row] for row in sorted(self._rows[key]))
 
     def traffic(self) -> Traffic:
         """What has passed by now. O(flows + steps)."""
         self._settle()
         flows, rack, core = self._flows, self._rack_bytes, self._core_bytes
-        for row in flows.under_way():
+        for row in self._keys:
             arrived = flows.arrived(row, self._now)
-            rack += arrived * float(flows.in_rack[row])
-            core += arrived * float(flows.in_core[row])
+            rack += arrived * flows.cells.in_rack[row]
+            core += arrived * flows.cells.in_core[row]
         return Traffic(rack, core, tuple(self._times), tuple(self._rack), tuple(self._core))
 
     def _move(self, now: float) -> None:
@@ -147,13 +147,14 @@ class FlowNetwork:
         """Forget a flow; how many of its bytes have arrived."""
         flows = self._flows
         arrived = flows.arrived(row, self._now)
-        self._rack_bytes += arrived * float(flows.in_rack[row])
-        self._core_bytes += arrived * float(flows.in_core[row])
+        self._rack_bytes += arrived * flows.cells.in_rack[row]
+        self._core_bytes += arrived * flows.cells.in_core[row]
         for link in flows.paths[row]:
             if self._may_be_full(link):
                 self._eased.add(link)
             self._members[link].remove(row)
         flows.clear(row)
+        self._next = None
         del self._keys[row]
         self._fresh.discard(row)
         return arrived
@@ -167,33 +168,36 @@ class FlowNetwork:
         """Find the rates of all flows that what came and went since the last time touches."""
         if not self._fresh and not self._eased:
             return
-        touched = self._touched()
-        flows = self._flows
-        if len(touched) > FEW:
-            paths = flows.links[touched]
-            flows.change(touched, rates_of_many(paths, self._capacities), self._now)
-        elif touched:
-            few = [flows.paths[row] for row in touched]
-            flows.change(touched, rates_of_few(few, self._links.capacity), self._now)
+        flows, few = self._flows, self._touched()
+        if few is None:
+            all_rows = flows.under_way()
+            rates = rates_of_many(flows.links[all_rows], self._capacities)
+            flows.change_many(all_rows, rates, self._now)
+        else:
+            paths = [flows.paths[row] for row in few]
+            flows.change_few(few, rates_of_few(paths, self._links.capacity), self._now)
+        self._next = None
         self._fresh.clear()
         self._eased.clear()
         self._note_traffic()
 
-    def _touched(self) -> list[int]:
+    def _touched(self) -> list[int] | None:
         """The flows that came, and those that share a full link with them or with who went.
 
         A link that cannot be full ties no flows together: each has a limit of its own that is
-        lower. Once more than a few are found, all flows are taken, which is faster.
+        lower. None if they are more than a few: it is faster then to take all flows.
         """
         paths, found = self._flows.paths, set(self._fresh)
+        if len(found) > FEW:
+            return None
         links = set(self._eased)
         for row in found:
             links.update(filter(self._may_be_full, paths[row]))
         seen, open_links = links, list(links)
         while open_links:
             members = self._members[open_links.pop()]
-            if len(members) + len(found) > 2 * FEW:
-                return self._flows.under_way()
+            if len(members) + len(found) > FEW:
+                return None
             for row in members - found:
                 found.add(row)
                 for link in paths[row]:
