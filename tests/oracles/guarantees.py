@@ -19,7 +19,8 @@ class Guarantees:
     """Watches a run: no pool lacks slots of its least share for longer than it puts up with.
 
     A pool lacks a slot while it holds less than its least share, or than it can use. It may do
-    so for its time-out and its grace together. A pool that can use more than before lacks those
+    so for its time-out and its grace together; a pool with pools below it, for the longest of
+    its own and theirs, as they take for it. A pool that can use more than before lacks those
     slots anew.
     """
 
@@ -30,7 +31,7 @@ class Guarantees:
         for kind in snapshot.cluster.capacity:
             phases = [phase for phase in snapshot.ready(kind) if phase.pending or phase.running]
             owed = _owed(snapshot, kind, phases)
-            held = _held(phases)
+            held, patience = _held(phases), _patience(snapshot, phases)
             for key, slots in owed.items():
                 if held[key] >= slots:
                     self.since.pop((kind, key), None)
@@ -39,10 +40,8 @@ class Guarantees:
                 if slots > before:
                     begun = snapshot.now
                 self.since[kind, key] = begun, slots
-                preemption = snapshot.pools.preemption(key.pool)
-                if preemption is not None and preemption.least_after < inf:
-                    due = begun + preemption.least_after + preemption.grace
-                    assert snapshot.now < due + ROUNDING, f"{key} lacks slots since {begun}"
+                due = begun + patience[key]
+                assert snapshot.now < due + ROUNDING, f"{key} lacks slots since {begun}"
             for gone in [key for key in self.since if key[0] == kind and key[1] not in owed]:
                 del self.since[gone]
 
@@ -53,6 +52,20 @@ def _held(phases: Sequence[PhaseView]) -> Counter[ShareKey]:
         for key in phase.shares:
             held[key] += phase.running
     return held
+
+
+def _patience(snapshot: Snapshot, phases: Sequence[PhaseView]) -> dict[ShareKey, float]:
+    """For how long each pool, or one below it, puts up with less than its least share."""
+    patience: dict[ShareKey, float] = {}
+    for phase in phases:
+        longest = 0.0
+        for key in reversed(phase.shares):
+            preemption = snapshot.pools.preemption(key.pool)
+            own = inf if preemption is None else preemption.least_after + preemption.grace
+            if own < inf:  # Who never takes does not keep others waiting.
+                longest = max(longest, own)
+            patience[key] = max(own, longest, patience.get(key, 0.0))
+    return patience
 
 
 def _owed(snapshot: Snapshot, kind: str, phases: Sequence[PhaseView]) -> dict[ShareKey, int]:
