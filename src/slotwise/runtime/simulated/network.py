@@ -41,7 +41,8 @@ class FlowNetwork:
     out of the rack, through the core and into the other rack, too. On one host it passes
     nothing. Rates are max-min fair at every instant. They are found anew when flows start or
     end: once for all that do so at one instant, and only for flows that this may touch, which
-    are those that share a link that may be full. Instants never decrease from call to call.
+    are those that share a link that may be full. Instants never decrease from call to call, and
+    ends are taken by `advance` before anything that comes later.
     """
 
     def __init__(self, cluster: Cluster, network: Network) -> None:
@@ -140,7 +141,8 @@ class FlowNetwork:
     def _move(self, now: float) -> None:
         assert now >= self._now, "time does not go back"
         if now > self._now:
-            self._settle()
+            coming = self.next_end()
+            assert coming is None or coming[0] >= now, "ends that came before have been taken"
             self._now = now
 
     def _remove(self, row: int) -> float:
