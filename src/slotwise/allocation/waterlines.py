@@ -61,14 +61,11 @@ def _filled(slots: Floats, group: Ints, weight: Floats, low: Floats, high: Float
     # As the level rises, share j grows by w_j from level low_j / w_j to high_j / w_j.
     rises = np.flatnonzero(low > 0)
     bends = np.concatenate((low[rises] / w[rises], high / w))
-    of_bend = np.concatenate((group[rises], group))
-    order = np.argsort(bends, kind="stable")
-    order = order[np.argsort(of_bend[order], kind="stable")]
-    levels, of_bend = bends[order], of_bend[order]
+    change = np.concatenate((w[rises], -w))
+    of_bend, levels, change = _sorted(np.concatenate((group[rises], group)), bends, change)
     begins = _begins(of_bend)
     # Those without a low share grow from level 0 on.
     at_zero = np.bincount(group, np.where(low > 0, 0.0, w), count)
-    change = np.concatenate((w[rises], -w))[order]
     behind = np.maximum(at_zero[of_bend] + _sums_along(change, begins), 0.0)
     before = np.concatenate(([0.0], behind[:-1]))
     step = np.diff(levels, prepend=0.0)
@@ -86,6 +83,20 @@ def _filled(slots: Floats, group: Ints, weight: Floats, low: Floats, high: Float
     fitting = np.minimum(1.0, wanted / np.bincount(group, above, count))
     filled: Floats = low + above * fitting[group]
     return filled
+
+
+def _sorted(of_bend: Ints, bends: Floats, change: Floats) -> tuple[Ints, Floats, Floats]:
+    """Bends by group and then by level, those alike as one, and how the slope changes there."""
+    order = np.argsort(bends)
+    # Small integers are sorted faster.
+    small = of_bend.astype(np.min_scalar_type(of_bend.max()))
+    order = order[np.argsort(small[order], kind="stable")]
+    of_bend, levels = of_bend[order], bends[order]
+    is_new = (np.diff(of_bend, prepend=-1) != 0) | (np.diff(levels, prepend=-1.0) != 0)
+    # How a sort orders those alike depends on the machine, so it must not order their sum.
+    number = np.empty(len(order), dtype=np.intp)
+    number[order] = np.cumsum(is_new) - 1
+    return of_bend[is_new], levels[is_new], np.bincount(number, change).astype(float)
 
 
 def _level_between(
