@@ -267,6 +267,14 @@ def start(
     workers.start(slot, execution.job.id, execution.runner, arguments)
 
 
+def await_file(path: Path) -> None:
+    """Wait until there is such a file."""
+    until = time.monotonic() + PATIENCE
+    while not path.exists():
+        assert time.monotonic() < until, f"{path} did not come"
+        time.sleep(0.002)
+
+
 @pytest.mark.parametrize("shuffle", [EARLY, SPLIT], ids=["early", "split"])
 def test_a_killed_copier_begins_afresh(books: Path, output_of: Run, shuffle: Shuffle) -> None:
     """What it copied is removed, and the next attempt copies what it had copied already."""
@@ -279,9 +287,7 @@ def test_a_killed_copier_begins_afresh(books: Path, output_of: Run, shuffle: Shu
     with Workers(2) as workers:
         start(execution, workers, 0, early)
         run_map(execution, 1)
-        until = time.monotonic() + PATIENCE
-        while not (work / f"{early}-0-1" / "copied").exists() and time.monotonic() < until:
-            time.sleep(0.002)
+        await_file(work / f"{early}-0-1" / "copied")
         assert workers.wait(0.05) == [], "it waits for the other maps"
         workers.kill(0)
         execution.discard(early, 0, 1)
@@ -304,6 +310,29 @@ def test_a_killed_copier_begins_afresh(books: Path, output_of: Run, shuffle: Shu
     execution.close(succeeded=True)
     assert (books / "out" / "part-r-00000").read_bytes() == expected
     assert not work.exists()
+
+
+@pytest.mark.parametrize("shuffle", [EARLY, SPLIT], ids=["early", "split"])
+def test_a_copier_that_is_told_to_stop_waits_no_more(books: Path, shuffle: Shuffle) -> None:
+    """It ends long before it would be killed, has nothing to keep, and asks no program."""
+
+    class Asked(MapReduce):
+        def map(self, key: int, value: str) -> Iterable[tuple[str, int]]:
+            yield value, 1
+
+        def on_preempt(self, seconds_left: float) -> None:
+            (books / "asked").touch()
+
+    execution = plan_mapreduce("j", Asked, "*.txt", "out", base_dir=books, shuffle=shuffle)
+    early = COPY_PHASE if shuffle.split else "reduce"
+    with Workers(1) as workers:
+        start(execution, workers, 0, early)
+        await_file(execution.runner.layout.copied_file(early, 0, 1))
+        workers.tell(0, time.monotonic() + 2 * PATIENCE)
+        (outcome,) = workers.wait(PATIENCE)
+        assert (outcome.status, outcome.value) == ("stopped", b"")
+    execution.close(succeeded=False)
+    assert not (books / "asked").exists()
 
 
 def test_a_copy_outlives_a_failed_reduce(books: Path) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch
-from slotwise.model.event import TaskFinished, TaskKilled
+from slotwise.model.decision import Decision, Launch
+from slotwise.model.event import Event, TaskFinished, TaskKilled
 from slotwise.model.shuffle import Shuffle
 from slotwise.program import MapReduce, plan_mapreduce
 from slotwise.program.mapreduce_execution import MapReduceExecution
 from slotwise.runtime.live.world import HOST, LiveWorld
 
-Entries = list[tuple[str, str, str]]
+Entries = list[Event | Decision]
 PATIENCE = 20.0
 """Seconds that nothing here takes; a test that waits so long has failed."""
 
@@ -53,7 +53,7 @@ def programs(place: Path, patience: float) -> tuple[MapReduce, MapReduce]:
 
 @pytest.fixture
 def play(tmp_path: Path, watched: Callable[..., Any]) -> Callable[..., Entries]:
-    """Runs both jobs with a shuffle: what was launched and what ended, one after another.
+    """Runs both jobs with a shuffle: all that happened and was decided, one after another.
 
     There are slots for all maps, and one for reduces, of which the large job has two.
     """
@@ -80,23 +80,18 @@ def play(tmp_path: Path, watched: Callable[..., Any]) -> Callable[..., Entries]:
 
         executions = [planned("large", large, 2), planned("small", small, 1)]
         jobs = [execution.job for execution in executions]
-        with LiveWorld(executions, sum(cluster.capacity.values())) as world:
+        with LiveWorld(executions, cluster.capacity) as world:
             watch = watched(world, jobs, cluster, name="fair", world_name="live")
         assert set(watch.state.completed) == {"large", "small"}
         assert (tmp_path / "out-small/part-r-00000").read_text() == "word\t1\n"
-        return [
-            ("end" if isinstance(entry, TaskFinished) else "launch", *entry.phase)
-            for turn in watch.log.turns
-            for entry in (*turn.events, *turn.decisions)
-            if isinstance(entry, (TaskFinished, Launch))
-        ]
+        return [e for turn in watch.log.turns for e in (*turn.events, *turn.decisions)]
 
     return run
 
 
-def last_map_of_large(entries: Entries) -> int:
-    """Where the large job's last map ended."""
-    return len(entries) - 1 - entries[::-1].index(("end", "large", "map"))
+def all_of(entries: Entries, kind: type, phase: tuple[str, str]) -> list[int]:
+    """Where the launches or the ends of a phase's tasks stand."""
+    return [n for n, e in enumerate(entries) if isinstance(e, kind) and e.phase == phase]
 
 
 def test_slow_start_lets_a_large_job_hoard_the_reduce_slots(
@@ -104,17 +99,26 @@ def test_slow_start_lets_a_large_job_hoard_the_reduce_slots(
 ) -> None:
     """The small job's reduce, though all that it needs is there, waits for the large maps."""
     entries = play(Shuffle(slow_start=0), patience=0.5)
-    mapped = entries.index(("end", "small", "map"))
-    assert entries.index(("launch", "large", "reduce")) < mapped
-    assert mapped < last_map_of_large(entries) < entries.index(("launch", "small", "reduce"))
+    (mapped,) = all_of(entries, TaskFinished, ("small", "map"))
+    *_, large_mapped = all_of(entries, TaskFinished, ("large", "map"))
+    (begun,) = all_of(entries, Launch, ("small", "reduce"))
+    assert all_of(entries, Launch, ("large", "reduce"))[0] < mapped < large_mapped < begun
+    last = entries[large_mapped]
+    early = entries[all_of(entries, TaskFinished, ("large", "reduce"))[0]]
+    assert isinstance(last, TaskFinished)
+    assert isinstance(early, TaskFinished)
+    # It waited for half a second, and computed only when the last map had ended, of which the
+    # world may have told a bit late.
+    assert 0 < early.seconds < early.at - last.at + 0.3
 
 
 def test_splitting_sets_them_free(play: Callable[..., Entries]) -> None:
     """The small job ends while the large one copies and waits for its last map."""
     entries = play(Shuffle(slow_start=0, split=True), patience=PATIENCE)
-    reduced = entries.index(("end", "small", "reduce"))
-    assert entries.index(("launch", "large", "reduce-copy")) < reduced
-    assert reduced < last_map_of_large(entries) < entries.index(("launch", "large", "reduce"))
+    (reduced,) = all_of(entries, TaskFinished, ("small", "reduce"))
+    *_, large_mapped = all_of(entries, TaskFinished, ("large", "map"))
+    assert all_of(entries, Launch, ("large", "reduce-copy"))[0] < reduced < large_mapped
+    assert large_mapped < all_of(entries, Launch, ("large", "reduce"))[0]
 
 
 @pytest.mark.parametrize("split", [False, True], ids=["early", "split"])
@@ -146,7 +150,7 @@ def test_a_job_whose_map_fails_ends_with_its_copiers(
         shuffle=shuffle,
         cluster=cluster,
     )
-    with LiveWorld([execution], sum(cluster.capacity.values())) as world:
+    with LiveWorld([execution], cluster.capacity) as world:
         watch = watched(world, [execution.job], cluster, attempts_max=1, world_name="live")
     assert "ValueError: no more" in watch.state.failed["j"]
     killed = [

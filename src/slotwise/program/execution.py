@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from slotwise.model.job import Job
 
@@ -48,4 +48,13 @@ class Execution(Protocol):
 
         Called once, at the end. May raise OSError where a commit fails.
         """
+        ...
+
+
+@runtime_checkable
+class Waits(Protocol):
+    """An execution some of whose tasks do not compute all the time that they hold a slot."""
+
+    def waited(self, phase: str, task: int, attempt: int) -> float:
+        """For how many seconds an attempt that has just finished copied or waited."""
         ...

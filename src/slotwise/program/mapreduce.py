@@ -37,7 +37,8 @@ class Program:
         """Called in a running task that is told to stop: it is killed after so many seconds.
 
         Unless overridden, nothing is done, and the task goes on: it counts if it ends in time.
-        It may end the task by `slotwise.task.stop`. Nothing of a task by records or batches is
+        It may end the task by `slotwise.task.stop`. A reduce that still waits for maps is not
+        asked: it ends, for it has nothing to keep. Nothing of a task by records or batches is
         kept but what is given to `stop`; its next attempt begins from the start of its input.
         """
 

@@ -54,7 +54,6 @@ class Runner:
             from slotwise.program.records import sample_task
 
             return sample_task(self, *rest)
-        when_told(self.program.on_preempt)
         directory = self.layout.attempt_dir(phase, task, attempt)
         directory.mkdir(parents=True, exist_ok=True)
         thresholds = gc.get_threshold()
@@ -62,6 +61,7 @@ class Runner:
         gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
         try:
             if phase == "map":
+                when_told(self.program.on_preempt)
                 return self._bodies()[0](self, task, attempt, *rest)
             return self._reduce_side(phase, task, attempt, *rest)
         finally:
@@ -80,6 +80,7 @@ class Runner:
         copying = time.monotonic() - begun
         if phase == COPY_PHASE:
             return TaskResult(0, 0, copying)
+        when_told(self.program.on_preempt)
         reduce_task = self._bodies()[1]
         return reduce_task(self, task, attempt, places)._replace(copying=copying)
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct
 
+from slotwise.task import stop, told_to_stop
+
 PAUSE_LEAST, PAUSE_MOST = 0.001, 0.05
 """Seconds between two looks: the first after news, then twice as long each time, up to this."""
 
@@ -43,8 +45,15 @@ class FinishedMaps:
         self._told += 1
 
 
+def wait_unless_told(seconds: float) -> None:
+    """Sleep; but a task that was told to stop ends here, for while it waits it has no work."""
+    if told_to_stop():
+        stop()
+    time.sleep(seconds)
+
+
 def finished_maps(
-    path: Path, count: int, sleep: Callable[[float], None] = time.sleep
+    path: Path, count: int, wait: Callable[[float], None] = wait_unless_told
 ) -> Iterator[tuple[int, int]]:
     """Each of `count` maps with the attempt that won, as they finish; waits for them."""
     seen, pause = 0, PAUSE_LEAST
@@ -53,7 +62,7 @@ def finished_maps(
             data = os.pread(file.fileno(), (count - seen) * _ENTRY.size, seen * _ENTRY.size)
             whole = len(data) // _ENTRY.size
             if not whole:
-                sleep(pause)
+                wait(pause)
                 pause = min(2 * pause, PAUSE_MOST)
                 continue
             yield from _ENTRY.iter_unpack(data[: whole * _ENTRY.size])

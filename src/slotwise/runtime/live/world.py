@@ -14,7 +14,7 @@ from typing import Self
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.decision import GiveUp, Launch, Preempt
 from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
-from slotwise.program.execution import Execution
+from slotwise.program.execution import Execution, Waits
 from slotwise.runtime.live.workers import Outcome, Pickle, Workers
 
 HOST = "localhost"
@@ -199,8 +199,11 @@ class LiveWorld:
             return
         live.tasks_left -= 1
         live.kept.pop((launch.phase.phase, launch.task), None)
+        seconds = outcome.seconds
+        if isinstance(execution, Waits):
+            seconds -= execution.waited(launch.phase.phase, launch.task, launch.attempt)
         self._told.append(
-            TaskFinished(self.now, launch.phase, launch.task, launch.attempt, outcome.seconds)
+            TaskFinished(self.now, launch.phase, launch.task, launch.attempt, seconds)
         )
         if live.tasks_left:
             self._one_less(live)
