@@ -21,6 +21,7 @@ from slotwise.allocation.planning import plan_schedules
 from slotwise.allocation.search.budget import Budget
 from slotwise.analysis.bound import Work, objective_bound, sizes_of
 from slotwise.analysis.replay import Replay, replay_log
+from slotwise.assignment.delay import Delay
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, Locality
 from slotwise.model.errors import InputError
@@ -57,7 +58,8 @@ class Options(TypedDict, total=False):
 
     assigner       "greedy" or "delay"
     epoch_seconds  how often the allocation is decided anew
-    waits          delay scheduling's two waits in seconds: for the rack, for any slot
+    waits          delay scheduling's two waits in seconds: for the rack, for any slot; None:
+                   one and a half and three heartbeats of the cluster, 5 and 10 without any
     budget_seconds how long flex may search at each decision, about; None leaves it to flex
     objective      instead of the workload's own: an Objective, or the name of a penalty
     preemption     instead of the workload's: how pools take slots back that do not say so
@@ -299,7 +301,7 @@ class _Setting:
                 "name": self.scheduler,
                 "assigner": options.get("assigner", "greedy"),
                 "epoch_seconds": options.get("epoch_seconds", EPOCH_SECONDS),
-                "waits": options.get("waits"),
+                "waits": self._waits(),
                 "budget_seconds": options.get("budget_seconds"),
             },
             objective=asdict(aim),
@@ -311,6 +313,15 @@ class _Setting:
             parameters=self.parameters,
             versions=_versions(),
         )
+
+
+    def _waits(self) -> tuple[float, float] | None:
+        """Delay scheduling's waits: as asked for, else by the cluster's heartbeat if any."""
+        waits, heartbeat = self.options.get("waits"), self.cluster.heartbeat
+        if waits is None and heartbeat > 0 and self.options.get("assigner") == "delay":
+            found = Delay.of_heartbeat(heartbeat)
+            return found.rack_after, found.any_after
+        return waits
 
 
 def _source(workload: Given, options: Options) -> Source:

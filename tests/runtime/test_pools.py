@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from slotwise.analysis.metrics import Meter
+from slotwise.api import simulate
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality, Preempt
 from slotwise.model.event import TaskFinished, TaskKilled
@@ -15,6 +16,7 @@ from slotwise.model.job import Block, Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Log
 from slotwise.runtime.simulated.world import Simulation
+from slotwise.workload.workload import Workload
 
 Simulate = Callable[..., object]
 
@@ -242,3 +244,20 @@ def test_pools_keep_their_slots_while_their_jobs_take_turns(simulated: Simulate)
     for instant in range(50):
         slots = held(log, instant + 0.5)
         assert sum(count for name, count in slots.items() if name.startswith("short")) == 3
+
+
+def test_waits_come_from_the_heartbeat() -> None:
+    """A cluster whose hosts report every two seconds: 3 s for the rack, 6 s for any slot."""
+    hosts = (Host("h1", {"task": 1}), Host("h2", {"task": 1}))
+    blocks = (Block(frozenset({"h1"})), Block(frozenset({"h1"})))
+    jobs = [Job("x", (Phase("map", Tasks(2, 30.0, blocks)),))]
+    workload = Workload(tuple(jobs), Cluster(hosts, heartbeat=2.0))
+    log = simulate(workload, "fair", assigner="delay").log
+    assert log.header.scheduler["waits"] == (3.0, 6.0)
+    launches = [
+        (turn.now, d.host)
+        for turn in log.turns
+        for d in turn.decisions
+        if isinstance(d, Launch)
+    ]
+    assert launches == [(0.0, "h1"), (3.0, "h2")]

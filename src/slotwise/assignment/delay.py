@@ -11,6 +11,10 @@ from slotwise.model.errors import InputError
 from slotwise.model.snapshot import PhaseView, Snapshot
 
 
+HEARTBEATS = 1.5
+"""The wait for one level of locality, in reports of a host."""
+
+
 @dataclass(frozen=True, slots=True)
 class Delay:
     """Delay scheduling with two waits (Zaharia and others, "Locality Wait").
@@ -31,6 +35,14 @@ class Delay:
                 f"delay: the waits are {self.rack_after} and {self.any_after} seconds; they"
                 " must be >= 0, the wait for the rack not longer than the wait for any slot"
             )
+
+    @classmethod
+    def of_heartbeat(cls, seconds: float) -> Delay:
+        """The waits for a cluster whose hosts report so often: one and a half reports each.
+
+        So each host has had its turn to offer its slots (Hadoop Fair Scheduler).
+        """
+        return cls(HEARTBEATS * seconds, 2 * HEARTBEATS * seconds)
 
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next launch, behind the deferrals of the phases that let its slot pass."""
