@@ -28,7 +28,8 @@ ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 class _LiveJob:
     """A job that is not over: its execution, and how much of it is left and under way.
 
-    kept  what tasks that are not done have kept of stopped attempts, by phase and number
+    kept   what tasks that are not done have kept of stopped attempts, by phase and number
+    waits  the execution, if it tells for how long its tasks waited
     """
 
     execution: Execution
@@ -36,6 +37,7 @@ class _LiveJob:
     running: int = 0
     given_up: bool = False
     kept: dict[tuple[str, int], Pickle] = field(default_factory=dict)
+    waits: Waits | None = None
 
 
 class LiveWorld:
@@ -56,7 +58,8 @@ class LiveWorld:
         given = list(executions)
         for execution in given:
             tasks = sum(phase.tasks.count for phase in execution.job.phases)
-            self._jobs[execution.job.id] = _LiveJob(execution, tasks)
+            waits = execution if isinstance(execution, Waits) else None
+            self._jobs[execution.job.id] = _LiveJob(execution, tasks, waits=waits)
         # The next one is last; jobs of one instant keep the order in which they were given.
         self._arrivals = sorted(
             (JobArrived(execution.job.arrival, execution.job) for execution in reversed(given)),
@@ -200,8 +203,8 @@ class LiveWorld:
         live.tasks_left -= 1
         live.kept.pop((launch.phase.phase, launch.task), None)
         seconds = outcome.seconds
-        if isinstance(execution, Waits):
-            seconds -= execution.waited(launch.phase.phase, launch.task, launch.attempt)
+        if live.waits is not None:
+            seconds -= live.waits.waited(launch.phase.phase, launch.task, launch.attempt)
         self._told.append(
             TaskFinished(self.now, launch.phase, launch.task, launch.attempt, seconds)
         )
