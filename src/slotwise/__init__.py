@@ -29,9 +29,12 @@ if TYPE_CHECKING:
     from slotwise.model.job import Phase as Phase
     from slotwise.model.job import PhaseId as PhaseId
     from slotwise.model.job import Tasks as Tasks
+    from slotwise.model.network import Network as Network
     from slotwise.model.pool import Pool as Pool
+    from slotwise.model.pool import Preemption as Preemption
     from slotwise.model.schedule import Piece as Piece
     from slotwise.model.schedule import Schedule as Schedule
+    from slotwise.model.shuffle import Shuffle as Shuffle
     from slotwise.objective.objective import Objective as Objective
     from slotwise.program.calls import Calls as Calls
     from slotwise.program.mapreduce import BatchMapReduce as BatchMapReduce
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from slotwise.runtime.simulated.world import Fault as Fault
     from slotwise.runtime.simulated.world import Simulation as Simulation
     from slotwise.workload.file import read_workload as read_workload
+    from slotwise.workload.workload import Placement as Placement
     from slotwise.workload.workload import ProgramJob as ProgramJob
     from slotwise.workload.workload import Workload as Workload
     from slotwise.workload.workload import mapreduce as mapreduce
@@ -68,8 +72,12 @@ PUBLIC = {
     "Tasks": "slotwise.model.job",
     "Block": "slotwise.model.job",
     "Pool": "slotwise.model.pool",
+    "Preemption": "slotwise.model.pool",
+    "Shuffle": "slotwise.model.shuffle",
     "Cluster": "slotwise.model.cluster",
     "Host": "slotwise.model.cluster",
+    "Network": "slotwise.model.network",
+    "Placement": "slotwise.workload.workload",
     "Objective": "slotwise.objective.objective",
     # Programs
     "MapReduce": "slotwise.program.mapreduce",

@@ -73,7 +73,7 @@ def test_every_key_of_a_workload_file_is_told_of() -> None:
         for value in vars(schema).values()
         if isinstance(value, type) and issubclass(value, BaseModel) and value.model_fields
     ]
-    keys = {key for entry in entries for key in entry.model_fields}
+    keys = {f.alias or name for entry in entries for name, f in entry.model_fields.items()}
     assert [key for key in sorted(keys) if f"| `{key}` |" not in page] == []
 
 
