@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracles.pools import INF
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.packing import pack_by_the_book
 from slotwise.allocation.problem import Claims, Group
@@ -25,6 +26,13 @@ def test_arrival_decides_and_not_the_place_in_the_list() -> None:
     assert Fifo().share(problem) == [4, 6, 0]
 
 
+def test_who_has_a_higher_priority_comes_before_all_others() -> None:
+    """Then it goes by arrival again: the last of all, of low priority, gets nothing."""
+    problem = Claims.of(10, [1, 1, 1, 1], most=[4, 4, 4, 4], arrival=[0, 3, 1, 0])
+    problem = replace(problem, urgency=[1.0, 4.0, 1.0, 0.5])
+    assert Fifo().share(problem) == [4, 4, 2, 0]
+
+
 def test_least_shares_are_ignored() -> None:
     """A later job gets nothing in spite of its least share."""
     problem = Claims.of(10, [1, 1], least=[0, 4], most=[10, 10], arrival=[0, 1])
@@ -36,9 +44,11 @@ def test_most_shares_of_pools_are_kept() -> None:
     problem = replace(
         Claims.of(10, [1, 1, 1], arrival=[0, 1, 2]),
         group=[0, 0, 1],
-        groups=[Group(1, 0, 3), Group(1, 0, float("inf"))],
+        groups=[Group(1, 0, 3), Group(1, 0, INF)],
     )
     assert Fifo().share(problem) == [3, 0, 7]
+    around = [Group(1, 0, 2), Group(1, 0, 3, parent=0), Group(1, 0, INF)]
+    assert Fifo().share(replace(problem, group=[1, 1, 2], groups=around)) == [2, 0, 8]
 
 
 @given(

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracles.pools import INF, all_fit, demand, held_by, owed
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.flex import AddOn, Flex, dear_first
 from slotwise.allocation.grant import grant
@@ -147,17 +148,20 @@ def test_its_quick_order_is_near_the_best_of_all_orders() -> None:
 
 @st.composite
 def any_claims(draw: st.DrawFn) -> Claims:
-    """Claims of up to two pools with guarantees and limits, on 1 to 12 slots."""
+    """Claims of up to three pools, two of them in one, with guarantees and limits."""
     count, capacity = draw(st.integers(1, 6)), draw(st.integers(1, 12))
     most = [float(draw(st.integers(1, capacity))) for _ in range(count)]
     least = [float(draw(st.integers(0, int(top)))) for top in most]
     work = [draw(st.sampled_from([1.0, 7.0]) | st.floats(0.1, 50)) for _ in range(count)]
     weight = [draw(st.sampled_from([1.0, 0.3])) for _ in range(count)]
     claims = Claims.of(capacity, work, weight=weight, least=least, most=most)
-    limits = [draw(st.sampled_from([float("inf"), 3.0])) for _ in range(2)]
-    groups = [Group(1.0, draw(st.sampled_from([0.0, 2.0])), limit) for limit in limits]
-    inside = [draw(st.integers(0, 1)) for _ in range(count)]
-    claims = replace(claims, group=inside, groups=groups, now=draw(st.sampled_from([0.0, 9.0])))
+    limits = [draw(st.sampled_from([INF, 3.0])) for _ in range(4)]
+    groups = [
+        Group(1.0, draw(st.sampled_from([0.0, 2.0])), limit, parent=parent)
+        for limit, parent in zip(limits, (-1, 0, 0, -1), strict=True)
+    ]
+    pools = [draw(st.integers(1, 3)) for _ in range(count)]
+    claims = replace(claims, group=pools, groups=groups, now=draw(st.sampled_from([0.0, 9.0])))
     deadlines = [draw(st.floats(0, 40)) for _ in range(count)]
     return owned_by(claims, deadline=deadlines, steps=[((at, 2.0),) for at in deadlines])
 
@@ -176,20 +180,26 @@ def test_every_objective_keeps_shares_and_leaves_no_slot_idle(
 ) -> None:
     """Least shares as far as they fit, most shares of jobs and pools, and no waste."""
     shares = Flex(aim, budget_seconds=0.002).share(claims)
-    assert sum(shares) <= claims.capacity * (1 + 1e-9)
-    held = [0.0, 0.0]
-    for share, top, group in zip(shares, claims.most, claims.group, strict=True):
+    for share, top in zip(shares, claims.most, strict=True):
         assert 0 <= share <= top * (1 + 1e-9)
-        held[group] += share
-    for total, group in zip(held, claims.groups, strict=True):
-        assert total <= group.slots_max * (1 + 1e-9)
-    if all(group.slots_max == float("inf") for group in claims.groups):
-        guaranteed = sum(claims.least) + sum(group.slots_min for group in claims.groups)
-        fits = guaranteed <= claims.capacity
-        assert not fits or all(
-            share >= least - 1e-9 for share, least in zip(shares, claims.least, strict=True)
-        )
-        assert sum(shares) == pytest.approx(min(claims.capacity, sum(claims.most)))
+    held = held_by(claims, shares)
+    for number, total in enumerate(held):
+        assert total <= demand(claims, number) * (1 + 1e-9)
+    assert sum(shares) == pytest.approx(min(claims.capacity, demand(claims, -1)))
+    if all_fit(claims):
+        for number, total in enumerate(held):
+            assert total >= owed(claims, number) - 1e-9
+        for share, least in zip(shares, claims.least, strict=True):
+            assert share >= least - 1e-9
+
+
+@given(any_claims())
+def test_what_a_job_shares_by_is_not_what_it_costs(claims: Claims) -> None:
+    """Priorities make claims heavier in their pools; FLEX goes by the weights of jobs."""
+    heavy = [2.0 * weight + j for j, weight in enumerate(claims.weight)]
+    other = replace(claims, weight=heavy, urgency=heavy)
+    for aim in (Objective(), Objective("stretch"), Objective("response", "max")):
+        assert Flex(aim).share(other) == Flex(aim).share(claims)
 
 
 @given(any_claims(), st.sampled_from(OBJECTIVES))
@@ -199,7 +209,7 @@ def test_flex_as_an_add_on_to_fair_gives_the_same_slots(claims: Claims, aim: Obj
     revised = flex.share(claims)
     assert AddOn(flex).revised(claims) == revised
     assert AddOn(flex).share(claims) == pytest.approx(revised, abs=1e-9)
-    one_pool = replace(claims, group=[0] * len(claims), groups=[Group(1.0, 0.0, float("inf"))])
+    one_pool = replace(claims, group=[0] * len(claims), groups=[Group(1.0, 0.0, INF)])
     revised = flex.share(one_pool)
     assert Fair().share(replace(one_pool, least=revised)) == pytest.approx(revised, abs=1e-9)
 

@@ -73,16 +73,27 @@ ALLOCATORS: list[Allocator] = [
 POOLS = PoolTree(
     [Pool("a", 2.0, {"task": 2}, {"task": 5}), Pool("b", 0.7, {}, {}, policy="fifo")]
 )
+NESTED = PoolTree(
+    [
+        Pool("top", slots_max={"task": 6}),
+        Pool("middle", 2.0, {"task": 3}, parent="top"),
+        Pool("a", 2.0, {"task": 2}, {"task": 5}, parent="middle", job_weights="size"),
+        Pool("b", policy="fifo", parent="top"),
+    ]
+)
 
 
-@given(static_jobs(), st.sampled_from(ALLOCATORS))
-def test_every_plan_is_feasible(jobs: tuple[Job, ...], allocator: Allocator) -> None:
+@given(static_jobs(), st.sampled_from(ALLOCATORS), st.sampled_from([POOLS, NESTED]))
+def test_every_plan_is_feasible(
+    jobs: tuple[Job, ...], allocator: Allocator, pools: PoolTree
+) -> None:
     """Capacity, most shares of jobs and pools, precedence, all work, by all allocators."""
     cluster = Cluster.of_slots(8)
-    for schedule in plan_schedules(jobs, cluster, POOLS, allocator).schedules:
+    for schedule in plan_schedules(jobs, cluster, pools, allocator).schedules:
         schedule.check(jobs, cluster)
         pool_of = {one.id: one.pool for one in jobs}
         assert most_at_once([p for p in schedule.pieces if pool_of[p.phase.job] == "a"]) <= 5
+        assert most_at_once(list(schedule.pieces)) <= (6 if "top" in pools else 8)
 
 
 def most_at_once(pieces: list[Piece]) -> int:
@@ -106,6 +117,23 @@ def test_a_pool_never_exceeds_its_most_share_by_parts_of_slots() -> None:
     (schedule,) = plan_schedules(jobs, Cluster.of_slots(2), pools, Fair()).schedules
     schedule.check(jobs, Cluster.of_slots(2))
     assert most_at_once([p for p in schedule.pieces if p.phase.job.startswith("a")]) == 1
+
+
+def test_phases_of_pools_within_one_lie_side_by_side() -> None:
+    """Half slots in two pools of one that is limited to 1 never are two slots at one time."""
+    pools = PoolTree(
+        [
+            Pool("z", slots_max={"task": 1}),
+            Pool("a", parent="z"),
+            Pool("y", parent="z"),
+            Pool("m", slots_max={"task": 1}),
+        ]
+    )
+    jobs = [job("a1", 1, pool="a"), job("m1", 1, pool="m"), job("m2", 1, pool="m")]
+    jobs.append(job("y1", 1, pool="y"))
+    (schedule,) = plan_schedules(jobs, Cluster.of_slots(2), pools, Fair()).schedules
+    schedule.check(jobs, Cluster.of_slots(2))
+    assert most_at_once([p for p in schedule.pieces if p.phase.job in ("a1", "y1")]) == 1
 
 
 @given(static_jobs(dag=False))

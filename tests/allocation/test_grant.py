@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracles.pools import INF, all_fit, children, demand, held_by, owed, pooled, trees
 from slotwise.allocation.grant import grant, pool_floors
 from slotwise.allocation.problem import Claims, Group
-
-INF = float("inf")
 
 
 def in_pools(problem: Claims, group: list[int], groups: list[Group]) -> Claims:
@@ -60,37 +60,78 @@ def test_guarantees_beyond_the_capacity_are_normalised() -> None:
     assert grant(problem, [1, 0]) == [15, 5]
 
 
-@given(st.data())
-def test_grants_keep_all_limits_and_leave_no_slot(data: st.DataObject) -> None:
-    """Jobs' and pools' most shares hold, guarantees too where they fit, and nothing idles."""
-    count = data.draw(st.integers(1, 6))
-    most = [data.draw(st.integers(1, 9)) for _ in range(count)]
-    least = [data.draw(st.integers(0, min(2, m))) for m in most]
-    groups = [
-        Group(1, data.draw(st.integers(0, 5)), data.draw(st.sampled_from([INF, 5, 8])))
-        for _ in range(2)
-    ]
-    group = [data.draw(st.integers(0, 1)) for _ in range(count)]
-    order = data.draw(st.permutations(range(count)))
-    capacity = data.draw(st.integers(1, 25))
-    problem = in_pools(
-        Claims.of(capacity, [1.0] * count, least=least, most=most), group, groups
+def test_the_least_share_of_an_inner_pool_goes_below_it_in_priority_order() -> None:
+    """Owed 9, of which its pools are owed 2 and 1: the 6 others go to the first, up to 5."""
+    problem = pooled(
+        20,
+        [(1, 0, 9), (2, 0, 9), (3, 0, 20)],
+        [
+            Group(1, 9, INF),
+            Group(1, 2, 5, parent=0),
+            Group(1, 1, INF, parent=0),
+            Group(1, 0, INF),
+        ],
     )
+    assert pool_floors(problem, [2, 0, 1]) == [5, 4, 0]
+    assert grant(problem, [2, 0, 1]) == [5, 4, 11]
+
+
+def test_the_most_share_of_an_inner_pool_is_hard() -> None:
+    """Least shares of 6 and 2 in pools within one limited to 4 become 3 and 1."""
+    problem = pooled(
+        20,
+        [(1, 6, 9), (2, 2, 9), (3, 0, 9)],
+        [
+            Group(1, 0, 4),
+            Group(1, 0, INF, parent=0),
+            Group(1, 0, INF, parent=0),
+            Group(1, 0, INF),
+        ],
+    )
+    assert pool_floors(problem, [0, 1, 2]) == [3, 1, 0]
+    assert grant(problem, [0, 1, 2]) == [3, 1, 9]
+    assert grant(problem, [1, 0, 2], least=[0, 0, 0]) == [0, 4, 9]
+
+
+@given(trees(), st.randoms(use_true_random=False))
+def test_floors_are_what_the_pools_at_the_top_are_owed(problem: Claims, random: Random) -> None:
+    """In any order, those at the top have floors of what they are owed, scaled to fit."""
+    order = list(range(len(problem)))
+    random.shuffle(order)
+    floors = held_by(problem, pool_floors(problem, order))
+    fitting = min(1.0, problem.capacity / max(1e-9, owed(problem, -1)))
+    for pool in children(problem, -1):
+        assert floors[pool] == pytest.approx(owed(problem, pool) * fitting)
+
+
+@given(trees(), st.randoms(use_true_random=False))
+def test_grants_keep_all_limits_and_leave_no_slot(problem: Claims, random: Random) -> None:
+    """Jobs' and pools' most shares hold, guarantees too where they fit, and nothing idles."""
+    order = list(range(len(problem)))
+    random.shuffle(order)
     slots = grant(problem, order)
-    held = [sum(s for s, g in zip(slots, group, strict=True) if g == n) for n in (0, 1)]
-    demand = [
-        min(pool.slots_max, sum(m for m, g in zip(most, group, strict=True) if g == n))
-        for n, pool in enumerate(groups)
-    ]
-    assert all(s <= m + 1e-9 for s, m in zip(slots, most, strict=True))
-    assert all(h <= d + 1e-9 for h, d in zip(held, demand, strict=True))
-    assert sum(slots) == pytest.approx(min(capacity, sum(demand)))
-    jobs_owed = [sum(x for x, g in zip(least, group, strict=True) if g == n) for n in (0, 1)]
-    owed = [
-        min(d, max(pool.slots_min, jobs))
-        for d, pool, jobs in zip(demand, groups, jobs_owed, strict=True)
-    ]
-    if sum(owed) <= capacity:
-        assert all(h >= o - 1e-9 for h, o in zip(held, owed, strict=True))
-        if all(jobs <= d for jobs, d in zip(jobs_owed, demand, strict=True)):
-            assert all(s >= x - 1e-9 for s, x in zip(slots, least, strict=True))
+    held, pools = held_by(problem, slots), range(len(problem.groups))
+    assert all(s <= m + 1e-9 for s, m in zip(slots, problem.most, strict=True))
+    assert all(held[n] <= demand(problem, n) + 1e-9 for n in pools)
+    assert sum(slots) == pytest.approx(min(problem.capacity, demand(problem, -1)))
+    if all_fit(problem):
+        assert all(held[n] >= owed(problem, n) - 1e-9 for n in pools)
+        assert all(s >= x - 1e-9 for s, x in zip(slots, problem.least, strict=True))
+
+
+@given(trees(), st.randoms(use_true_random=False))
+def test_without_least_shares_the_limits_hold_all_the_same(
+    problem: Claims, random: Random
+) -> None:
+    """As for FIFO: in each limited pool those who come later get what the first leave."""
+    order = list(range(len(problem)))
+    random.shuffle(order)
+    slots = grant(problem, order, least=[0.0] * len(problem))
+    held = held_by(problem, slots)
+    assert all(held[n] <= demand(problem, n) + 1e-9 for n in range(len(problem.groups)))
+    assert sum(slots) == pytest.approx(min(problem.capacity, demand(problem, -1)))
+    for count in range(1, len(order) + 1):
+        first = order[:count]
+        most = [top if j in first else 0.0 for j, top in enumerate(problem.most)]
+        able = min(problem.capacity, demand(replace(problem, most=most), -1))
+        assert sum(slots[j] for j in first) == pytest.approx(able)

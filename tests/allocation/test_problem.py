@@ -12,7 +12,7 @@ from slotwise.allocation.problem import (
     claims_of,
     group_by_shares,
     urgencies,
-    weight_of,
+    weights_of,
 )
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality
@@ -74,8 +74,8 @@ def test_the_weight_of_a_claim_is_its_jobs_and_its_prioritys_and_perhaps_its_siz
     phases = (Phase("map", Tasks(7, 1.0)),)
     plain = Job("plain", phases, pool="stated", weight=5.0, priority="high")
     sized = Job("sized", phases, pool="size", weight=5.0, priority="high")
-    assert weight_of(plain, pools, 7) == 10.0
-    assert weight_of(sized, pools, 7) == 30.0
+    assert weights_of([plain, sized], [7, 7], pools) == [10.0, 30.0]
+    assert weights_of([plain], [7], PoolTree([Pool("stated")])) == [10.0]
     assert urgencies([plain, Job("other", phases)]) == [2.0, 1.0]
     assert urgencies([Job("one", phases), Job("other", phases)]) == []
 

@@ -10,7 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from slotwise.allocation.problem import Allocator, Claims, group_by_shares, urgencies, weight_of
+from slotwise.allocation.problem import (
+    Allocator,
+    Claims,
+    group_by_shares,
+    urgencies,
+    weights_of,
+)
 from slotwise.allocation.whole import ROUNDING, merged, wrap_around
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
@@ -115,12 +121,13 @@ def claims_of_flows(
     now: float = 0.0,
 ) -> Claims:
     """The claims of ready phases on one kind of slot."""
+    jobs = [flow.job for flow in flows]
     most = [min(flow.phase.slots_most, capacity) for flow in flows]
     group, groups = group_by_shares([_shares(flow, pools) for flow in flows], pools)
     return Claims(
         capacity,
-        weight=[weight_of(f.job, pools, _tasks_left(f)) for f in flows],
-        arrival=[flow.job.arrival for flow in flows],
+        weight=weights_of(jobs, [_tasks_left(flow) for flow in flows], pools),
+        arrival=[job.arrival for job in jobs],
         work=[flow.left for flow in flows],
         least=[min(flow.phase.slots_min, top) for flow, top in zip(flows, most, strict=True)],
         most=most,
@@ -129,7 +136,7 @@ def claims_of_flows(
         owner=[(flow.job, flow.phase) for flow in flows],
         cluster=cluster,
         now=now,
-        urgency=urgencies([flow.job for flow in flows]),
+        urgency=urgencies(jobs),
     )
 
 

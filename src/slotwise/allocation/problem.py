@@ -135,13 +135,14 @@ def claims_of(
     """The claims of the ready phases on one kind of slot, and whose they are. O(J)."""
     now, pools = snapshot.now, snapshot.pools
     phases = snapshot.ready(slot_kind)
+    jobs = [p.job for p in phases]
     left = [p.pending + p.running for p in phases]
     most = [min(p.most, count) for p, count in zip(phases, left, strict=True)]
     group, groups = group_by_shares([p.shares for p in phases], pools)
     claims = Claims(
         snapshot.cluster.capacity[slot_kind],
-        weight=[weight_of(p.job, pools, n) for p, n in zip(phases, left, strict=True)],
-        arrival=[p.job.arrival for p in phases],
+        weight=weights_of(jobs, left, pools),
+        arrival=[job.arrival for job in jobs],
         work=[p.work_left(now) for p in phases] if with_work else [],
         least=[
             min(p.phase.slots_min, top) if p.phase.slots_min else 0.0
@@ -153,7 +154,7 @@ def claims_of(
         owner=[(p.job, p.phase) for p in phases] if with_work else [],
         cluster=snapshot.cluster,
         now=now,
-        urgency=urgencies([p.job for p in phases]),
+        urgency=urgencies(jobs),
     )
     return [p.id for p in phases], claims
 
@@ -191,20 +192,26 @@ def group_by_shares(
     return members, groups
 
 
-def weight_of(job: Job, pools: Mapping[str, Pool], tasks_left: int) -> float:
-    """What a claim of a job shares by within its pool.
+def weights_of(
+    jobs: Sequence[Job], tasks_left: Sequence[int], pools: Mapping[str, Pool]
+) -> list[float]:
+    """What claims of these jobs share by within their pools.
 
-    Where the pool goes by size, that is its share weight times log2(1 + unfinished tasks), as
+    Where a pool goes by size, that is a job's share weight times log2(1 + unfinished tasks), as
     with `sizebasedweight` of the Hadoop Fair Scheduler.
     """
-    if pools[job.pool].job_weights == "size":
-        return job.share_weight * log2(1 + tasks_left)
-    return job.share_weight
+    sized = {name for name in {job.pool for job in jobs} if pools[name].job_weights == "size"}
+    if not sized:
+        return [job.share_weight for job in jobs]
+    return [
+        job.share_weight * (log2(1 + count) if job.pool in sized else 1.0)
+        for job, count in zip(jobs, tasks_left, strict=True)
+    ]
 
 
 def urgencies(jobs: Sequence[Job]) -> list[float]:
     """The urgency of each job by its priority; empty if all are alike."""
-    if all(job.priority == "normal" for job in jobs):
+    if len({job.priority for job in jobs}) <= 1:
         return []
     return [PRIORITIES[job.priority] for job in jobs]
 

@@ -80,9 +80,9 @@ def _filled(slots: Floats, group: Ints, weight: Floats, low: Floats, high: Float
     level = _level_between(slots, group, w, low, high, first, levels[last])
     above = np.clip(level[group] * w, low, high) - low
     # Weights of very different sizes leave a level that is rounded; its shares are cut to fit.
-    fitting = np.minimum(1.0, wanted / np.bincount(group, above, count))
-    filled: Floats = low + above * fitting[group]
-    return filled
+    kept, total = np.ones(count), np.bincount(group, above, count)
+    np.divide(wanted, total, out=kept, where=total > wanted)
+    return low + above * kept[group]
 
 
 def _sorted(of_bend: Ints, bends: Floats, change: Floats) -> tuple[Ints, Floats, Floats]:
