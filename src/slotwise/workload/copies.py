@@ -76,7 +76,7 @@ def draw_copies(
 def _elsewhere(sites: Sites, first: Integers, rng: np.random.Generator) -> Integers:
     """A host in another rack than each of these."""
     size = sites.size[first]
-    drawn = rng.integers(0, len(sites.hosts) - size)
+    drawn: Integers = rng.integers(0, len(sites.hosts) - size)
     return drawn + np.where(drawn >= sites.start[first], size, 0)  # Step over the rack.
 
 
@@ -84,7 +84,7 @@ def _beside(sites: Sites, columns: list[Integers], rng: np.random.Generator) -> 
     """A host in the rack of the last copy; any one without a copy, if it has no other."""
     last = columns[-1]
     start, others = sites.start[last], sites.size[last] - 1
-    drawn = start + rng.integers(0, np.maximum(others, 1))
+    drawn: Integers = start + rng.integers(0, np.maximum(others, 1))
     drawn += drawn >= last
     if (others > 0).all():
         return drawn
@@ -93,7 +93,7 @@ def _beside(sites: Sites, columns: list[Integers], rng: np.random.Generator) -> 
 
 def _unused(sites: Sites, columns: list[Integers], rng: np.random.Generator) -> Integers:
     """A host that holds none of the copies so far."""
-    drawn = rng.integers(0, len(sites.hosts) - len(columns), len(columns[0]))
+    drawn: Integers = rng.integers(0, len(sites.hosts) - len(columns), len(columns[0]))
     for taken in np.sort(columns, axis=0):
         drawn += drawn >= taken
     return drawn

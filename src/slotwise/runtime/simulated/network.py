@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from slotwise.model.network import Network
 from slotwise.runtime.simulated.filling import rates_of_few, rates_of_many
 from slotwise.runtime.simulated.flows import Flows
 from slotwise.runtime.simulated.links import Links
+
+Key = TypeVar("Key", bound=Hashable)
+"""What names a flow."""
 
 FEW = 16
 """Up to so many flows at once, rates are found faster without numpy."""
@@ -34,7 +38,7 @@ class Traffic:
     core: tuple[float, ...]
 
 
-class FlowNetwork:
+class FlowNetwork(Generic[Key]):
     """Flows, each of so many bytes and with a name (`key`), in continuous time (seconds).
 
     A flow within a rack passes out of its host and into the other one. Between racks it passes
@@ -50,17 +54,17 @@ class FlowNetwork:
         self._capacities = np.array(self._links.capacity)
         self._members: list[set[int]] = [set() for _ in self._links.capacity]
         self._flows = Flows(self._links.nowhere)
-        self._keys: dict[int, Hashable] = {}
-        self._rows: dict[Hashable, set[int]] = {}
+        self._keys: dict[int, Key] = {}
+        self._rows: dict[Key, set[int]] = {}
         self._fresh: set[int] = set()  # Flows that have no rate yet.
         self._eased: set[int] = set()  # Links that may have been full, and lost a flow.
-        self._next: tuple[float, Hashable] | None = None  # None: to be looked for, or nothing
+        self._next: tuple[float, Key] | None = None  # None: to be looked for, or nothing
         self._now = 0.0
         self._rack_bytes = self._core_bytes = 0.0
         self._times, self._rack, self._core = array("d"), array("d"), array("d")
 
     def start(
-        self, now: float, key: Hashable, source: str | Sequence[str], target: str, size: float
+        self, now: float, key: Key, source: str | Sequence[str], target: str, size: float
     ) -> None:
         """Begin to send so many bytes to a host. O(sources); rates are found when asked for.
 
@@ -82,12 +86,12 @@ class FlowNetwork:
             for link in path:
                 self._members[link].add(row)
 
-    def stop(self, now: float, key: Hashable) -> float:
+    def stop(self, now: float, key: Key) -> float:
         """Give up a flow; how many of its bytes have arrived."""
         self._move(now)
         return sum(self._remove(row) for row in sorted(self._rows.pop(key)))
 
-    def next_end(self) -> tuple[float, Hashable] | None:
+    def next_end(self) -> tuple[float, Key] | None:
         """When the next flow will end if nothing starts or stops before, and its name.
 
         One from several sources ends several times: it is over when `advance` says so.
@@ -99,12 +103,12 @@ class FlowNetwork:
             assert self._next[0] < inf, "every flow gets on"
         return self._next
 
-    def advance(self, now: float) -> list[Hashable]:
+    def advance(self, now: float) -> list[Key]:
         """Move the clock; the flows that are over by now, in the order of their ends.
 
         Those that end at one instant come in the order in which they were started.
         """
-        over = []
+        over: list[Key] = []
         while (coming := self.next_end()) is not None and coming[0] <= now:
             self._now = coming[0]
             for row in self._flows.ended(self._now):
@@ -123,7 +127,7 @@ class FlowNetwork:
         """How many flows leave a host now; 0 where hosts have no limit."""
         return len(self._members[self._links.out_of(host)])
 
-    def rate(self, key: Hashable) -> float:
+    def rate(self, key: Key) -> float:
         """The bytes a second that a flow gets now; 0 where no link has a limit."""
         self._settle()
         return sum(self._flows.cells.rate[row] for row in sorted(self._rows[key]))

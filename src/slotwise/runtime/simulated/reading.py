@@ -31,7 +31,7 @@ class Reading:
         phases: Mapping[PhaseId, Phase],
         seed: int,
     ) -> None:
-        self._flows = FlowNetwork(cluster, network)
+        self._flows: FlowNetwork[AttemptKey] = FlowNetwork(cluster, network)
         self._rack_of = cluster.rack_of
         self._phases, self._seed = phases, seed
         self._launches: dict[AttemptKey, Launch] = {}
@@ -56,7 +56,7 @@ class Reading:
 
     def ended(self, now: float) -> list[Launch]:
         """The attempts that have their block by now, in the order in which they got it."""
-        return [self._launches.pop(key) for key in self._flows.advance(now)]  # type: ignore[index]
+        return [self._launches.pop(key) for key in self._flows.advance(now)]
 
     def give_up(self, now: float, key: AttemptKey) -> bool:
         """An attempt is killed; whether it was still reading."""
