@@ -19,6 +19,7 @@ from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import PENALTIES
 from slotwise.workload.file import parse_workload, read_workload
 from slotwise.workload.workload import Placement, ProgramJob, Workload
+from slotwise.workload.writer import write_workload
 
 CONTRACT = """\
 slotwise: 1
@@ -216,6 +217,25 @@ jobs:
     plain = parse_workload("slotwise: 1\njobs: [{id: a, phases: [{name: m, work: 8}]}]")
     assert plain == Workload((Job("a", (Phase("m", Tasks(1, 8.0)),)),))
     assert [plain.preemption, plain.shuffle, plain.network, plain.placement] == [None] * 4
+
+
+def test_what_is_said_of_jobs_and_hosts_is_written_again(tmp_path: Path) -> None:
+    """Priorities, heartbeats, and how phases begin survive the way through a file."""
+    text = """\
+slotwise: 1
+cluster: {hosts: [{name: h, slots: {map: 1, copy: 2, reduce: 1}}], heartbeat: 3}
+jobs:
+  - id: a
+    priority: very_low
+    phases:
+      - {name: m, kind: map, work: 8, tasks: 4}
+      - {name: c, kind: copy, work: 1, tasks: 2, after: [m], slow_start: 0.5, copy: 3}
+      - {name: r, kind: reduce, work: 8, tasks: 2, continues: c}
+"""
+    read = parse_workload(text)
+    write_workload(read.jobs, tmp_path / "again.yaml", cluster=read.cluster)
+    again = read_workload(tmp_path / "again.yaml")
+    assert (again.jobs, again.cluster) == (read.jobs, read.cluster)
 
 
 def test_split_copying_gives_slots_of_its_own_to_the_kind_copy() -> None:
