@@ -8,8 +8,8 @@ nobody is told, nothing is kept, and hooks are never called.
 
 from __future__ import annotations
 
+import os
 import pickle
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -53,8 +53,8 @@ def stop(keep: object = None) -> NoReturn:
     """End the task now, before it is done, and keep a value for its next attempt.
 
     The next attempt, in whatever process, gets the value from `kept`. Without a value, what an
-    earlier attempt kept stays. Raises Stopped, which is not an Exception; RuntimeError if
-    nobody has told the task to stop.
+    earlier attempt kept stays. To be called in the task's own thread. Raises Stopped, which is
+    not an Exception; RuntimeError if nobody has told the task to stop.
     """
     if not told_to_stop():
         raise RuntimeError(
@@ -116,7 +116,8 @@ class Attempt:
             import traceback  # Hardly ever needed, and not small.
 
             trace = traceback.format_exc()
-            print(f"slotwise: the hook of a task told to stop failed: {trace}", file=sys.stderr)
+            text = f"slotwise: the hook of a task told to stop failed: {trace}"
+            os.write(2, text.encode())  # The task may be in the midst of a print of its own.
 
 
 _attempt: Attempt | None = None

@@ -192,7 +192,9 @@ class Server:
                 self._runners[key] = pickle.loads(self._pickles[key])
             run = self._runners[key]
             trouble = ""
-            self._attempt = task.begin(self._until(), self._kept)
+            kept, self._kept = self._kept, None
+            self._attempt = task.begin(self._until(), kept)
+            del kept  # Once it is unpickled, it takes no memory twice.
             started = time.monotonic()
             try:
                 what, value = DONE, run(*arguments)

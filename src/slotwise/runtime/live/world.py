@@ -99,15 +99,15 @@ class LiveWorld:
 
         It wakes up to kill what was told to stop and still runs, and tells of that at once.
         """
-        if not self._told:
-            due = min(
-                inf if until is None else until,
-                self._arrivals[-1].at if self._arrivals else inf,
-                min(self._ends.values(), default=inf),
-            )
-            timeout = None if due == inf else max(0.0, due - self.now)
-            for outcome in self._workers.wait(timeout):
-                self._hear(outcome)
+        due = min(
+            inf if until is None else until,
+            self._arrivals[-1].at if self._arrivals else inf,
+            min(self._ends.values(), default=inf),
+            -inf if self._told else inf,
+        )
+        timeout = None if due == inf else max(0.0, due - self.now)
+        for outcome in self._workers.wait(timeout):
+            self._hear(outcome)
         now = self.now
         for slot in [slot for slot, end in self._ends.items() if end <= now]:
             self._kill(slot)
