@@ -7,6 +7,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,3 +92,33 @@ def test_a_plan_is_shown_without_json(slotwise: Any) -> None:
     first, *jobs = told.stdout.splitlines()
     assert first.startswith("flex: max of makespan 55, bound 5")
     assert [line.split()[-1] for line in jobs] == ["small", "large"]
+
+
+COPYING = """\
+slotwise: 1
+cluster: {hosts: [{name: h, slots: {map: 2, reduce: 2}}], heartbeat: 3}
+shuffle: {slow_start: 0.1, split: true}
+placement: {replicas: 1, block_bytes: 1000000}
+network: {host: 1}
+preemption: {least_after: 1}
+pools: [{name: top}, {name: low, parent: top, jobs_max: 1}]
+jobs:
+  - id: a
+    pool: low
+    phases:
+      - {name: m, kind: map, work: 8, tasks: 8}
+      - {name: r, kind: reduce, work: 4, tasks: 4, after: [m], slow_start: 0.1, copy: 5}
+      - {name: s, kind: map, work: 4, tasks: 4, continues: r}
+"""
+
+
+def test_nothing_is_copied_in_a_plan(slotwise: Any, folder: Path) -> None:
+    """Phases begin when all that they come after or continue is done; nothing else counts."""
+    (folder / "copying.yaml").write_text(COPYING)
+    plan = json.loads(slotwise("plan", "copying.yaml", "--json").stdout)
+    assert plan["completion"] == {"a": 8 / 2 + 4 / 2 + 4 / 2}
+    assert {(phase, start, end) for _, phase, start, end, _ in plan["pieces"]} == {
+        ("m", 0, 4),
+        ("r", 4, 6),
+        ("s", 6, 8),
+    }
