@@ -110,6 +110,15 @@ def owed(claims: Claims, pool: int) -> float:
     return min(max(total, claims.groups[pool].slots_min), demand(claims, pool))
 
 
+def all_fit(claims: Claims) -> bool:
+    """Whether all least shares fit: those in each pool within its limit, and all together."""
+    for pool, group in enumerate(claims.groups):
+        own = [least for j, least in enumerate(claims.least) if claims.group[j] == pool]
+        if sum(own) + sum(owed(claims, n) for n in children(claims, pool)) > group.slots_max:
+            return False
+    return owed(claims, -1) <= claims.capacity
+
+
 def by_filling(claims: Claims) -> list[float]:
     """The shares of FAIR, in exact fractions."""
     shares = [Fraction(0)] * len(claims)
