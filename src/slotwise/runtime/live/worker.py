@@ -15,6 +15,7 @@ import signal
 import struct
 import sys
 import time
+from _signal import getsignal as handler_of  # type: ignore[import-not-found]
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -49,7 +50,7 @@ def main(channel: int, lifeline: int, page: int) -> None:
     word = memoryview(mmap.mmap(page, WORD_BYTES, prot=mmap.PROT_READ)).cast("d")
     os.close(page)
     server = Server(word)
-    signal.signal(signal.SIGTERM, server.hear)
+    server.listen()
     unblock()  # The manager has blocked it.
     os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=server.leave)
     # A killed worker cannot flush: what it printed is to be seen up to the last whole line.
@@ -149,8 +150,7 @@ class Server:
             what, body = request
             if what == TASK:
                 self._number += 1
-                # User code may have put a handler of its own in this place.
-                signal.signal(signal.SIGTERM, self.hear)
+                self.listen()
                 link.write(*self.answer(body))
                 self._kept = None
             elif what == RUNNER:
@@ -164,6 +164,12 @@ class Server:
                 self._runners.pop(key, None)
             del request, body  # A large argument is not kept while waiting for the next.
 
+    def listen(self) -> None:
+        """Makes `hear` the handler, in the place of one that user code may have left."""
+        # Asked for each task: signal.getsignal would take a tenth of the time of a small one.
+        if handler_of(signal.SIGTERM) != self.hear:
+            signal.signal(signal.SIGTERM, self.hear)
+
     def hear(self, number: int, frame: FrameType | None) -> None:
         """The handler of SIGTERM. May raise Stopped, but only within the code of the task.
 
@@ -175,7 +181,7 @@ class Server:
 
     def leave(self) -> None:
         """Makes SIGTERM end a child that user code has forked off, like any other process."""
-        if signal.getsignal(signal.SIGTERM) == self.hear:
+        if handler_of(signal.SIGTERM) == self.hear:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         unblock()
 
