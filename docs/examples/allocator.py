@@ -6,6 +6,7 @@ from slotwise import Cluster, Job, Objective, Phase, Pool, Tasks
 from slotwise.allocation.fluid import fluid_schedule
 from slotwise.allocation.grant import grant
 from slotwise.analysis.bound import Work, objective_bound
+from slotwise.model.pool_tree import PoolTree
 
 
 class LargestFirst:
@@ -24,7 +25,7 @@ jobs = [
     Job("query", (Phase("map", Tasks(count=8, work=5.0)),)),
     Job("report", (Phase("map", Tasks(count=40, work=10.0)),)),
 ]
-schedule = fluid_schedule(jobs, cluster, {"default": Pool()}, LargestFirst())
+schedule = fluid_schedule(jobs, cluster, PoolTree([Pool()]), LargestFirst())
 schedule.check(jobs, cluster)
 work = Work.estimated(jobs)
 aim = Objective("response", "sum")

@@ -55,13 +55,18 @@ def _held(phases: Sequence[PhaseView]) -> Counter[ShareKey]:
 
 
 def _patience(snapshot: Snapshot, phases: Sequence[PhaseView]) -> dict[ShareKey, float]:
-    """For how long each pool, or one below it, puts up with less than its least share."""
+    """For how long each pool, or one below it, puts up with less than its least share.
+
+    The longest grace of all counts: a slot may be on its way to another pool already.
+    """
+    found = [snapshot.pools.preemption(name) for name in snapshot.pools]
+    grace = max((preemption.grace for preemption in found if preemption), default=0.0)
     patience: dict[ShareKey, float] = {}
     for phase in phases:
         longest = 0.0
         for key in reversed(phase.shares):
             preemption = snapshot.pools.preemption(key.pool)
-            own = inf if preemption is None else preemption.least_after + preemption.grace
+            own = inf if preemption is None else preemption.least_after + grace
             if own < inf:  # Who never takes does not keep others waiting.
                 longest = max(longest, own)
             patience[key] = max(own, longest, patience.get(key, 0.0))

@@ -103,8 +103,11 @@ class PoolState(Sharer):
         return max(0, wanted - self.expected)
 
     def spare(self) -> int:
-        """Slots that can be taken from it before it is below its share, in whole slots."""
-        return self.expected - whole(max(self.share, min(self.owed, self.usable)))
+        """Slots that can be taken from it before it is below its share, in whole slots.
+
+        What others are to give it does not count: it has not got it yet.
+        """
+        return self.running - self.stopping - whole(max(self.share, min(self.owed, self.usable)))
 
     def watch(self, now: float) -> float:
         """Look at its shortages: one that is over stops its clock, one that begins starts it.
