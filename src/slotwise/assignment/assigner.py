@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from slotwise.model.decision import Decision, Launch, Locality
@@ -17,7 +17,7 @@ class Assigner(Protocol):
         ...
 
 
-def local(phase: PhaseView, hosts: Iterable[str]) -> Launch | None:
+def local(phase: PhaseView, hosts: Collection[str]) -> Launch | None:
     """Launch a task of this phase on one of these hosts, each of which has a free slot, that
     holds its input; on any of them if the phase does not mind. O(number of hosts) at worst."""
     found = phase.next_task_on(hosts)

@@ -5,7 +5,7 @@ The estimates in them are estimates: no policy can see how long a task will real
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from slotwise.model.cluster import Cluster
@@ -137,10 +137,11 @@ class PhaseView(Protocol):
         """The pending task to launch next anywhere, and the number of that attempt."""
         ...
 
-    def next_task_on(self, hosts: Iterable[str]) -> tuple[int, int, str] | None:
+    def next_task_on(self, hosts: Collection[str]) -> tuple[int, int, str] | None:
         """The same among the tasks whose input lies on one of these hosts, and that host.
 
-        The hosts are tried in their order; a phase without homes takes the first.
+        The hosts are tried in their order, or in that of the homes where there are fewer homes;
+        a phase without homes takes the first host.
         """
         ...
 

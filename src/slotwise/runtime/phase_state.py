@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import inf
 
 from slotwise.estimation.extrapolation import work_left
@@ -12,6 +12,7 @@ from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import ShareKey
 from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.turns import Sharer
+from slotwise.workload.placement import PlacedBlocks
 
 PENDING, RUNNING, DONE, BLOCKED = 0, 1, 2, 3
 
@@ -34,12 +35,14 @@ class PhaseState(Sharer):
         "_cursor",
         "_each",
         "_elapsed_base",
+        "_excusers",
         "_expected_finished",
         "_expected_running",
         "_expected_total",
         "_homes",
         "_is_sensitive",
         "_kept",
+        "_limits",
         "_observed",
         "_returned",
         "_running_speed",
@@ -86,7 +89,9 @@ class PhaseState(Sharer):
         self.job, self.phase, self.shares = job, phase, shares
         self.slot_kind = cluster.slot_kind(phase.kind)
         self.most = phase.slots_most
-        self.is_limited = any(node.most < inf for node in path_to(pool))
+        self._limits = tuple(share for share in path_to(pool) if share.most < inf)
+        self.is_limited = bool(self._limits)
+        self._excusers = tuple(share for share in path_to(pool) if share.preemption is not None)
         # What a guarantee, or a weight by size, is worth changes with any of its tasks.
         self._is_sensitive = is_weighed_by_size or any(p.least > 0 for p in path_to(pool))
         self.waits_for = set(phase.waits_for)
@@ -119,7 +124,10 @@ class PhaseState(Sharer):
         self._by_host: dict[str, list[int]] = {}
         self._homes: dict[int, str] = {}  # of the tasks of a phase that continues another
         self._by_rack: dict[str, list[int]] | None = None
-        if phase.tasks.blocks:  # The lowest task is last in each list, to be launched first.
+        blocks = phase.tasks.blocks
+        if isinstance(blocks, PlacedBlocks):
+            self._by_host = blocks.homes_by_host()
+        elif blocks:  # The lowest task is last in each list, to be launched first.
             self._index_homes(range(count - 1, -1, -1))
 
     @property
@@ -133,7 +141,7 @@ class PhaseState(Sharer):
         """Whether one more slot would break neither its own most share nor that of a pool."""
         if self.running >= self.most:
             return False
-        return not self.is_limited or all(p.running < p.most for p in path_to(self.parent))
+        return not self._limits or all(share.running < share.most for share in self._limits)
 
     @property
     def demand(self) -> int:
@@ -153,7 +161,7 @@ class PhaseState(Sharer):
     @property
     def is_excused(self) -> bool:
         """Whether a pool that it is in has waited for its share for too long to wait more."""
-        return any(pool.is_overdue for pool in path_to(self.parent))
+        return bool(self._excusers) and any(share.is_overdue for share in self._excusers)
 
     def attempts(self) -> Iterable[tuple[float, Launch]]:
         """When each of its running attempts began; without those that were told to stop."""
@@ -171,17 +179,20 @@ class PhaseState(Sharer):
         self._cursor = status.index(PENDING, self._cursor)
         return self._numbered(self._cursor)
 
-    def next_task_on(self, hosts: Iterable[str]) -> tuple[int, int, str] | None:
+    def next_task_on(self, hosts: Collection[str]) -> tuple[int, int, str] | None:
         """The same among the tasks whose input lies on one of these hosts, and that host."""
         if not self.has_homes:
             return *self.next_task(), next(iter(hosts))
         by_host = self._by_host
+        if len(by_host) < len(hosts):  # A small job in a large cluster has few homes.
+            hosts = [host for host in by_host if host in hosts]
         for host in hosts:
             tasks = by_host.get(host)
-            if tasks:
+            if tasks is not None:
                 found = self._last_pending(tasks)
                 if found:
                     return *found, host
+                del by_host[host]
         return None
 
     def next_task_in(self, rack: str) -> tuple[int, int] | None:
@@ -311,6 +322,8 @@ class PhaseState(Sharer):
 
     def _index_racks(self) -> dict[str, list[int]]:
         """Note the racks of all pending tasks. Few phases are ever asked for them."""
+        if isinstance(self.phase.tasks.blocks, PlacedBlocks):
+            return self.phase.tasks.blocks.homes_by_rack()
         index: dict[str, list[int]] = {}
         for task in range(self.phase.tasks.count - 1, -1, -1):
             if self._status[task] == PENDING:

@@ -382,9 +382,10 @@ class State:
         pool = phase.parent
         while pool is not None:
             pool.running += held
-            usable = pool.usable
-            pool.demand += more
-            more = pool.usable - usable
+            if more:
+                usable = pool.usable
+                pool.demand += more
+                more = pool.usable - usable
             if held > 0:
                 pool.service = child.serve(pool.service)
             order, old = pool.hungry, child.rank

@@ -96,6 +96,7 @@ class SimulatedWorld:
         self._fault = self._simulation.fault
         self._kept: dict[tuple[PhaseId, int], float] = {}
         self._copying = Copying(jobs)
+        self._copies = bool(self._copying)  # Asked twice a task; most workloads never copy.
         self._reading = self._make_reading(cluster)
         self._beats = _beats(cluster)
         self._heartbeat = cluster.heartbeat
@@ -129,7 +130,7 @@ class SimulatedWorld:
             events.append(heappop(heap)[2])
         if self._killed or self._deadlines:
             events = self._without_killed(events)
-        if self._copying:
+        if self._copies:
             self._tell_copiers(events)
         return events  # type: ignore[return-value]  # Deadlines have become kills.
 
@@ -147,7 +148,7 @@ class SimulatedWorld:
 
     def _copy(self, launch: Launch, begun: float) -> None:
         """From then on the attempt copies what other phases wrote for it, if any did."""
-        source = self._copying.source(launch.phase) if self._copying else None
+        source = self._copying.source(launch.phase) if self._copies else None
         if source is None:
             self._compute(launch, begun)
             return
@@ -176,10 +177,14 @@ class SimulatedWorld:
         event: Event
         fault = self._fault(launch) if self._fault else None
         if fault:
-            end = self._told_at(launch.host, begins + seconds * fault.after)
+            end = begins + seconds * fault.after
+            if self._heartbeat:
+                end = self._told_at(launch.host, end)
             event = TaskFailed(end, phase, task, attempt, fault.reason, fault.lost)
         else:
-            end = self._told_at(launch.host, begins + seconds)
+            end = begins + seconds
+            if self._heartbeat:
+                end = self._told_at(launch.host, end)
             event = TaskFinished(end, phase, task, attempt, seconds)
         self._tell(end, event)
 
@@ -195,8 +200,6 @@ class SimulatedWorld:
 
     def _told_at(self, host: str, end: float) -> float:
         """When the end of a task is known: with the next report of its host, if it reports."""
-        if not self._heartbeat:
-            return end
         passed = ceil((end - self._beats[host]) / self._heartbeat)
         return max(end, self._beats[host] + passed * self._heartbeat)
 
