@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from slotwise.runtime.phase_state import PhaseState
 
 
+STARVING = 3.0
+"""Sets those that starve before all others: ranks begin at -2."""
+
+
 def path_to(pool: PoolState | None) -> Iterator[PoolState]:
     """A pool's share and those that it lies in, up to all slots of its kind."""
     while pool is not None:
@@ -26,7 +30,9 @@ class PoolState(Sharer):
 
     It orders what is below it and has tasks that wait: shares of pools, or phases. `running`
     and the other counters are those of all phases below it, `demand` what they ask for.
-    `stopping` of its attempts have been told to stop, and `coming` elsewhere for its sake.
+    `stopping` of its attempts have been told to stop, and `coming` elsewhere for its sake. It
+    `is_overdue` when it may take slots back, and `is_starving` if that is for its least share;
+    `starving` counts such shares among it and those below it.
     """
 
     __slots__ = (
@@ -35,6 +41,7 @@ class PoolState(Sharer):
         "fair_due",
         "hungry",
         "is_overdue",
+        "is_starving",
         "key",
         "least",
         "least_due",
@@ -42,6 +49,7 @@ class PoolState(Sharer):
         "preemption",
         "service",
         "slot_kind",
+        "starving",
         "stopping",
     )
 
@@ -58,16 +66,24 @@ class PoolState(Sharer):
         super().__init__(order, parent)
         self.key, self.slot_kind = key, slot_kind
         self.least, self.most, self.preemption = least, most, preemption
-        self.demand = self.stopping = self.coming = 0
+        self.demand = self.stopping = self.coming = self.starving = 0
         self.service = 0.0
         self.hungry: list[Rank] = []
         self.least_due = self.fair_due = inf
-        self.is_overdue = False
+        self.is_overdue = self.is_starving = False
 
     @property
     def name(self) -> str:
         """The name of the pool."""
         return self.key.pool
+
+    def ranked(self) -> Rank:
+        """Its place in the order; whoever is starving, or has such below it, comes first.
+
+        So slots that were taken back for it do not go to others that lack some, too.
+        """
+        rank = super().ranked()
+        return (rank[0] - STARVING, *rank[1:]) if self.starving else rank
 
     @property
     def usable(self) -> int:
@@ -107,7 +123,9 @@ class PoolState(Sharer):
 
         What others are to give it does not count: it has not got it yet.
         """
-        return self.running - self.stopping - whole(max(self.share, min(self.owed, self.usable)))
+        return (
+            self.running - self.stopping - whole(max(self.share, min(self.owed, self.usable)))
+        )
 
     def watch(self, now: float) -> float:
         """Look at its shortages: one that is over stops its clock, one that begins starts it.

@@ -121,10 +121,10 @@ class State:
             freed.clear()
         alarms = self._alarms
         while alarms and alarms[0][0] <= now:
-            _, _, kind, pool = heappop(alarms)
+            *_, pool = heappop(alarms)
             if pool.least_due <= now or pool.fair_due <= now:
-                pool.is_overdue = True
-                self._overdue[kind][pool] = None
+                self._note_overdue(pool)
+                self._rerank(pool)
         return self
 
     def take_wake(self) -> float | None:
@@ -292,6 +292,8 @@ class State:
     def _reallocate_pool(self, pool: PoolState) -> None:
         """Sum up what is below a pool's share, and tell the one that it lies in."""
         pool.owed = min(max(pool.owed, pool.least), pool.allocated)
+        if pool.preemption is not None:
+            self._watch(pool)
         pool.hungry.sort()
         if pool.parent is not None:
             pool.parent.allocated += pool.allocated
@@ -299,8 +301,6 @@ class State:
             if pool.hungry:
                 pool.rank = rank = pool.ranked()
                 pool.parent.hungry.append(rank)
-        if pool.preemption is not None:
-            self._watch(pool)
 
     def _launch(self, launch: Launch) -> None:
         phase = self._phases[launch.phase]
@@ -402,16 +402,34 @@ class State:
 
     def _watch(self, pool: PoolState) -> None:
         """Look whether a pool's shortages have begun, are over, or have lasted too long."""
-        due, now, kind = pool.watch(self.now), self.now, pool.slot_kind
-        if now < due < inf:
-            heappush(self._alarms, (due, pool.order, kind, pool))
-        is_overdue = pool.least_due <= now or pool.fair_due <= now
+        due = pool.watch(self.now)
+        if self.now < due < inf:
+            heappush(self._alarms, (due, pool.order, pool.slot_kind, pool))
+        self._note_overdue(pool)
+
+    def _note_overdue(self, pool: PoolState) -> None:
+        """Take down whether a pool may take slots back now, and whether it is starving."""
+        is_starving = pool.least_due <= self.now
+        if is_starving != pool.is_starving:
+            pool.is_starving = is_starving
+            for above in path_to(pool):
+                above.starving += 1 if is_starving else -1
+        is_overdue = is_starving or pool.fair_due <= self.now
         if is_overdue != pool.is_overdue:
             pool.is_overdue = is_overdue
             if is_overdue:
-                self._overdue[kind][pool] = None
+                self._overdue[pool.slot_kind][pool] = None
             else:
-                del self._overdue[kind][pool]
+                del self._overdue[pool.slot_kind][pool]
+
+    def _rerank(self, pool: PoolState) -> None:
+        """Put a pool, and those that it lies in, where they belong in the order of each."""
+        for child in path_to(pool):
+            if child.rank is not None and child.parent is not None:
+                order = child.parent.hungry
+                del order[bisect_left(order, child.rank)]
+                child.rank = rank = child.ranked()
+                insort(order, rank)
 
     def _make_ready(self, phase: PhaseState) -> None:
         self._ready[phase.slot_kind][phase.id] = phase
@@ -511,6 +529,7 @@ class State:
                 below = [other for other in self._shares[kind].values() if other.parent is pool]
                 pool.check(below, [p for p in phases if pool in path_to(p.pool)])
                 assert pool.is_overdue == (pool in self._overdue[kind])
+                assert pool.starving == pool.is_starving + sum(p.starving for p in below)
         for name, count in self._running_jobs.items():
             most = self.pools[name].jobs_max
             assert most is None or 0 <= count <= most, "no pool runs too many jobs"
