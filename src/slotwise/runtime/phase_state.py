@@ -212,7 +212,10 @@ class PhaseState(Sharer):
             expected_running=running,
             expected_finished=finished,
             observed=self._observed,
-            elapsed=max(0.0, self._running_speed * now - self._elapsed_base),
+            # Those that began early may still wait and copy: then their time is no work done.
+            elapsed=0.0
+            if self.early
+            else max(0.0, self._running_speed * now - self._elapsed_base),
         )
 
     def launch(self, launch: Launch, now: float, speed: float) -> None:
