@@ -54,13 +54,15 @@ def stop(keep: object = None) -> NoReturn:
 
     The next attempt, in whatever process, gets the value from `kept`. Without a value, what an
     earlier attempt kept stays. To be called in the task's own thread. Raises Stopped, which is
-    not an Exception; RuntimeError if nobody has told the task to stop.
+    not an Exception: however the task then ends, unless it returns, it has been stopped.
+    RuntimeError if nobody has told it to.
     """
-    if not told_to_stop():
+    if _attempt is None or _attempt.until() is None:
         raise RuntimeError(
             "nobody has told this task to stop; ask slotwise.task.told_to_stop() first"
         )
-    raise Stopped(keep)
+    _attempt.stopped = Stopped(keep)
+    raise _attempt.stopped
 
 
 def kept(default: Any = None) -> Any:
@@ -77,8 +79,13 @@ def sleep(seconds: float) -> None:
     """A task that only sleeps. Told to stop, it stops; its next attempt sleeps the rest."""
     slept = kept(0.0)
     begun = time.monotonic()
-    when_told(lambda _: stop(keep=slept + time.monotonic() - begun))
-    time.sleep(max(0.0, seconds - slept))
+    try:
+        when_told(lambda _: stop(keep=slept + time.monotonic() - begun))
+        time.sleep(max(0.0, seconds - slept))
+    except Stopped:
+        if _attempt is not None:
+            _attempt.torn = False  # No sleep is half done.
+        raise
 
 
 class Attempt:
@@ -87,11 +94,16 @@ class Attempt:
     until  asked for the instant, on the clock of `time.monotonic`, at which it is killed;
            None while it has not been told to stop
     kept   the pickle of what an earlier attempt has kept, if one did
+
+    Once `stop` was called, `stopped` is what it raised. If a hook called it, the attempt was
+    `torn`: what it was doing, an import perhaps, may be half done.
     """
 
     def __init__(self, until: Callable[[], float | None], kept: bytes | None = None) -> None:
         self.until = until
         self.hooks: list[Hook] = []  # At most one; nothing cuts a `pop` in two.
+        self.stopped: Stopped | None = None
+        self.torn = False
         self.has_kept = kept is not None
         self._pickle = kept
         self._value: Any = None
@@ -111,6 +123,7 @@ class Attempt:
         try:
             hook(max(0.0, until - time.monotonic()))
         except Stopped:
+            self.torn = True
             raise
         except BaseException:
             import traceback  # Hardly ever needed, and not small.

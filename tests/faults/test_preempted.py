@@ -353,7 +353,7 @@ class Robber:
         launch = self.rng.choice(runs)
         self.left[launch.phase.phase] -= 1
         self.due = snapshot.now + 0.1
-        grace = self.rng.choice([None, 0.01, 0.05, 10.0])
+        grace = self.rng.choice([None, None, 0.01, 0.05, 10.0])
         until = None if grace is None else snapshot.now + grace
         return [Preempt(launch.phase, launch.task, launch.attempt, launch.host, until)]
 
@@ -368,7 +368,7 @@ class Count(MapReduce):
         for word in line.split():
             yield word, 1
     def reduce(self, word, counts):
-        time.sleep(0.001)
+        time.sleep(0.003)
         yield word, sum(counts)
 
 class Yielding(Count):
@@ -402,11 +402,11 @@ def test_a_word_count_survives_robberies(
 
     with LiveWorld([execution], 2) as world:
         run(robber, world, state, record)
-    assert not [event for event in log if isinstance(event, TaskFailed)]
+    assert [event.reason for event in log if isinstance(event, TaskFailed)] == []
     assert state.completed.keys() == {"words"}
     killed = Counter(event.phase.phase for event in log if isinstance(event, TaskKilled))
-    assert killed["map"] >= 3
-    assert killed["reduce"] >= 2
+    assert killed["map"] >= 2
+    assert killed["reduce"] >= 1
     done = Counter(
         (event.phase.phase, event.task) for event in log if isinstance(event, TaskFinished)
     )

@@ -29,7 +29,8 @@ RUNNER, TASK, FORGET, KEPT = range(4)
 
 REPLY = struct.Struct("=BddQ")
 """Head of a frame from the worker: what it is, start, seconds, length of the pickle."""
-DONE, ERROR, STOPPED = range(3)
+DONE, ERROR, STOPPED, TORN = range(4)
+"""Torn is a task that a hook has stopped: an import, say, may be half done; its worker goes."""
 
 READY = b"r"
 """The first byte from a worker, before all frames: it has started."""
@@ -175,7 +176,7 @@ class Server:
 
         Where the frame is ours, the task's function has returned, or not even begun.
         """
-        if self._attempt is None or frame is None or frame.f_code is Server.answer.__code__:
+        if self._attempt is None or frame is None or frame.f_code is Server._run.__code__:
             return
         self._attempt.hear()
 
@@ -192,26 +193,17 @@ class Server:
         try:
             key, arguments = pickle.loads(body)
             trouble = "the function of the task cannot be loaded in a worker process"
-            from slotwise import task  # Only now is known where from.
-
             if key not in self._runners:
                 self._runners[key] = pickle.loads(self._pickles[key])
             run = self._runners[key]
             trouble = ""
-            kept, self._kept = self._kept, None
-            self._attempt = task.begin(self._until(), kept)
-            del kept  # Once it is unpickled, it takes no memory twice.
             started = time.monotonic()
             try:
-                what, value = DONE, run(*arguments)
-            except task.Stopped as stopped:
-                what, value = STOPPED, stopped.value
+                what, value = self._run(run, arguments)
             finally:
-                self._attempt = None
                 seconds = time.monotonic() - started
-                task.end()
-            if what == STOPPED and value is None:
-                return STOPPED, started, seconds, b""
+            if what != DONE and value is None:
+                return what, started, seconds, b""
             role = "a result" if what == DONE else "what is kept"
             trouble = (
                 f"{role}, of type {type(value).__name__}, cannot be sent between processes"
@@ -224,6 +216,31 @@ class Server:
         ) as error:  # Also what asyncio and test frameworks raise beside Exception.
             text = f"{trouble}: {summary(error)}" if trouble else story(error)
             return ERROR, started, seconds, pickle.dumps(text)
+
+    def _run(
+        self, run: Callable[..., object], arguments: tuple[object, ...]
+    ) -> tuple[int, object]:
+        """Calls the task's function: what came of it, and its result or what it has kept."""
+        from slotwise import task  # Where it can be imported from was not known earlier.
+
+        kept, self._kept = self._kept, None
+        self._attempt = attempt = task.begin(self._until(), kept)
+        del kept  # Once it is unpickled, it takes no memory twice.
+        try:
+            return DONE, run(*arguments)
+        except BaseException as error:
+            stopped = attempt.stopped
+            if stopped is None or isinstance(error, SystemExit):
+                raise
+            if error is not stopped:
+                print(
+                    "slotwise: a task that stopped then failed:", story(error), file=sys.stderr
+                )
+            stopped.__traceback__ = None  # Its frames hold all that the task held.
+            return TORN if attempt.torn else STOPPED, stopped.value
+        finally:
+            self._attempt = None
+            task.end()
 
     def _until(self) -> Callable[[], float | None]:
         """Says until when the task that now begins may run, once it has been told to stop."""

@@ -27,6 +27,7 @@ from slotwise.runtime.live.worker import (
     RUNNER,
     STOPPED,
     TASK,
+    TORN,
     pickled,
     summary,
 )
@@ -70,7 +71,8 @@ class Outcome:
 class Workers:
     """As many worker processes as there are slots; each runs one task at a time.
 
-    A worker that dies, whoever killed it, is replaced at once. The processes end with `close`,
+    A worker that dies, whoever killed it, is replaced at once, and so is one whose task was
+    stopped by a hook in the midst of whatever it did. The processes end with `close`,
     and by the kernel's hand when the manager dies, even by SIGKILL; so do the processes that
     user code starts, unless they leave their process group.
     """
@@ -223,7 +225,9 @@ class Workers:
             return None
         worker.busy = False
         what, started, seconds, body = reply
-        if what == STOPPED:
+        if what == TORN:
+            self._replace(slot)
+        if what in (STOPPED, TORN):
             return Outcome(slot, "stopped", body, started, seconds)
         try:
             value = pickle.loads(body)
