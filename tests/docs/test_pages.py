@@ -12,6 +12,7 @@ FOLLOWED = (
     "docs/workload-file.md",
     "docs/howto/use-from-python.md",
     "docs/howto/read-a-report.md",
+    "docs/howto/replay-a-trace.md",
 )
 
 

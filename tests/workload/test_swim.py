@@ -160,11 +160,13 @@ def test_the_file_written_is_the_trace_again(small: Path, tmp_path: Path) -> Non
 def test_all_that_a_job_says_is_written(tmp_path: Path) -> None:
     """Weights, deadlines, steps, pools, shares, uneven tasks and blocks come back as they were.
 
-    So do names that mean something else in YAML.
+    So do reports of hosts, what is copied, and names that mean something else in YAML.
     """
     text = """\
 slotwise: 1
-cluster: {hosts: [{name: "no", slots: {"null": 1, map: 2}, speed: 1.5}, {name: "1", slots: 3}]}
+cluster:
+  heartbeat: 3
+  hosts: [{name: "no", slots: {"null": 1, map: 2}, speed: 1.5}, {name: "1", slots: 3}]
 pools: [{name: "true: x"}]
 jobs:
   - id: "null"
@@ -173,10 +175,12 @@ jobs:
     deadline: 60
     steps: [[5, 1], [6, 2.5]]
     penalty: sla
+    priority: high
     phases:
       - {name: "a#", kind: map, tasks: [5, 0.1], slots_min: 1, slots_max: 2,
          blocks: [["1"], ["no", "1"]]}
-      - {name: "b", work: 7, tasks: 1, after: ["a#"]}
+      - {name: "b", work: 7, tasks: 2, after: ["a#"], slow_start: 0.05, copy: 2.5}
+      - {name: "c", work: 9, tasks: 2, continues: "b"}
 """
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     first.write_text(text, encoding="utf-8")
