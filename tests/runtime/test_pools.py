@@ -261,3 +261,13 @@ def test_waits_come_from_the_heartbeat() -> None:
         if isinstance(d, Launch)
     ]
     assert launches == [(0.0, "h1"), (3.0, "h2")]
+
+
+def test_each_shortage_has_a_clock_of_its_own(simulated: Simulate) -> None:
+    """For an instant a pool lacks both; what it lacks of its least share it lacks on."""
+    patience = Preemption(least_after=5.0, fair_after=0.0)
+    pools = [Pool("a"), Pool("b", slots_min=2, preemption=patience)]
+    jobs = [job("x", "a", 3), job("y", "b", 2, arrival=1.0)]
+    log = simulated(jobs, Cluster.of_slots(4), pools).log
+    assert held(log, 1.0) == {"x": 3, "y": 1}
+    assert told(log) == [(6.0, "x", 2)]

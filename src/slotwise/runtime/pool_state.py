@@ -127,27 +127,28 @@ class PoolState(Sharer):
             self.running - self.stopping - whole(max(self.share, min(self.owed, self.usable)))
         )
 
-    def watch(self, now: float) -> float:
+    def watch(self, now: float) -> list[float]:
         """Look at its shortages: one that is over stops its clock, one that begins starts it.
 
-        Gives when a shortage that has just begun will have lasted too long, inf if none has. A
-        part of a slot is no shortage.
+        Gives when those that have just begun will have lasted too long. A part of a slot is no
+        shortage.
         """
         preemption = self.preemption
         assert preemption is not None, "only pools that take back are watched"
-        began = inf
+        begun = []
         running = self.running
         if running >= whole(min(self.owed, self.usable)):
             self.least_due = inf
         elif self.least_due == inf:
-            self.least_due = began = now + preemption.least_after
+            self.least_due = now + preemption.least_after
+            begun.append(self.least_due)
         share = self.share
         if running >= preemption.fraction * share or running >= whole(share):
             self.fair_due = inf
         elif self.fair_due == inf:
             self.fair_due = now + preemption.fair_after
-            began = min(began, self.fair_due)
-        return began
+            begun.append(self.fair_due)
+        return begun
 
     def check(self, below: Sequence[PoolState], phases: Sequence[PhaseState]) -> None:
         """Assert that its counters say what all phases below it say, and the shares right

@@ -402,9 +402,9 @@ class State:
 
     def _watch(self, pool: PoolState) -> None:
         """Look whether a pool's shortages have begun, are over, or have lasted too long."""
-        due = pool.watch(self.now)
-        if self.now < due < inf:
-            heappush(self._alarms, (due, pool.order, pool.slot_kind, pool))
+        for due in pool.watch(self.now):
+            if self.now < due < inf:
+                heappush(self._alarms, (due, pool.order, pool.slot_kind, pool))
         self._note_overdue(pool)
 
     def _note_overdue(self, pool: PoolState) -> None:
