@@ -230,8 +230,8 @@ def test_a_task_that_stops_without_a_value_keeps_nothing(workers: Workers, fifo:
 
     def work(fifo: str) -> None:
         running.when_told(lambda seconds: running.stop())
-        Path(fifo).write_text("")
         try:
+            Path(fifo).write_text("")
             time.sleep(600)
         finally:
             Path(fifo + "-cleaned").touch()
@@ -343,8 +343,8 @@ def test_who_fails_after_having_stopped_has_stopped(workers: Workers, fifo: str)
 
     def work(fifo: str) -> None:
         running.when_told(lambda seconds: running.stop(keep="place"))
-        Path(fifo).write_text("")
         try:
+            Path(fifo).write_text("")
             time.sleep(600)
         finally:
             raise ValueError("the file is not complete")
