@@ -21,10 +21,12 @@ class Guarantees:
     A pool lacks a slot while it holds less than its least share, or than it can use. It may do
     so for its time-out and its grace together; a pool with pools below it, for the longest of
     its own and theirs, as they take for it. A pool that can use more than before lacks those
-    slots anew.
+    slots anew. Least shares that did not fit and now do count from the next epoch on, when
+    slots are allocated anew.
     """
 
     since: dict[tuple[str, ShareKey], tuple[float, int]] = field(default_factory=dict)
+    fits_from: dict[str, float] = field(default_factory=dict)
 
     def look(self, snapshot: Snapshot) -> None:
         """Look when nothing more is to be decided at an instant."""
@@ -32,13 +34,16 @@ class Guarantees:
             phases = [phase for phase in snapshot.ready(kind) if phase.pending or phase.running]
             owed = _owed(snapshot, kind, phases)
             held, patience = _held(phases), _patience(snapshot, phases)
+            if owed is None:
+                self.fits_from[kind], owed = snapshot.epoch_ends, {}
+            earliest = max(snapshot.now, self.fits_from.get(kind, snapshot.now))
             for key, slots in owed.items():
                 if held[key] >= slots:
                     self.since.pop((kind, key), None)
                     continue
-                begun, before = self.since.get((kind, key), (snapshot.now, slots))
+                begun, before = self.since.get((kind, key), (earliest, slots))
                 if slots > before:
-                    begun = snapshot.now
+                    begun = earliest
                 self.since[kind, key] = begun, slots
                 due = begun + patience[key]
                 assert snapshot.now < due + ROUNDING, f"{key} lacks slots since {begun}"
@@ -73,8 +78,10 @@ def _patience(snapshot: Snapshot, phases: Sequence[PhaseView]) -> dict[ShareKey,
     return patience
 
 
-def _owed(snapshot: Snapshot, kind: str, phases: Sequence[PhaseView]) -> dict[ShareKey, int]:
-    """Slots that each pool should hold now; empty where the least shares do not all fit."""
+def _owed(
+    snapshot: Snapshot, kind: str, phases: Sequence[PhaseView]
+) -> dict[ShareKey, int] | None:
+    """Slots that each pool should hold now; None where the least shares do not all fit."""
     pools = snapshot.pools
     below: dict[ShareKey | None, set[ShareKey]] = {}
     demand: Counter[ShareKey] = Counter()
@@ -103,7 +110,7 @@ def _owed(snapshot: Snapshot, kind: str, phases: Sequence[PhaseView]) -> dict[Sh
 
     tops = [visit(key)[0] for key in sorted(below.get(None, ()))]
     fits = fits and sum(tops) <= snapshot.cluster.capacity[kind]
-    return owed if fits else {}
+    return owed if fits else None
 
 
 def _least(phase: PhaseView) -> int:
