@@ -87,5 +87,5 @@ def _panel(key: str, axis: str, top: float, places: list[float], is_first: bool)
         base.mark_rule(strokeWidth=1.5, opacity=0.6).encode(y=low, y2=high),
         base.mark_line(strokeWidth=2).encode(y=y),
         base.mark_circle(size=45, opacity=1).encode(y=y),
-        base.mark_text(dy=18, fontSize=10).encode(y=y, text="better:N"),
+        base.mark_text(dy=11, fontSize=10).encode(y=low, text="better:N"),
     )
