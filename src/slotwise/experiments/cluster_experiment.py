@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import floor
 from statistics import fmean
 from types import MappingProxyType
 from typing import ClassVar
@@ -118,7 +117,7 @@ class SharedLeast:
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
-        guaranteed = floor((1 - self.slack) * claims.capacity)
+        guaranteed = (1 - self.slack) * claims.capacity
         nothing = [0.0] * len(claims)
         least = water_line(guaranteed, [1.0] * len(claims), nothing, claims.most)
         if self.reads_work:

@@ -1,0 +1,73 @@
+"""Hammr, Fig. 5: the course that the paper describes, simulated and with real processes."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from slotwise.experiments.hammr_experiment import (
+    COMES,
+    GRACE,
+    PATIENCE,
+    POOLS,
+    Held,
+    live,
+    mean_held,
+    simulated,
+)
+from slotwise.experiments.hammr_figures import HAMMR_5, LIVE, SIMULATED, course_of, courses
+
+FAST = 50.0
+
+
+def held(seconds: float, *slots: float) -> Held:
+    """What the three pools hold from then on."""
+    return Held(seconds, dict(zip(POOLS, slots, strict=True)))
+
+
+def test_means_are_by_time() -> None:
+    """A holds 2 slots for 3 of 4 seconds, then 1."""
+    course = [held(0, 2, 0, 0), held(5, 1, 3, 0), held(8, 0, 0, 0)]
+    assert mean_held(course, 2, 6) == {"A": 1.75, "B": 0.75, "C": 0}
+    assert mean_held(course, 6, 10) == {"A": 0.5, "B": 1.5, "C": 0}
+
+
+def test_the_simulated_course_is_the_papers() -> None:
+    """By weight before and after C comes; at 55 B and C have two maps left and A gets a slot.
+
+    C waits a second before it takes slots back, and whom it takes them from has another one.
+    """
+    course = course_of(simulated())
+    assert course.before == {"A": 2, "B": 4, "C": 0}
+    assert course.full_at == COMES + PATIENCE + GRACE
+    assert course.between == pytest.approx({"A": 1, "B": 2, "C": 3})
+    assert course.spare_at == 55
+    assert course.after == pytest.approx({"A": 2, "B": 2, "C": 2})
+
+
+def test_words_that_are_really_counted_take_the_same_course() -> None:
+    """C gets its share within patience, grace and a second; every word is counted once.
+
+    That the counts are right is asserted where they are counted.
+    """
+    course = course_of(live(FAST))
+    assert course.full_at / FAST <= (COMES + PATIENCE + GRACE) / FAST + 1
+    assert course.between == pytest.approx({"A": 1, "B": 2, "C": 3}, abs=0.3)
+    assert course.spare_at > course.full_at
+
+
+def test_the_figure_shows_both_worlds_beside_the_paper() -> None:
+    """Rows can be read back; the picture has a panel for each world."""
+    course = simulated()
+    rows = HAMMR_5.rows([course, course, course])
+    assert courses(rows, SIMULATED) == [course_of(course)]
+    assert courses(rows, LIVE) == [course_of(course)] * 2
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(HAMMR_5.table(rows, 2))
+    lines = [" ".join(line.split()) for line in captured.get().splitlines()]
+    assert "from then on 1, 2, 3 1.0, 2.0, 3.0 1.0, 2.0, 3.0" in lines
+    assert "A gets a spare slot 55 s 55.0 s 55.0 s" in lines
+    picture = HAMMR_5.draw(rows)
+    assert {SIMULATED, LIVE} <= picture.rows.keys()
+    assert "time (s)" in str(picture.spec())
