@@ -271,3 +271,16 @@ def test_each_shortage_has_a_clock_of_its_own(simulated: Simulate) -> None:
     log = simulated(jobs, Cluster.of_slots(4), pools).log
     assert held(log, 1.0) == {"x": 3, "y": 1}
     assert told(log) == [(6.0, "x", 2)]
+
+
+def test_in_a_full_pool_siblings_give(simulated: Simulate) -> None:
+    """Slots are free, but the pool that both lie in holds its most share."""
+    pools = [
+        Pool("a", slots_max=3),
+        Pool("a1", parent="a"),
+        Pool("a2", slots_min=1, parent="a", preemption=Preemption(least_after=2.0)),
+    ]
+    jobs = [job("x", "a1", 5), job("z", "b", 2, arrival=0.5), job("y", "a2", 1, arrival=1.0)]
+    log = simulated(jobs, Cluster.of_slots(6), pools).log
+    assert told(log) == [(3.0, "x", 2)]
+    assert held(log, 3.0) == {"x": 2, "y": 1, "z": 2}

@@ -13,11 +13,11 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
     """Whom to tell to stop now, for the pools that are overdue; nobody most of the time.
 
     A pool is overdue that has been below its least share, or below a part of its share, for
-    longer than it puts up with. It takes no more than it is missing: what is free or has been
-    told to stop for its sake already is not taken twice, and slots that came free by themselves
-    before it was overdue have gone to it. Taken are the newest tasks, from pools that hold more
+    longer than it puts up with. It takes no more than it is missing: what has been told to stop
+    for its sake already is not taken twice, and slots that came free by themselves have gone to
+    it, so this is asked when nothing more can be launched. Taken are the newest tasks, from pools that hold more
     than their share, and never so many that such a pool would hold less than the whole slots of
-    it. Hadoop Fair Scheduler (HADOOP-4665); the soft kill is Hammr's (5.2).
+    it. Where the taker lies in a pool that holds its most share, from within that one. Hadoop Fair Scheduler (HADOOP-4665); the soft kill is Hammr's (5.2).
 
     One pool at a time: asked again, it sees what it has decided. O(running tasks) if a pool
     takes something, else O(overdue pools).
@@ -26,9 +26,8 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
         overdue = snapshot.overdue(slot_kind)
         if not overdue:
             continue
-        free = sum(snapshot.free(slot_kind).values())
         for taker in sorted(overdue, key=_depth, reverse=True):
-            missing = taker.missing(snapshot.now) - free
+            missing = taker.missing(snapshot.now)
             if missing > 0 and (taken := _take(snapshot, slot_kind, taker, missing)):
                 return taken
     return ()
@@ -41,12 +40,16 @@ def _take(
     preemption = snapshot.pools.preemption(taker.name)
     assert preemption is not None
     until = snapshot.now + preemption.grace if preemption.grace > 0 else None
-    above = set(_path(taker))
+    above = list(_path(taker))
+    full = next((pool for pool in above if pool.is_full), None)
     taken_from: Counter[PoolView] = Counter()
     decisions = []
     for phase, launch in _newest_first(snapshot.ready(slot_kind)):
         # What lies in a pool of the taker's own changes nothing for that pool.
-        giving = [pool for pool in _path(phase.pool) if pool not in above]
+        path = list(_path(phase.pool))
+        giving = [pool for pool in path if pool not in above]
+        if full is not None and full not in path:
+            continue
         if not giving or any(pool.spare() <= taken_from[pool] for pool in giving):
             continue
         taken_from.update(giving)

@@ -32,6 +32,11 @@ class PoolView(Protocol):
         """Slots that it holds."""
         ...
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it holds its most share."""
+        ...
+
     def missing(self, now: float) -> int:
         """Slots that it may take back now, beside those that are coming already."""
         ...

@@ -86,6 +86,11 @@ class PoolState(Sharer):
         return (rank[0] - STARVING, *rank[1:]) if self.starving else rank
 
     @property
+    def is_full(self) -> bool:
+        """Whether it holds its most share."""
+        return self.running >= self.most
+
+    @property
     def usable(self) -> int:
         """Slots that it can use: what is below it asks for, cut to its most share."""
         return self.demand if self.demand <= self.most else int(self.most)
