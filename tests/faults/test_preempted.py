@@ -64,6 +64,7 @@ Play = Callable[[Execution], Stage]
 def play(processes: Any) -> Iterator[Play]:
     """Makes stages of two slots; no process of theirs is left afterwards."""
     worlds: list[LiveWorld] = []
+    before = set(processes.children(os.getpid()))
 
     def make(execution: Execution) -> Stage:
         worlds.append(LiveWorld([execution], 2))
@@ -74,7 +75,7 @@ def play(processes: Any) -> Iterator[Play]:
     yield make
     for world in worlds:
         world.close()
-    assert not processes.children(os.getpid())
+    assert set(processes.children(os.getpid())) <= before
 
 
 def calls(function: Callable[[int], object], count: int = 1) -> Calls:
@@ -400,8 +401,10 @@ def test_a_word_count_survives_robberies(
     def record(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
         log.extend(events)
 
+    before = set(processes.children(os.getpid()))
     with LiveWorld([execution], 2) as world:
         run(robber, world, state, record)
+    assert set(processes.children(os.getpid())) <= before
     assert [event.reason for event in log if isinstance(event, TaskFailed)] == []
     assert state.completed.keys() == {"words"}
     killed = Counter(event.phase.phase for event in log if isinstance(event, TaskKilled))
@@ -417,7 +420,6 @@ def test_a_word_count_survives_robberies(
         *(f"part-r-{number:05}" for number in range(3)),
     ]
     assert not list((tmp_path / "work").iterdir())
-    assert not processes.children(os.getpid())
 
 
 # The command
