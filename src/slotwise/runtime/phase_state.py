@@ -185,7 +185,8 @@ class PhaseState(Sharer):
             return *self.next_task(), next(iter(hosts))
         by_host = self._by_host
         if len(by_host) < len(hosts):  # A small job in a large cluster has few homes.
-            hosts = [host for host in by_host if host in hosts]
+            # Sorted, as sets of homes have no order that is the same in every process.
+            hosts = sorted(host for host in by_host if host in hosts)
         for host in hosts:
             tasks = by_host.get(host)
             if tasks is not None:
