@@ -1,4 +1,4 @@
-"""Same seed, same log, byte for byte, in every process: sets of names have no order to go by."""
+"""Same seed, same log, byte for byte, in every process: sets of names have no order."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from slotwise import Block, Cluster, Host, Job, Phase, Pool, Preemption, Tasks, 
 hosts = tuple(Host(f"h{n}", {"map": 2, "reduce": 1}, f"r{n % 4}") for n in range(24))
 
 def homes(job, task):
-    return Block(frozenset(f"h{(job * a + task * b) % 24}" for a, b in ((7, 5), (3, 1), (1, 11))), 64)
+    places = [(job * 7 + task * 5) % 24, (job * 3 + task) % 24, (job + task * 11) % 24]
+    return Block(frozenset(f"h{place}" for place in places))
 
 def job(number):
     count = 3 + number % 5
     maps = Tasks(count, 5.0, tuple(homes(number, task) for task in range(count)))
     reduces = Phase("reduce", Tasks(2, 3.0), "reduce", frozenset({"map"}))
-    return Job(f"j{number}", (Phase("map", maps, "map"), reduces), number * 0.7, "ab"[number % 2])
+    phases = (Phase("map", maps, "map"), reduces)
+    return Job(f"j{number}", phases, number * 0.7, "ab"[number % 2])
 
 pools = (Pool("a", slots_min={"map": 9}, preemption=Preemption(least_after=1.0)), Pool("b"))
 workload = Workload(tuple(map(job, range(30))), Cluster(hosts), pools)
