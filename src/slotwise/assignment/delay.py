@@ -52,7 +52,7 @@ class Delay:
             free = snapshot.free(slot_kind)
             if not free:
                 continue
-            # A phase that waits has been offered the slots that were free before this turn.
+            # What was free before this turn has been offered, and passed: it is not near.
             freed = [host for host in snapshot.freed(slot_kind) if host in free]
             for phase in snapshot.hungry(slot_kind):
                 if not phase.may_launch:
@@ -63,7 +63,9 @@ class Delay:
                 hosts = free if is_due or phase.is_limited else freed
                 if not hosts:
                     continue
-                launch = local(phase, hosts) or self._remote(phase, snapshot, hosts)
+                near = freed if phase.has_passed else hosts
+                launch = local(phase, near) if near else None
+                launch = launch or self._remote(phase, snapshot, hosts)
                 if launch:
                     return [*decisions, launch]
                 if is_due and not phase.is_pinned:

@@ -138,6 +138,16 @@ class PhaseView(Protocol):
         """When it is to be asked again."""
         ...
 
+    @property
+    def has_passed(self) -> bool:
+        """Whether it let all slots pass that were free when this turn of the loop began.
+
+        They are not near its input. A `Defer` says so, and it holds beyond the wait: launches
+        bring no slot nearer. It ends with tasks that come back, and where a limit may keep the
+        phase from being asked.
+        """
+        ...
+
     def next_task(self) -> tuple[int, int]:
         """The pending task to launch next anywhere, and the number of that attempt."""
         ...

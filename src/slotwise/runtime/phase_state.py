@@ -57,6 +57,7 @@ class PhaseState(Sharer):
         "early",
         "followers",
         "has_homes",
+        "has_passed",
         "id",
         "is_limited",
         "is_pinned",
@@ -106,6 +107,7 @@ class PhaseState(Sharer):
         self.is_ready = False
         self.deferred_since: float | None = None
         self.deferred_until: float | None = None
+        self.has_passed = False
         self.launches: dict[int, tuple[Launch, float, float]] = {}
         self.stopping: dict[int, PoolState | None] = {}
         self._status = bytearray([BLOCKED] * count if self.is_pinned else count)
@@ -129,6 +131,8 @@ class PhaseState(Sharer):
             self._by_host = blocks.homes_by_host()
         elif blocks:  # The lowest task is last in each list, to be launched first.
             self._index_homes(range(count - 1, -1, -1))
+            homes = self._by_host  # In the order of the cluster: that of a set is chance.
+            self._by_host = {host: homes[host] for host in cluster.rack_of if host in homes}
 
     @property
     def pool(self) -> PoolState:
@@ -184,10 +188,10 @@ class PhaseState(Sharer):
         if not self.has_homes:
             return *self.next_task(), next(iter(hosts))
         by_host = self._by_host
+        near: Iterable[str] = hosts
         if len(by_host) < len(hosts):  # A small job in a large cluster has few homes.
-            # Sorted, as sets of homes have no order that is the same in every process.
-            hosts = sorted(host for host in by_host if host in hosts)
-        for host in hosts:
+            near = filter(hosts.__contains__, tuple(by_host))
+        for host in near:
             tasks = by_host.get(host)
             if tasks is not None:
                 found = self._last_pending(tasks)
@@ -229,6 +233,8 @@ class PhaseState(Sharer):
         self.pending -= 1
         self.running += 1
         self.deferred_since = self.deferred_until = None
+        if self.running >= self.most:
+            self.has_passed = False  # Until it may launch again, it is not asked.
         self._expected_running += self._expected(task)
         self._running_speed += speed
         self._elapsed_base += speed * now
@@ -256,6 +262,7 @@ class PhaseState(Sharer):
         """The task that a task continues is done: it may run now, on that host."""
         assert self._status[task] == BLOCKED, "a task is continued once"
         self._status[task] = PENDING
+        self.has_passed = False
         self.blocked -= 1
         self.pending += 1
         self._homes[task] = host
@@ -276,6 +283,7 @@ class PhaseState(Sharer):
     def put_back(self, task: int) -> None:
         """A task that has ended without a result is pending again."""
         self.deferred_since = self.deferred_until = None
+        self.has_passed = False
         self._status[task] = PENDING
         self._tries[task] = self._tries.get(task, 0) + 1
         self.pending += 1
@@ -295,13 +303,15 @@ class PhaseState(Sharer):
         assert not self.running or not self.waits_for, "no task runs before its phase is ready"
 
     def _numbered(self, task: int) -> tuple[int, int]:
-        return task, self._tries.get(task, 0) + 1 if self._tries else 1
+        return task, self._tries.get(task, 0) + 1
 
     def _last_pending(self, tasks: list[int]) -> tuple[int, int] | None:
         """The last pending task of a list, which is cleared of others on the way."""
+        status = self._status
         while tasks:
-            if self._status[tasks[-1]] == PENDING:
-                return self._numbered(tasks[-1])
+            task = tasks[-1]
+            if status[task] == PENDING:
+                return self._numbered(task) if self._tries else (task, 1)
             tasks.pop()
         return None
 
@@ -316,7 +326,7 @@ class PhaseState(Sharer):
             return
         blocks, index = self.phase.tasks.blocks, self._by_host
         for task in tasks:
-            for host in blocks[task].hosts:
+            for host in sorted(blocks[task].hosts):
                 if host in index:
                     index[host].append(task)
                 else:

@@ -318,6 +318,7 @@ class State:
         assert decision.until > self.now, "every wake lies ahead"
         phase = self._phases[decision.phase]
         phase.deferred_since, phase.deferred_until = decision.since, decision.until
+        phase.has_passed = not phase.is_limited
         heappush(self._waits, (decision.until, decision.phase))
 
     def _preempt(self, decision: Preempt) -> None:
@@ -389,12 +390,15 @@ class State:
             if held > 0:
                 pool.service = child.serve(pool.service)
             order, old = pool.hungry, child.rank
-            if old is not None:
-                del order[bisect_left(order, old)]
-                child.rank = None
-            if is_hungry:
-                child.rank = rank = child.ranked()
-                insort(order, rank)
+            if old is not None and is_hungry and len(order) == 1:
+                child.rank = order[0] = child.ranked()  # It has no rival, as most pools.
+            else:
+                if old is not None:
+                    del order[bisect_left(order, old)]
+                    child.rank = None
+                if is_hungry:
+                    child.rank = rank = child.ranked()
+                    insort(order, rank)
             if pool.preemption is not None:
                 self._watch(pool)
             is_hungry = bool(order)

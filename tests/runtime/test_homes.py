@@ -1,0 +1,111 @@
+"""Where a phase's input lies: however it is said, the same tasks go to the same hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Decision, Launch
+from slotwise.model.event import Event, JobArrived, TaskFailed
+from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
+from slotwise.runtime.loop import run
+from slotwise.runtime.simulated.world import Fault, SimulatedWorld, Simulation
+from slotwise.runtime.state import State
+from slotwise.scheduler import make_scheduler
+from slotwise.workload.placement import place_blocks
+from slotwise.workload.swim import racked_cluster
+
+CLUSTER = racked_cluster(12, slots=2, hosts_a_rack=4)
+
+
+def third_fails(launch: Launch) -> Fault | None:
+    """Every third task fails once, so that tasks come back."""
+    return Fault("once") if launch.task % 3 == 2 and launch.attempt == 1 else None
+
+
+def decisions(jobs: Sequence[Job], assigner: str) -> list[Decision]:
+    """All that is decided in a simulated run of these jobs under FAIR."""
+    truth = Simulation(seed=3, noise=0.5, remote_factor=2, fault=third_fails)
+    decided: list[Decision] = []
+
+    def record(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
+        decided.extend(decisions)
+
+    state = State(CLUSTER, jobs_expected=len(jobs))
+    run(make_scheduler("fair", assigner), SimulatedWorld(CLUSTER, jobs, truth), state, record)
+    return decided
+
+
+def with_blocks(jobs: Sequence[Job], blocks: Callable[[Phase], Sequence[Block]]) -> list[Job]:
+    """The same jobs with the blocks of their phases said in another way."""
+    return [
+        replace(
+            job,
+            phases=tuple(
+                replace(phase, tasks=replace(phase.tasks, blocks=blocks(phase)))
+                for phase in job.phases
+            ),
+        )
+        for job in jobs
+    ]
+
+
+def same_in_another_order(phase: Phase) -> Sequence[Block]:
+    """Equal blocks, whose sets of hosts were built the other way round."""
+    return [Block(frozenset(sorted(block.hosts, reverse=True))) for block in phase.tasks.blocks]
+
+
+@pytest.mark.parametrize("assigner", ["greedy", "delay"])
+def test_homes_in_bulk_and_one_by_one_lead_to_the_same_run(assigner: str) -> None:
+    """Blocks that are drawn a phase at a time, as values, and as equal values: one run."""
+    jobs = tuple(
+        Job(f"job{number}", (Phase("map", Tasks(count, 5.0)),), arrival=number)
+        for number, count in enumerate((1, 40, 3, 90, 2, 7))
+    )
+    placed = place_blocks(jobs, CLUSTER, replicas=3, seed=5)
+    drawn = decisions(placed, assigner)
+    assert len({d.host for d in drawn if isinstance(d, Launch)}) == len(CLUSTER.hosts)
+    assert decisions(with_blocks(placed, lambda p: tuple(p.tasks.blocks)), assigner) == drawn
+    assert decisions(with_blocks(placed, same_in_another_order), assigner) == drawn
+
+
+def test_few_homes_are_tried_in_the_order_of_the_cluster() -> None:
+    """With more hosts than homes, which home comes first is not left to the order of a set."""
+    names = [f"host{number}" for number in range(30)]
+    state = State(Cluster(tuple(Host(name, {"task": 1}) for name in names)), jobs_expected=1)
+    block = Block(frozenset(names[3:15]))
+    state.apply(JobArrived(0.0, Job("a", (Phase("map", Tasks(1, 1.0, (block,))),))))
+    (phase,) = state.ready("task")
+    assert phase.next_task_on(names) == (0, 1, "host3")
+    assert phase.next_task_on(names[::-1]) == (0, 1, "host3")
+    assert phase.next_task_on(["host20", "host5", "host4"]) == (0, 1, "host5")
+
+
+def test_a_phase_that_let_slots_pass_is_asked_again_about_those_that_came_free() -> None:
+    """Launches do not bring the others nearer, but a task that comes back may be near."""
+    hosts = tuple(Host(name, {"task": 1}) for name in ("home", "far"))
+    state = State(Cluster(hosts), jobs_expected=1)
+    block = Block(frozenset({"home"}))
+    tasks = Tasks(3, 1.0, (block,) * 3)
+    state.at(0.0)
+    state.apply(JobArrived(0.0, Job("a", (Phase("map", tasks),))))
+    scheduler, id = make_scheduler("fair", "delay", waits=(50.0, 100.0)), PhaseId("a", "map")
+    (phase,) = state.ready("task")
+    assert not phase.has_passed
+    settle(state, scheduler.decide)
+    assert (phase.running, phase.has_passed) == (1, True)
+    state.at(1.0)
+    state.apply(TaskFailed(1.0, id, 0, 1, "a pity"))
+    assert not phase.has_passed
+    settle(state, scheduler.decide)
+    assert (phase.running, phase.has_passed) == (1, True)
+
+
+def settle(state: State, decide: Callable[[State], Sequence[Decision]]) -> None:
+    """Decide, and apply what is decided, until nothing is left."""
+    while decided := decide(state):
+        for decision in decided:
+            state.apply(decision)
