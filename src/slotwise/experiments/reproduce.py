@@ -14,9 +14,10 @@ from slotwise.experiments.figure import Experiment, Figure
 from slotwise.experiments.flex_figures import FLEX_5
 from slotwise.experiments.hammr_figures import HAMMR_5
 from slotwise.experiments.reproduction import Reproduction
+from slotwise.experiments.slides_figures import SLIDES
 from slotwise.model.errors import InputError
 
-_ALL: tuple[Figure, ...] = (*FLEX_5, *FLEX_6, HAMMR_5)
+_ALL: tuple[Figure, ...] = (*FLEX_5, *FLEX_6, HAMMR_5, *SLIDES)
 
 FIGURES: Mapping[str, Figure] = MappingProxyType({figure.name: figure for figure in _ALL})
 """The figures by name; a further one is added above."""

@@ -1,0 +1,219 @@
+"""The cluster of the delay scheduling slides, simulated, and the users who keep it busy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
+
+from slotwise.assignment.assigner import Assigner
+from slotwise.assignment.delay import Delay
+from slotwise.assignment.greedy import Greedy
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Decision, GiveUp, Launch, Locality, Preempt
+from slotwise.model.event import Event, JobArrived, TaskFinished
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.network import Network
+from slotwise.runtime.loop import turn
+from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.state import State
+from slotwise.runtime.world import World
+from slotwise.scheduler import Scheduler, make_allocator
+from slotwise.workload.placement import place_blocks
+
+HOSTS, RACKS, MAP_SLOTS, REDUCE_SLOTS, COPIES = 100, 4, 2, 1, 3
+"""100 nodes are the slides'; all other numbers are ours. Slots are those of a host."""
+
+HEARTBEAT = 3.0
+"""Seconds between two reports of a host, the least in Hadoop."""
+
+WAITS = (4.5, 5.0)
+"""Seconds until a job takes slots in the rack, and any: one and a half heartbeats, as in the
+Hadoop Fair Scheduler, and what some five slots more take to come free."""
+
+BLOCK_BYTES = 256_000_000
+MAP_SECONDS = 16.0
+"""What a map reads, and how long it takes beside its input, on average."""
+
+NOISE = 0.3
+"""Spread of that time: the standard deviation of its logarithm."""
+
+NETWORK = Network(host=125e6, rack=250e6)
+"""1 Gbit/s for a host, 2 Gbit/s for the 25 hosts of a rack together; the core is no limit."""
+
+_NEVER = 1e12
+"""Later than any trial ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobType:
+    """Jobs that are alike. Each of its users has one at a time, and the next one at once.
+
+    maps, reduces  tasks of a job
+    users          jobs at any time
+    map_seconds    mean time of a map beside its input
+    pool           whose share they count against
+    reads          whether maps read blocks; if not, they do not mind where they run
+    """
+
+    name: str
+    maps: int
+    users: int
+    map_seconds: float = MAP_SECONDS
+    reduces: int = 0
+    pool: str = "default"
+    reads: bool = True
+
+    def job(self, number: int, arrival: float) -> Job:
+        """Job number so-and-so of this type."""
+        phases = [Phase("map", Tasks(self.maps, self.map_seconds), kind="map")]
+        if self.reduces:
+            tasks = Tasks(self.reduces, self.map_seconds)
+            phases.append(Phase("reduce", tasks, kind="reduce", after=frozenset({"map"})))
+        return Job(f"{self.name}-{number}", tuple(phases), arrival, self.pool)
+
+    def jobs_most(self, seconds: float) -> int:
+        """More jobs than its users can have in that time, by far."""
+        at_once = min(self.users, HOSTS * MAP_SLOTS / self.maps)
+        return self.users + ceil(2 * at_once * seconds / self.map_seconds) + 10
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A workload, a scheduler, and for how long it is observed.
+
+    waits    of delay scheduling; None: no job ever waits for a slot near its input
+    seconds  from the end of `warm_up` on; what is launched and done then is counted. Until
+             then, jobs that began together still end together
+    """
+
+    types: tuple[JobType, ...]
+    scheduler: str = "fair"
+    waits: tuple[float, float] | None = None
+    seconds: float = 600.0
+    warm_up: float = 300.0
+    network: Network | None = None
+
+
+@dataclass(slots=True)
+class Seen:
+    """What jobs of one type did in so many seconds: maps launched, by locality, and done."""
+
+    launches: Counter[Locality] = field(default_factory=Counter)
+    done: int = 0
+    seconds: float = 0.0
+
+    @property
+    def node(self) -> float:
+        """The part of its maps that ran beside their input."""
+        return self.launches[Locality.NODE] / self.launches.total()
+
+    @property
+    def rack(self) -> float:
+        """The part of its maps that ran in a rack that holds their input."""
+        return 1.0 - self.launches[Locality.ANY] / self.launches.total()
+
+    @property
+    def maps_per_second(self) -> float:
+        """Maps done in a second."""
+        return self.done / self.seconds
+
+
+def slides_cluster() -> Cluster:
+    """100 hosts in four racks, which report every three seconds."""
+    slots = {"map": MAP_SLOTS, "reduce": REDUCE_SLOTS}
+    hosts = [Host(f"host-{n}", slots, f"rack-{n * RACKS // HOSTS}") for n in range(HOSTS)]
+    return Cluster(tuple(hosts), heartbeat=HEARTBEAT)
+
+
+def observe(trial: Trial, seed: int, number: int) -> dict[str, Seen]:
+    """Run a trial and count what the jobs of each type do. The same for the same numbers."""
+    cluster, end = slides_cluster(), trial.warm_up + trial.seconds
+    jobs = _placed(trial, cluster, 1_000_003 * seed + number)
+    truth = Simulation(1_000_003 * seed + number, NOISE, network=trial.network)
+    world = Users(SimulatedWorld(cluster, jobs, truth), trial.types, jobs)
+    state = State(cluster, jobs_expected=len(jobs))
+    assigner: Assigner = Delay(*trial.waits) if trial.waits else Greedy()
+    scheduler = Scheduler(make_allocator(trial.scheduler), assigner)
+    seen = {kind.name: Seen(seconds=trial.seconds) for kind in trial.types}
+
+    def count(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
+        if trial.warm_up <= now < end:
+            _count(seen, events, decisions)
+
+    while world.now < end:
+        turn(scheduler, world, state, count, world.wait(state.take_wake()))
+    return seen
+
+
+class Users:
+    """A world in which users submit their next job when one of theirs is done."""
+
+    def __init__(self, world: World, types: Iterable[JobType], jobs: Sequence[Job]) -> None:
+        self._world = world
+        later: dict[str, list[Job]] = {kind.name: [] for kind in types}
+        for job in jobs:
+            if job.arrival:
+                later[type_of(job.id)].append(job)
+        self._next = {name: iter(jobs_of) for name, jobs_of in later.items()}
+        self._left = {job.id: _tasks(job) for job in jobs if not job.arrival}
+
+    @property
+    def now(self) -> float:
+        """The clock of the world."""
+        return self._world.now
+
+    def perform(self, decision: Launch | Preempt | GiveUp) -> None:
+        """As the world does."""
+        self._world.perform(decision)
+
+    def wait(self, until: float | None) -> Sequence[Event]:
+        """What happens in the world, and the jobs that follow from it."""
+        events = self._world.wait(until)
+        ended = [event for event in events if isinstance(event, TaskFinished)]
+        return [*events, *(job for event in ended for job in self._submit(event))]
+
+    def _submit(self, event: TaskFinished) -> Iterator[JobArrived]:
+        name = event.phase.job
+        self._left[name] -= 1
+        if not self._left[name]:
+            job = replace(next(self._next[type_of(name)]), arrival=event.at)
+            self._left[job.id] = _tasks(job)
+            yield JobArrived(event.at, job)
+
+
+def type_of(job: str) -> str:
+    """The name of the type of a job, by its id."""
+    return job.rsplit("-", 1)[0]
+
+
+def _placed(trial: Trial, cluster: Cluster, seed: int) -> list[Job]:
+    """All jobs, those that users begin with at 0, and where their input lies."""
+    end = trial.warm_up + trial.seconds
+    drawn: dict[bool, list[Job]] = {True: [], False: []}
+    for kind in trial.types:
+        drawn[kind.reads] += [
+            kind.job(number, 0.0 if number < kind.users else _NEVER)
+            for number in range(kind.jobs_most(end))
+        ]
+    reading = tuple(drawn[True])
+    return [
+        *place_blocks(reading, cluster, COPIES, seed, block_bytes=BLOCK_BYTES),
+        *drawn[False],
+    ]
+
+
+def _tasks(job: Job) -> int:
+    return sum(phase.tasks.count for phase in job.phases)
+
+
+def _count(
+    seen: Mapping[str, Seen], events: Sequence[Event], decisions: Sequence[Decision]
+) -> None:
+    for decision in decisions:
+        if isinstance(decision, Launch) and decision.phase.phase == "map":
+            seen[type_of(decision.phase.job)].launches[decision.locality] += 1
+    for event in events:
+        if isinstance(event, TaskFinished) and event.phase.phase == "map":
+            seen[type_of(event.phase.job)].done += 1
