@@ -146,8 +146,13 @@ class PlacedBlocks(Sequence[Block]):
 
 
 def _grouped(keys: Integers, tasks: Integers, names: Sequence[str]) -> dict[str, list[int]]:
-    """The tasks of each key under its name, in their order; keys without tasks left out."""
-    ordered = tasks[np.argsort(keys, kind="stable")]
-    ends = np.cumsum(np.bincount(keys, minlength=len(names))).tolist()
-    spans = zip(names, [0, *ends[:-1]], ends, strict=True)
-    return {name: ordered[start:end].tolist() for name, start, end in spans if start < end}
+    """The tasks of each key under its name, in their order; keys without tasks left out.
+
+    O(tasks), however many names there are: most jobs are small.
+    """
+    order = np.argsort(keys, kind="stable")
+    keys, ordered = keys[order], tasks[order].tolist()
+    starts = [0, *(np.flatnonzero(keys[1:] != keys[:-1]) + 1).tolist()]
+    ends = [*starts[1:], len(ordered)]
+    spans = zip(keys[starts].tolist(), starts, ends, strict=True)
+    return {names[key]: ordered[start:end] for key, start, end in spans}
