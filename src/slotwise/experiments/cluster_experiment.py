@@ -42,8 +42,8 @@ SLOW_START = 0.05
 
 
 UNSEEN_SECONDS = 1000.0
-"""What a task is taken to need in a phase of which none has finished: more than any needs, so
-FLEX serves what it has seen first, and gives what it has not seen its least share."""
+"""More than any task needs: FLEX serves what it has seen first, and gives what it has not seen
+its least share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,14 @@ class ClusterSetting:
     noise    of the true work of tasks, which nobody is told: the standard deviation of its
              logarithm
     shuffle  when reduces begin, and whether copying is apart
+    unseen   seconds that a task is taken to need in a phase of which none has finished
     """
 
     jobs: Drawing = field(default_factory=SpreadJobs)
     slack: float = 0.75
     noise: float = 0.25
     shuffle: Shuffle = field(default_factory=lambda: Shuffle(slow_start=SLOW_START))
+    unseen: float = UNSEEN_SECONDS
 
 
 def experiment(setting: ClusterSetting, seed: int, number: int) -> dict[str, float]:
@@ -88,7 +90,7 @@ def simulate(
     scheduler = Scheduler(allocator, Greedy(), EPOCH_SECONDS)
     truth = Simulation(seed=1_000_003 * seed[0] + seed[1], noise=setting.noise)
     world = Untold(SimulatedWorld(cluster, jobs, truth))
-    state = State(cluster, jobs_expected=len(jobs), default_work=UNSEEN_SECONDS)
+    state = State(cluster, jobs_expected=len(jobs), default_work=setting.unseen)
     run(scheduler, world, state, lambda now, events, decisions: None)
     return state.completed
 

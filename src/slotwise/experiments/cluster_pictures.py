@@ -70,7 +70,7 @@ def _panel(key: str, axis: str, top: float, places: list[float], is_first: bool)
         type="quantitative",
         title=axis,
         scale=alt.Scale(domain=[places[0] - room, places[-1] + room], nice=False, zero=False),
-        axis=alt.Axis(grid=False, values=places),
+        axis=alt.Axis(grid=False, values=places, format="~g"),
     )
     y = alt.Y(
         field="y",
