@@ -27,6 +27,6 @@ result = slotwise.run(
 )
 told = result.metrics["preemption"]
 print("failed:", result.failed)
-print("told to stop:", told["told"], "stopped:", told["killed"])
+print("told to stop:", told["told"], "stopped:", told["stopped"])
 print("kept something:", told["kept_seconds"] > 0)
 print("sums:", [long.results["add"][number] for number in range(2)])

@@ -9,7 +9,7 @@ import typer
 
 from slotwise.model.errors import InputError
 from slotwise.terminal import door
-from slotwise.workload.swim import racked_cluster, read_swim
+from slotwise.workload.swim import SwimRates, racked_cluster, read_swim
 from slotwise.workload.writer import write_workload
 
 trace = typer.Typer(no_args_is_help=True, help="Workloads from traces of other systems.")
@@ -52,7 +52,14 @@ def _swim(
     with door():
         if output.exists() and file.exists() and output.samefile(file):
             raise InputError(f"-o is the trace {str(file)!r} itself; name another file")
-        jobs = read_swim(file, first=first)
+        rates = SwimRates()
+        jobs = read_swim(file, rates, first=first)
         cluster = racked_cluster(hosts, slots=slots_per_host, hosts_a_rack=hosts_per_rack)
-        write_workload(jobs, output, cluster=cluster, replicas=replicas)
+        write_workload(
+            jobs,
+            output,
+            cluster=cluster,
+            replicas=replicas,
+            block_bytes=rates.block_bytes,
+        )
         print(output)

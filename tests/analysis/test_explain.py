@@ -42,7 +42,7 @@ def test_it_says_what_a_job_holds_and_should(log: Log) -> None:
     """At 4 s web holds all; ads is below its least share and says when it takes it back."""
     (phase,) = explain(log, "l", 4.0).phases
     assert (phase.running, phase.pending, phase.allocated) == (0, 9, 1.5)
-    assert phase.why == "is 1.5 below its allocation: no slot has come free for it yet"
+    assert phase.why == "it lacks 1 of the slots that it was allocated: others still hold them"
     inner, outer = phase.shares
     assert (inner.pool, inner.share, inner.demand) == ("large", 3.0, 18)
     assert (outer.pool, outer.share, outer.least) == ("ads", 4.0, 2)
@@ -55,7 +55,7 @@ def test_it_knows_limits_and_doors(log: Log) -> None:
     """A most share, a job that waits outside, one that has not come, one that is done."""
     assert explain(log, "s", 20.0).phases[0].why == "pool 'small' holds its most share of 1"
     assert explain(log, "w2", 1.0).status == (
-        "waits outside until fewer jobs run in 'web' (jobs_max 1)"
+        "waits outside, number 1 in line: 'web' runs w1 (jobs_max 1)"
     )
     assert explain(log, "l", 2.9).status == "has not arrived yet"
     last = log.turns[-1].now

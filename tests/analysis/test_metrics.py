@@ -102,7 +102,7 @@ def test_the_metrics() -> None:
         "wasted_slot_seconds": 1.0,
         "preemption": {
             "told": 0,
-            "killed": 0,
+            "stopped": 0,
             "lost_slot_seconds": 0.0,
             "kept_seconds": 0.0,
         },

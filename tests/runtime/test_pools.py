@@ -171,7 +171,7 @@ def test_a_told_task_may_finish_within_its_grace(simulated: Simulate) -> None:
     assert watch.state.completed == {"x": 17.0, "y": 117.0}
     assert Meter.of_log(watch.log).outcome().metrics["preemption"] == {
         "told": 1,
-        "killed": 0,
+        "stopped": 0,
         "lost_slot_seconds": 0.0,
         "kept_seconds": 0.0,
     }
@@ -198,7 +198,7 @@ def test_or_it_keeps_what_it_did(simulated: Simulate) -> None:
     outcome = Meter.of_log(watch.log).outcome()
     assert outcome.metrics["preemption"] == {
         "told": 1,
-        "killed": 1,
+        "stopped": 1,
         "lost_slot_seconds": 1.0,
         "kept_seconds": 15.0,
     }

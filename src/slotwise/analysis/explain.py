@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 from slotwise.model.errors import InputError
@@ -12,6 +12,7 @@ from slotwise.record.log import Log
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.state import State
+from slotwise.runtime.turns import ROUNDING, whole
 
 NEIGHBOURS = 5
 """So many of those that are served before and after a phase are named."""
@@ -74,11 +75,12 @@ class PhaseExplained:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A job at an instant: what it holds, and why."""
+    """A job at an instant: what it holds, and why. `scheduler` is the one of the run."""
 
     job: str
     at: float
     pool: str
+    scheduler: str
     status: str
     phases: tuple[PhaseExplained, ...] = ()
 
@@ -106,8 +108,9 @@ def explain(log: Log, job: str, at: float) -> Explanation:
         raise InputError(f"instant {at} is not in the log; name one from 0 to {last:.6g} s")
     state = state_at(log, at)
     status = _status(state, job, pools[job])
-    phases = tuple(_phase(state, phase) for phase in state.phases_of(job))
-    return Explanation(job, at, pools[job], status, phases)
+    scheduler = log.header.scheduler["name"]
+    phases = tuple(_phase(state, phase, scheduler) for phase in state.phases_of(job))
+    return Explanation(job, at, pools[job], scheduler, status, phases)
 
 
 def state_at(log: Log, at: float) -> State:
@@ -136,18 +139,21 @@ def _status(state: State, job: str, pool: str) -> str:
     if job in state.failed:
         return f"failed: {state.failed[job]}"
     if job in state.kept_out:
-        full = [p for p in state.pools.path(pool) if p.jobs_max is not None]
-        names = ", ".join(f"{p.name!r} (jobs_max {p.jobs_max})" for p in full)
-        return f"waits outside until fewer jobs run in {names}"
+        place = state.kept_out.index(job) + 1
+        reasons = [
+            f"{name!r} runs {', '.join(inside)} (jobs_max {state.pools[name].jobs_max})"
+            for name, inside in state.full_pools(job).items()
+        ]
+        return f"waits outside, number {place} in line: {'; '.join(reasons)}"
     if not state.phases_of(job):
         return "has not arrived yet"
     return "under way"
 
 
-def _phase(state: State, phase: PhaseState) -> PhaseExplained:
+def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
     before, after = _neighbours(phase)
     path = list(path_to(phase.pool)) if phase.is_ready else []
-    over = [p for p in state.shares(phase.slot_kind) if path and p.running > p.share]
+    over = [p for p in state.shares(phase.slot_kind) if path and p.running > _up(p.share)]
     return PhaseExplained(
         phase=phase.id.phase,
         slot_kind=phase.slot_kind,
@@ -157,7 +163,7 @@ def _phase(state: State, phase: PhaseState) -> PhaseExplained:
         done=phase.done,
         allocated=phase.allocated,
         most=phase.most,
-        why=_why(state, phase),
+        why=_why(state, phase, scheduler),
         shares=tuple(_share(state, pool) for pool in path if pool.parent is not None),
         over=tuple(_share(state, pool) for pool in over if pool not in path),
         before=before,
@@ -165,36 +171,57 @@ def _phase(state: State, phase: PhaseState) -> PhaseExplained:
     )
 
 
-def _why(state: State, phase: PhaseState) -> str:
-    """The first reason that applies for holding no more than it does."""
+def _why(state: State, phase: PhaseState, scheduler: str) -> str:
+    """The first reason that applies for holding no more, and no less, than it does."""
+    if phase.job.id in state.kept_out:
+        return "its job waits outside"
     if phase.waits_for:
-        return f"waits for {', '.join(sorted(phase.waits_for))}"
+        return f"it waits for {', '.join(sorted(phase.waits_for))}"
     if phase.done == phase.phase.tasks.count:
-        return "is done"
-    if not phase.is_ready:
-        return "may not begin yet"
+        return "it is done"
+    if phase.running > _up(phase.allocated):
+        return _why_more(phase)
     if not phase.pending:
-        return (
-            f"all its tasks run, or wait for those that they continue ({phase.blocked})"
-            if phase.blocked
-            else "all its tasks run: it can use no more"
-        )
+        rest = f", and {phase.blocked} wait for those that they continue"
+        return f"all its tasks run{rest if phase.blocked else ''}: it can use no more"
     if phase.running >= phase.most:
-        return f"holds its most share of {phase.most}"
+        return f"it holds its most share of {phase.most}"
     for pool in path_to(phase.pool):
-        if pool.running >= pool.most:
+        if pool.is_full:
             return f"pool {pool.name!r} holds its most share of {pool.most:g}"
+    return _why_less(state, phase, scheduler)
+
+
+def _why_more(phase: PhaseState) -> str:
+    takers = sorted({pool.name for pool in phase.stopping.values() if pool is not None})
+    if takers:
+        return (
+            f"it was allocated more before, and {len(phase.stopping)} of its tasks have been"
+            f" told to stop for {', '.join(takers)}"
+        )
+    return "it was allocated more before, and tasks that run are let be"
+
+
+def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
+    """Why a phase whose tasks wait, and which no limit stops, holds no more."""
     if phase.deferred_until is not None and phase.deferred_until > state.now:
         return (
-            f"waits since {phase.deferred_since:.6g} s for a slot near its input,"
-            f" until {phase.deferred_until:.6g} s at the latest"
+            f"it waits since {phase.deferred_since:.6g} s for a slot near its input, until"
+            f" {phase.deferred_until:.6g} s at the latest"
         )
-    if phase.running >= phase.allocated:
-        return f"holds what it was allocated ({phase.allocated:.6g})"
-    return (
-        f"is {phase.allocated - phase.running:.6g} below its allocation: no slot has come free"
-        " for it yet"
-    )
+    if phase.allocated <= 0:
+        return f"it was allocated nothing: {scheduler} gives the slots to others now"
+    lacks = whole(phase.allocated) - phase.running
+    if lacks > 0:
+        return f"it lacks {lacks} of the slots that it was allocated: others still hold them"
+    if phase.running < phase.allocated - ROUNDING:
+        return "it holds the whole slots of its allocation; the part of one goes by turns"
+    return "it holds what it was allocated"
+
+
+def _up(share: float) -> int:
+    """The slots in a share, a part of one counting as one: who holds no more is not above."""
+    return ceil(share - ROUNDING)
 
 
 def _share(state: State, pool: PoolState) -> ShareExplained:
@@ -218,7 +245,11 @@ def _lacks(state: State, pool: PoolState) -> str:
             words.append(f"below {what} for too long: it takes back what it lacks")
         elif due < inf:
             words.append(f"below {what}: it takes back what it lacks at {due:.6g} s")
-    return "; ".join(words)
+    if words or pool.running >= whole(pool.share):
+        return "; ".join(words)
+    if pool.preemption is None or pool.preemption.fair_after == inf:
+        return "below its share, but it has no time-out after which it takes that back"
+    return f"below its share, but not below {pool.preemption.fraction:.3g} of it"
 
 
 def _neighbours(

@@ -167,7 +167,7 @@ class Meter:
             "wasted_slot_seconds": self._wasted + unfinished,
             "preemption": {
                 "told": self._told,
-                "killed": self._taken,
+                "stopped": self._taken,
                 "lost_slot_seconds": self._lost,
                 "kept_seconds": self._kept,
             },

@@ -95,8 +95,9 @@ def draw_throughputs(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Picture
     top = max(found.values())
     datasets: dict[str, Rows] = {name: [] for name in names}
     for (name, x, scheme), y in found.items():
-        gain = f"{100 * (y / found[name, x, WITHOUT] - 1):+.0f} %" if scheme == WITH else ""
-        datasets[name].append({"x": x, "y": y, "scheme": scheme, "gain": gain})
+        gain = round(100 * (y / found[name, x, WITHOUT] - 1))
+        label = f"{gain:+d} %" if scheme == WITH else ""
+        datasets[name].append({"x": x, "y": y, "scheme": scheme, "gain": label})
     sentence = "Means of all experiments; above the upper line, the gain. The slides: 70 %."
     charts = [_panel(name, figure.axis, top, name == names[0]) for name in names]
     chart = alt.hconcat(*charts, spacing=18).properties(title=_heading(figure.title, sentence))

@@ -10,8 +10,8 @@ from slotwise.analysis.explain import Explanation, Neighbour, PhaseExplained, Sh
 def explanation_lines(explanation: Explanation) -> Iterator[str]:
     """Who holds what at this instant, and why, a line a fact."""
     yield (
-        f"{explanation.job} at {explanation.at:.6g} s, in pool {explanation.pool}:"
-        f" {explanation.status}"
+        f"{explanation.job} at {explanation.at:.6g} s, in pool {explanation.pool} under"
+        f" {explanation.scheduler}: {explanation.status}"
     )
     for phase in explanation.phases:
         yield from _phase_lines(phase)
@@ -23,7 +23,7 @@ def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
         f"  {phase.phase}: holds {phase.running}{stopping} of {phase.allocated:.6g} slots of"
         f" kind {phase.slot_kind}; {phase.pending} tasks wait, {phase.done} are done"
     )
-    yield f"    because it {phase.why}"
+    yield f"    because {phase.why}"
     for share in phase.shares:
         yield f"    pool {share.pool}: {_share(share)}"
     for share in phase.over:

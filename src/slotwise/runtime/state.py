@@ -99,9 +99,19 @@ class State:
         }
 
     @property
-    def kept_out(self) -> frozenset[str]:
-        """The jobs that have arrived and wait until their pool runs fewer jobs."""
-        return frozenset(job for *_, job in self._kept_out)
+    def kept_out(self) -> list[str]:
+        """The jobs that have arrived and wait until their pools run fewer, the next one first."""
+        return [job for *_, job in sorted(self._kept_out)]
+
+    def full_pools(self, job: str) -> dict[str, list[str]]:
+        """Of the pools of a job those that run as many jobs as they may, and these jobs."""
+        outside = set(self.kept_out)
+        inside = [other for other in self._jobs if other not in outside]
+        return {
+            pool.name: [other for other in inside if pool in self._pools_of(other)]
+            for pool in self._pools_of(job)
+            if pool.jobs_max is not None and self._running_jobs[pool.name] >= pool.jobs_max
+        }
 
     @property
     def is_done(self) -> bool:

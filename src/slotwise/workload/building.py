@@ -45,12 +45,13 @@ def build(entry: WorkloadEntry, lines: dict[Path, int], folder: FilePath) -> Wor
     if cluster is not None and shuffle is not None:
         served = _at(("shuffle",), lines, lambda: shuffle.cluster(cluster))
     objective = _objective(entry.objective)
+    block_bytes = entry.placement.block_bytes if entry.placement else 0
     pools = _pools(entry.pools, lines)
     jobs = []
     for number, job in enumerate(entry.jobs):
         where: Path = ("jobs", number)
         _at((*where, "pool"), lines, lambda job=job: pools.check_holds_jobs(job.pool))
-        jobs.append(_at(where, lines, lambda job=job: _job(job, served)))
+        jobs.append(_at(where, lines, lambda job=job: _job(job, served, block_bytes)))
         # A job that lacks what its penalty needs: the penalty may be its own.
         blamed = where if job.penalty is None else (*where, "penalty")
         _at(blamed, lines, lambda job=job: objective.check([_stated(job)]))
@@ -178,9 +179,9 @@ def _stated(entry: JobEntry) -> Job:
     return Job(phases=(Phase("any", Tasks(1)),), **_about(entry))
 
 
-def _job(entry: JobEntry, cluster: Cluster | None) -> Job | ProgramJob:
+def _job(entry: JobEntry, cluster: Cluster | None, block_bytes: int) -> Job | ProgramJob:
     if entry.phases is not None:
-        phases = tuple(_phase(phase, cluster) for phase in entry.phases)
+        phases = tuple(_phase(phase, cluster, block_bytes) for phase in entry.phases)
         return Job(phases=phases, **_about(entry))
     given = {
         key: getattr(entry, key) for key in PROGRAM_KEYS if getattr(entry, key) is not None
@@ -195,12 +196,12 @@ def _job(entry: JobEntry, cluster: Cluster | None) -> Job | ProgramJob:
     )
 
 
-def _phase(entry: PhaseEntry, cluster: Cluster | None) -> Phase:
+def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phase:
     if cluster is not None:
         cluster.slot_kind(entry.kind)  # Refuses a kind that no host serves.
     return Phase(
         name=entry.name,
-        tasks=_tasks(entry, cluster),
+        tasks=_tasks(entry, cluster, block_bytes),
         kind=entry.kind,
         after=frozenset(entry.after),
         slots_min=entry.slots_min,
@@ -211,8 +212,8 @@ def _phase(entry: PhaseEntry, cluster: Cluster | None) -> Phase:
     )
 
 
-def _tasks(entry: PhaseEntry, cluster: Cluster | None) -> Tasks:
-    blocks = tuple(Block(frozenset(hosts)) for hosts in entry.blocks or [])
+def _tasks(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Tasks:
+    blocks = tuple(Block(frozenset(hosts), block_bytes) for hosts in entry.blocks or [])
     if isinstance(entry.tasks, list):
         return Tasks(len(entry.tasks), tuple(entry.tasks), blocks)
     # Work without a number of tasks can be cut as finely as there are slots for it.

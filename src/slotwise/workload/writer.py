@@ -20,29 +20,35 @@ def write_workload(
     *,
     cluster: Cluster | None = None,
     replicas: int = 0,
+    block_bytes: int = 0,
 ) -> None:
     """Write a workload file with these jobs, and the cluster that a simulation takes for them.
 
     `replicas` is the number of hosts that hold each block of input, 0 for input that is
-    everywhere. Pools are named only: what they are guaranteed is for the reader to add. What a
+    everywhere; `block_bytes` is what each task reads. Pools are named only: what they are guaranteed is for the reader to add. What a
     value has by default is left out. A line for each host and each job; O(size of the file).
     """
     jobs = tuple(jobs)
     if not jobs:
         raise InputError(f"{path}: no jobs to write; give at least one")
+    placement = {"replicas": replicas} if replicas else {}
+    if replicas and block_bytes:
+        placement["block_bytes"] = block_bytes
     try:
         with Path(path).open("w", encoding="utf-8") as stream:
-            stream.writelines(f"{line}\n" for line in _lines(jobs, cluster, replicas))
+            stream.writelines(f"{line}\n" for line in _lines(jobs, cluster, placement))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; name a file to write to") from error
 
 
-def _lines(jobs: Sequence[Job], cluster: Cluster | None, replicas: int) -> Iterator[str]:
+def _lines(
+    jobs: Sequence[Job], cluster: Cluster | None, placement: Mapping[str, int]
+) -> Iterator[str]:
     yield f"slotwise: {VERSION}"
     if cluster is not None:
         yield from _cluster_lines(cluster)
-    if replicas:
-        yield f"placement: {_flow({'replicas': replicas})}"
+    if placement:
+        yield f"placement: {_flow(placement)}"
     pools = dict.fromkeys(job.pool for job in jobs if job.pool != "default")
     if pools:
         yield f"pools: {_flow([{'name': pool} for pool in pools])}"
