@@ -14,6 +14,7 @@ from slotwise.version import __version__
 
 if TYPE_CHECKING:
     from slotwise.api import compare as compare
+    from slotwise.api import explain as explain
     from slotwise.api import plan as plan
     from slotwise.api import replay as replay
     from slotwise.api import run as run
@@ -60,6 +61,7 @@ PUBLIC = {
     "run": "slotwise.api",
     "compare": "slotwise.api",
     "replay": "slotwise.api",
+    "explain": "slotwise.api",
     "write_report": "slotwise.api",
     # What is to be done
     "Workload": "slotwise.workload.workload",

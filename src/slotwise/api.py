@@ -1,4 +1,4 @@
-"""plan, simulate, run, compare, replay: the functions that put the parts together.
+"""plan, simulate, run, compare, replay, explain: the functions that put the parts together.
 
 Each takes a workload (a `Workload`, the path of a workload file, or a list of jobs) and gives
 a value. InputError, with place, value and remedy, before anything is begun.
@@ -20,6 +20,8 @@ from typing import Any, Literal, TypedDict, Unpack
 from slotwise.allocation.planning import plan_schedules
 from slotwise.allocation.search.budget import Budget
 from slotwise.analysis.bound import Work, objective_bound, sizes_of
+from slotwise.analysis.explain import Explanation
+from slotwise.analysis.explain import explain as explain_log
 from slotwise.analysis.replay import Replay, replay_log
 from slotwise.assignment.delay import Delay
 from slotwise.model.cluster import Cluster, Host
@@ -236,6 +238,11 @@ def _check_names(schedulers: Iterable[str]) -> list[str]:
 def replay(log: Log | str | Path) -> Replay:
     """Decide everything in a log again by its own scheduler, and compare."""
     return replay_log(log if isinstance(log, Log) else read_log(log))
+
+
+def explain(log: Log | str | Path, job: str, at: float) -> Explanation:
+    """Why a job holds the slots that it holds at an instant of a run, in seconds."""
+    return explain_log(log if isinstance(log, Log) else read_log(log), job, at)
 
 
 def write_report(

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from slotwise import api
-from slotwise.analysis.explain import explain
 from slotwise.api import PLAN_SECONDS
 from slotwise.experiments.printed import list_figures, show_reproduction, showing_progress
 from slotwise.experiments.reproduce import FIGURES, figure_named, reproduce
@@ -274,7 +273,7 @@ def _explain(
     `slotwise explain run.jsonl --at 12.5 --job q1`
     """
     with door():
-        explanation = explain(read_log(log), job, at)
+        explanation = api.explain(log, job, at)
         if as_json:
             print_json(explanation.to_plain())
         else:

@@ -97,6 +97,22 @@ _MORE = (
 )
 
 
+def _within(group: str, name: str) -> Callable[[ReportedRun], float | None]:
+    """One of a group of metrics; None where it is 0, as where there is no such thing."""
+    return lambda run: run.outcome.metrics.get(group, {}).get(name) or None
+
+
+_SHARING = (
+    Metric("tasks told to stop", _within("preemption", "told"), count, None),
+    Metric("of them stopped", _within("preemption", "stopped"), count),
+    Metric("slot-seconds lost so", _within("preemption", "lost_slot_seconds"), number),
+    Metric("seconds of work kept", _within("preemption", "kept_seconds"), number, None),
+    Metric("read within racks (bytes)", _within("traffic_bytes", "rack"), number, None),
+    Metric("read through the core (bytes)", _within("traffic_bytes", "core"), number),
+)
+"""What preemption and the network came to, where there was any."""
+
+
 def metrics_in_short(runs: Sequence[ReportedRun]) -> list[Metric]:
     """What the terminal shows: what became of deadlines and steps, else stretches.
 
@@ -106,8 +122,15 @@ def metrics_in_short(runs: Sequence[ReportedRun]) -> list[Metric]:
 
 
 def metrics_in_full(runs: Sequence[ReportedRun]) -> list[Metric]:
-    """What the page shows: all, but those of deadlines and steps where no job has any."""
-    return [*_RESPONSE, *_STRETCH, *_OUTCOME, *_measured(_OWED + _OWED_MORE, runs), *_MORE]
+    """What the page shows: all, but those of deadlines, preemption and so on without any."""
+    return [
+        *_RESPONSE,
+        *_STRETCH,
+        *_OUTCOME,
+        *_measured(_OWED + _OWED_MORE, runs),
+        *_MORE,
+        *_measured(_SHARING, runs),
+    ]
 
 
 def _measured(metrics: Sequence[Metric], runs: Sequence[ReportedRun]) -> list[Metric]:
