@@ -10,7 +10,6 @@ from slotwise.model.decision import Decision, Defer, Launch, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.snapshot import PhaseView, Snapshot
 
-
 HEARTBEATS = 1.5
 """The wait for one level of locality, in reports of a host."""
 

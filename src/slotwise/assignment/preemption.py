@@ -15,9 +15,10 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
     A pool is overdue that has been below its least share, or below a part of its share, for
     longer than it puts up with. It takes no more than it is missing: what has been told to stop
     for its sake already is not taken twice, and slots that came free by themselves have gone to
-    it, so this is asked when nothing more can be launched. Taken are the newest tasks, from pools that hold more
-    than their share, and never so many that such a pool would hold less than the whole slots of
-    it. Where the taker lies in a pool that holds its most share, from within that one. Hadoop Fair Scheduler (HADOOP-4665); the soft kill is Hammr's (5.2).
+    it, so this is asked when nothing more can be launched. Taken are the newest tasks, from
+    pools that hold more than their share, and never so many that such a pool would hold less
+    than the whole slots of it. Where the taker lies in a pool that holds its most share, from
+    within that one. Hadoop Fair Scheduler (HADOOP-4665); the soft kill is Hammr's (5.2).
 
     One pool at a time: asked again, it sees what it has decided. O(running tasks) if a pool
     takes something, else O(overdue pools).

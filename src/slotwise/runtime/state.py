@@ -100,7 +100,7 @@ class State:
 
     @property
     def kept_out(self) -> list[str]:
-        """The jobs that have arrived and wait until their pools run fewer, the next one first."""
+        """The jobs that wait until their pools run fewer, the next one first."""
         return [job for *_, job in sorted(self._kept_out)]
 
     def full_pools(self, job: str) -> dict[str, list[str]]:

@@ -25,8 +25,9 @@ def write_workload(
     """Write a workload file with these jobs, and the cluster that a simulation takes for them.
 
     `replicas` is the number of hosts that hold each block of input, 0 for input that is
-    everywhere; `block_bytes` is what each task reads. Pools are named only: what they are guaranteed is for the reader to add. What a
-    value has by default is left out. A line for each host and each job; O(size of the file).
+    everywhere; `block_bytes` is what each task reads. Pools are named only: what they are
+    guaranteed is for the reader to add. What a value has by default is left out. A line for
+    each host and each job; O(size of the file).
     """
     jobs = tuple(jobs)
     if not jobs:
