@@ -321,7 +321,6 @@ class _Setting:
             versions=_versions(),
         )
 
-
     def _waits(self) -> tuple[float, float] | None:
         """Delay scheduling's waits: as asked for, else by the cluster's heartbeat if any."""
         waits, heartbeat = self.options.get("waits"), self.cluster.heartbeat

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import ShareKey
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 
 STARVING = 3.0
 """Sets those that starve before all others: ranks begin at -2."""
+
+
+_CHILD = itemgetter(3)  # of a Rank
 
 
 def path_to(pool: PoolState | None) -> Iterator[PoolState]:
@@ -36,6 +41,7 @@ class PoolState(Sharer):
     """
 
     __slots__ = (
+        "below",
         "coming",
         "demand",
         "fair_due",
@@ -64,6 +70,9 @@ class PoolState(Sharer):
         preemption: Preemption | None,
     ) -> None:
         super().__init__(order, parent)
+        self.below = 0  # Shares of pools right below it.
+        if parent is not None:
+            parent.below += 1
         self.key, self.slot_kind = key, slot_kind
         self.least, self.most, self.preemption = least, most, preemption
         self.demand = self.stopping = self.coming = self.starving = 0
@@ -107,12 +116,8 @@ class PoolState(Sharer):
 
     def walk(self) -> Iterator[PhaseState]:
         """The phases below it that have tasks waiting, the one to be served first first."""
-        for rank in self.hungry:
-            child = rank[3]
-            if isinstance(child, PoolState):
-                yield from child.walk()
-            else:
-                yield child  # type: ignore[misc]
+        children: Iterator[Any] = map(_CHILD, self.hungry)
+        return chain.from_iterable(pool.walk() for pool in children) if self.below else children
 
     def missing(self, now: float) -> int:
         """Slots that it may take back now, beside those that are coming already."""
@@ -167,4 +172,5 @@ class PoolState(Sharer):
         assert self.coming >= 0
         for *_, child in self.hungry:
             assert child.parent is self
-            assert child.rank == child.ranked(), "a place in the order is as things are"
+            if self.below != 1:  # A share without siblings has a place, but needs no order.
+                assert child.rank == child.ranked(), "a place in the order is as things are"

@@ -384,7 +384,8 @@ class State:
     def _settle(self, phase: PhaseState, held: int) -> None:
         """Tell the shares above a phase what has changed: so many more slots are held.
 
-        Each, from its pool upwards, gets its place in the order, or none if nothing waits.
+        Each, from its pool upwards, gets its place in the order, or none if nothing waits. A
+        share without siblings keeps its place while something waits, and takes no turns.
         """
         is_hungry = bool(phase.pending) and phase.is_ready
         demand = phase.demand if phase.is_ready else 0
@@ -394,15 +395,13 @@ class State:
         while pool is not None:
             pool.running += held
             if more:
-                usable = pool.usable
-                pool.demand += more
-                more = pool.usable - usable
-            if held > 0:
+                before, pool.demand = pool.demand, pool.demand + more
+                if pool.most < max(before, pool.demand):
+                    more = int(min(pool.demand, pool.most) - min(before, pool.most))
+            order, old, is_alone = pool.hungry, child.rank, pool.below == 1
+            if held > 0 and not is_alone:
                 pool.service = child.serve(pool.service)
-            order, old = pool.hungry, child.rank
-            if old is not None and is_hungry and len(order) == 1:
-                child.rank = order[0] = child.ranked()  # It has no rival, as most pools.
-            else:
+            if not is_alone or is_hungry != (old is not None):
                 if old is not None:
                     del order[bisect_left(order, old)]
                     child.rank = None
@@ -516,6 +515,9 @@ class State:
                 most = pool.slots_max.get(key.kind, inf)
                 preemption = self.pools.preemption(pool.name)
                 shares[key] = PoolState(key, kind, len(shares), above, least, most, preemption)
+                if above.below == 2:  # Its sibling was without one, and out of order.
+                    for sibling in [p for p in shares.values() if p.parent is above]:
+                        self._rerank(sibling)
             above = shares[key]
         by_size = self.pools[job.pool].job_weights == "size"
         return PhaseState(

@@ -136,7 +136,8 @@ class SimulatedWorld:
 
     def _launch(self, launch: Launch) -> None:
         if not self._reading or not self._reading.begin(self.now, launch):
-            self._copy(launch, self.now)
+            begin = self._copy if self._copies else self._compute
+            begin(launch, self.now)
 
     def _read(self, reading: Reading, until: float | None) -> None:
         """Let attempts have their blocks that get them before anything else happens."""
@@ -148,7 +149,7 @@ class SimulatedWorld:
 
     def _copy(self, launch: Launch, begun: float) -> None:
         """From then on the attempt copies what other phases wrote for it, if any did."""
-        source = self._copying.source(launch.phase) if self._copies else None
+        source = self._copying.source(launch.phase)
         if source is None:
             self._compute(launch, begun)
             return
