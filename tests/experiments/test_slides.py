@@ -30,13 +30,17 @@ from slotwise.model.decision import Locality
 STANDARD_ERRORS = 4.0
 
 
-def short(figure: Figure, seconds: float = 40.0, x: Sequence[float | str] = ()) -> Figure:
+def short(
+    figure: Figure, seconds: float, x: Sequence[float | str] = (), warm_up: float = 300.0
+) -> Figure:
     """The same figure with shorter trials, or fewer sorts, and at some places only."""
     if isinstance(figure, TrafficFigure):
         return replace(figure, kind=replace(SORT, users=12))
     assert isinstance(figure, SlidesFigure)
     points = [point for point in figure.points if not x or point.x in x]
-    trials = {point.trial: replace(point.trial, seconds=seconds) for point in points}
+    trials = {
+        point.trial: replace(point.trial, seconds=seconds, warm_up=warm_up) for point in points
+    }
     return replace(
         figure, points=tuple(replace(point, trial=trials[point.trial]) for point in points)
     )
@@ -54,12 +58,12 @@ def test_a_figure_is_reproduced_as_a_table_and_pictures(
 ) -> None:
     """The files lie where the command says; the table and its columns have headings."""
     places: dict[str, tuple[float, ...]] = {
-        "slides-locality": (5, 50),
+        "slides-locality": (20, 50),
         "slides-sticky": (2, 20),
         "slides-throughput": (16,),
     }
     x = places.get(figure.name, ())
-    monkeypatch.setattr(reproducing, "FIGURES", {figure.name: short(figure, 60.0, x)})
+    monkeypatch.setattr(reproducing, "FIGURES", {figure.name: short(figure, 30.0, x, 30.0)})
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(
         app, ["reproduce", figure.name, "--runs", "1", "--processes", "1", "-o", "figures"]
@@ -90,9 +94,9 @@ def test_users_have_as_many_jobs_as_they_are() -> None:
 
     Each has one map at any time: so launches follow from the time that is observed.
     """
-    trial = Trial((JobType("job", maps=1, users=10, reads=False),), seconds=2_000.0)
+    trial = Trial((JobType("job", maps=1, users=10, reads=False),), seconds=1_000.0)
     seen = observe(trial, 0, 0)["job"]
-    assert seen.launches.total() == pytest.approx(10 * 2_000 / 17.5, rel=0.03)
+    assert seen.launches.total() == pytest.approx(10 * 1_000 / 17.5, rel=0.03)
     assert seen.maps_per_second == pytest.approx(10 / 17.5, rel=0.03)
 
 
@@ -114,7 +118,7 @@ def test_the_cluster_is_that_of_the_slides() -> None:
 def test_locality_grows_with_the_job_as_the_analysis_says() -> None:
     """Without waiting it is not above the formula, which knows no sticky slots; with waiting
     it is not below what is promised, within the error of the sample."""
-    rows = rows_of(short(SLIDES_LOCALITY, 300.0, (2, 20, 200)))
+    rows = rows_of(short(SLIDES_LOCALITY, 200.0, (5, 20, 100)))
     for (maps, scheme), row in rows.items():
         assert row.expected_node is not None
         chance = row.expected_node * (1 - row.expected_node)
@@ -124,7 +128,7 @@ def test_locality_grows_with_the_job_as_the_analysis_says() -> None:
         else:
             assert row.node <= row.expected_node + error, maps
     for scheme in SCHEMES:
-        assert rows[2, scheme].node < rows[20, scheme].node < rows[200, scheme].node
+        assert rows[5, scheme].node < rows[20, scheme].node < rows[100, scheme].node
 
 
 def test_slots_are_sticky_and_waiting_frees_them() -> None:
@@ -151,7 +155,7 @@ def test_sticky_by_hand() -> None:
 def test_the_table_of_gains_is_the_slides() -> None:
     """Within 5 points of the slides with waiting, at the node and in the rack, and the error
     of a sample this short; but large scans do better than theirs."""
-    rows = rows_of(short(SLIDES_GAINS, 800.0))
+    rows = rows_of(short(SLIDES_GAINS, 600.0))
     for name, (_, (node, rack)) in GAINS.items():
         row = rows[name, WITH]
         assert row.slides_node == node
@@ -164,7 +168,7 @@ def test_the_table_of_gains_is_the_slides() -> None:
 
 def test_traffic_over_time_adds_up_to_what_maps_read_from_afar() -> None:
     """The bins hold all blocks that were read from other hosts; waiting leaves few of them."""
-    figure = short(TrafficFigure("tiny", "Traffic"))
+    figure = short(TrafficFigure("tiny", "Traffic"), 0.0)
     assert isinstance(figure, TrafficFigure)
     outcomes = [experiment() for experiment in figure.experiments(1, 0)]
     read = [sum(passed.rack + passed.core) * BIN / 256e6 for passed in outcomes]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from slotwise.experiments.slides_figure import WITH, WITHOUT
+from slotwise.experiments.slides_figures import GAIN
 from slotwise.report.palette import INK, MUTED, RUNS
 from slotwise.report.pictures.picture import Picture, Rows, source
 
@@ -98,7 +99,8 @@ def draw_throughputs(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Picture
         gain = round(100 * (y / found[name, x, WITHOUT] - 1))
         label = f"{gain:+d} %" if scheme == WITH else ""
         datasets[name].append({"x": x, "y": y, "scheme": scheme, "gain": label})
-    sentence = "Means of all experiments; above the upper line, the gain. The slides: 70 %."
+    said = f"The slides: {100 * GAIN:.0f} %."
+    sentence = f"Means of all experiments; above the upper line, the gain. {said}"
     charts = [_panel(name, figure.axis, top, name == names[0]) for name in names]
     chart = alt.hconcat(*charts, spacing=18).properties(title=_heading(figure.title, sentence))
     return Picture(figure.name, figure.title, sentence, chart, datasets)
