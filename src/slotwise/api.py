@@ -302,6 +302,8 @@ class _Setting:
         aim.check(self.jobs)
         for kind in {phase.kind: None for job in self.jobs for phase in job.phases}:
             self.cluster.slot_kind(kind)  # Refuses a kind that no host serves.
+        for job in self.jobs:
+            _refuse_stranded(job, self.cluster)
         return Header(
             world=self.world,
             scheduler={
@@ -334,6 +336,16 @@ def _source(workload: Given, options: Options) -> Source:
     """The workload with what the options say in its place."""
     _refuse_unknown(options)
     return read_source(workload).but(options.get("preemption"), options.get("shuffle"))
+
+
+def _refuse_stranded(job: Job, cluster: Cluster) -> None:
+    """Refuse tasks that must go on where others ran, if they cannot on some host."""
+    for phase in job.phases:
+        if phase.continues is not None:
+            try:
+                cluster.check_continues(job.by_name[phase.continues].kind, phase.kind)
+            except InputError as error:
+                raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
 
 
 def _refuse_unknown(options: Options) -> None:

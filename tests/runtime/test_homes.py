@@ -16,9 +16,9 @@ from slotwise.runtime.simulated.world import Fault, SimulatedWorld, Simulation
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
 from slotwise.workload.placement import place_blocks
-from slotwise.workload.swim import racked_cluster
 
-CLUSTER = racked_cluster(12, slots=2, hosts_a_rack=4)
+CLUSTER = Cluster(tuple(Host(f"h{n}", {"task": 2}, f"r{n % 3}") for n in range(12)))
+"""Neighbours in the list of hosts are in different racks."""
 
 
 def third_fails(launch: Launch) -> Fault | None:

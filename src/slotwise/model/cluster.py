@@ -12,6 +12,10 @@ ANY_KIND = "task"
 """The plain kind of slot: it serves phases of every kind that has no slots of its own."""
 
 
+SLOTS_MOST = 10_000_000
+"""More slots of one kind than any cluster has; more are taken for a slip of the pen."""
+
+
 @dataclass(frozen=True)
 class Host:
     """A machine with slots of one or more kinds. A task of work w takes w / speed seconds."""
@@ -51,6 +55,12 @@ class Cluster:
             raise InputError(f"two hosts are named {twice!r}; rename one")
         if not any(self.capacity.values()):
             raise InputError("the cluster has no slots; give it at least 1")
+        for kind, count in self.capacity.items():
+            if count > SLOTS_MOST:
+                raise InputError(
+                    f"the cluster has {count} slots of kind {kind!r};"
+                    f" give it at most {SLOTS_MOST}"
+                )
 
     @classmethod
     def of_slots(cls, slots: int, name: str = "cluster") -> Cluster:
@@ -61,6 +71,11 @@ class Cluster:
     def by_name(self) -> dict[str, Host]:
         """Its hosts by their names."""
         return {host.name: host for host in self.hosts}
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """The place of each host among the hosts."""
+        return {host.name: number for number, host in enumerate(self.hosts)}
 
     @cached_property
     def rack_of(self) -> dict[str, str]:
@@ -75,6 +90,17 @@ class Cluster:
             for kind, count in host.slots.items():
                 total[kind] = total.get(kind, 0) + count
         return {kind: total[kind] for kind in sorted(total) if total[kind]}
+
+    def check_continues(self, before: str, after: str) -> None:
+        """Refuse hosts on which tasks of a kind can run, but not those that continue them."""
+        one, other = self.slot_kind(before), self.slot_kind(after)
+        for host in self.hosts:
+            if host.slots.get(one) and not host.slots.get(other):
+                raise InputError(
+                    f"host {host.name!r} has slots of kind {one!r} but none of kind {other!r},"
+                    f" for tasks of kind {after!r} that continue those of kind {before!r} where"
+                    f" they ran; give it some, or no slots of kind {one!r}"
+                )
 
     def slot_kind(self, kind: str) -> str:
         """The kind of slot that phases of this kind draw on."""

@@ -35,7 +35,10 @@ class PoolTree(Mapping[str, Pool]):
             if pool.name in self._pools:
                 raise InputError(f"two pools are named {pool.name!r}; rename one")
             self._pools[pool.name] = pool
-        self._paths = {name: self._path_of(name) for name in self._pools}
+        self._paths: dict[str, tuple[Pool, ...]] = {}
+        self._kinds_above: dict[str, frozenset[str]] = {}
+        for name in self._pools:
+            self._find_path(name)
         self.inner = frozenset(p.parent for p in self._pools.values() if p.parent is not None)
         for name in self._pools:
             self._check(name)
@@ -99,21 +102,30 @@ class PoolTree(Mapping[str, Pool]):
         """The number of pools on the longest way down; 0 without pools."""
         return max((len(path) for path in self._paths.values()), default=0)
 
-    def _path_of(self, name: str) -> tuple[Pool, ...]:
-        path = [self._pools[name]]
-        while (parent := path[-1].parent) is not None:
+    def _find_path(self, name: str) -> None:
+        """The path to a pool and to all that it lies in, as far as they are not known yet."""
+        way: dict[str, Pool] = {}
+        parent: str | None = name
+        while parent is not None and parent not in self._paths:
+            if parent in way:
+                raise InputError(
+                    f"pool {parent!r} lies within itself; remove one `parent` of"
+                    f" {', '.join(way)}"
+                )
             if parent not in self._pools:
                 known = ", ".join(sorted(self._pools))
                 raise InputError(
-                    f"pool {path[-1].name!r}: unknown parent {parent!r}; known: {known}"
+                    f"pool {next(reversed(way))!r}: unknown parent {parent!r}; known: {known}"
                 )
-            if any(pool.name == parent for pool in path):
-                raise InputError(
-                    f"pool {parent!r} lies within itself; remove one `parent` of"
-                    f" {', '.join(pool.name for pool in path)}"
-                )
-            path.append(self._pools[parent])
-        return tuple(reversed(path))
+            way[parent] = self._pools[parent]
+            parent = way[parent].parent
+        for pool in reversed(way.values()):
+            above: tuple[Pool, ...] = ()
+            kinds: frozenset[str] = frozenset()
+            if pool.parent is not None:
+                above = self._paths[pool.parent]
+                kinds = self._kinds_above[pool.parent] | above[-1].kinds
+            self._paths[pool.name], self._kinds_above[pool.name] = (*above, pool), kinds
 
     def _check(self, name: str) -> None:
         pool = self._pools[name]
@@ -122,8 +134,7 @@ class PoolTree(Mapping[str, Pool]):
                 f"pool {name!r}: policy is {pool.policy!r}, but pools within a pool share by"
                 " weight; remove it, or give it to the pools below"
             )
-        above = frozenset().union(*(other.kinds for other in self._paths[name][:-1]))
-        missing = sorted(above - pool.kinds - {ANY_KIND})
+        missing = sorted(self._kinds_above[name] - pool.kinds - {ANY_KIND})
         if ANY_KIND in pool.kinds and missing:
             raise InputError(
                 f"pool {name!r} has shares for all kinds together, but a pool above it tells"

@@ -57,11 +57,18 @@ class Shuffle:
         """The job with its reduces shuffling in this way; others are as they were."""
         slots = cluster.capacity.get(REDUCE_KIND) or cluster.capacity.get(ANY_KIND, 1)
         phases: list[Phase] = []
+        names = {phase.name for phase in job.phases}
         for phase in job.phases:
             if phase.kind != REDUCE_KIND or not phase.after:
                 phases.append(phase)
             elif self.split:
-                phases += self._split(phase, slots)
+                copying, computing = self._split(phase, slots)
+                if copying.name in names:
+                    raise InputError(
+                        f"job {job.id!r}: phase {copying.name!r} has the name that the copying"
+                        f" of {phase.name!r} gets when it is split off; rename it"
+                    )
+                phases += copying, computing
             else:
                 phases.append(replace(phase, slow_start=min(phase.slow_start, self.slow_start)))
         return replace(job, phases=tuple(phases))

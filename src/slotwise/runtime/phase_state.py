@@ -131,8 +131,10 @@ class PhaseState(Sharer):
             self._by_host = blocks.homes_by_host()
         elif blocks:  # The lowest task is last in each list, to be launched first.
             self._index_homes(range(count - 1, -1, -1))
-            homes = self._by_host  # In the order of the cluster: that of a set is chance.
-            self._by_host = {host: homes[host] for host in cluster.rack_of if host in homes}
+        if blocks:  # In the order of the cluster: that of a set is chance.
+            homes, place = self._by_host, cluster.position
+            known = sorted(homes.keys() & place.keys(), key=place.__getitem__)
+            self._by_host = {host: homes[host] for host in known}
 
     @property
     def pool(self) -> PoolState:

@@ -11,6 +11,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import chain
 from math import inf
 from typing import Any
 
@@ -84,7 +85,8 @@ class State:
         self._overdue: dict[str, dict[PoolState, None]] = {kind: {} for kind in kinds}
         self._alarms: list[tuple[float, int, str, PoolState]] = []
         self._running_jobs: Counter[str] = Counter()  # by pool, those below it included
-        self._kept_out: list[tuple[float, int, str]] = []  # jobs that wait for their pool
+        # Jobs that wait until their pool runs fewer, by pool, the next one first.
+        self._kept_out: dict[str, list[tuple[float, int, str]]] = {}
         self._waits: list[tuple[float, PhaseId]] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
             JobArrived: self._job_arrived,
@@ -101,7 +103,7 @@ class State:
     @property
     def kept_out(self) -> list[str]:
         """The jobs that wait until their pools run fewer, the next one first."""
-        return [job for *_, job in sorted(self._kept_out)]
+        return [job for *_, job in sorted(chain(*self._kept_out.values()))]
 
     def full_pools(self, job: str) -> dict[str, list[str]]:
         """Of the pools of a job those that run as many jobs as they may, and these jobs."""
@@ -212,24 +214,35 @@ class State:
             after = [other for other in phases.values() if state.id.phase in other.waits_for]
             state.followers = tuple(other for other in after if other.early or other.is_pinned)
         self._jobs[job.id] = phases
-        self._kept_out.append((-PRIORITIES[job.priority], self._arrived, job.id))
+        place = (-PRIORITIES[job.priority], self._arrived, job.id)
+        insort(self._kept_out.setdefault(job.pool, []), place)
         self._arrived += 1
         self._admit()
 
     def _admit(self) -> None:
-        """Begin the jobs that their pools have room for, by priority, then by arrival."""
-        running, left = self._running_jobs, []
-        for place in sorted(self._kept_out):
-            phases = self._jobs[place[2]].values()
-            path = self._pools_of(place[2])
-            if any(p.jobs_max is not None and running[p.name] >= p.jobs_max for p in path):
-                left.append(place)
-                continue
-            running.update(pool.name for pool in path)
-            for state in phases:
+        """Begin the jobs that their pools have room for, by priority, then by arrival.
+
+        Jobs of one pool wait for the same: the first of each pool is all that is looked at.
+        """
+        while fit := [jobs[0] for pool, jobs in self._kept_out.items() if self._has_room(pool)]:
+            *_, job = min(fit)
+            path = self._pools_of(job)
+            self._running_jobs.update(pool.name for pool in path)
+            waiting = self._kept_out[path[-1].name]
+            del waiting[0]
+            if not waiting:
+                del self._kept_out[path[-1].name]
+            for state in self._jobs[job].values():
                 if not state.waits_for:
                     self._make_ready(state)
-        self._kept_out = left
+
+    def _has_room(self, name: str) -> bool:
+        """Whether a pool, and all that it lies in, may run one more job."""
+        running = self._running_jobs
+        return all(
+            pool.jobs_max is None or running[pool.name] < pool.jobs_max
+            for pool in self.pools.path(name)
+        )
 
     def _leave(self, job: str) -> None:
         """A job is over: its pools have room for another."""

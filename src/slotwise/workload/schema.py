@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from slotwise.model.cluster import SLOTS_MOST
 from slotwise.model.job import PRIORITIES
 from slotwise.model.pool import JobWeights, PoolPolicy
 from slotwise.objective.penalty import PENALTIES
@@ -25,9 +26,6 @@ VERSION = 1
 
 TASKS_MOST = 100_000_000
 """More tasks than this in one phase are taken for a slip of the pen."""
-
-SLOTS_MOST = 10_000_000
-"""The same for slots."""
 
 REDUCERS_MOST = 100_000
 """The same for reduces, of which each has a file of its own."""

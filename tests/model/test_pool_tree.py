@@ -1,0 +1,103 @@
+"""Pools within pools: paths, shares by kind, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.errors import InputError
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.pool import Pool, Preemption
+from slotwise.model.pool_tree import PoolTree, ShareKey
+from slotwise.model.shuffle import Shuffle
+
+
+def test_a_path_leads_from_the_top_down() -> None:
+    """Parents may be stated behind their children."""
+    tree = PoolTree([Pool("c", parent="b"), Pool("b", parent="a"), Pool("a")])
+    assert [pool.name for pool in tree.path("c")] == ["a", "b", "c"]
+    assert (tree.depth, tree.inner) == (3, {"a", "b"})
+
+
+def test_very_deep_trees_are_found_at_once() -> None:
+    """A thousand pools within each other; each path is made from that of its parent."""
+    pools = [Pool("p0"), *(Pool(f"p{n}", parent=f"p{n - 1}") for n in range(1, 1000))]
+    assert len(PoolTree(reversed(pools)).path("p999")) == 1000
+
+
+def test_where_a_pool_tells_kinds_apart_so_do_those_below_it() -> None:
+    """The shares that a map counts against are those for maps from there on."""
+    tree = PoolTree(
+        [Pool("a"), Pool("b", slots_min={"map": 1}, parent="a"), Pool("c", parent="b")]
+    )
+    assert tree.shares("c", "map") == (
+        ShareKey("a", "task"),
+        ShareKey("b", "map"),
+        ShareKey("c", "map"),
+    )
+    assert tree.shares("c", "reduce")[-1] == ShareKey("c", "task")
+
+
+def test_pools_take_back_as_the_nearest_one_above_says() -> None:
+    """What is given for all holds at the top, where nothing else is said."""
+    own, common = Preemption(least_after=1.0), Preemption(least_after=9.0)
+    pools = [Pool("a", preemption=own), Pool("b", parent="a"), Pool("c"), Pool("d", parent="c")]
+    tree = PoolTree(pools).with_preemption(common)
+    assert [tree.preemption(name) for name in "abcd"] == [own, own, common, common]
+
+
+@pytest.mark.parametrize(
+    ("pools", "words"),
+    [
+        ([Pool("a"), Pool("a")], "two pools are named 'a'"),
+        ([Pool("a", parent="a")], "'a' lies within itself"),
+        ([Pool("a", parent="b"), Pool("b", parent="a")], "remove one `parent` of a, b"),
+        (
+            [Pool("a", parent="b"), Pool("b", parent="x")],
+            "'b': unknown parent 'x'; known: a, b",
+        ),
+        ([Pool("a", policy="fifo"), Pool("b", parent="a")], "'a': policy is 'fifo'"),
+        (
+            [Pool("a", slots_min={"map": 1}), Pool("b", slots_max=3, parent="a")],
+            "'b' has shares for all kinds together, but a pool above it tells map apart",
+        ),
+    ],
+)
+def test_what_is_no_tree_is_refused(pools: list[Pool], words: str) -> None:
+    """With the pool and what to do."""
+    with pytest.raises(InputError, match=words.replace("(", r"\(")):
+        PoolTree(pools)
+
+
+def test_inner_pools_hold_no_jobs() -> None:
+    """The message names the pools that do."""
+    tree = PoolTree([Pool("a"), Pool("b", parent="a"), Pool("c", parent="a")])
+    with pytest.raises(InputError, match="'a' has pools below it .* name one of: b, c"):
+        tree.with_pools(["a"])
+    assert tree.with_pools(["new"])["new"] == Pool("new")
+
+
+def test_the_name_of_a_copying_phase_must_be_free() -> None:
+    """It is made from that of the reduces."""
+    cluster = Cluster.of_slots(2)
+    first = Phase("r-copy", Tasks(1, 1.0))
+    job = Job("j", (first, Phase("r", Tasks(1, 1.0), "reduce", frozenset({"r-copy"}))))
+    with pytest.raises(InputError, match="'r-copy' has the name that the copying of 'r' gets"):
+        Shuffle(split=True).job(job, cluster)
+
+
+def test_a_cluster_is_not_endless() -> None:
+    """Whatever it comes from: an option, a file, or copies for each slot."""
+    with pytest.raises(
+        InputError, match="10000001 slots of kind 'task'; give it at most 10000000"
+    ):
+        Cluster.of_slots(10_000_001)
+    with pytest.raises(InputError, match="200000000 slots of kind 'copy'"):
+        Shuffle(split=True, copies_per_slot=100).cluster(Cluster.of_slots(2_000_000))
+
+
+def test_what_continues_needs_slots_where_the_first_part_ran() -> None:
+    """A host on which copies run but no reduces would strand them."""
+    cluster = Cluster((Host("a", {"copy": 1}), Host("b", {"copy": 1, "reduce": 1})))
+    with pytest.raises(InputError, match="host 'a' has slots of kind 'copy' but none of kind"):
+        cluster.check_continues("copy", "reduce")
