@@ -72,7 +72,7 @@ def test_what_is_no_tree_is_refused(pools: list[Pool], words: str) -> None:
 def test_inner_pools_hold_no_jobs() -> None:
     """The message names the pools that do."""
     tree = PoolTree([Pool("a"), Pool("b", parent="a"), Pool("c", parent="a")])
-    with pytest.raises(InputError, match="'a' has pools below it .* name one of: b, c"):
+    with pytest.raises(InputError, match=r"'a' has pools below it .* name one of: b, c"):
         tree.with_pools(["a"])
     assert tree.with_pools(["new"])["new"] == Pool("new")
 
