@@ -95,25 +95,21 @@ class Follower:
         if launch is None or launch.attempt != event.attempt:
             return  # A late or repeated message: the attempt is over.
         del self._running[key]
-        seconds, ending = event.at - start, _ending(event)
+        kept, told = 0.0, key in self._told
+        if told:
+            self._told.remove(key)
+        ending: Ending
         if isinstance(event, TaskFinished):
-            seconds = event.seconds
+            seconds, ending = event.seconds, "done"
             span = self.jobs[event.phase.job]
             span.tasks_left -= 1
             if not span.tasks_left and span.failed is None:
                 span.completion = event.at
-        kept = event.kept if isinstance(event, TaskKilled) else 0.0
-        told = key in self._told
-        self._told.discard(key)
+        elif isinstance(event, TaskKilled):
+            seconds, ending, kept = event.at - start, "killed", event.kept
+        else:
+            seconds, ending = event.at - start, "lost" if event.lost else "failed"
         self.on_attempt(_attempt(launch, start, event.at, seconds, ending, kept, told))
-
-
-def _ending(event: TaskFinished | TaskFailed | TaskKilled) -> Ending:
-    if isinstance(event, TaskFinished):
-        return "done"
-    if isinstance(event, TaskKilled):
-        return "killed"
-    return "lost" if event.lost else "failed"
 
 
 def _attempt(

@@ -95,7 +95,8 @@ class Meter:
         held = attempt.end - attempt.start
         self._endings[attempt.ending] += 1
         self._busy += held
-        self._count_read(attempt, self._read)
+        if attempt.locality is not Locality.NODE:
+            self._count_read(attempt, self._read)
         # Work is what the task takes at speed 1 beside its input: what no scheduler can save.
         speed, slowdown = self._speeds[attempt.host], self._slowdown[attempt.locality]
         if attempt.told:
@@ -112,7 +113,8 @@ class Meter:
         self._locality[attempt.locality] += 1
         work = attempt.seconds * speed / slowdown
         self._work[attempt.phase] += work
-        self._longest[attempt.phase] = max(self._longest[attempt.phase], work)
+        if work > self._longest[attempt.phase]:
+            self._longest[attempt.phase] = work
 
     def _count_read(self, attempt: Attempt, read: Counter[Locality]) -> None:
         if attempt.locality is not Locality.NODE:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slotwise.assignment.assigner import local, remote
-from slotwise.model.decision import Decision, Defer, Launch, Locality
+from slotwise.model.decision import Decision, Defer, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.snapshot import PhaseView, Snapshot
 
@@ -46,7 +46,7 @@ class Delay:
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next launch, behind the deferrals of the phases that let its slot pass."""
         decisions: list[Decision] = []
-        now = snapshot.now
+        now, rack_after = snapshot.now, self.rack_after
         for slot_kind in snapshot.cluster.capacity:
             free = snapshot.free(slot_kind)
             if not free:
@@ -56,41 +56,33 @@ class Delay:
             for phase in snapshot.hungry(slot_kind):
                 if not phase.may_launch:
                     continue
-                until = phase.deferred_until
-                is_due = until is None or now >= until or phase.is_excused
+                until, is_excused = phase.deferred_until, phase.is_excused
+                is_due = until is None or now >= until or is_excused
                 # A limit of its pool may have kept it from offers that were made to others.
                 hosts = free if is_due or phase.is_limited else freed
                 if not hosts:
                     continue
                 near = freed if phase.has_passed else hosts
                 launch = local(phase, near) if near else None
-                launch = launch or self._remote(phase, snapshot, hosts)
+                if launch is None:
+                    since = phase.deferred_since
+                    if is_excused or now >= (now if since is None else since) + rack_after:
+                        launch = remote(phase, snapshot, hosts, self._farthest(phase, now))
                 if launch:
                     return [*decisions, launch]
                 if is_due and not phase.is_pinned:
                     decisions.append(self._defer(phase, now))
         return decisions
 
-    def _remote(
-        self, phase: PhaseView, snapshot: Snapshot, hosts: Iterable[str]
-    ) -> Launch | None:
-        """A launch away from its input, as far as it may go after its wait so far."""
-        now = snapshot.now
-        if phase.is_excused:
-            return remote(phase, snapshot, hosts, Locality.ANY)
-        since = now if phase.deferred_since is None else phase.deferred_since
-        if now >= since + self.rack_after:
-            return remote(phase, snapshot, hosts, self._farthest(since, now))
-        return None
-
-    def _farthest(self, since: float, now: float) -> Locality:
+    def _farthest(self, phase: PhaseView, now: float) -> Locality:
         """How far a phase may go that has waited for the rack's slots long enough.
 
         Instants are named and compared, never differences: `now - since >= wait` may be false
         in floats at the very instant that was asked for.
         """
+        since = now if phase.deferred_since is None else phase.deferred_since
         is_due = now >= since + self.any_after
-        return Locality.ANY if is_due else Locality.RACK
+        return Locality.ANY if is_due or phase.is_excused else Locality.RACK
 
     def _defer(self, phase: PhaseView, now: float) -> Defer:
         since = now if phase.deferred_since is None else phase.deferred_since
