@@ -1,0 +1,208 @@
+"""The shares of all pools in the slots of one kind: a tree with orders and clocks, kept up."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop, heappush
+from math import inf
+
+from slotwise.model.job import PhaseId
+from slotwise.model.pool_tree import PoolTree, ShareKey
+from slotwise.runtime.phase_state import PhaseState
+from slotwise.runtime.pool_state import PoolState, path_to
+from slotwise.runtime.turns import Sharer
+
+WHOLE = ShareKey("", "")
+"""All slots of one kind: what the shares of the pools at the top lie in."""
+
+
+class Shares:
+    """Who is to get the next slot of one kind, and which pools have lacked some for too long.
+
+    `settle` costs O(log n) at each level of pools, `reallocate` O(pools + phases).
+    """
+
+    def __init__(self, slot_kind: str) -> None:
+        self.slot_kind = slot_kind
+        self.whole = PoolState(WHOLE, slot_kind, 0, None, 0, inf, None)
+        self.overdue: dict[PoolState, None] = {}
+        self._now = 0.0
+        # Each behind the one that it lies in.
+        self._by_key: dict[ShareKey, PoolState] = {WHOLE: self.whole}
+        self._alarms: list[tuple[float, int, PoolState]] = []
+
+    def pools(self) -> Sequence[PoolState]:
+        """The shares of all pools, each behind the one that it lies in."""
+        return [share for share in self._by_key.values() if share is not self.whole]
+
+    def share(self, keys: Sequence[ShareKey], pools: PoolTree) -> PoolState:
+        """The share that the last of these keys names; they lead down from the top."""
+        above = self.whole
+        for key in keys:
+            if key not in self._by_key:
+                self._by_key[key] = self._new(key, above, pools)
+            above = self._by_key[key]
+        return above
+
+    def at(self, now: float) -> None:
+        """Move the clock; pools whose time has come are overdue."""
+        self._now = now
+        alarms = self._alarms
+        while alarms and alarms[0][0] <= now:
+            *_, pool = heappop(alarms)
+            if pool.least_due <= now or pool.fair_due <= now:
+                self._note_overdue(pool)
+                self._rerank(pool)
+
+    def next_alarm(self) -> float:
+        """When the next pool will be overdue if nothing happens; inf if none will."""
+        alarms = self._alarms
+        while alarms:
+            due, _, pool = alarms[0]
+            if due in (pool.least_due, pool.fair_due):
+                return due
+            heappop(alarms)  # The pool has got what it lacked.
+        return inf
+
+    def reallocate(
+        self, ready: Mapping[PhaseId, PhaseState], slots: Mapping[PhaseId, float]
+    ) -> None:
+        """Each ready phase should hold so many slots, and those not named none."""
+        pools = self._by_key.values()
+        for pool in pools:
+            pool.allocated = pool.owed = 0.0
+            pool.hungry = []
+            pool.rank = None
+        for phase_id, phase in ready.items():
+            phase.allocated = share = slots.get(phase_id, 0.0)
+            phase.owed = min(share, phase.phase.slots_min)
+            pool = phase.pool
+            pool.allocated += share
+            pool.owed += phase.owed
+            if phase.pending:
+                phase.rank = rank = phase.ranked()
+                pool.hungry.append(rank)
+        for pool in reversed(pools):  # Each before the one that it lies in.
+            self._sum_up(pool)
+
+    def settle(self, phase: PhaseState, held: int) -> None:
+        """Tell the shares above a phase what has changed: so many more slots are held.
+
+        Each, from its pool upwards, gets its place in the order, or none if nothing waits. A
+        share without siblings keeps its place while something waits, and takes no turns.
+        """
+        is_hungry = bool(phase.pending) and phase.is_ready
+        demand = phase.demand if phase.is_ready else 0
+        more, phase.counted = demand - phase.counted, demand
+        child: Sharer = phase
+        pool = phase.parent
+        while pool is not None:
+            pool.running += held
+            if more:
+                before, pool.demand = pool.demand, pool.demand + more
+                if pool.most < max(before, pool.demand):
+                    more = int(min(pool.demand, pool.most) - min(before, pool.most))
+            order, old, is_alone = pool.hungry, child.rank, pool.below == 1
+            if held > 0 and not is_alone:
+                pool.service = child.serve(pool.service)
+            if not is_alone or is_hungry != (old is not None):
+                if old is not None:
+                    del order[bisect_left(order, old)]
+                    child.rank = None
+                if is_hungry:
+                    child.rank = rank = child.ranked()
+                    insort(order, rank)
+            if pool.preemption is not None:
+                self._watch(pool)
+            is_hungry = bool(order)
+            child, pool = pool, pool.parent
+
+    def tell(self, phase: PhaseState, task: int, taker: str | None) -> None:
+        """A running task has been told to stop, for the sake of a pool or of nobody."""
+        named = [share for share in self._by_key.values() if share.name == taker]
+        overdue = [share for share in named if share.is_overdue]
+        share = next(iter(overdue or named), None)
+        phase.stopping[task] = share
+        for pool in path_to(phase.pool):
+            pool.stopping += 1
+        for pool in path_to(share):
+            pool.coming += 1
+
+    def ended(self, phase: PhaseState, task: int) -> None:
+        """A task has ended; if it had been told to stop, it has done so."""
+        if phase.stopping and task in phase.stopping:
+            share = phase.stopping.pop(task)
+            for pool in path_to(phase.pool):
+                pool.stopping -= 1
+            for pool in path_to(share):
+                pool.coming -= 1
+
+    def check(self, phases: Iterable[PhaseState]) -> None:
+        """Assert that every share says what these phases say. For tests."""
+        phases = list(phases)
+        for pool in self._by_key.values():
+            below = [other for other in self._by_key.values() if other.parent is pool]
+            pool.check(below, [p for p in phases if pool in path_to(p.pool)])
+            assert pool.is_overdue == (pool in self.overdue)
+            assert pool.starving == pool.is_starving + sum(p.starving for p in below)
+
+    def _new(self, key: ShareKey, above: PoolState, pools: PoolTree) -> PoolState:
+        pool = pools[key.pool]
+        share = PoolState(
+            key,
+            self.slot_kind,
+            len(self._by_key),
+            above,
+            pool.slots_min.get(key.kind, 0),
+            pool.slots_max.get(key.kind, inf),
+            pools.preemption(key.pool),
+        )
+        if above.below == 2:  # Its sibling was without one, and out of order.
+            for sibling in [other for other in self._by_key.values() if other.parent is above]:
+                self._rerank(sibling)
+        return share
+
+    def _sum_up(self, pool: PoolState) -> None:
+        """Sum up what is below a pool's share, and tell the one that it lies in."""
+        pool.owed = min(max(pool.owed, pool.least), pool.allocated)
+        if pool.preemption is not None:
+            self._watch(pool)
+        pool.hungry.sort()
+        if pool.parent is not None:
+            pool.parent.allocated += pool.allocated
+            pool.parent.owed += pool.owed
+            if pool.hungry:
+                pool.rank = rank = pool.ranked()
+                pool.parent.hungry.append(rank)
+
+    def _watch(self, pool: PoolState) -> None:
+        """Look whether a pool's shortages have begun, are over, or have lasted too long."""
+        for due in pool.watch(self._now):
+            if self._now < due < inf:
+                heappush(self._alarms, (due, pool.order, pool))
+        self._note_overdue(pool)
+
+    def _note_overdue(self, pool: PoolState) -> None:
+        """Take down whether a pool may take slots back now, and whether it is starving."""
+        is_starving = pool.least_due <= self._now
+        if is_starving != pool.is_starving:
+            pool.is_starving = is_starving
+            for above in path_to(pool):
+                above.starving += 1 if is_starving else -1
+        is_overdue = is_starving or pool.fair_due <= self._now
+        if is_overdue != pool.is_overdue:
+            pool.is_overdue = is_overdue
+            if is_overdue:
+                self.overdue[pool] = None
+            else:
+                del self.overdue[pool]
+
+    def _rerank(self, pool: PoolState) -> None:
+        """Put a pool, and those that it lies in, where they belong in the order of each."""
+        for child in path_to(pool):
+            if child.rank is not None and child.parent is not None:
+                order = child.parent.hungry
+                del order[bisect_left(order, child.rank)]
+                child.rank = rank = child.ranked()
+                insort(order, rank)
