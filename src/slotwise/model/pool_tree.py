@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -46,7 +46,7 @@ class PoolTree(Mapping[str, Pool]):
     def __getitem__(self, name: str) -> Pool:
         return self._pools[name]
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[str]:
         return iter(self._pools)
 
     def __len__(self) -> int:

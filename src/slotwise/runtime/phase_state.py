@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from math import inf
 
 from slotwise.estimation.extrapolation import work_left
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch
-from slotwise.model.job import Job, Phase, PhaseId
+from slotwise.model.job import Block, Job, Phase, PhaseId
 from slotwise.model.pool_tree import ShareKey
 from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.turns import Sharer
@@ -126,15 +126,8 @@ class PhaseState(Sharer):
         self._by_host: dict[str, list[int]] = {}
         self._homes: dict[int, str] = {}  # of the tasks of a phase that continues another
         self._by_rack: dict[str, list[int]] | None = None
-        blocks = phase.tasks.blocks
-        if isinstance(blocks, PlacedBlocks):
-            self._by_host = blocks.homes_by_host()
-        elif blocks:  # The lowest task is last in each list, to be launched first.
-            self._index_homes(range(count - 1, -1, -1))
-        if blocks:  # In the order of the cluster: that of a set is chance.
-            homes, place = self._by_host, cluster.position
-            known = sorted(homes.keys() & place.keys(), key=place.__getitem__)
-            self._by_host = {host: homes[host] for host in known}
+        if phase.tasks.blocks:
+            self._find_homes(phase.tasks.blocks)
 
     @property
     def pool(self) -> PoolState:
@@ -319,6 +312,17 @@ class PhaseState(Sharer):
 
     def _expected(self, task: int) -> float:
         return self._each if self._works is None else self._works[task]
+
+    def _find_homes(self, blocks: Sequence[Block]) -> None:
+        """Note where the input of all tasks lies; the lowest task, launched first, is last."""
+        if isinstance(blocks, PlacedBlocks):
+            self._by_host = blocks.homes_by_host()
+        else:
+            self._index_homes(range(len(blocks) - 1, -1, -1))
+        # In the order of the cluster: that of a set is chance.
+        homes, place = self._by_host, self._cluster.position
+        known = sorted(homes.keys() & place.keys(), key=place.__getitem__)
+        self._by_host = {host: homes[host] for host in known}
 
     def _index_homes(self, tasks: Iterable[int]) -> None:
         """Note where the input of pending tasks lies; a second note of one does no harm."""
