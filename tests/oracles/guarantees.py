@@ -81,45 +81,50 @@ def _patience(snapshot: Snapshot, phases: Sequence[PhaseView]) -> dict[ShareKey,
 def _owed(
     snapshot: Snapshot, kind: str, phases: Sequence[PhaseView]
 ) -> dict[ShareKey, int] | None:
-    """Slots that each pool should hold now; None where the least shares do not all fit."""
-    pools = snapshot.pools
+    """Slots that each pool should hold now; None where the least shares do not all fit.
+
+    Slots are set aside for tasks that must run on one host, too, but nothing is taken for them.
+    """
+    _, fits = _needs(snapshot, kind, phases, [phase.pending for phase in phases])
+    anywhere = [0 if phase.is_pinned else phase.pending for phase in phases]
+    return _needs(snapshot, kind, phases, anywhere)[0] if fits else None
+
+
+def _needs(
+    snapshot: Snapshot, kind: str, phases: Sequence[PhaseView], pending: Sequence[int]
+) -> tuple[dict[ShareKey, int], bool]:
+    """What each pool needs of its least share for so many waiting tasks; whether all fits."""
+    usable = {
+        phase.id: min(phase.most, phase.running + count)
+        for phase, count in zip(phases, pending, strict=True)
+    }
     below: dict[ShareKey | None, set[ShareKey]] = {}
     demand: Counter[ShareKey] = Counter()
+    least: Counter[ShareKey] = Counter()
     for phase in phases:
         above: ShareKey | None = None
         for key in phase.shares:
             below.setdefault(above, set()).add(key)
             above = key
-        demand[phase.shares[-1]] += _usable(phase)
+        demand[phase.shares[-1]] += usable[phase.id]
+        least[phase.shares[-1]] += min(phase.phase.slots_min, usable[phase.id])
     owed: dict[ShareKey, int] = {}
     fits = True
 
     def visit(key: ShareKey) -> tuple[int, int]:
         """What a pool is owed, and what it can use."""
         nonlocal fits
-        pool = pools[key.pool]
+        pool = snapshot.pools[key.pool]
         parts = [visit(other) for other in sorted(below.get(key, ()))]
         most = pool.slots_max.get(key.kind, 10**9)
         use = min(most, sum(part[1] for part in parts) if parts else demand[key])
-        own = [part[0] for part in parts] or [
-            sum(_least(p) for p in phases if p.shares[-1] == key)
-        ]
-        fits = fits and sum(own) <= use
-        owed[key] = min(use, max(pool.slots_min.get(key.kind, 0), sum(own)))
+        own = sum(part[0] for part in parts) if parts else least[key]
+        fits = fits and own <= use
+        owed[key] = min(use, max(pool.slots_min.get(key.kind, 0), own))
         return owed[key], use
 
     tops = [visit(key)[0] for key in sorted(below.get(None, ()))]
-    fits = fits and sum(tops) <= snapshot.cluster.capacity[kind]
-    return owed if fits else None
-
-
-def _least(phase: PhaseView) -> int:
-    return min(phase.phase.slots_min, _usable(phase))
-
-
-def _usable(phase: PhaseView) -> int:
-    """Slots that it can use wherever they are: what must run on one host waits for that."""
-    return min(phase.most, phase.running + (0 if phase.is_pinned else phase.pending))
+    return owed, fits and sum(tops) <= snapshot.cluster.capacity[kind]
 
 
 def assert_taken_rightly(snapshot: Snapshot, decisions: Sequence[Decision]) -> None:
