@@ -53,10 +53,12 @@ class Delay:
                 continue
             # What was free before this turn has been offered, and passed: it is not near.
             freed = [host for host in snapshot.freed(slot_kind) if host in free]
+            has_overdue = bool(snapshot.overdue(slot_kind))
             for phase in snapshot.hungry(slot_kind):
                 if not phase.may_launch:
                     continue
-                until, is_excused = phase.deferred_until, phase.is_excused
+                until = phase.deferred_until
+                is_excused = has_overdue and phase.is_excused
                 is_due = until is None or now >= until or is_excused
                 # A limit of its pool may have kept it from offers that were made to others.
                 hosts = free if is_due or phase.is_limited else freed

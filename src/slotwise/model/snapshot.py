@@ -203,7 +203,7 @@ class Snapshot(Protocol):
         """The hosts on which slots of this kind came free since the last turn of the loop."""
         ...
 
-    def overdue(self, slot_kind: str) -> Sequence[PoolView]:
+    def overdue(self, slot_kind: str) -> Collection[PoolView]:
         """The shares of pools that have lacked slots for as long as they put up with."""
         ...
 

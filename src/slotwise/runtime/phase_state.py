@@ -149,7 +149,8 @@ class PhaseState(Sharer):
         Tasks that must run on one host each count when they run: a slot that some pool gives
         up would as a rule be on another host.
         """
-        return min(self.most, self.running + (0 if self.is_pinned else self.pending))
+        usable = self.running if self.is_pinned else self.running + self.pending
+        return usable if usable < self.most else self.most
 
     @property
     def has_shrunk(self) -> bool:

@@ -20,6 +20,8 @@ WHOLE = ShareKey("", "")
 class Shares:
     """Who is to get the next slot of one kind, and which pools have lacked some for too long.
 
+    `now` is the instant, `alarms` when pools will be overdue unless they get what they lack. Of
+    `whole` only the order below it is kept up.
     `settle` costs O(log n) at each level of pools, `reallocate` O(pools + phases).
     """
 
@@ -27,10 +29,10 @@ class Shares:
         self.slot_kind = slot_kind
         self.whole = PoolState(WHOLE, slot_kind, 0, None, 0, inf, None)
         self.overdue: dict[PoolState, None] = {}
-        self._now = 0.0
+        self.now = 0.0
         # Each behind the one that it lies in.
         self._by_key: dict[ShareKey, PoolState] = {WHOLE: self.whole}
-        self._alarms: list[tuple[float, int, PoolState]] = []
+        self.alarms: list[tuple[float, int, PoolState]] = []
 
     def pools(self) -> Sequence[PoolState]:
         """The shares of all pools, each behind the one that it lies in."""
@@ -45,10 +47,9 @@ class Shares:
             above = self._by_key[key]
         return above
 
-    def at(self, now: float) -> None:
-        """Move the clock; pools whose time has come are overdue."""
-        self._now = now
-        alarms = self._alarms
+    def ring(self) -> None:
+        """Pools whose time has come are overdue now."""
+        alarms, now = self.alarms, self.now
         while alarms and alarms[0][0] <= now:
             *_, pool = heappop(alarms)
             if pool.least_due <= now or pool.fair_due <= now:
@@ -57,7 +58,7 @@ class Shares:
 
     def next_alarm(self) -> float:
         """When the next pool will be overdue if nothing happens; inf if none will."""
-        alarms = self._alarms
+        alarms = self.alarms
         while alarms:
             due, _, pool = alarms[0]
             if due in (pool.least_due, pool.fair_due):
@@ -76,7 +77,8 @@ class Shares:
             pool.rank = None
         for phase_id, phase in ready.items():
             phase.allocated = share = slots.get(phase_id, 0.0)
-            phase.owed = min(share, phase.phase.slots_min)
+            least = phase.phase.slots_min
+            phase.owed = min(share, least) if least else 0.0
             pool = phase.pool
             pool.allocated += share
             pool.owed += phase.owed
@@ -92,31 +94,38 @@ class Shares:
         Each, from its pool upwards, gets its place in the order, or none if nothing waits. A
         share without siblings keeps its place while something waits, and takes no turns.
         """
-        is_hungry = bool(phase.pending) and phase.is_ready
-        demand = phase.demand if phase.is_ready else 0
-        more, phase.counted = demand - phase.counted, demand
+        pending, is_ready = phase.pending, phase.is_ready
+        is_hungry = pending > 0 and is_ready
+        demand = phase.demand if is_ready else 0
+        more = demand - phase.counted
+        phase.counted = demand
         child: Sharer = phase
-        pool = phase.parent
+        pool, whole = phase.parent, self.whole
         while pool is not None:
             pool.running += held
             if more:
                 before, pool.demand = pool.demand, pool.demand + more
                 if pool.most < max(before, pool.demand):
                     more = int(min(pool.demand, pool.most) - min(before, pool.most))
-            order, old, is_alone = pool.hungry, child.rank, pool.below == 1
-            if held > 0 and not is_alone:
-                pool.service = child.serve(pool.service)
-            if not is_alone or is_hungry != (old is not None):
+            order, old = pool.hungry, child.rank
+            if pool.below != 1:
+                if held > 0:
+                    pool.service = child.serve(pool.service)
                 if old is not None:
                     del order[bisect_left(order, old)]
                     child.rank = None
                 if is_hungry:
                     child.rank = rank = child.ranked()
                     insort(order, rank)
+            elif is_hungry != (old is not None):
+                child.rank = child.ranked() if is_hungry else None
+                order[:] = [child.rank] if child.rank is not None else []
             if pool.preemption is not None:
                 self._watch(pool)
-            is_hungry = bool(order)
+            is_hungry = len(order) > 0
             child, pool = pool, pool.parent
+            if pool is whole and whole.below == 1 and is_hungry == (child.rank is not None):
+                return  # Nobody asks what the whole holds, and its only pool keeps its place.
 
     def tell(self, phase: PhaseState, task: int, taker: str | None) -> None:
         """A running task has been told to stop, for the sake of a pool or of nobody."""
@@ -131,7 +140,7 @@ class Shares:
 
     def ended(self, phase: PhaseState, task: int) -> None:
         """A task has ended; if it had been told to stop, it has done so."""
-        if phase.stopping and task in phase.stopping:
+        if task in phase.stopping:
             share = phase.stopping.pop(task)
             for pool in path_to(phase.pool):
                 pool.stopping -= 1
@@ -143,7 +152,8 @@ class Shares:
         phases = list(phases)
         for pool in self._by_key.values():
             below = [other for other in self._by_key.values() if other.parent is pool]
-            pool.check(below, [p for p in phases if pool in path_to(p.pool)])
+            if pool is not self.whole:
+                pool.check(below, [p for p in phases if pool in path_to(p.pool)])
             assert pool.is_overdue == (pool in self.overdue)
             assert pool.starving == pool.is_starving + sum(p.starving for p in below)
 
@@ -178,19 +188,19 @@ class Shares:
 
     def _watch(self, pool: PoolState) -> None:
         """Look whether a pool's shortages have begun, are over, or have lasted too long."""
-        for due in pool.watch(self._now):
-            if self._now < due < inf:
-                heappush(self._alarms, (due, pool.order, pool))
+        for due in pool.watch(self.now):
+            if self.now < due < inf:
+                heappush(self.alarms, (due, pool.order, pool))
         self._note_overdue(pool)
 
     def _note_overdue(self, pool: PoolState) -> None:
         """Take down whether a pool may take slots back now, and whether it is starving."""
-        is_starving = pool.least_due <= self._now
+        is_starving = pool.least_due <= self.now
         if is_starving != pool.is_starving:
             pool.is_starving = is_starving
             for above in path_to(pool):
                 above.starving += 1 if is_starving else -1
-        is_overdue = is_starving or pool.fair_due <= self._now
+        is_overdue = is_starving or pool.fair_due <= self.now
         if is_overdue != pool.is_overdue:
             pool.is_overdue = is_overdue
             if is_overdue:

@@ -7,7 +7,7 @@ kept up to date as things change. `check` asserts that all of it agrees.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 from typing import Any
@@ -120,7 +120,9 @@ class State:
         for freed in self._freed.values():
             freed.clear()
         for shares in self._shares.values():
-            shares.at(now)
+            shares.now = now
+            if shares.alarms:
+                shares.ring()
         return self
 
     def take_wake(self) -> float | None:
@@ -136,7 +138,9 @@ class State:
                 wake = min(wake, until)
                 break
             heappop(waits)  # The wait is over, or a launch ended it.
-        wake = min(wake, *(shares.next_alarm() for shares in self._shares.values()))
+        for shares in self._shares.values():
+            if shares.alarms:
+                wake = min(wake, shares.next_alarm())
         return None if wake == inf else wake
 
     # What policies see (model.snapshot.Snapshot).
@@ -160,9 +164,9 @@ class State:
         """The hosts on which slots of this kind came free in this turn."""
         return self._freed[slot_kind]
 
-    def overdue(self, slot_kind: str) -> Sequence[PoolState]:
+    def overdue(self, slot_kind: str) -> Collection[PoolState]:
         """The shares of pools that have lacked slots for as long as they put up with."""
-        return list(self._shares[slot_kind].overdue)
+        return self._shares[slot_kind].overdue
 
     def shares(self, slot_kind: str) -> Sequence[PoolState]:
         """How the shares of all pools in this kind of slot stand, the outer ones first."""
@@ -216,7 +220,7 @@ class State:
         self._free_slot(phase, launch)
         phase.finish(event.task, event.seconds * speed)
         self.has_shrunk = self.has_shrunk or phase.has_shrunk
-        self._settle(phase, -1)
+        self._shares[phase.slot_kind].settle(phase, -1)
         if phase.followers:
             self._tell_followers(phase, event.task, launch.host)
         if not phase.pending and not phase.running:
@@ -259,7 +263,7 @@ class State:
         else:
             del free[launch.host]
         phase.launch(launch, self.now, self._speeds[launch.host])
-        self._settle(phase, 1)
+        self._shares[phase.slot_kind].settle(phase, 1)
 
     def _defer(self, decision: Defer) -> None:
         assert decision.until > self.now, "every wake lies ahead"
@@ -299,7 +303,8 @@ class State:
         free = self._free[phase.slot_kind]
         free[launch.host] = free.get(launch.host, 0) + 1
         self._freed[phase.slot_kind].append(launch.host)
-        self._shares[phase.slot_kind].ended(phase, launch.task)
+        if phase.stopping:
+            self._shares[phase.slot_kind].ended(phase, launch.task)
 
     def _settle(self, phase: PhaseState, held: int) -> None:
         """Tell the shares above a phase that it changed, and holds so many more slots."""
