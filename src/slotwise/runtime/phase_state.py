@@ -119,8 +119,9 @@ class PhaseState(Sharer):
         self._works = work if isinstance(work, tuple) else None
         self._each = work if isinstance(work, float | int) else default_work
         self._expected_total = self._each * count if self._works is None else sum(self._works)
-        self._expected_finished = self._observed = 0.0
-        self._expected_running = self._running_speed = self._elapsed_base = 0.0
+        # Of tasks that differ; where they are alike, their numbers tell as much.
+        self._expected_finished = self._expected_running = 0.0
+        self._observed = self._running_speed = self._elapsed_base = 0.0
         self._cluster = cluster
         self.has_homes = bool(phase.tasks.blocks) or self.is_pinned
         self._by_host: dict[str, list[int]] = {}
@@ -208,6 +209,8 @@ class PhaseState(Sharer):
     def work_left(self, now: float) -> float:
         """Estimated work of the tasks that are not done, in seconds at speed 1, above 0."""
         finished, running = self._expected_finished, self._expected_running
+        if self._works is None:
+            finished, running = self._each * self.done, self._each * self.running
         return work_left(
             expected_pending=max(0.0, self._expected_total - finished - running),
             expected_running=running,
@@ -231,7 +234,8 @@ class PhaseState(Sharer):
         self.deferred_since = self.deferred_until = None
         if self.running >= self.most:
             self.has_passed = False  # Until it may launch again, it is not asked.
-        self._expected_running += self._expected(task)
+        if self._works is not None:
+            self._expected_running += self._works[task]
         self._running_speed += speed
         self._elapsed_base += speed * now
 
@@ -247,7 +251,8 @@ class PhaseState(Sharer):
         launch, started, speed = entry
         self.running -= 1
         if self.running:
-            self._expected_running -= self._expected(task)
+            if self._works is not None:
+                self._expected_running -= self._works[task]
             self._running_speed -= speed
             self._elapsed_base -= speed * started
         else:  # The sums start afresh, so that rounding never piles up.
@@ -268,7 +273,8 @@ class PhaseState(Sharer):
         """A task that has ended is done; it took so much work, in seconds at speed 1."""
         self._status[task] = DONE
         self.done += 1
-        self._expected_finished += self._expected(task)
+        if self._works is not None:
+            self._expected_finished += self._works[task]
         self._observed += work + self._kept.pop(task, 0.0) if self._kept else work
 
     def keep(self, task: int, work: float) -> None:
@@ -310,9 +316,6 @@ class PhaseState(Sharer):
                 return self._numbered(task) if self._tries else (task, 1)
             tasks.pop()
         return None
-
-    def _expected(self, task: int) -> float:
-        return self._each if self._works is None else self._works[task]
 
     def _find_homes(self, blocks: Sequence[Block]) -> None:
         """Note where the input of all tasks lies; the lowest task, launched first, is last."""

@@ -117,7 +117,12 @@ class PoolState(Sharer):
     def walk(self) -> Iterator[PhaseState]:
         """The phases below it that have tasks waiting, the one to be served first first."""
         children: Iterator[Any] = map(_CHILD, self.hungry)
-        return chain.from_iterable(pool.walk() for pool in children) if self.below else children
+        if not self.below:
+            return children
+        if len(self.hungry) == 1:
+            only: PoolState = next(children)
+            return only.walk()
+        return chain.from_iterable(pool.walk() for pool in children)
 
     def missing(self, now: float) -> int:
         """Slots that it may take back now, beside those that are coming already."""
