@@ -11,8 +11,8 @@ from slotwise.analysis.attempts import Attempt, Follower, JobSpan
 from slotwise.analysis.bound import Work, objective_bound, sizes_of
 from slotwise.analysis.deadlines import deadline_metrics
 from slotwise.analysis.traffic import bytes_read
-from slotwise.model.decision import Decision, Locality
-from slotwise.model.event import Event
+from slotwise.model.decision import Decision, Launch, Locality
+from slotwise.model.event import Event, TaskFinished
 from slotwise.model.job import Job, PhaseId
 from slotwise.objective.objective import Objective, gap_of
 from slotwise.record.log import Header, Log
@@ -48,7 +48,7 @@ class Meter:
             Locality(number): factor
             for number, factor in enumerate(header.parameters.get("slowdown", (1.0, 1.0, 1.0)))
         }
-        self._follower = Follower(self._attempt)
+        self._follower = Follower(self._attempt, self._done)
         self._locality: Counter[Locality] = Counter()
         self._endings: Counter[str] = Counter()
         self._read: Counter[Locality] = Counter()
@@ -92,31 +92,43 @@ class Meter:
         )
 
     def _attempt(self, attempt: Attempt) -> None:
+        """An attempt that did not end well, or was told to stop."""
         held = attempt.end - attempt.start
-        self._endings[attempt.ending] += 1
-        self._busy += held
-        if attempt.locality is not Locality.NODE:
-            self._count_read(attempt, self._read)
-        # Work is what the task takes at speed 1 beside its input: what no scheduler can save.
-        speed, slowdown = self._speeds[attempt.host], self._slowdown[attempt.locality]
         if attempt.told:
             self._told += 1
-        if attempt.ending != "done":
-            lost = max(0.0, held - attempt.kept * slowdown / speed)
-            self._wasted += lost
-            self._work[attempt.phase] += attempt.kept
-            if attempt.told:
-                self._taken += 1
-                self._lost += lost
-                self._kept += attempt.kept
+        if attempt.ending == "done":
+            self._count_done(attempt, held, attempt.seconds)
             return
-        self._locality[attempt.locality] += 1
-        work = attempt.seconds * speed / slowdown
-        self._work[attempt.phase] += work
-        if work > self._longest[attempt.phase]:
-            self._longest[attempt.phase] = work
+        self._endings[attempt.ending] += 1
+        self._busy += held
+        self._count_read(attempt, self._read)
+        speed, slowdown = self._speeds[attempt.host], self._slowdown[attempt.locality]
+        lost = max(0.0, held - attempt.kept * slowdown / speed)
+        self._wasted += lost
+        self._work[attempt.phase] += attempt.kept
+        if attempt.told:
+            self._taken += 1
+            self._lost += lost
+            self._kept += attempt.kept
 
-    def _count_read(self, attempt: Attempt, read: Counter[Locality]) -> None:
+    def _done(self, launch: Launch, start: float, event: TaskFinished) -> None:
+        self._count_done(launch, event.at - start, event.seconds)
+
+    def _count_done(self, ran: Launch | Attempt, held: float, seconds: float) -> None:
+        """A task is done: it held its slot for so long, and computed for so many seconds."""
+        phase, locality = ran.phase, ran.locality
+        self._endings["done"] += 1
+        self._busy += held
+        self._locality[locality] += 1
+        if locality is not Locality.NODE:
+            self._count_read(ran, self._read)
+        # Work is what the task takes at speed 1 beside its input: what no scheduler can save.
+        work = seconds * self._speeds[ran.host] / self._slowdown[locality]
+        self._work[phase] += work
+        if work > self._longest[phase]:
+            self._longest[phase] = work
+
+    def _count_read(self, attempt: Attempt | Launch, read: Counter[Locality]) -> None:
         if attempt.locality is not Locality.NODE:
             job = self._follower.jobs[attempt.phase.job].job
             read[attempt.locality] += bytes_read(job, attempt)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from slotwise.analysis.attempts import Attempt, Follower
 from slotwise.analysis.timeline import Steps
-from slotwise.model.decision import Locality
+from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Job
 from slotwise.record.log import Log
 
@@ -14,7 +14,7 @@ ROUNDING = 1e-9
 """A part of an instant that is too short for a time to read in."""
 
 
-def bytes_read(job: Job, attempt: Attempt) -> int:
+def bytes_read(job: Job, attempt: Attempt | Launch) -> int:
     """What this attempt of the job reads from another host: its whole block, or nothing.
 
     Where an attempt runs was decided with its launch, and so was this: an attempt that is
