@@ -1,0 +1,173 @@
+"""Flows drawn at random: the generator of the FlowFlex paper's simulations (FlowFlex 5.1).
+
+What the paper calls a flow is a job here, and its jobs are phases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise.model.errors import InputError
+from slotwise.model.job import Job, Phase, Tasks
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowGenerator:
+    """Jobs that are DAGs of phases, as FlowFlex 5.1 draws them, all present at 0.
+
+    As in the paper; whole numbers, uniform from least to most, both included:
+
+    flows_least, flows_most    how many jobs there are
+    phases_least, phases_most  how many phases a job has
+    joined           the probability that of two phases the later one waits for the earlier
+    slots            what a tall phase can use
+    weight_most      weights are from 1 to this, and so are the heights of the steps of an SLA,
+                     each above the one before
+    steps_most       an SLA has from 1 to so many steps
+
+    The paper says only that flows may be "big" and their jobs "tall" and "wide", so these are
+    ours and can be chosen:
+
+    big              probability that a job is big. 1/2: either is as likely.
+    times            how many times the volume of a big job is that of another, and the length
+                     of a wide phase that of another. 10, as for large jobs in FLEX 4.1.
+    volume_least     work of the smallest job that is not big, seconds; that of the largest is
+                     10 times as much, as with weights. Only a unit of time.
+    deadline_most    time is added to the least time that a job needs, from 0 to this many times
+                     the time that all work takes on all slots. 1, as for FLEX 4.1: any job, even
+                     one that is served last, may or may not be given enough.
+    waves            tasks of a phase for each slot of its most share; plans do not need it
+
+    A phase is tall, and wide, with probabilities that are drawn for each job, from 0 to 1.
+    A phase that is not tall can use from 1 to `slots` slots.
+    """
+
+    flows_least: int = 5
+    flows_most: int = 20
+    phases_least: int = 2
+    phases_most: int = 20
+    joined: float = 0.5
+    slots: int = 25
+    weight_most: int = 10
+    steps_most: int = 5
+    big: float = 0.5
+    times: float = 10.0
+    volume_least: float = 25.0
+    deadline_most: float = 1.0
+    waves: int = 4
+
+    def __post_init__(self) -> None:
+        for name in ("flows_least", "phases_least", "slots", "weight_most", "steps_most"):
+            _refuse(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        _refuse("waves", self.waves, self.waves >= 1, "at least 1")
+        for what in ("flows", "phases"):
+            least, most = (getattr(self, f"{what}_{end}") for end in ("least", "most"))
+            _refuse(f"{what}_most", most, most >= least, f"at least {what}_least, {least}")
+        for name in ("joined", "big"):
+            value = getattr(self, name)
+            _refuse(name, value, 0 <= value <= 1, "a probability from 0 to 1")
+        for name in ("times", "volume_least", "deadline_most"):
+            value = getattr(self, name)
+            _refuse(name, value, 0 < value < np.inf, "a number > 0")
+
+    def draw(self, rng: np.random.Generator) -> tuple[Job, ...]:
+        """The jobs of one experiment, with all that any metric needs: weight, deadline, steps.
+
+        The same state of `rng` gives the same jobs. Each deadline, and each step of an SLA, can
+        be met by its job alone. O(flows * phases^2).
+        """
+        count = _whole(rng, self.flows_least, self.flows_most)
+        jobs = [self._job(rng, f"flow-{number:02}") for number in range(count)]
+        horizon = self.deadline_most * sum(job.work or 0.0 for job in jobs) / self.slots
+        return tuple(self._promised(rng, job, horizon) for job in jobs)
+
+    def _job(self, rng: np.random.Generator, name: str) -> Job:
+        count = _whole(rng, self.phases_least, self.phases_most)
+        after = wire(count, self.joined, rng)
+        volume = self.volume_least * (1 + 9 * rng.random())
+        if rng.random() < self.big:
+            volume *= self.times
+        tall, wide = rng.random(2)
+        most = rng.integers(1, self.slots, count, endpoint=True)
+        most[rng.random(count) < tall] = self.slots
+        length = 1.0 - rng.random(count)  # In (0, 1], since work must not be 0.
+        length[rng.random(count) < wide] *= self.times
+        work = most * length * (volume / float(most @ length))
+        phases = tuple(
+            Phase(
+                _phase(n),
+                Tasks(self.waves * slots, amount / (self.waves * slots)),
+                after=frozenset(map(_phase, after[n])),
+                slots_max=slots,
+            )
+            for n, (slots, amount) in enumerate(zip(most.tolist(), work.tolist(), strict=True))
+        )
+        return Job(name, phases, weight=float(_whole(rng, 1, self.weight_most)))
+
+    def _promised(self, rng: np.random.Generator, job: Job, horizon: float) -> Job:
+        """The job with its deadline and its steps, each as late as drawn, but not in order."""
+        soonest = least_time(job, self.slots)
+        count = _whole(rng, 1, self.steps_most)
+        instants = np.sort(soonest + horizon * (1.0 - rng.random(count)))
+        costs = np.cumsum(rng.integers(1, self.weight_most, count, endpoint=True))
+        return replace(
+            job,
+            deadline=soonest + horizon * float(rng.random()),
+            steps=tuple(zip(instants.tolist(), costs.astype(float).tolist(), strict=True)),
+        )
+
+
+def wire(count: int, joined: float, rng: np.random.Generator) -> tuple[tuple[int, ...], ...]:
+    """For each of `count` nodes those that come before it, all of lower number.
+
+    Two nodes are joined with this probability. Those that nothing waits for come before the
+    last one, so that all hang together (FlowFlex 5.1). O(count^2).
+    """
+    before = np.triu(rng.random((count, count)) < joined, k=1)
+    if count > 1:
+        before[:-1, -1] |= ~before[:-1].any(axis=1)
+    return tuple(tuple(np.flatnonzero(column).tolist()) for column in before.T)
+
+
+def least_time(job: Job, slots: int) -> float:
+    """What the job needs alone on so many slots, at least: Q of FlowFlex 4.2, in seconds.
+
+    The longer of its critical path and the time that its work takes on all slots.
+    """
+    ends: dict[str, float] = {}
+    for phase in job.topological():
+        begins = max((ends[other] for other in phase.waits_for), default=0.0)
+        work = phase.tasks.work_total() or 0.0
+        ends[phase.name] = begins + work / min(phase.slots_most, slots)
+    return max(*ends.values(), (job.work or 0.0) / slots)
+
+
+def unweighted(jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """The same jobs, all of weight 1, each step of their SLAs 1 above the one before."""
+    return tuple(
+        replace(
+            job,
+            weight=1.0,
+            steps=tuple((at, float(n)) for n, (at, _) in enumerate(job.steps, 1)),
+        )
+        for job in jobs
+    )
+
+
+def _phase(number: int) -> str:
+    return f"phase-{number:02}"
+
+
+def _whole(rng: np.random.Generator, least: int, most: int) -> int:
+    return int(rng.integers(least, most, endpoint=True))
+
+
+def _refuse(name: str, value: float, good: bool, remedy: str) -> None:
+    if not good:
+        raise InputError(f"{name} is {value}; give {remedy}")
