@@ -40,8 +40,8 @@ class FlowGenerator:
     volume_least     work of the smallest job that is not big, seconds; that of the largest is
                      10 times as much, as with weights. Only a unit of time.
     deadline_most    time is added to the least time that a job needs, from 0 to this many times
-                     the time that all work takes on all slots. 1, as for FLEX 4.1: any job, even
-                     one that is served last, may or may not be given enough.
+                     the time that all work takes on all slots. 1, as for FLEX 4.1: any job,
+                     even one that is served last, may or may not be given enough.
     waves            tasks of a phase for each slot of its most share; plans do not need it
 
     A phase is tall, and wide, with probabilities that are drawn for each job, from 0 to 1.
