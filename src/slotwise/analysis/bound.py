@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 
-from slotwise.allocation.bounds import BoundJobs, lower_bound
+from slotwise.allocation.bounds import BoundJobs, Parts, lower_bound
+from slotwise.allocation.bounds.dag import Node, Stand, critical_path, stand
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.objective.objective import Objective
@@ -88,6 +89,8 @@ class _Limits:
         self._cluster = cluster
         self._work = work
         self.rates = {kind: _rates(cluster, kind) for kind in cluster.capacity}
+        self._kinds = {kind: place for place, kind in enumerate(self.rates)}
+        self._stands: dict[str, Stand] = {}
 
     def bound_jobs(
         self,
@@ -103,14 +106,32 @@ class _Limits:
             costs=[objective.cost(job, sizes[job.id]) for job in jobs],
             arrival=[job.arrival for job in jobs],
             work=[
-                sum(self._work.total.get(PhaseId(job.id, p.name), 0.0) for p in phases)
+                sum(self._total(job, p) for p in phases)
                 for job, phases in zip(jobs, inside, strict=True)
             ],
             # Phases of a job may run side by side, so their rates add up.
             rate=[sum(map(self._rate, phases)) or 1.0 for phases in inside],
-            height=[self.height(job) for job in jobs],
+            height=[self._stand(job).height for job in jobs],
             least=[least.get(job.id, 0.0) for job in jobs],
+            parts=self._parts(jobs, kinds),
         )
+
+    def _parts(self, jobs: Sequence[Job], kinds: Sequence[str]) -> Parts | None:
+        """The phases with work on these kinds of slots; None if each job is one phase."""
+        if all(len(job.phases) == 1 for job in jobs):
+            return None
+        rows = [
+            (place, work, self._rate(phase), head, tail)
+            for place, job in enumerate(jobs)
+            for phase, head, tail in zip(
+                job.topological(), self._stand(job).head, self._stand(job).tail, strict=True
+            )
+            if (work := self._total(job, phase)) > 0 and self._kind(phase) in kinds
+        ]
+        return Parts.of(rows)
+
+    def _total(self, job: Job, phase: Phase) -> float:
+        return self._work.total.get(PhaseId(job.id, phase.name), 0.0)
 
     def _kind(self, phase: Phase) -> str:
         return self._cluster.slot_kind(phase.kind)
@@ -121,18 +142,33 @@ class _Limits:
 
     def height(self, job: Job) -> float:
         """The critical path: each phase on its most slots, and not shorter than one task."""
-        begins: dict[str, float] = {}
-        ends: dict[str, float] = {}
+        return critical_path(self._nodes(job))
+
+    def _stand(self, job: Job) -> Stand:
+        """Where its phases stand if it is alone on the cluster."""
+        if job.id not in self._stands:
+            capacity = [rates[-1] for rates in self.rates.values()]
+            self._stands[job.id] = stand(self._nodes(job), capacity)
+        return self._stands[job.id]
+
+    def _nodes(self, job: Job) -> list[Node]:
+        """Its phases, each behind all that it waits for."""
+        places: dict[str, int] = {}
+        nodes = []
         for phase in job.topological():
-            name = PhaseId(job.id, phase.name)
-            spread = self._work.total.get(name, 0.0) / self._rate(phase)
-            longest = self._work.longest.get(name, 0.0) / self.rates[self._kind(phase)][0]
-            # Tasks that continue others need not wait for all of these.
-            earlier = [begins[phase.continues]] if phase.continues else []
-            before = max(earlier + [ends[other] for other in phase.after], default=0.0)
-            begins[phase.name] = before
-            ends[phase.name] = before + max(spread, longest)
-        return max(ends.values())
+            kind, work = self._kind(phase), self._total(job, phase)
+            longest = self._work.longest.get(PhaseId(job.id, phase.name), 0.0)
+            nodes.append(
+                Node(
+                    work,
+                    max(work / self._rate(phase), longest / self.rates[kind][0]),
+                    self._kinds[kind],
+                    [places[other] for other in phase.after],
+                    None if phase.continues is None else places[phase.continues],
+                )
+            )
+            places[phase.name] = len(places)
+        return nodes
 
 
 def _rates(cluster: Cluster, kind: str) -> list[float]:

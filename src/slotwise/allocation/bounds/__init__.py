@@ -11,10 +11,12 @@ from slotwise.allocation.bounds.caps import caps_bound
 from slotwise.allocation.bounds.due_dates import due_date_bound
 from slotwise.allocation.bounds.height import height_bound_max, height_bound_sum
 from slotwise.allocation.bounds.jobs import BoundJobs
+from slotwise.allocation.bounds.parts import Parts
 from slotwise.allocation.bounds.prices import price_bound
 
 __all__ = [
     "BoundJobs",
+    "Parts",
     "busy_time_bound",
     "caps_bound",
     "due_date_bound",

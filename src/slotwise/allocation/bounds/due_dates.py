@@ -9,12 +9,14 @@ import numpy as np
 
 from slotwise.allocation.bounds.height import height_bound_max
 from slotwise.allocation.bounds.jobs import BoundJobs
+from slotwise.allocation.bounds.parts import Parts
+from slotwise.allocation.bounds.profiles import latest_parts
 from slotwise.allocation.due_dates.feasibility import fits
 from slotwise.objective.cost import Steps
 from slotwise.objective.costs import Floats
 
-ARRIVALS_MOST = 64
-"""From so many arrivals at most we look; fewer make the bound weaker, not wrong."""
+STARTS_MOST = 64
+"""From so many instants at most we look; fewer make the bound weaker, not wrong."""
 
 PRECISION = 1e-13
 """Relative; the level is bracketed no closer."""
@@ -26,28 +28,37 @@ def due_date_bound(jobs: BoundJobs, capacity: float) -> float:
     """Of the largest cost; for jobs that all arrive at one instant its very optimum.
 
     If no job costs more than a level L, each is complete by the latest instant at which it
-    costs L. From any arrival on, the work that must be done by then must fit. The value
-    returned is at most a level that was seen not to fit, however far the bisection went.
-    About 50 tests of O(J log J), for jobs that arrive one by one about 300.
+    costs L, and each of its parts by the least time before that. From any instant on, the work
+    that must be done by then must fit. The value returned is at most a level that was seen not
+    to fit, however far the bisection went. About 50 tests of O(N log N) for N parts, for jobs
+    that arrive one by one or have several parts about 300.
     """
     jumps = _jumps(jobs)
     level = height_bound_max(jobs)
-    for start in _starts(jobs.arrival):
-        level = _least_level(_within(jobs, capacity, start), level, jumps)
+    begins = jobs.arrival[jobs.parts.job] + jobs.parts.head
+    first = float(jobs.arrival.min())
+    for start in _starts(np.concatenate([[first], begins])):
+        # From the first arrival on, a job has its parts as late as it can do them alone.
+        parts = latest_parts(jobs.parts, capacity) if start == first else jobs.parts
+        level = _least_level(_within(jobs, parts, capacity, start), level, jumps)
     return level
 
 
-def _within(jobs: BoundJobs, capacity: float, start: float) -> Callable[[float], bool]:
-    """Whether at a level what must be done from an arrival on fits."""
-    work = np.maximum(jobs.work - jobs.rate * np.maximum(start - jobs.arrival, 0.0), 0.0)
+def _within(
+    jobs: BoundJobs, parts: Parts, capacity: float, start: float
+) -> Callable[[float], bool]:
+    """Whether at a level what must be done from an instant on fits."""
+    begin = jobs.arrival[parts.job] + parts.head
+    work = np.maximum(parts.work - parts.rate * np.maximum(start - begin, 0.0), 0.0)
     # A job holds its least share from the start on only if it is there by then.
-    least = np.where(jobs.arrival <= start, jobs.least, 0.0)
+    least = np.where(begin <= start, jobs.least_of(parts), 0.0)
 
     def are_in_time(level: float) -> bool:
         due = jobs.costs.latest(level)
         due = np.maximum(due, jobs.soonest)  # A level from the heights up, but for rounding.
-        due = np.where(work > 0, due - start, inf)  # Some may be complete before the start.
-        return fits(capacity, work, least, jobs.rate, due)
+        # Some may be complete before the start.
+        due = np.where(work > 0, due[parts.job] - parts.tail - start, inf)
+        return fits(capacity, work, least, parts.rate, due)
 
     return are_in_time
 
@@ -92,8 +103,8 @@ def _jumps(jobs: BoundJobs) -> Floats:
     return np.unique(np.array(costs, dtype=float))
 
 
-def _starts(arrival: Floats) -> Floats:
-    starts = np.unique(arrival)
-    if len(starts) > ARRIVALS_MOST:
-        starts = starts[np.linspace(0, len(starts) - 1, ARRIVALS_MOST).astype(int)]
+def _starts(begins: Floats) -> Floats:
+    starts = np.unique(begins)
+    if len(starts) > STARTS_MOST:
+        starts = starts[np.linspace(0, len(starts) - 1, STARTS_MOST).astype(int)]
     return starts

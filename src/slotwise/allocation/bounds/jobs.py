@@ -9,6 +9,7 @@ import numpy as np
 
 from slotwise.allocation.bounds.besides import least_times
 from slotwise.allocation.bounds.early import earlier
+from slotwise.allocation.bounds.parts import Parts
 from slotwise.objective.cost import Cost
 from slotwise.objective.costs import Costs, Floats
 
@@ -24,6 +25,7 @@ class BoundJobs:
     height   the least time from arrival to completion that it needs alone, seconds
     least    the work that it has done at least in a second, from its arrival to its completion;
              0 where it is guaranteed nothing, together at most the capacity
+    parts    its phases; the whole job is one unless more is said
     """
 
     costs: Costs
@@ -32,6 +34,7 @@ class BoundJobs:
     rate: Floats
     height: Floats
     least: Floats
+    parts: Parts
 
     @classmethod
     def of(
@@ -42,11 +45,15 @@ class BoundJobs:
         rate: Sequence[float] | Floats,
         height: Sequence[float] | Floats,
         least: Sequence[float] | Floats | None = None,
+        parts: Parts | None = None,
     ) -> BoundJobs:
-        """The jobs; without `least` none is guaranteed anything."""
+        """The jobs; without `least` nothing is guaranteed, without `parts` each job is one."""
         low = np.zeros(len(costs)) if least is None else least
-        arrays = [np.asarray(v, dtype=float) for v in (arrival, work, rate, height, low)]
-        return cls(Costs(costs), *arrays)
+        came, amount, pace, alone, held = (
+            np.asarray(values, dtype=float) for values in (arrival, work, rate, height, low)
+        )
+        some = parts or Parts.whole(amount, pace)
+        return cls(Costs(costs), came, amount, pace, alone, held, some)
 
     def __len__(self) -> int:
         return len(self.work)
@@ -58,11 +65,18 @@ class BoundJobs:
         height = np.maximum(self.height, self.work / rate)
         if np.all(self.arrival == self.arrival[:1]):
             height = np.maximum(height, least_times(capacity, self.work, least, rate))
-        return replace(self, rate=rate, height=height, least=least)
+        parts = self.parts.fitted(capacity)
+        return replace(self, rate=rate, height=height, least=least, parts=parts)
 
     def early(self) -> BoundJobs:
         """The same jobs at costs that are lower by more than the rounding of any clock."""
         return replace(self, costs=earlier(self.costs))
+
+    def least_of(self, parts: Parts) -> Floats:
+        """The least share of each part: that of the job where it is all of it, else 0."""
+        count = np.bincount(parts.job, minlength=len(self))
+        is_all = (count[parts.job] == 1) & (parts.head + parts.tail == 0)
+        return np.where(is_all, self.least[parts.job], 0.0)
 
     @property
     def soonest(self) -> Floats:

@@ -1,0 +1,68 @@
+"""How much of each job can be done at the end or at the beginning of its time, at best."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from slotwise.allocation.bounds.parts import Parts
+
+
+def latest_parts(parts: Parts, capacity: float) -> Parts:
+    """Each job as parts that it does one after another, as late as it may.
+
+    In the last u seconds of a job at most sum min(s, d (u - q)^+) over its parts can be done,
+    and never more than the capacity allows. This is a line that is bent here and there; each
+    straight piece of it is a part of the result, with no head. O(N log N).
+    """
+    if parts.are_whole:
+        return parts
+    rows = []
+    ends = np.searchsorted(parts.job, np.arange(parts.job.max(initial=-1) + 2))
+    for job, (first, last) in enumerate(pairwise(ends.tolist())):
+        if first < last:
+            own = slice(first, last)
+            spans = _served(*_rates(parts, own), capacity)
+            rows += [(job, rate * (end - at), rate, 0.0, at) for at, end, rate in spans]
+    return Parts.of(rows)
+
+
+def _rates(parts: Parts, own: slice) -> tuple[list[float], list[float]]:
+    """Instants, and the rate from each one to the next, if each part runs when it can."""
+    begin = parts.tail[own]
+    end = begin + parts.work[own] / parts.rate[own]
+    instants = np.concatenate([begin, end])
+    change = np.concatenate([parts.rate[own], -parts.rate[own]])
+    order = np.argsort(instants, kind="stable")
+    running = np.cumsum(change[order])
+    running[-1] = 0.0
+    return instants[order].tolist(), np.maximum(running, 0.0).tolist()
+
+
+def _served(
+    instants: list[float], rates: list[float], capacity: float
+) -> list[tuple[float, float, float]]:
+    """The spans (begin, end, rate > 0) at which a server of the capacity does what comes.
+
+    What comes while it is busy waits. Together the spans are as much as came.
+    """
+    spans: list[tuple[float, float, float]] = []
+    waiting = 0.0
+    for (at, until), rate in zip(pairwise(instants), rates[:-1], strict=True):
+        length = until - at
+        if length <= 0:
+            continue
+        if rate >= capacity:
+            spans.append((at, until, capacity))
+            waiting += (rate - capacity) * length
+            continue
+        drained = min(length, waiting / (capacity - rate))
+        if drained > 0:
+            spans.append((at, at + drained, capacity))
+        waiting = 0.0 if drained < length else waiting - (capacity - rate) * length
+        if drained < length and rate > 0:
+            spans.append((at + drained, until, rate))
+    if waiting > 0:
+        spans.append((instants[-1], instants[-1] + waiting / capacity, capacity))
+    return spans

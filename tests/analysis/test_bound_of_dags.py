@@ -1,0 +1,136 @@
+"""The bound of jobs that are DAGs of phases: never above what some schedule of them costs."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotwise.analysis.bound import Work, objective_bound, sizes_of
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.objective.objective import Aggregate, Objective
+
+OBJECTIVES = [
+    *(
+        Objective(name, "sum")
+        for name in ("response", "stretch", "tardy", "tardiness", "lateness", "sla")
+    ),
+    *(
+        Objective(name, "max")
+        for name in ("response", "stretch", "tardy", "tardiness", "lateness", "sla", "makespan")
+    ),
+]
+
+
+def random_job(random: Random, number: int, kinds: list[str], arrivals: bool) -> Job:
+    """A DAG of any shape: a chain, a fan, phases side by side or anything between."""
+    count = random.choice([1, 2, 3, random.randint(4, 9)])
+    joined = random.choice([0.0, 0.2, 0.5, 1.0])
+    scale = random.choice([1.0, 1.0, 8.0])
+    phases = []
+    for k in range(count):
+        before = [f"p{i}" for i in range(k) if random.random() < joined]
+        if random.random() < 0.3 and k == count - 1:
+            before = [f"p{i}" for i in range(k)]
+        tasks = Tasks(
+            random.randint(1, 6), scale * random.choice([1.0, random.uniform(0.1, 3)])
+        )
+        most = random.choice([None, 1, 3, 20])
+        kind = random.choice(kinds)
+        phases.append(Phase(f"p{k}", tasks, kind, frozenset(before), slots_max=most))
+    due = random.choice([5.0, random.uniform(0, 40)])
+    steps = ((due, 1.0), (due + random.uniform(0.1, 9), random.choice([2.0, 3.5])))
+    return Job(
+        f"job{number}",
+        tuple(phases),
+        arrival=random.choice([0.0, random.uniform(0, 9)]) if arrivals else 0.0,
+        weight=random.choice([1.0, 1.0, random.uniform(0.2, 9)]),
+        deadline=due,
+        steps=steps,
+    )
+
+
+def completions(jobs: list[Job], cluster: Cluster, random: Random) -> dict[str, float]:
+    """Of one schedule: ready phases get, in a random order, a part of what they could have."""
+    rank = {PhaseId(j.id, p.name): random.random() for j in jobs for p in j.phases}
+    if random.random() < 0.7:  # Job by job, so that some of them are done early.
+        first = {j.id: random.random() for j in jobs}
+        rank = {name: first[name.job] + 1e-3 * r for name, r in rank.items()}
+    lazy = random.choice([1.0, 1.0, 1.0, 0.5])
+    left = {PhaseId(j.id, p.name): p.tasks.work_total() or 0.0 for j in jobs for p in j.phases}
+    ends: dict[PhaseId, float] = {}
+    now = 0.0
+    while len(ends) < len(left):
+        ready = [
+            (PhaseId(job.id, phase.name), phase)
+            for job in jobs
+            for phase in job.phases
+            if job.arrival <= now
+            and PhaseId(job.id, phase.name) not in ends
+            and all(PhaseId(job.id, other) in ends for other in phase.after)
+        ]
+        free = {kind: float(slots) for kind, slots in cluster.capacity.items()}
+        held = {}
+        for name, phase in sorted(ready, key=lambda pair: rank[pair[0]]):
+            kind = cluster.slot_kind(phase.kind)
+            held[name] = min(float(phase.slots_most), free[kind]) * random.uniform(lazy, 1.0)
+            free[kind] -= held[name]
+        coming = [job.arrival - now for job in jobs if job.arrival > now]
+        spans = [left[name] / slots for name, slots in held.items() if slots > 0]
+        step = min(coming + spans)
+        now = min(j.arrival for j in jobs if j.arrival > now) if step in coming else now + step
+        for name, slots in held.items():
+            left[name] -= slots * step
+            if left[name] <= 1e-12:
+                ends[name] = now
+    return {job.id: max(ends[PhaseId(job.id, p.name)] for p in job.phases) for job in jobs}
+
+
+def clusters(random: Random) -> tuple[Cluster, list[str]]:
+    """Slots that serve all kinds, or two kinds of slots."""
+    if random.random() < 0.5:
+        return Cluster.of_slots(random.randint(1, 8)), ["map", "reduce"]
+    slots = {"map": random.randint(1, 6), "reduce": random.randint(1, 4)}
+    return Cluster((Host("h", slots),)), ["map", "reduce"]
+
+
+@given(st.integers(0, 2**32), st.sampled_from(OBJECTIVES), st.booleans())
+def test_no_schedule_costs_less(seed: int, objective: Objective, arrivals: bool) -> None:
+    """DAGs of all shapes on one or two kinds of slots, in many schedules."""
+    random = Random(seed)
+    cluster, kinds = clusters(random)
+    count = random.randint(1, 6)
+    jobs = [random_job(random, number, kinds, arrivals) for number in range(count)]
+    if random.random() < 0.2:
+        jobs = [Job(f"{job.id} again", jobs[0].phases, deadline=7.0) for job in jobs]
+        objective = Objective("tardiness", objective.aggregate)
+    work = Work.estimated(jobs)
+    by_id, sizes = {job.id: job for job in jobs}, sizes_of(jobs, cluster, work)
+    bound = objective_bound(objective, jobs, cluster, work)
+    for _ in range(5):
+        value = objective.value(by_id, completions(jobs, cluster, random), sizes)
+        assert bound <= value + 1e-9 * abs(value)
+        assert objective_bound(
+            objective, jobs, cluster, work, None, value
+        ) <= value + 1e-9 * abs(value)
+
+
+@pytest.mark.parametrize("aggregate", ["sum", "max"])
+def test_a_job_whose_own_work_is_in_its_way_is_bounded_exactly(aggregate: Aggregate) -> None:
+    """Two phases of 40 side by side on 10 slots, then one of 8 on one slot: 8 + 8 s."""
+    phases = (
+        Phase("a", Tasks(10, 4.0)),
+        Phase("b", Tasks(10, 4.0)),
+        Phase("c", Tasks(1, 8.0), after=frozenset({"a", "b"})),
+    )
+    jobs = [Job("j", phases)]
+    bound = objective_bound(
+        Objective("response", aggregate),
+        jobs,
+        Cluster.of_slots(10),
+        Work.estimated(jobs),
+    )
+    assert bound == pytest.approx(16.0)
