@@ -37,6 +37,7 @@ def test_a_feasible_schedule_passes() -> None:
         ((Piece(MAP, 0, 3, 3), Piece(MAP, 3, 4, -1), GOOD[2]), "most shares"),
         ((Piece(MAP, 0, 2, 3), Piece(MAP, 1, 2, 2), GOOD[2]), "overlap"),
         ((*GOOD[:2], Piece(MAP, 3, 3, 2), GOOD[2]), "length"),
+        ((Piece(MAP, 0, 3.2, 2.5), GOOD[2]), "whole"),
         ((*GOOD[:2], Piece(REDUCE, 2.5, 4.5, 1)), "precedence"),
         ((*GOOD, Piece(PhaseId("j", "sort"), 5, 6, 1)), "known phases"),
         ((*GOOD, Piece(PhaseId("k", "map"), 5, 6, 1)), "known phases"),
@@ -71,3 +72,43 @@ def test_each_kind_of_slot_has_its_own_capacity() -> None:
     pieces = tuple(Piece(PhaseId(name, "r"), 0, 2, 1) for name in "ab")
     with pytest.raises(AssertionError, match="capacity"):
         Schedule(pieces).check(jobs, CLUSTER)
+
+
+def test_waiting_passes_through_phases_without_work() -> None:
+    """c comes after b and b after a: b has nothing to do, and c still begins when a is done."""
+    a, b, c = Tasks(1, 2.0), Tasks(1, 0.0), Tasks(1, 1.0)
+    job = Job("j", (Phase("a", a), Phase("b", b, after="a"), Phase("c", c, after="b")))
+    first, last = PhaseId("j", "a"), PhaseId("j", "c")
+    Schedule((Piece(first, 0, 2, 1), Piece(last, 2, 3, 1))).check([job], Cluster.of_slots(2))
+    with pytest.raises(AssertionError, match="precedence"):
+        Schedule((Piece(first, 0, 2, 1), Piece(last, 0, 1, 1))).check(
+            [job], Cluster.of_slots(2)
+        )
+
+
+def test_a_phase_begins_when_what_it_continues_is_done() -> None:
+    """In a plan, all of it."""
+    job = Job("j", (Phase("a", Tasks(2, 1.0)), Phase("b", Tasks(2, 1.0), continues="a")))
+    first, then = PhaseId("j", "a"), PhaseId("j", "b")
+    Schedule((Piece(first, 0, 1, 2), Piece(then, 1, 2, 2))).check([job], Cluster.of_slots(4))
+    with pytest.raises(AssertionError, match="precedence"):
+        Schedule((Piece(first, 0, 1, 2), Piece(then, 0, 1, 2))).check(
+            [job], Cluster.of_slots(4)
+        )
+
+
+def test_tiny_work_is_looked_at_as_closely() -> None:
+    """Work of 1e-9 s behind 1,000 s: neither left out in part nor done side by side."""
+    seconds = {"a": 1e3, "b": 1e-9, "c": 1e-9}
+    jobs = [Job(name, (Phase("p", Tasks(1, work)),)) for name, work in seconds.items()]
+    one = Cluster.of_slots(1)
+
+    def schedule(*spans: tuple[str, float, float]) -> Schedule:
+        return Schedule(tuple(Piece(PhaseId(job, "p"), *span, 1) for job, *span in spans))
+
+    big, small = ("a", 0, 1e3), ("b", 1e3, 1e3 + 1e-9)
+    schedule(big, small, ("c", 1e3 + 1e-9, 1e3 + 2e-9)).check(jobs, one)
+    with pytest.raises(AssertionError, match="capacity"):
+        schedule(big, small, ("c", 1e3, 1e3 + 1e-9)).check(jobs, one)
+    with pytest.raises(AssertionError, match="work"):
+        schedule(("b", 0, 0.999e-9)).check(jobs[1:2], one)

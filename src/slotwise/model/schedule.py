@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import fsum, inf, ulp
 
 from slotwise.model.cluster import Cluster
-from slotwise.model.job import Job, PhaseId
+from slotwise.model.job import Job, Phase, PhaseId
 
 TOLERANCE = 1e-9
 """Relative tolerance of work done and instants met."""
@@ -39,57 +40,53 @@ class Schedule:
     def check(self, jobs: Sequence[Job], cluster: Cluster) -> None:
         """Assert that it is feasible: capacity, most shares, precedence, all work done once.
 
-        Work is that of the estimates; slots have speed 1. O(P log P) for P pieces.
+        Work is that of the estimates; slots have speed 1 and are whole. What rounding may add
+        is a part of what is rounded, `TOLERANCE` of the work of a phase or of an instant, and
+        no fixed time: tiny phases are looked at as closely as large ones. O(P log P) for P
+        pieces.
         """
         of_phase: dict[PhaseId, list[Piece]] = {}
         for piece in self.pieces:
             of_phase.setdefault(piece.phase, []).append(piece)
+        of_kind: dict[str, list[Piece]] = {kind: [] for kind in cluster.capacity}
         for job in jobs:
-            for phase in job.phases:
+            done: dict[str, float] = {}
+            for phase in job.topological():
                 pieces = of_phase.pop(PhaseId(job.id, phase.name), [])
-                area = sum((p.end - p.start) * p.slots for p in pieces)
-                work = phase.tasks.work_total()
-                assert work is not None
-                assert abs(area - work) <= TOLERANCE * max(1.0, work), "all work is done once"
-                assert all(0 < p.slots <= phase.slots_most for p in pieces), "most shares"
+                _check_phase(phase, pieces)
                 assert all(p.start >= job.arrival for p in pieces), "nothing before arrival"
-                _check_apart(pieces)
+                # A phase without work is done when all are that it waits for.
+                ready = max((done[other] for other in phase.waits_for), default=job.arrival)
+                for piece in pieces:
+                    assert piece.start >= ready * (1 - TOLERANCE), "precedence"
+                done[phase.name] = max([ready, *(p.end for p in pieces)])
+                of_kind[cluster.slot_kind(phase.kind)] += pieces
         assert not of_phase, "only known phases are scheduled"
-        ends = _phase_ends(self.pieces)
-        for piece in self.pieces:
-            job = next(j for j in jobs if j.id == piece.phase.job)
-            for before in job.by_name[piece.phase.phase].after:
-                end = ends.get(PhaseId(job.id, before), 0.0)
-                assert piece.start >= end - TOLERANCE * max(1.0, end), "precedence"
-        kinds = {
-            PhaseId(job.id, phase.name): cluster.slot_kind(phase.kind)
-            for job in jobs
-            for phase in job.phases
-        }
         for kind, capacity in cluster.capacity.items():
-            _check_capacity([p for p in self.pieces if kinds[p.phase] == kind], capacity)
+            _check_capacity(of_kind[kind], capacity)
 
 
-def _check_apart(pieces: Sequence[Piece]) -> None:
+def _check_phase(phase: Phase, pieces: Sequence[Piece]) -> None:
+    """One phase alone: its pieces are pieces, one behind the other, and do its work."""
+    assert all(isinstance(p.slots, int) for p in pieces), "slots are whole"
+    assert all(0 < p.slots <= phase.slots_most for p in pieces), "most shares"
+    assert all(p.start < p.end < inf for p in pieces), "every piece has a length"
     ordered = sorted(pieces, key=lambda p: p.start)
     for one, other in pairwise(ordered):
         assert one.end <= other.start, "pieces of a phase do not overlap"
-    assert all(p.start < p.end for p in pieces), "every piece has a length"
+    work = phase.tasks.work_total()
+    assert work is not None
+    area = fsum((p.end - p.start) * p.slots for p in pieces)
+    rounded = fsum(2 * ulp(p.end) * p.slots for p in pieces)
+    assert abs(area - work) <= TOLERANCE * work + rounded, "all work is done once"
 
 
 def _check_capacity(pieces: Sequence[Piece], capacity: int) -> None:
-    # Ends within rounding of a start free their slots first.
+    # Ends within rounding of a start free their slots first, but no piece goes by unseen.
     changes = [(p.start, p.slots) for p in pieces] + [
-        (p.end - TOLERANCE * max(1.0, p.end), -p.slots) for p in pieces
+        (p.end - min(TOLERANCE * p.end, (p.end - p.start) / 2), -p.slots) for p in pieces
     ]
     held = 0
     for _, change in sorted(changes):
         held += change
         assert held <= capacity, "the capacity is never exceeded"
-
-
-def _phase_ends(pieces: Iterable[Piece]) -> Mapping[PhaseId, float]:
-    ends: dict[PhaseId, float] = {}
-    for piece in pieces:
-        ends[piece.phase] = max(ends.get(piece.phase, 0.0), piece.end)
-    return ends
