@@ -15,6 +15,7 @@ from types import MappingProxyType
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import AddOn, Flex
+from slotwise.allocation.flowflex.allocator import FlowFlex
 from slotwise.allocation.problem import Allocator, allocate
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.delay import Delay
@@ -90,6 +91,9 @@ ALLOCATORS: Mapping[str, Callable[[Objective, float | None], Allocator]] = Mappi
         "fair": lambda objective, budget: Fair(),
         "flex": lambda objective, budget: Flex(objective, budget_seconds=budget),
         "flex-on-fair": lambda objective, budget: AddOn(Flex(objective, budget_seconds=budget)),
+        "flowflex": lambda objective, budget: FlowFlex(objective, "best", budget),
+        "flowflex-fast": lambda objective, budget: FlowFlex(objective, "fast", budget),
+        "flowflex-paper": lambda objective, budget: FlowFlex(objective, "paper", budget),
     }
 )
 """Allocators by name, each made for an objective and a budget of seconds for its search."""

@@ -14,6 +14,7 @@ from slotwise.allocation.problem import (
     Allocator,
     Claims,
     group_by_shares,
+    share_all,
     urgencies,
     weights_of,
 )
@@ -26,8 +27,8 @@ from slotwise.model.schedule import Piece, Schedule
 
 
 @dataclass(slots=True)
-class Flow:
-    """A phase on its way: its work, what is left of it, and what it waits for."""
+class Progress:
+    """A phase that is not done: its work, what is left of it, and what it waits for."""
 
     id: PhaseId
     job: Job
@@ -46,33 +47,33 @@ def fluid_schedule(
     become whole slots by wrap-around, without loss. O(P) steps for P phases, each as costly as
     one allocation.
     """
-    flows = [flow_of(job, phase) for job in jobs for phase in job.topological()]
+    unfinished = [progress_of(job, phase) for job in jobs for phase in job.topological()]
     pieces: list[Piece] = []
     now = 0.0
-    while flows:
-        ready = [flow for flow in flows if not flow.waits_for]
+    while unfinished:
+        ready = [one for one in unfinished if not one.waits_for]
         shares = _share(ready, cluster, pools, allocator, now)
-        rates = [(flow, share) for flow, share in zip(ready, shares, strict=True) if share > 0]
+        rates = [(one, share) for one, share in zip(ready, shares, strict=True) if share > 0]
         assert rates, "some ready phase gets a slot"
         # Phases of one pool, or of one that it lies in, lie side by side, so that wrap-around
         # keeps the shares of all pools, too.
         rates.sort(key=lambda rate: _shares(rate[0], pools))
-        length = min(flow.left / share for flow, share in rates)
+        length = min(one.left / share for one, share in rates)
         for kind in cluster.capacity:
-            of_kind = [(f.id, s) for f, s in rates if cluster.slot_kind(f.phase.kind) == kind]
+            of_kind = [(o.id, s) for o, s in rates if cluster.slot_kind(o.phase.kind) == kind]
             pieces += wrap_around(of_kind, now, now + length)
-        for flow, share in rates:
-            flow.left -= share * length
+        for one, share in rates:
+            one.left -= share * length
         now += length
-        for flow in [f for f, _ in rates if f.left <= ROUNDING * f.work]:
-            flows.remove(flow)
-            for other in flows:
-                if other.job is flow.job:
-                    other.waits_for.discard(flow.phase.name)
+        for one in [one for one, _ in rates if one.left <= ROUNDING * one.work]:
+            unfinished.remove(one)
+            for other in unfinished:
+                if other.job is one.job:
+                    other.waits_for.discard(one.phase.name)
     return Schedule(merged(pieces))
 
 
-def flow_of(job: Job, phase: Phase) -> Flow:
+def progress_of(job: Job, phase: Phase) -> Progress:
     """A phase about to begin. InputError if its work is not known, or it comes later."""
     work = phase.tasks.work_total()
     if work is None:
@@ -89,57 +90,64 @@ def flow_of(job: Job, phase: Phase) -> Flow:
             f"job {job.id!r}, phase {phase.name!r}: a plan needs work > 0, not 0;"
             " leave out what has nothing to do, or simulate"
         )
-    return Flow(PhaseId(job.id, phase.name), job, phase, work, work, set(phase.waits_for))
+    return Progress(PhaseId(job.id, phase.name), job, phase, work, work, set(phase.waits_for))
 
 
-def _shares(flow: Flow, pools: PoolTree) -> tuple[ShareKey, ...]:
-    return pools.shares(flow.job.pool, flow.phase.kind)
+def _shares(one: Progress, pools: PoolTree) -> tuple[ShareKey, ...]:
+    return pools.shares(one.job.pool, one.phase.kind)
 
 
 def _share(
-    flows: Sequence[Flow],
+    ready: Sequence[Progress],
     cluster: Cluster,
     pools: PoolTree,
     allocator: Allocator,
     now: float,
 ) -> list[float]:
-    shares = [0.0] * len(flows)
-    for kind, capacity in cluster.capacity.items():
-        of_kind = [n for n, f in enumerate(flows) if cluster.slot_kind(f.phase.kind) == kind]
-        if of_kind:
-            claims = claims_of_flows([flows[n] for n in of_kind], capacity, cluster, pools, now)
-            for n, share in zip(of_kind, allocator.share(claims), strict=True):
-                shares[n] = share
+    numbers: dict[str, list[int]] = {}
+    for number, one in enumerate(ready):
+        numbers.setdefault(cluster.slot_kind(one.phase.kind), []).append(number)
+    claims = {
+        kind: claims_of_progress(
+            [ready[n] for n in numbers[kind]], capacity, cluster, pools, now
+        )
+        for kind, capacity in cluster.capacity.items()
+        if kind in numbers
+    }
+    shares = [0.0] * len(ready)
+    for kind, of_kind in share_all(allocator, claims).items():
+        for n, share in zip(numbers[kind], of_kind, strict=True):
+            shares[n] = share
     return shares
 
 
-def claims_of_flows(
-    flows: Sequence[Flow],
+def claims_of_progress(
+    ready: Sequence[Progress],
     capacity: int,
     cluster: Cluster,
     pools: PoolTree,
     now: float = 0.0,
 ) -> Claims:
     """The claims of ready phases on one kind of slot."""
-    jobs = [flow.job for flow in flows]
-    most = [min(flow.phase.slots_most, capacity) for flow in flows]
-    group, groups = group_by_shares([_shares(flow, pools) for flow in flows], pools)
+    jobs = [one.job for one in ready]
+    most = [min(one.phase.slots_most, capacity) for one in ready]
+    group, groups = group_by_shares([_shares(one, pools) for one in ready], pools)
     return Claims(
         capacity,
-        weight=weights_of(jobs, [_tasks_left(flow) for flow in flows], pools),
+        weight=weights_of(jobs, [_tasks_left(one) for one in ready], pools),
         arrival=[job.arrival for job in jobs],
-        work=[flow.left for flow in flows],
-        least=[min(flow.phase.slots_min, top) for flow, top in zip(flows, most, strict=True)],
+        work=[one.left for one in ready],
+        least=[min(one.phase.slots_min, top) for one, top in zip(ready, most, strict=True)],
         most=most,
         group=group,
         groups=groups,
-        owner=[(flow.job, flow.phase) for flow in flows],
+        owner=[(one.job, one.phase) for one in ready],
         cluster=cluster,
         now=now,
         urgency=urgencies(jobs),
     )
 
 
-def _tasks_left(flow: Flow) -> int:
+def _tasks_left(one: Progress) -> int:
     """Its tasks that are not done, as if they were done one after the other."""
-    return ceil(flow.phase.tasks.count * flow.left / flow.work)
+    return ceil(one.phase.tasks.count * one.left / one.work)

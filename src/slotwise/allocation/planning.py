@@ -7,7 +7,11 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from slotwise.allocation.flex import Flex
-from slotwise.allocation.fluid import claims_of_flows, flow_of, fluid_schedule
+from slotwise.allocation.flowflex.allocator import FlowFlex
+from slotwise.allocation.flowflex.jobs import whole_flows
+from slotwise.allocation.flowflex.shapes import pieces_of
+from slotwise.allocation.flowflex.solve import solve as solve_flows
+from slotwise.allocation.fluid import claims_of_progress, fluid_schedule, progress_of
 from slotwise.allocation.problem import Allocator, Claims
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.orders import by_height
@@ -55,6 +59,8 @@ def plan_schedules(
     if claims is not None and allocator.keeps_least:
         floors = scale_to(claims.capacity, claims.least)
         least = {job.id: floor for (job, _), floor in zip(claims.owner, floors, strict=True)}
+    if isinstance(allocator, FlowFlex) and jobs and _are_free(jobs, tree):
+        return _plan_flows(jobs, cluster, allocator, budget or Budget())
     if not isinstance(allocator, Flex):
         return Planned([fluid_schedule(jobs, cluster, tree, allocator)], least)
     if claims is not None:
@@ -66,12 +72,33 @@ def plan_schedules(
     return Planned([fluid_schedule(jobs, cluster, tree, flex) for flex in tried])
 
 
+def _plan_flows(
+    jobs: Sequence[Job], cluster: Cluster, allocator: FlowFlex, budget: Budget
+) -> Planned:
+    """FlowFlex on whole jobs, all of which are there."""
+    for job in jobs:
+        for phase in job.phases:
+            progress_of(job, phase)  # Refuses what no plan can be made of.
+    flows, ids = whole_flows(jobs, cluster, allocator.objective)
+    solution = solve_flows(flows, budget, allocator.method)
+    return Planned([Schedule(merged(pieces_of(flows, solution, ids)))], {}, solution.bound)
+
+
+def _are_free(jobs: Sequence[Job], pools: PoolTree) -> bool:
+    """Whether nothing is guaranteed to anybody, and no pool has a most share."""
+    used = {pool.name: pool for job in jobs for pool in pools.path(job.pool)}
+    return not any(
+        [pool.slots_min or pool.slots_max for pool in used.values()]
+        + [phase.slots_min for job in jobs for phase in job.phases]
+    )
+
+
 def plain_claims(jobs: Sequence[Job], cluster: Cluster, pools: PoolTree) -> Claims | None:
     """The claims of jobs that are one problem of malleable jobs, None if they are not."""
     if any(len(job.phases) > 1 for job in jobs) or len(cluster.capacity) > 1 or not jobs:
         return None
-    flows = [flow_of(job, phase) for job in jobs for phase in job.phases]
-    claims = claims_of_flows(flows, sum(cluster.capacity.values()), cluster, pools)
+    phases = [progress_of(job, phase) for job in jobs for phase in job.phases]
+    claims = claims_of_progress(phases, sum(cluster.capacity.values()), cluster, pools)
     is_plain = all(group.slots_min == 0 and group.slots_max == inf for group in claims.groups)
     return claims if is_plain else None
 

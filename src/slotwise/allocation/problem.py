@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId, Tasks
@@ -129,6 +129,24 @@ class Allocator(Protocol):
         ...
 
 
+@runtime_checkable
+class JointAllocator(Allocator, Protocol):
+    """An allocator that looks at the claims on all kinds of slots at once."""
+
+    def share_all(self, claims: Mapping[str, Claims]) -> Mapping[str, Sequence[float]]:
+        """What `share` says, for the claims on each kind of slot that there are any on."""
+        ...
+
+
+def share_all(
+    allocator: Allocator, claims: Mapping[str, Claims]
+) -> Mapping[str, Sequence[float]]:
+    """Slots for each claim on each kind of slot: all at once, or kind by kind."""
+    if isinstance(allocator, JointAllocator):
+        return allocator.share_all(claims) if claims else {}
+    return {kind: allocator.share(of_kind) for kind, of_kind in claims.items()}
+
+
 def claims_of(
     snapshot: Snapshot, slot_kind: str, with_work: bool = True
 ) -> tuple[list[PhaseId], Claims]:
@@ -217,14 +235,17 @@ def urgencies(jobs: Sequence[Job]) -> list[float]:
 
 
 def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:
-    """How many slots each ready phase should hold now, kind of slot by kind of slot."""
+    """How many slots each ready phase should hold now, on each kind of slot."""
+    ids: dict[str, list[PhaseId]] = {}
+    claims: dict[str, Claims] = {}
+    for kind in snapshot.cluster.capacity:
+        of_kind, claimed = claims_of(snapshot, kind, allocator.reads_work)
+        if of_kind:
+            ids[kind], claims[kind] = of_kind, claimed
     allocation: dict[PhaseId, float] = {}
-    for slot_kind in snapshot.cluster.capacity:
-        ids, claims = claims_of(snapshot, slot_kind, allocator.reads_work)
-        if ids:
-            shares = allocator.share(claims)
-            _check(allocator, claims, shares)
-            allocation.update(zip(ids, shares, strict=True))
+    for kind, shares in share_all(allocator, claims).items():
+        _check(allocator, claims[kind], shares)
+        allocation.update(zip(ids[kind], shares, strict=True))
     return allocation
 
 

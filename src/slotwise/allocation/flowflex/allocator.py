@@ -1,0 +1,67 @@
+"""FlowFlex as an allocator: all flows planned anew, the first allocation put in force (5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from slotwise.allocation.flowflex.flows import Ints
+from slotwise.allocation.flowflex.jobs import FlowsLeft, flows_left
+from slotwise.allocation.flowflex.solve import Method, solve
+from slotwise.allocation.grant import grant
+from slotwise.allocation.problem import Claims
+from slotwise.allocation.search.budget import Budget
+from slotwise.objective.objective import Objective
+
+STEP_SECONDS = 3e-6
+"""What a list schedule takes for each phase, about: so a budget in seconds becomes one in
+steps, and the same run is decided in the same way on every machine."""
+
+BUDGET_SECONDS = 0.005
+"""For search at each decision: a hundredth of the usual epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFlex:
+    """Plans whole jobs, with the phases that are still to come, and grants slots by that plan.
+
+    The plan is the best list schedule of the flows, in the order of which ready phases get
+    slots, at least what they and their pools are guaranteed, at most what pools may have.
+
+    method          "fast": without the minimum cost flow; "paper": without our search
+    budget_seconds  for the search; turned into steps by `STEP_SECONDS`
+    """
+
+    objective: Objective = field(default_factory=Objective)
+    method: Method = "best"
+    budget_seconds: float | None = None
+
+    reads_work: ClassVar[bool] = True
+    keeps_least: ClassVar[bool] = True
+
+    def share(self, claims: Claims) -> list[float]:
+        """Slots for each claim, where nothing is ready on other kinds of slots."""
+        (_, phase), *_ = claims.owner
+        kind = claims.cluster.slot_kind(phase.kind)
+        return self.share_all({kind: claims})[kind]
+
+    def share_all(self, claims: Mapping[str, Claims]) -> dict[str, list[float]]:
+        """Slots for each claim on each kind of slot."""
+        left = flows_left(claims, self.objective)
+        seconds = BUDGET_SECONDS if self.budget_seconds is None else self.budget_seconds
+        budget = Budget(seconds / (STEP_SECONDS * len(left.flows.work)))
+        solution = solve(left.flows, budget, self.method, with_chains=False)
+        order = _order(left, solution.ranking, claims)
+        return {kind: grant(of_kind, order[kind]) for kind, of_kind in claims.items()}
+
+
+def _order(
+    left: FlowsLeft, ranking: Ints, claims: Mapping[str, Claims]
+) -> dict[str, list[int]]:
+    """The claims on each kind of slot in order of the ranking."""
+    order: dict[str, list[int]] = {kind: [] for kind in claims}
+    for phase in ranking.tolist():
+        for place in left.places[phase]:
+            order[place.kind].append(place.number)
+    return order

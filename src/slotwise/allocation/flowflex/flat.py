@@ -1,0 +1,27 @@
+"""Deadlines from FLEX: each flow as one malleable job, for any objective."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slotwise.allocation.flowflex.flows import Flows
+from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.search.budget import Budget
+from slotwise.allocation.search.solve import solve
+from slotwise.objective.costs import Floats
+
+
+def flat_completions(flows: Flows, budget: Budget) -> Floats:
+    """When FLEX would complete the flows if each were one phase of the same work and height.
+
+    This takes the place of the minimum cost flow in the faster variant (FlowFlex 5.2): the
+    area is the same, the slots that a flow can use are its work over its critical path, and
+    FLEX knows all metrics.
+    """
+    capacity = float(flows.capacity.sum())
+    most = np.minimum(flows.volume / flows.alone, capacity)
+    nothing = np.zeros(len(flows))
+    problem = Malleable.of(
+        capacity, flows.volume, nothing, most, list(flows.costs), flows.aggregate
+    )
+    return solve(problem, budget).completion

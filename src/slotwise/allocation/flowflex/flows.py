@@ -1,0 +1,152 @@
+"""The numeric problem that FlowFlex solves: flows, which are DAGs of phases, that share slots.
+
+The paper's "flow" is a job here, and its "job" a phase. What is planned may be a part of a job
+that is half done, so the numeric problem says flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise.objective.cost import Cost
+from slotwise.objective.costs import Costs, Floats
+from slotwise.objective.objective import Aggregate
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Flows:
+    """J flows of N phases in all, present from time 0 on; made by `Flows.of`.
+
+    A phase does its work at the rate of its slots, at most `most` of those of its kind, once
+    all phases before it are done. A flow is complete when all of its phases are (FlowFlex 3).
+
+    capacity  slots of each kind, K whole numbers > 0
+    kind      of slots, of each phase: an index into `capacity`
+    work      of each phase, seconds, > 0
+    most      slots of each phase, whole, from 1 to the capacity of its kind
+    flow      of each phase, 0 to J - 1; the phases of a flow lie side by side
+    before    of each phase, the phases of its flow that come before it: all have lower numbers
+    costs     of each flow, by its completion
+    aggregate of the costs: "sum" or "max"
+    """
+
+    capacity: Ints
+    kind: Ints
+    work: Floats
+    most: Floats
+    flow: Ints
+    before: Sequence[Sequence[int]]
+    costs: Costs
+    aggregate: Aggregate
+
+    @classmethod
+    def of(
+        cls,
+        capacity: Sequence[int],
+        flows: Sequence[Sequence[Node]],
+        costs: Sequence[Cost],
+        aggregate: Aggregate = "sum",
+    ) -> Flows:
+        """The problem of these flows; most shares are cut to the capacity. O(N + arcs)."""
+        assert len(flows) == len(costs), "one cost for each flow"
+        assert all(flows), "every flow has a phase"
+        slots = np.array(capacity, dtype=np.int64)
+        nodes = [node for flow in flows for node in flow]
+        kind = np.array([node.kind for node in nodes], dtype=np.int64)
+        most = np.array([node.most for node in nodes], dtype=float)
+        first = np.cumsum([0, *map(len, flows)])
+        before = [
+            tuple(begin + other for other in node.before)
+            for begin, flow in zip(first.tolist(), flows, strict=False)
+            for node in flow
+        ]
+        assert all(other < n for n, others in enumerate(before) for other in others)
+        return cls(
+            capacity=slots,
+            kind=kind,
+            work=np.array([node.work for node in nodes], dtype=float),
+            most=np.minimum(most, slots[kind]),
+            flow=np.repeat(np.arange(len(flows)), np.diff(first)),
+            before=before,
+            costs=Costs(costs),
+            aggregate=aggregate,
+        )
+
+    def __len__(self) -> int:
+        return len(self.costs)
+
+    @cached_property
+    def first(self) -> Ints:
+        """The first phase of each flow, and N behind the last."""
+        return np.searchsorted(self.flow, np.arange(len(self) + 1))
+
+    @cached_property
+    def length(self) -> Floats:
+        """The least time that each phase takes: on its most slots, seconds."""
+        return self.work / self.most
+
+    @cached_property
+    def head(self) -> Floats:
+        """The earliest start of each phase, with as many slots as anybody asks for: b_i."""
+        length, head = self.length.tolist(), [0.0] * len(self.work)
+        for phase, others in enumerate(self.before):
+            head[phase] = max([head[other] + length[other] for other in others], default=0.0)
+        return np.array(head)
+
+    @cached_property
+    def tail(self) -> Floats:
+        """The least time from the end of each phase to that of its flow, seconds."""
+        length, tail = self.length.tolist(), [0.0] * len(self.work)
+        for phase in reversed(range(len(tail))):
+            through = tail[phase] + length[phase]
+            for other in self.before[phase]:
+                tail[other] = max(tail[other], through)
+        return np.array(tail)
+
+    @cached_property
+    def critical_path(self) -> Floats:
+        """Of each flow: the least time that it needs with any number of slots, seconds."""
+        return np.maximum.reduceat(self.head + self.length, self.first[:-1])
+
+    @cached_property
+    def volume(self) -> Floats:
+        """The work of each flow: V_j, seconds."""
+        return np.add.reduceat(self.work, self.first[:-1])
+
+    @cached_property
+    def squashed_area(self) -> Floats:
+        """The least time that each flow's work takes on all slots of the kinds it needs."""
+        spans = np.zeros(len(self))
+        for kind, slots in enumerate(self.capacity.tolist()):
+            mine = np.where(self.kind == kind, self.work, 0.0)
+            spans = np.maximum(spans, np.add.reduceat(mine, self.first[:-1]) / slots)
+        return spans
+
+    @cached_property
+    def alone(self) -> Floats:
+        """The greater of critical path and squashed area: no flow is done sooner, (2)."""
+        return np.maximum(self.critical_path, self.squashed_area)
+
+    def value(self, completion: Floats) -> float:
+        """The sum or the maximum of the costs of these completions of flows; 0 without any."""
+        if not len(self):
+            return 0.0
+        costs = self.costs.at(completion)
+        return float(costs.max() if self.aggregate == "max" else costs.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A phase of a flow: its work, most slots, and the phases before it by their places."""
+
+    work: float
+    most: float
+    before: tuple[int, ...] = ()
+    kind: int = 0

@@ -1,0 +1,138 @@
+"""Jobs as flows: what is left of them, as the numeric problem that FlowFlex solves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from slotwise.allocation.flowflex.flows import Flows, Node
+from slotwise.allocation.paths import size_on
+from slotwise.allocation.problem import Claims
+from slotwise.model.cluster import Cluster
+from slotwise.model.job import Job, Phase, PhaseId
+from slotwise.objective.objective import Objective
+
+DEFAULT_WORK = 10.0
+"""Seconds; what a task takes of which nobody has said anything (FlowFlex 5.2)."""
+
+
+class Place(NamedTuple):
+    """A claim: the kind of slot, and its number among the claims on these."""
+
+    kind: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlowsLeft:
+    """What is left of jobs, and the claims of each phase in it that is ready.
+
+    places  of each phase of `flows`, the claims that it stands for, those that come first in
+            their job first; none for a phase that is not ready yet
+    """
+
+    flows: Flows
+    places: Sequence[tuple[Place, ...]]
+
+
+def whole_flows(
+    jobs: Sequence[Job], cluster: Cluster, objective: Objective
+) -> tuple[Flows, list[PhaseId]]:
+    """The flows of jobs of known work that have not begun, and the name of each phase."""
+    ids, flows = [], []
+    kinds = {kind: number for number, kind in enumerate(cluster.capacity)}
+    for job in jobs:
+        phases = list(job.topological())
+        ids += [PhaseId(job.id, phase.name) for phase in phases]
+        index = {phase.name: number for number, phase in enumerate(phases)}
+        flows.append([
+            Node(
+                phase.tasks.work_total() or 0.0,
+                phase.slots_most,
+                tuple(index[name] for name in sorted(phase.waits_for)),
+                kinds[cluster.slot_kind(phase.kind)],
+            )
+            for phase in phases
+        ])  # fmt: skip
+    costs = [objective.cost(job, size_on(job, cluster)) for job in jobs]
+    return Flows.of(list(cluster.capacity.values()), flows, costs, objective.aggregate), ids
+
+
+def flows_left(claims: Mapping[str, Claims], objective: Objective) -> FlowsLeft:
+    """What is left of the jobs with claims on slots of these kinds, from now on.
+
+    Ready phases have the work that is left of them and wait for nothing more. Phases behind
+    them are to come; all others are done. Parts of one job that are ready at the same time and
+    of which one waits for the other, on one kind of slot, are one phase whose work is theirs
+    together and whose most share they share: they are the same tasks at different times
+    (FlowFlex 5.2). O(phases + arcs).
+    """
+    ready: dict[str, dict[str, Place]] = {}
+    jobs: dict[str, Job] = {}
+    for kind, of_kind in claims.items():
+        for number, (job, phase) in enumerate(of_kind.owner):
+            jobs[job.id] = job
+            ready.setdefault(job.id, {})[phase.name] = Place(kind, number)
+    some = next(iter(claims.values()))
+    kinds = {kind: number for number, kind in enumerate(some.cluster.capacity)}
+    flows, places, costs = [], [], []
+    for name, job in jobs.items():
+        nodes, stands_for = _left(job, ready[name], claims, kinds, some.cluster)
+        flows.append(nodes)
+        places += stands_for
+        costs.append(objective.cost(job, size_on(job, some.cluster)).since(some.now))
+    capacity = list(some.cluster.capacity.values())
+    return FlowsLeft(Flows.of(capacity, flows, costs, objective.aggregate), places)
+
+
+def _left(
+    job: Job,
+    ready: Mapping[str, Place],
+    claims: Mapping[str, Claims],
+    kinds: Mapping[str, int],
+    cluster: Cluster,
+) -> tuple[list[Node], list[tuple[Place, ...]]]:
+    """The phases of a job that are not done, as nodes, and the claims of each node."""
+    nodes: list[Node] = []
+    places: list[tuple[Place, ...]] = []
+    index: dict[str, int] = {}
+    for phase in job.topological():
+        before = {index[name] for name in phase.waits_for if name in index}
+        place = ready.get(phase.name)
+        if place is None:
+            if not before:
+                continue  # It is done: nothing that it waits for is left.
+            kind = kinds[cluster.slot_kind(phase.kind)]
+            nodes.append(Node(_work_of(phase), phase.slots_most, tuple(before), kind))
+            places.append(())
+        else:
+            of_kind = claims[place.kind]
+            work, most = of_kind.work[place.number], float(of_kind.most[place.number])
+            beside = _beside(before, places, place.kind)
+            if beside is not None:
+                node = nodes[beside]
+                nodes[beside] = Node(node.work + work, max(node.most, most), (), node.kind)
+                places[beside] = (*places[beside], place)
+                index[phase.name] = beside
+                continue
+            nodes.append(Node(work, most, (), kinds[place.kind]))
+            places.append((place,))
+        index[phase.name] = len(nodes) - 1
+    return nodes, places
+
+
+def _beside(
+    before: Iterable[int], places: Sequence[tuple[Place, ...]], kind: str
+) -> int | None:
+    """A ready node of the same kind among those that a ready phase would wait for."""
+    return next((n for n in sorted(before) if places[n] and places[n][0].kind == kind), None)
+
+
+def _work_of(phase: Phase) -> float:
+    work = phase.tasks.work_total()
+    return DEFAULT_WORK * phase.tasks.count if work is None else max(work, WORK_LEAST)
+
+
+WORK_LEAST = 1e-9
+"""Seconds; what a phase takes at least."""

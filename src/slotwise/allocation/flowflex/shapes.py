@@ -1,0 +1,47 @@
+"""Schedules in whole slots; for pseudo-jobs Stage 3 (FlowFlex 4.3, Fig. 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slotwise.allocation.flowflex.chains import Chains
+from slotwise.allocation.flowflex.flows import Flows
+from slotwise.allocation.flowflex.listing import Listed, Lister
+from slotwise.allocation.flowflex.solve import Solution
+from slotwise.allocation.whole import wrap_around
+from slotwise.model.job import PhaseId
+from slotwise.model.schedule import Piece
+
+
+def pieces_of(flows: Flows, solution: Solution, ids: Sequence[PhaseId]) -> list[Piece]:
+    """The schedule of a solution, in whole slots, by the names of its phases."""
+    if solution.chains is not None:
+        listed = Lister(solution.chains.problem).schedule(solution.ranking)
+        return shape_shift(flows, solution.chains, listed, ids)
+    listed = Lister(flows).schedule(solution.ranking)
+    return [
+        Piece(name, start, end, slots)
+        for name, own in zip(ids, listed.pieces(), strict=True)
+        for start, end, slots in own
+    ]
+
+
+def shape_shift(
+    flows: Flows, chains: Chains, listed: Listed, ids: Sequence[PhaseId]
+) -> list[Piece]:
+    """The same slots at the same times, handed from pseudo-jobs to the phases in them.
+
+    While a pseudo-job holds s of the r slots that it can use, each of its phases gets s / r of
+    its most share, and McNaughton's rule makes whole slots of that, at most its most share.
+    So at the end of the piece each phase has done what it does in s / r of that time in the
+    pseudo-schedule; precedence holds because it does between pseudo-jobs. Linear in what
+    comes out.
+    """
+    pieces: list[Piece] = []
+    most, height = flows.most.tolist(), chains.problem.most.tolist()
+    for job, own in enumerate(listed.pieces()):
+        members = chains.members[job]
+        for start, end, slots in own:
+            shares = [(ids[phase], most[phase] * slots / height[job]) for phase in members]
+            pieces += wrap_around(shares, start, end)
+    return pieces

@@ -1,0 +1,194 @@
+"""FlowFlex, all stages, and what we add to it: the best schedule of flows found in a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Literal
+
+import numpy as np
+
+from slotwise.allocation.flowflex.bisection import LEVELS_MOST, least_level
+from slotwise.allocation.flowflex.chains import Chains, chains_of
+from slotwise.allocation.flowflex.completions import FLOWS_MOST, bounding_completions
+from slotwise.allocation.flowflex.deadlines import by_deadline, by_flows, by_last_end
+from slotwise.allocation.flowflex.flat import flat_completions
+from slotwise.allocation.flowflex.flows import Flows, Ints
+from slotwise.allocation.flowflex.least_cost import least_cost
+from slotwise.allocation.flowflex.listing import Lister
+from slotwise.allocation.flowflex.refine import latest_alike, repair, shift_phases
+from slotwise.allocation.search.budget import Budget
+from slotwise.allocation.search.improve import improve
+from slotwise.objective.cost import MET
+from slotwise.objective.costs import Floats
+
+Method = Literal["best", "fast", "paper"]
+"""Everything; without the minimum cost flow (5.2); the paper's three stages and no more."""
+
+FRACTIONS = (0.5, 0.25, 0.75, 0.9)
+"""Of a flow's work in the minimum cost flow: deadlines are when so much is done."""
+
+BUDGET_STEPS = 2000
+"""Of search, where nobody says."""
+
+FLAT_STEPS = 1000
+"""Of FLEX's search, for flows as malleable jobs."""
+
+STARTS = 2
+"""Orders of flows that are improved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A schedule of flows, as the ranking of which it is the list schedule.
+
+    ranking     all phases, the most urgent first; where `chains` is not None, all pseudo-jobs
+    completion  of each flow, seconds
+    value       of the objective
+    chains      what was scheduled in place of the flows, to be turned back by `shape_shift`
+    bound       what the method has itself proven that nothing can go below; -inf if nothing
+    """
+
+    ranking: Ints
+    completion: Floats
+    value: float
+    chains: Chains | None = None
+    bound: float = -inf
+
+
+def solve(
+    flows: Flows,
+    budget: Budget | None = None,
+    method: Method = "best",
+    *,
+    with_chains: bool = True,
+) -> Solution:
+    """The best schedule found within a budget of search steps, each one list schedule.
+
+    Deadlines come from the paper's second stage, from FLEX and from a linear program; by each
+    of them pseudo-jobs are scheduled, as in the paper, and the flows themselves, which waits
+    for less. The best of these is improved. So it is never worse than the paper's three stages
+    alone, and what is proven of these holds (docs/algorithms/flowflex.md). Where phases draw on
+    k kinds of slots there are no pseudo-jobs, and deadlines that can be met are met on slots
+    that are 1 + k times as fast.
+
+    with_chains  False: only list schedules of the flows themselves
+    """
+    if not len(flows):
+        return Solution(np.zeros(0, np.int64), np.zeros(0), 0.0)
+    search = _Search(flows, budget or Budget(BUDGET_STEPS), method, with_chains)
+    bound = search.try_maxima() if flows.aggregate == "max" else search.try_sums()
+    if method != "paper":
+        search.improve()
+    return replace(search.best, bound=bound)
+
+
+class _Search:
+    """What has been tried, of which the best is kept."""
+
+    def __init__(self, flows: Flows, budget: Budget, method: Method, with_chains: bool) -> None:
+        self._flows, self._budget, self._method = flows, budget, method
+        self._lister = Lister(flows, budget.steps)
+        with_chains = with_chains and len(flows.capacity) == 1 and method != "fast"
+        self._chains = chains_of(flows) if with_chains else None
+        if self._chains is not None:
+            self._chain_lister = Lister(self._chains.problem, LEVELS_MOST)
+        self._dates: list[Floats] = []
+        self._best: Solution | None = None
+        self._best_listed: Solution | None = None
+
+    @property
+    def best(self) -> Solution:
+        """The first of the best."""
+        assert self._best is not None, "something was tried"
+        return self._best
+
+    def try_sums(self) -> float:
+        """Deadlines for a sum (Fig. 6); what is proven of it."""
+        bound = -inf
+        if self._method != "fast":
+            network = least_cost(self._flows)
+            bound = network.bound
+            for fraction in FRACTIONS:
+                self._try(network.deadlines(fraction))
+        if self._method != "paper":
+            self._try_more()
+            if self._flows.costs.are_lines and len(self._flows) <= FLOWS_MOST:
+                self._try(bounding_completions(self._flows))
+        return bound
+
+    def try_maxima(self) -> float:
+        """Deadlines for a maximum (Fig. 8); what is proven of it."""
+        self._try(self._flows.alone)
+        _, due = least_level(self._flows, self.best.value, self._are_met_by_faster_slots)
+        self._try(due)
+        if self._method != "paper":
+            self._try_more()
+            least_level(self._flows, self.best.value, self._are_met)
+        return -inf
+
+    def improve(self) -> None:
+        """Orders of flows, then deadlines that are nearly kept, then single phases."""
+        flows = self._flows
+        orders = [np.lexsort((flows.alone, dates)).tolist() for dates in self._dates]
+        for order in sorted(orders, key=self._value_of_order)[:STARTS]:
+            part = self._budget.part(len(flows) ** 2)
+            found, _ = improve(order, self._value_of_order, part)
+            self._list(by_flows(flows, np.array(found)))
+        if flows.aggregate == "sum" and not flows.costs.are_lines:
+            self._are_met(latest_alike(flows, self.best.completion))
+        assert self._best_listed is not None
+        self._list(shift_phases(self._best_listed.ranking, self._value_of, self._budget))
+
+    def _try_more(self) -> None:
+        self._try(flat_completions(self._flows, self._budget.part(FLAT_STEPS)))
+
+    def _try(self, dates: Floats) -> None:
+        """The schedules by these deadlines."""
+        self._dates.append(dates)
+        if self._chains is not None:
+            ranking = by_deadline(self._chains.problem, dates)
+            completion = self._chain_lister.completions(ranking)
+            value = self._flows.value(completion)
+            self._keep(Solution(ranking, completion, value, self._chains))
+        if self._chains is None or self._method != "paper":
+            self._list(by_deadline(self._flows, dates))
+            self._list(by_last_end(self._flows, dates))
+
+    def _list(self, ranking: Ints) -> Floats:
+        """The completions of the flows in the list schedule of a ranking."""
+        completion = self._lister.completions(ranking)
+        found = Solution(ranking, completion, self._flows.value(completion))
+        if self._best_listed is None or found.value < self._best_listed.value:
+            self._best_listed = found
+        self._keep(found)
+        return completion
+
+    def _keep(self, found: Solution) -> None:
+        if self._best is None or found.value < self._best.value:
+            self._best = found
+
+    def _value_of(self, ranking: Ints) -> float:
+        return self._flows.value(self._lister.completions(ranking))
+
+    def _value_of_order(self, order: Sequence[int]) -> float:
+        return self._value_of(by_flows(self._flows, np.array(order)))
+
+    def _are_met_by_faster_slots(self, due: Floats) -> bool:
+        """Whether the greedy scheme meets deadlines on slots that are faster (line 7)."""
+        if self._chains is None:
+            completion = self._lister.completions(by_deadline(self._flows, due))
+        else:
+            ranking = by_deadline(self._chains.problem, due)
+            completion = self._chain_lister.completions(ranking)
+        speed = 1 + len(self._flows.capacity)
+        return bool(np.all(completion <= speed * due * (1 + MET)))
+
+    def _are_met(self, due: Floats) -> bool:
+        """Whether deadlines are met by a ranking that we know how to find."""
+        if not self._budget.may_go_on():
+            return False
+        if np.all(self._list(by_deadline(self._flows, due)) <= due * (1 + MET)):
+            return True
+        return repair(self._flows, due, self._list, self._budget)
