@@ -12,12 +12,21 @@ from typing import Any
 from slotwise.experiments.cluster_figures import FLEX_6
 from slotwise.experiments.figure import Experiment, Figure
 from slotwise.experiments.flex_figures import FLEX_5
+from slotwise.experiments.flowflex_cluster_figures import FLOWFLEX_12_BOTH
+from slotwise.experiments.flowflex_figures import FLOWFLEX_RATIOS
 from slotwise.experiments.hammr_figures import HAMMR_5
 from slotwise.experiments.reproduction import Reproduction
 from slotwise.experiments.slides_figures import SLIDES
 from slotwise.model.errors import InputError
 
-_ALL: tuple[Figure, ...] = (*FLEX_5, *FLEX_6, HAMMR_5, *SLIDES)
+_ALL: tuple[Figure, ...] = (
+    *FLEX_5,
+    *FLEX_6,
+    *FLOWFLEX_RATIOS,
+    *FLOWFLEX_12_BOTH,
+    HAMMR_5,
+    *SLIDES,
+)
 
 FIGURES: Mapping[str, Figure] = MappingProxyType({figure.name: figure for figure in _ALL})
 """The figures by name; a further one is added above."""
