@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.allocation.bounds.cheapest import Points
 from slotwise.allocation.bounds.interior import Mixture, best_prices
 from slotwise.objective.costs import Floats
 
@@ -24,6 +25,8 @@ ROUNDING = 1e-13
 class Choices:
     """Between two completions next to each other, costs and needs of a job are concave.
 
+    Where that would take too many of them, `points` are all, and these are some.
+
     completion  J x N, seconds, in any order
     cost        J x N
     above       J x N, the cost a moment later: more where it jumps
@@ -38,6 +41,7 @@ class Choices:
     needs: Floats
     room: Floats
     scale: float
+    points: Points | None = None
 
     def settled(self) -> Mixture:
         """Nearly the best price of a second of all slots in each window, >= 0."""
@@ -45,7 +49,10 @@ class Choices:
 
     def bound(self, prices: Floats) -> float:
         """What is proven with these prices."""
-        cheapest = (self.cost + self.needs @ prices).min(axis=1)
+        if self.points is None:
+            cheapest = (self.cost + self.needs @ prices).min(axis=1)
+        else:
+            cheapest = self.points.cheapest(prices)
         paid = float(self.room @ prices)
         large = float(self.needs.max(axis=1).sum(axis=0) @ prices)
         large += float(np.abs(cheapest).sum()) + paid
@@ -53,19 +60,25 @@ class Choices:
 
     def until(self, job: int, instant: float) -> Choices:
         """With the completions of a job not later than one of them."""
-        return self._only(job, self.completion[job] <= instant, self.cost)
+        points = self.points and self.points.until(job, instant)
+        return self._only(job, self.completion[job] <= instant, self.cost, points)
 
     def after(self, job: int, instant: float) -> Choices:
         """With the completions of a job later than one of them, by however little."""
         cost = self.cost.copy()
         cost[job] = np.where(self.completion[job] == instant, self.above[job], cost[job])
-        return self._only(job, self.completion[job] >= instant, cost)
+        points = self.points and self.points.after(job, instant)
+        return self._only(job, self.completion[job] >= instant, cost, points)
 
-    def _only(self, job: int, allowed: NDArray[np.bool_], cost: Floats) -> Choices:
+    def _only(
+        self, job: int, allowed: NDArray[np.bool_], cost: Floats, points: Points | None
+    ) -> Choices:
         # One that is allowed takes the place of each other one, so that the arrays keep shape.
         chosen = np.where(allowed, np.arange(len(allowed)), np.argmax(allowed))
         arrays = [array.copy() for array in (self.completion, cost, self.above, self.needs)]
         for array in arrays:
             array[job] = array[job][chosen]
         completion, cost, above, needs = arrays
-        return replace(self, completion=completion, cost=cost, above=above, needs=needs)
+        return replace(
+            self, completion=completion, cost=cost, above=above, needs=needs, points=points
+        )

@@ -6,7 +6,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.allocation.bounds.parts import Parts
+from slotwise.objective.costs import Floats
+
+ROUNDING = 1e-12
+"""Relative; more than sums lose."""
 
 
 def latest_parts(parts: Parts, capacity: float) -> Parts:
@@ -23,19 +28,31 @@ def latest_parts(parts: Parts, capacity: float) -> Parts:
     for job, (first, last) in enumerate(pairwise(ends.tolist())):
         if first < last:
             own = slice(first, last)
-            spans = _served(*_rates(parts, own), capacity)
+            spans = _served(
+                *_rates(parts.tail[own], parts.work[own], parts.rate[own]), capacity
+            )
             rows += [(job, rate * (end - at), rate, 0.0, at) for at, end, rate in spans]
     return Parts.of(rows)
 
 
-def _rates(parts: Parts, own: slice) -> tuple[list[float], list[float]]:
+def room(jobs: BoundJobs, capacity: float, until: Floats) -> Floats:
+    """The most work of all jobs together that can be done by each of some instants.
+
+    Each part runs from its head on as fast as it can; what that is beyond the capacity waits.
+    """
+    parts, first = jobs.parts, jobs.arrival.min()
+    ready = jobs.arrival[parts.job] - first + parts.head
+    spans = _served(*_rates(ready, parts.work, parts.rate), capacity)
+    begin, end, rate = np.array(spans).reshape(-1, 3).T
+    done: Floats = np.clip((until - first)[:, None] - begin, 0.0, end - begin) @ rate
+    return done * (1 + ROUNDING)
+
+
+def _rates(begin: Floats, work: Floats, rate: Floats) -> tuple[list[float], list[float]]:
     """Instants, and the rate from each one to the next, if each part runs when it can."""
-    begin = parts.tail[own]
-    end = begin + parts.work[own] / parts.rate[own]
-    instants = np.concatenate([begin, end])
-    change = np.concatenate([parts.rate[own], -parts.rate[own]])
+    instants = np.concatenate([begin, begin + work / rate])
     order = np.argsort(instants, kind="stable")
-    running = np.cumsum(change[order])
+    running = np.cumsum(np.concatenate([rate, -rate])[order])
     running[-1] = 0.0
     return instants[order].tolist(), np.maximum(running, 0.0).tolist()
 

@@ -1,0 +1,93 @@
+"""The cheapest completion of each job at prices, among all that there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from slotwise.allocation.bounds.needs import Falls
+from slotwise.allocation.bounds.parts import Ints
+from slotwise.allocation.bounds.shapes import Shapes
+from slotwise.objective.costs import Floats
+
+ROUNDING = 1e-15
+"""What each term of a running sum may lose, of the largest of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Completions among which there is a cheapest one of each job, at any prices.
+
+    completion  J x M, in order, from the soonest to the latest
+    cost        J x M; inf where the job must not complete then
+    above       J x M, the cost a moment later: more where it jumps
+    turn        J x M, by so much the need of one window falls less from there on, in a second
+    window      J x M, the window
+    needs       J x K, of each window at the first of them
+    """
+
+    completion: Floats
+    cost: Floats
+    above: Floats
+    turn: Floats
+    window: Ints
+    needs: Floats
+
+    @classmethod
+    def of(cls, falls: Falls, shapes: Shapes, options: Floats, count: int) -> Points:
+        """Where falls begin and end, and `options`: both ends, and where costs are not straight.
+
+        Between two of these costs and needs are straight lines in the completion. Needs are in
+        the unit of the falls, of `count` windows. O(M log M) for each job.
+        """
+        rows = np.arange(len(options))
+        soonest, latest = options.min(axis=1), options.max(axis=1)
+        job = np.concatenate([falls.job, falls.job, np.repeat(rows, options.shape[1])])
+        nothing = np.zeros(options.size)
+        turn = np.concatenate([-falls.rate, falls.rate, nothing])
+        window = np.concatenate([falls.window, falls.window, nothing.astype(np.int64)])
+        at = np.concatenate([falls.since, falls.until, options.ravel()])
+        at = np.clip(at, soonest[job], latest[job])
+        order = np.lexsort((at, job))
+        many = np.bincount(job, minlength=len(rows))
+        place = np.arange(len(job)) - np.repeat(np.cumsum(many) - many, many)
+        shape = (len(rows), int(many.max()))
+        completion = np.repeat(latest[:, None], shape[1], axis=1)
+        turns, windows = np.zeros(shape), np.zeros(shape, dtype=np.int64)
+        row = job[order]
+        completion[row, place], turns[row, place] = at[order], turn[order]
+        windows[row, place] = window[order]
+        needs = falls.at(soonest[:, None], count)[:, 0]
+        cost, above = shapes.at(completion), shapes.at(np.nextafter(completion, np.inf))
+        return cls(completion, cost, above, turns, windows, needs)
+
+    def per(self, capacity: float) -> Points:
+        """The same with needs in seconds of the whole capacity."""
+        return replace(self, turn=self.turn / capacity, needs=self.needs / capacity)
+
+    def cheapest(self, prices: Floats) -> Floats:
+        """Of each job the least cost with the price of what it needs, or less. O(J M)."""
+        slope = np.cumsum(self.turn * prices[self.window], axis=1)
+        fallen = np.cumsum(slope[:, :-1] * np.diff(self.completion, axis=1), axis=1)
+        paid = self.needs @ prices
+        total = self.cost + paid[:, None]
+        total[:, 1:] += fallen
+        least: Floats = total.min(axis=1) - ROUNDING * total.shape[1] * paid
+        return least
+
+    def until(self, job: int, instant: float) -> Points:
+        """With the completions of a job not later than one of them."""
+        costs = self.cost.copy()
+        costs[job, self.completion[job] > instant] = np.inf
+        return replace(self, cost=costs)
+
+    def after(self, job: int, instant: float) -> Points:
+        """With the completions of a job later than one of them, by however little."""
+        costs = self.cost.copy()
+        ends = self.completion[job]
+        costs[job] = np.where(
+            ends == instant, np.maximum(costs[job], self.above[job]), costs[job]
+        )
+        costs[job, ends < instant] = np.inf
+        return replace(self, cost=costs)

@@ -1,0 +1,66 @@
+"""The work of a job of several parts that must be done in windows of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slotwise.allocation.bounds.jobs import BoundJobs
+from slotwise.allocation.bounds.parts import Ints, Parts
+from slotwise.allocation.bounds.profiles import latest_parts
+from slotwise.allocation.bounds.windows import Windows
+from slotwise.objective.costs import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Falls:
+    """What windows need of jobs, as a sum of falls: M parallel arrays.
+
+    A window needs rate * (until - since) of a job that completes at `since` or before, nothing
+    if it completes at `until` or later, and in between the line between these.
+    """
+
+    job: Ints
+    window: Ints
+    rate: Floats
+    since: Floats
+    until: Floats
+
+    @classmethod
+    def of(cls, jobs: BoundJobs, windows: Windows, capacity: float) -> Falls:
+        """For each part of a job and each window one, but where nothing is needed.
+
+        From the first arrival on, a job has its parts as late as it can do them alone. Windows
+        that begin later need what cannot be done before, part by part.
+        """
+        first = jobs.arrival.min()
+        early = np.flatnonzero(windows.start == first)
+        later = np.flatnonzero(windows.start > first)
+        groups = [
+            _falls(jobs, latest_parts(jobs.parts, capacity), windows, early),
+            _falls(jobs, jobs.parts, windows, later),
+        ]
+        return cls(*(np.concatenate(columns) for columns in zip(*groups, strict=True)))
+
+    def at(self, completion: Floats, count: int) -> Floats:
+        """J x N x K: the needs of `count` windows, for N completions of each job."""
+        needs = np.zeros((*completion.shape, count))
+        for n, ends in enumerate(completion.T):
+            left = np.clip(self.until - ends[self.job], 0.0, self.until - self.since)
+            place = self.job * count + self.window
+            needs[:, n] = np.bincount(
+                place, self.rate * left, minlength=len(completion) * count
+            ).reshape(-1, count)
+        return needs
+
+
+def _falls(
+    jobs: BoundJobs, parts: Parts, windows: Windows, chosen: Ints
+) -> tuple[Ints, Ints, Floats, Floats, Floats]:
+    begin = jobs.arrival[parts.job] + parts.head
+    before = np.maximum(windows.start[chosen] - begin[:, None], 0.0)
+    span = np.maximum(parts.work / parts.rate - before.T, 0.0).T
+    part, place = np.nonzero(span > 0)
+    since = windows.end[chosen[place]] + parts.tail[part]
+    return parts.job[part], chosen[place], parts.rate[part], since, since + span[part, place]
