@@ -1,0 +1,190 @@
+"""How long FlowFlex takes to plan flows of 20 phases each, and how near its bound it comes.
+
+The flows are those of FlowFlex 5.1 on 25 slots. Four tables:
+
+- whole plans with their bounds, for sums and maxima, and where the time goes;
+- the minimum cost flow with intervals of time, and with one node per unit of time, as the paper
+  writes it: seconds and bounds of both, by the same solver (ortools);
+- one list schedule, in Python and as machine code (numba);
+- one decision of a running scheduler, with all flows there.
+
+Quote the ratios of one run; seconds depend on the machine and on who else uses it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from slotwise.allocation.compiled import compiled, has_numba
+from slotwise.allocation.flowflex.allocator import FlowFlex
+from slotwise.allocation.flowflex.deadlines import by_deadline
+from slotwise.allocation.flowflex.flows import Flows
+from slotwise.allocation.flowflex.jobs import whole_flows
+from slotwise.allocation.flowflex.least_cost import least_cost
+from slotwise.allocation.flowflex.listing import COMPILED_FROM, RUN_LIST, Lister, run_list
+from slotwise.allocation.fluid import claims_of_progress, progress_of
+from slotwise.allocation.problem import Claims
+from slotwise.api import plan
+from slotwise.model.cluster import Cluster
+from slotwise.model.job import Job
+from slotwise.model.pool import Pool
+from slotwise.model.pool_tree import PoolTree
+from slotwise.objective.objective import Objective
+from slotwise.workload.flow_generator import FlowGenerator
+
+PHASES, SLOTS = 20, 25
+GOALS = {20: 0.5, 200: 1.0, 2_000: 15.0}
+"""Seconds for a whole plan with its bound, by flows."""
+
+OBJECTIVES = {
+    "sum of response": Objective("response"),
+    "sum of sla": Objective("sla"),
+    "max of stretch": Objective("stretch", "max"),
+}
+UNITS = ((20, 500), (20, 4_000), (200, 2_000))
+"""Flows, and units of time in which all work is done: what the paper's network is made of."""
+
+
+def main() -> None:
+    drawn = {count: draw(count) for count in GOALS}
+    print_plans(drawn)
+    print_networks(drawn)
+    print_schedules(drawn)
+    print_decisions(drawn)
+
+
+def draw(count: int) -> tuple[Job, ...]:
+    """So many flows of FlowFlex 5.1, each of as many phases."""
+    sizes = {"flows_least": count, "flows_most": count}
+    phases = {"phases_least": PHASES, "phases_most": PHASES}
+    return FlowGenerator(**sizes, **phases, slots=SLOTS).draw(np.random.default_rng(count))
+
+
+def print_plans(drawn: dict[int, tuple[Job, ...]]) -> None:
+    plan(drawn[20], "flowflex", slots=SLOTS)  # Imports what is imported when it is needed.
+    print(f"Whole plans of flows of {PHASES} phases on {SLOTS} slots, in seconds")
+    print(
+        f"{'flows':>6} {'goal':>5}  {'objective':16} {'plan':>7} {'solve':>7} {'bound':>7}",
+        end="",
+    )
+    print(f" {'value/bound':>12} {'without search':>15}")
+    for count, jobs in drawn.items():
+        for name, objective in OBJECTIVES.items():
+            begun = time.perf_counter()
+            made = plan(jobs, "flowflex", objective=objective, slots=SLOTS)
+            whole = time.perf_counter() - begun
+            begun = time.perf_counter()
+            plan(jobs, "flowflex", objective=objective, slots=SLOTS, budget_steps=0)
+            least = time.perf_counter() - begun
+            print(f"{count:6} {GOALS[count]:5.1f}  {name:16} {whole:7.2f}", end="")
+            print(f" {made.seconds:7.2f} {whole - made.seconds:7.2f}", end="")
+            print(f" {made.value / made.bound:12.4f} {least:13.2f} s", flush=True)
+
+
+def print_networks(drawn: dict[int, tuple[Job, ...]]) -> None:
+    print("\nMinimum cost flow for the sum of response: intervals of time, and units of time")
+    print(f"{'flows':>6} {'units':>6} {'intervals, ms':>14} {'units, ms':>10} {'x':>6}", end="")
+    print("   bound by intervals / by units")
+    for count, units in UNITS:
+        flows = numbers(drawn[count], "sum of response")
+        network, taken = timed(partial(least_cost, flows))
+        bound, literal = timed(partial(unit_bound, flows, units), 1)
+        print(f"{count:6} {units:6} {taken * 1e3:14.1f} {literal * 1e3:10.0f}", end="")
+        print(f" {literal / taken:6.0f}   {network.bound / bound:.4f}", flush=True)
+
+
+def print_schedules(drawn: dict[int, tuple[Job, ...]]) -> None:
+    print("\nOne list schedule, in ms")
+    print(f"{'flows':>6} {'phases':>7} {'Python':>9} {'compiled':>9} {'x':>5}")
+    for count, jobs in drawn.items():
+        flows = numbers(jobs, "sum of response")
+        ranking = by_deadline(flows, flows.alone)
+        _, slow = timed(partial(Lister(flows).ends, ranking))
+        line = f"{count:6} {len(flows.work):7} {slow * 1e3:9.2f}"
+        if has_numba():
+            compiled(run_list, RUN_LIST)
+            lister = Lister(flows, COMPILED_FROM)
+            _, fast = timed(partial(lister.ends, ranking), 20)
+            line += f" {fast * 1e3:9.3f} {slow / fast:5.0f}"
+        print(line, flush=True)
+
+
+def print_decisions(drawn: dict[int, tuple[Job, ...]]) -> None:
+    print("\nOne decision of a running scheduler, all flows there, in ms")
+    print(f"{'flows':>6} {'ready':>6}  {'objective':16} {'flowflex':>9} {'without search':>15}")
+    for count, jobs in drawn.items():
+        claims = claimed(jobs)
+        for name, objective in OBJECTIVES.items():
+            takes = [
+                timed(partial(FlowFlex(objective, budget_seconds=budget).share_all, claims))[1]
+                for budget in (None, 0.0)
+            ]
+            print(f"{count:6} {len(claims['task']):6}  {name:16}", end="")
+            print(f" {takes[0] * 1e3:9.1f} {takes[1] * 1e3:15.1f}", flush=True)
+
+
+def numbers(jobs: Sequence[Job], objective: str) -> Flows:
+    return whole_flows(jobs, Cluster.of_slots(SLOTS), OBJECTIVES[objective])[0]
+
+
+def claimed(jobs: Sequence[Job]) -> dict[str, Claims]:
+    """The claims of the first phases of all jobs."""
+    ready = [
+        progress_of(job, phase)
+        for job in jobs
+        for phase in job.topological()
+        if not phase.waits_for
+    ]
+    cluster = Cluster.of_slots(SLOTS)
+    (kind,) = cluster.capacity
+    pools = PoolTree([Pool(job.pool) for job in jobs[:1]])
+    return {kind: claims_of_progress(ready, SLOTS, cluster, pools)}
+
+
+def unit_bound(flows: Flows, units: int) -> float:
+    """The value of the network of Fig. 6 line by line, time being cut into so many units."""
+    from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
+
+    count, capacity = len(flows), float(flows.capacity.sum())
+    unit = float(flows.volume.sum()) / capacity / units
+    last = np.arange(1, units + 1) * unit
+    cost = np.array([flows.costs.at(np.maximum(at - unit, flows.alone)) for at in last]).T
+    grain = flows.volume.sum() / 2**30
+    supply = np.floor(flows.volume / grain).astype(np.int64)
+    flow, at = np.nonzero(last >= np.minimum(flows.alone, last[-1])[:, None])
+    price = cost[flow, at] / flows.volume[flow]
+    scale = 2**28 / float(price.max())
+    network = SimpleMinCostFlow()
+    node, sink = count + np.arange(units), count + units
+    room = np.full(units, np.ceil(unit * capacity / grain), dtype=np.int64)
+    none, all_work = np.zeros(units, np.int64), int(supply.sum())
+    network.add_arcs_with_capacity_and_unit_cost(
+        flow, node[at], supply[flow], np.floor(price * scale).astype(np.int64)
+    )
+    network.add_arcs_with_capacity_and_unit_cost(node, np.full(units, sink), room, none)
+    network.add_arcs_with_capacity_and_unit_cost(
+        node[1:], node[:-1], np.full(units - 1, all_work), none[1:]
+    )
+    network.set_nodes_supplies(np.arange(count), supply)
+    network.set_node_supply(sink, -all_work)
+    assert network.solve() == network.OPTIMAL
+    return network.optimal_cost() * grain / scale
+
+
+def timed(act: Callable[[], Any], runs: int = 3) -> tuple[Any, float]:
+    """What an action gives, and the shortest of its times in seconds."""
+    best = float("inf")
+    for _ in range(runs):
+        start = time.perf_counter()
+        value = act()
+        best = min(best, time.perf_counter() - start)
+    return value, best
+
+
+if __name__ == "__main__":
+    main()
