@@ -1,0 +1,150 @@
+"""Stage 2 for strict deadlines: the greedy scheme of Fig. 5, and what Theorem 2 promises."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracles.dags import Flows as Drawn
+from oracles.dags import flows
+from oracles.flow_problems import problem_of
+from slotwise.allocation.flowflex.chains import chains_of
+from slotwise.allocation.flowflex.deadlines import by_deadline, by_flows, by_last_end
+from slotwise.allocation.flowflex.flows import Flows, Node
+from slotwise.allocation.flowflex.listing import Lister
+from slotwise.objective.cost import Line
+
+NEAR = 1e-9
+EXAMPLES = settings.default.max_examples
+
+
+class Used:
+    """The utilisation function of Fig. 5: how many slots are taken at each instant."""
+
+    def __init__(self) -> None:
+        self._since, self._slots = [0.0], [0.0]
+
+    def at(self, instant: float) -> tuple[float, float]:
+        """The slots that are taken from this instant on, and until when they stay so many."""
+        place = bisect_right(self._since, instant)
+        until = self._since[place] if place < len(self._since) else inf
+        return self._slots[place - 1], until
+
+    def take(self, slots: float, start: float, end: float) -> None:
+        """Take more slots between two instants, of which the first is a cut or becomes one."""
+        for cut in (start, end):
+            if cut not in self._since:
+                taken = self.at(cut)[0]
+                insort(self._since, cut)
+                self._slots.insert(self._since.index(cut), taken)
+        for place, since in enumerate(self._since):
+            if start <= since < end:
+                self._slots[place] += slots
+
+
+def figure_5(slots: float, problem: Flows, order: Sequence[int]) -> list[float]:
+    """When each chain is complete: flow by flow, pseudo-job by pseudo-job, as in the paper."""
+    used, completion = Used(), [0.0] * len(problem)
+    for flow in order:
+        now = 0.0  # S of the first pseudo-job; of the others, the end of the one before.
+        for phase in np.flatnonzero(problem.flow == flow):
+            left = problem.work[phase]
+            while left > 0:
+                taken, until = used.at(now)
+                share = min(slots - taken, problem.most[phase])
+                if share > 0:
+                    end = min(until, now + left / share)
+                    used.take(share, now, end)
+                    left = 0.0 if end < until else left - share * (end - now)
+                    now = end
+                else:
+                    now = until
+                if left <= 1e-12 * problem.work[phase]:
+                    break
+        completion[flow] = now
+    return completion
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(flows(), st.randoms(use_true_random=False))
+def test_list_scheduling_by_deadline_is_the_scheme_of_the_paper(
+    drawn: Drawn, random: st.Random
+) -> None:
+    """Chain by chain over all time, or instant by instant over all chains: it is the same."""
+    chained = chains_of(problem_of(drawn)).problem
+    order = random.sample(range(len(chained)), len(chained))
+    deadline = np.argsort(order).astype(float)
+    found = Lister(chained).completions(by_deadline(chained, deadline))
+    assert found == pytest.approx(figure_5(drawn.slots, chained, order), rel=NEAR)
+
+
+def random_ranking(problem: Flows, random: st.Random) -> list[int]:
+    """Any order of the phases."""
+    return random.sample(range(len(problem.work)), len(problem.work))
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(flows(), st.randoms(use_true_random=False))
+def test_deadlines_that_can_be_met_are_met_by_twice_themselves(
+    drawn: Drawn, random: st.Random
+) -> None:
+    """Theorem 2, for chains and for the flows themselves; some schedule ends at the deadlines.
+
+    That schedule follows a list in which the phases of all flows are mixed.
+    """
+    problem = problem_of(drawn)
+    deadline = Lister(problem).completions(random_ranking(problem, random))
+    chained = chains_of(problem).problem
+    for one in (chained, problem):
+        completion = Lister(one).completions(by_deadline(one, deadline))
+        assert (completion <= 2 * deadline * (1 + NEAR)).all()
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(flows(), st.randoms(use_true_random=False))
+def test_a_flow_waits_for_the_work_before_it_and_for_its_longest_path(
+    drawn: Drawn, random: st.Random
+) -> None:
+    """C_j <= (work of the flows up to j) / P + (critical path of j), which proves the rest."""
+    problem = problem_of(drawn)
+    order = np.array(random.sample(range(len(problem)), len(problem)))
+    before = np.empty(len(problem))
+    before[order] = problem.volume[order].cumsum() / drawn.slots
+    for one in (problem, chains_of(problem).problem):
+        completion = Lister(one).completions(by_flows(one, order))
+        assert (completion <= (before + problem.critical_path) * (1 + NEAR)).all()
+        assert (completion >= problem.alone * (1 - NEAR)).all()
+
+
+def test_the_two_of_theorem_2_is_nearly_needed() -> None:
+    """Two flows, due at once: the first takes all slots, and so the long one starts late.
+
+    A schedule that meets both deadlines gives the chain its one slot from the start on.
+    """
+    slots = 50
+    wide, long = [Node(100.0 * (slots - 1), slots)], [Node(100.0, 1)]
+    problem = Flows.of([slots], [wide, long], [Line(1.0)] * 2)
+    completion = Lister(problem).completions(by_deadline(problem, np.array([99.9, 100.0])))
+    assert completion.tolist() == pytest.approx([98.0, 198.0])
+    other = Lister(problem).completions(by_flows(problem, np.array([1, 0])))
+    assert other.tolist() == pytest.approx([100.0, 100.0])
+
+
+def test_flows_due_at_once_go_by_how_long_they_take_alone() -> None:
+    """The shorter first; within a flow the longest path that is left first."""
+    long = [Node(3, 1), Node(9, 1), Node(1, 1, (0,))]
+    problem = Flows.of([1], [long, [Node(2, 1)]], [Line(1.0)] * 2)
+    assert by_deadline(problem, np.array([5.0, 5.0])).tolist() == [3, 1, 0, 2]
+    assert by_deadline(problem, np.array([5.0, 6.0])).tolist() == [1, 0, 2, 3]
+
+
+def test_phases_by_their_last_ends_mix_flows() -> None:
+    """The first of a chain of two, due at 10, must end by 6; the lone one by 8."""
+    problem = Flows.of([2], [[Node(2, 1), Node(4, 1, (0,))], [Node(1, 1)]], [Line(1.0)] * 2)
+    assert by_last_end(problem, np.array([10.0, 8.0])).tolist() == [0, 2, 1]

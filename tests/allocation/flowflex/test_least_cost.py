@@ -1,0 +1,246 @@
+"""Stage 2 for sums: what the minimum cost flow proves, and what its deadlines lead to."""
+
+from __future__ import annotations
+
+import sys
+from math import ceil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import coo_array
+
+from oracles.dags import Flows as Drawn
+from oracles.dags import flows, paper_flows
+from oracles.flow_problems import flow_problems, problem_of, rankings
+from slotwise.allocation.flowflex.chains import chains_of
+from slotwise.allocation.flowflex.completions import bounding_completions
+from slotwise.allocation.flowflex.deadlines import by_deadline
+from slotwise.allocation.flowflex.flows import Flows, Node
+from slotwise.allocation.flowflex.least_cost import LeastCost, least_cost
+from slotwise.allocation.flowflex.listing import Lister
+from slotwise.model.errors import InputError
+from slotwise.objective.cost import Line, Steps
+from slotwise.objective.objective import Objective
+
+Floats = NDArray[np.float64]
+
+NEAR = 1e-9
+EXAMPLES = settings.default.max_examples
+SUMS = [Objective(name) for name in ("response", "stretch", "tardy", "tardiness", "sla")]
+"""Metrics that are never negative, as the theorems want them."""
+FRACTIONS = (0.5, 0.25, 0.75, 0.9)
+
+
+def rounding(problem: Flows, network: LeastCost) -> float:
+    """By how much whole units of work and of cost can change the value of the network."""
+    dearest = (
+        problem.costs.at(np.maximum(network.ends[-1], problem.alone)) - base(problem)
+    ).max()
+    units = problem.volume.sum() / problem.volume
+    return dearest * (float(units.max()) * 2.0**-28 + len(problem) * 2.0**-29) + NEAR * abs(
+        network.bound
+    )
+
+
+def base(problem: Flows) -> Floats:
+    """The least that each flow can cost."""
+    return problem.costs.at(problem.alone)
+
+
+def width(network: LeastCost) -> float:
+    """How far the end of an interval is beyond its beginning, at most; the first aside."""
+    return float(np.max(network.ends[1:] / network.ends[:-1], initial=1.0))
+
+
+def in_units(problem: Flows, unit: float, is_above: bool, slower: float = 1.0) -> float:
+    """The least cost of the network of Fig. 6 with units of time, as a linear program.
+
+    Above: what is counted in a unit costs what its flow would if it were complete at its end,
+    and units before Q_j are closed: no less than with shorter units. Below: at its beginning,
+    and only units that end before Q_j are closed. Costs are those at 1 / `slower` of the time,
+    but never less than those at Q_j.
+    """
+    slots = float(problem.capacity.sum())
+    last = max(problem.volume.sum() / slots, problem.alone.max())
+    ends = unit * np.arange(1, ceil(last / unit) + 2)
+    at = ends if is_above else np.nextafter(ends - unit, np.inf)
+    cost = np.array(
+        [problem.costs.at(np.maximum(instant / slower, problem.alone)) for instant in at]
+    ).T
+    opens = problem.alone * ((1 - NEAR) if is_above else 1.0)
+    count, units = cost.shape
+    price = (cost / problem.volume[:, None]).ravel()
+    column = np.arange(count * units)
+    flow, place = np.divmod(column, units)
+    # What is counted in units from some unit on may be done in any before; so all that is
+    # counted up to a unit is done by then.
+    rows = [(k, c) for c, k0 in enumerate(place) for k in range(k0, units)]
+    row, col = np.array(rows).T
+    by_then = coo_array((np.ones(len(row)), (row, col)), (units, count * units))
+    own = coo_array((np.ones(len(column)), (flow, column)), (count, count * units))
+    found = linprog(
+        price,
+        A_ub=by_then,
+        b_ub=slots * ends,
+        A_eq=own,
+        b_eq=problem.volume,
+        bounds=np.column_stack(
+            (np.zeros(len(column)), np.where(ends[place] >= opens[flow], np.inf, 0.0))
+        ),
+    )
+    assert found.status == 0, found.message
+    return float(found.fun)
+
+
+@given(flow_problems(), st.data())
+def test_no_schedule_costs_less_than_the_network(problem: Flows, data: st.DataObject) -> None:
+    """Costs of any shape, several kinds of slots, any list."""
+    network = least_cost(problem)
+    value = problem.value(Lister(problem).completions(data.draw(rankings(problem))))
+    assert network.bound <= value + NEAR * abs(value)
+
+
+@settings(max_examples=EXAMPLES // 3)
+@given(flow_problems(costs_of="line hinge steps"))
+def test_the_bound_is_that_of_the_paper_but_for_the_width_of_intervals(problem: Flows) -> None:
+    """Units of time above and below, by an independent linear program."""
+    network = least_cost(problem)
+    last = max(problem.volume.sum() / problem.capacity.sum(), problem.alone.max())
+    unit = last / 40
+    slack = rounding(problem, network) + 1e-6 * abs(network.bound)
+    assert network.bound <= in_units(problem, unit, is_above=True) + slack
+    assert network.bound >= in_units(problem, unit, False, slower=width(network)) - slack
+
+
+@st.composite
+def whole_steps(draw: st.DrawFn) -> Flows:
+    """Everything happens at whole seconds: critical paths, areas and steps."""
+    slots = draw(st.sampled_from([1, 3, 8]))
+    chains = [
+        [
+            Node(slots * draw(st.integers(1, 6)), slots, (number - 1,) if number else ())
+            for number in range(draw(st.integers(1, 3)))
+        ]
+        for _ in range(draw(st.integers(1, 6)))
+    ]
+    instants = st.lists(st.integers(0, 50), min_size=1, max_size=3, unique=True).map(sorted)
+    costs = [
+        Steps(tuple((float(at), 1.0 + 3.0 * k) for k, at in enumerate(draw(instants))))
+        for _ in chains
+    ]
+    return Flows.of([slots], chains, costs)
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(whole_steps())
+def test_with_whole_steps_the_bound_is_that_of_the_paper(problem: Flows) -> None:
+    """Where costs change at whole instants only, nothing is lost to the width of intervals."""
+    network = least_cost(problem)
+    exact = in_units(problem, 1.0, is_above=True)
+    assert network.bound == pytest.approx(exact, abs=rounding(problem, network) + 1e-6)
+
+
+@given(flows(), st.sampled_from(SUMS), st.sampled_from(FRACTIONS))
+def test_theorem_3(drawn: Drawn, objective: Objective, fraction: float) -> None:
+    """Deadlines when a fraction f is done cost at most 1 / (1 - f) of the network's value.
+
+    And by these deadlines each flow is complete within 1 + 1 / f times its own: twice the cost
+    and three times as fast for f = 1/2, but for the width of intervals.
+    """
+    problem = problem_of(drawn, objective)
+    chained = chains_of(problem).problem
+    network = least_cost(problem)
+    dates = network.deadlines(fraction)
+    kept = np.maximum(dates, problem.alone)  # Nobody is done sooner than alone.
+    slack = rounding(problem, network)
+    cheap = problem.value(np.maximum(kept / (width(network) * (1 + NEAR)), problem.alone))
+    assert cheap <= network.bound / (1 - fraction) + slack / (1 - fraction)
+    speed = 1 + 1 / fraction
+    for one in (chained, problem):
+        completion = Lister(one).completions(by_deadline(one, dates))
+        assert (completion <= speed * kept * (1 + 1e-6)).all()
+        faster = problem.value(completion / (speed * width(network) * (1 + 1e-6)))
+        assert faster <= (network.bound + slack) / (1 - fraction)
+
+
+@given(flows(), st.sampled_from(["response", "stretch", "slowdown"]))
+def test_weighted_completion_is_within_six(drawn: Drawn, penalty: str) -> None:
+    """Corollary 1: at half of each flow, 3 times as slow and twice as dear."""
+    problem = problem_of(drawn, Objective(penalty))
+    network = least_cost(problem)
+    chained = chains_of(problem).problem
+    completion = Lister(chained).completions(by_deadline(chained, network.deadlines(0.5)))
+    slack = rounding(problem, network)
+    value = problem.value(completion)
+    assert value <= 6 * width(network) * (1 + 1e-6) * (network.bound + slack)
+
+
+@given(flows(), st.sampled_from(["response", "stretch", "slowdown"]), st.data())
+def test_weighted_completion_is_within_three_of_the_linear_program(
+    drawn: Drawn, penalty: str, data: st.DataObject
+) -> None:
+    """List scheduling by the completions of `completions.py`, each within 3 times its own.
+
+    The linear program is a bound: no schedule has a smaller sum.
+    """
+    problem = problem_of(drawn, Objective(penalty))
+    found = bounding_completions(problem)
+    bound = problem.value(found)
+    any_list = Lister(problem).completions(data.draw(rankings(problem)))
+    assert bound <= problem.value(any_list) * (1 + NEAR)
+    for one in (chains_of(problem).problem, problem):
+        completion = Lister(one).completions(by_deadline(one, found))
+        assert problem.value(completion) <= 3 * bound * (1 + NEAR)
+        assert (completion <= 3 * found * (1 + NEAR)).all()
+
+
+def test_the_intervals_are_narrow() -> None:
+    """With 64 of them, an end is at most a fifth beyond its beginning on the flows of 5.1."""
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        network = least_cost(problem_of(paper_flows(rng)))
+        assert width(network) <= 1.2
+        assert len(network.ends) <= 64
+
+
+def test_one_flow_costs_what_it_does_alone() -> None:
+    """There is nothing to decide."""
+    problem = Flows.of([4], [[Node(8, 4), Node(3, 1, (0,))]], [Line(2.0)])
+    network = least_cost(problem)
+    assert network.bound == pytest.approx(2 * 5.0, rel=1e-6)
+    assert network.part.sum(axis=1).min() > 0
+
+
+def test_half_of_the_second_flow_comes_after_the_first() -> None:
+    """Two flows of 10 s on all slots; the heavier is first, so half of the other is by 15 s."""
+    flow = [Node(40, 4)]
+    problem = Flows.of([4], [flow, flow], [Line(1.0), Line(3.0)])
+    network = least_cost(problem)
+    late, early = network.deadlines(0.5)
+    assert early == pytest.approx(10, rel=0.05)
+    # Nothing of the first counts before 10 s, since it could not be complete.
+    assert 15 <= late <= 15 * width(network) * (1 + NEAR)
+
+
+def test_a_flow_too_small_for_the_network_is_still_in_it() -> None:
+    """Work of which the network sees no unit neither breaks it nor gets a false bound."""
+    problem = Flows.of([4], [[Node(1e9, 4)], [Node(1e-3, 1)]], [Line(1.0), Line(1.0)])
+    network = least_cost(problem)
+    value = problem.value(Lister(problem).completions([1, 0]))
+    assert 0.99 * value <= network.bound <= value
+    early = network.deadlines(0.5)
+    assert early[1] <= early[0]
+
+
+def test_without_ortools_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing, how to get it, and what does without it."""
+    monkeypatch.setitem(sys.modules, "ortools.graph.python.min_cost_flow", None)
+    problem = Flows.of([4], [[Node(8, 4)]], [Line(2.0)])
+    with pytest.raises(InputError) as refused:
+        least_cost(problem)
+    for word in ("ortools", "pip install 'slotwise[flow]'", "flowflex-fast"):
+        assert word in str(refused.value)
