@@ -1,0 +1,142 @@
+"""Better rankings: due dates that can be kept are kept, and nothing gets worse."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracles.flow_problems import flow_problems, rankings
+from slotwise.allocation.flowflex.deadlines import by_deadline
+from slotwise.allocation.flowflex.flows import Flows, Ints, Node
+from slotwise.allocation.flowflex.listing import Lister
+from slotwise.allocation.flowflex.refine import (
+    PATIENCE,
+    ROUNDS,
+    latest_alike,
+    repair,
+    shift_phases,
+)
+from slotwise.allocation.search.budget import Budget
+from slotwise.objective.cost import Hinge, Line, Steps
+from slotwise.objective.costs import Floats
+
+NEAR = 1e-9
+EXAMPLES = settings.default.max_examples
+
+
+class Asked:
+    """Completions by a list schedule, and the rankings of which they were asked."""
+
+    def __init__(self, problem: Flows) -> None:
+        self._lister = Lister(problem)
+        self.rankings: list[Ints] = []
+
+    def __call__(self, ranking: Ints) -> Floats:
+        """When each flow is done."""
+        self.rankings.append(ranking)
+        return self._lister.completions(ranking)
+
+
+def two_ways() -> Flows:
+    """A wide phase of 2 s on both slots, and a chain of two phases of 2 s on one slot each."""
+    wide, long = [Node(4, 2)], [Node(2, 1), Node(2, 1, (0,))]
+    return Flows.of([2], [wide, long], [Line(1.0)] * 2, "max")
+
+
+def test_due_dates_that_are_nearly_kept_are_repaired() -> None:
+    """All is done by 4 only if the chain goes first, though it is due later; so it is."""
+    problem = two_ways()
+    due = np.array([3.9999999999, 4.0])
+    asked = Asked(problem)
+    assert (asked(by_deadline(problem, due)) > due * (1 + NEAR)).any()
+    assert repair(problem, np.array([4.0, 4.0]), asked, Budget())
+    assert asked(asked.rankings[-1]).tolist() == pytest.approx([4.0, 4.0])
+
+
+def test_repair_gives_up_on_what_cannot_be() -> None:
+    """After its rounds, or when the budget is spent."""
+    problem = two_ways()
+    for budget, rounds in ((Budget(), ROUNDS), (Budget(3), 3)):
+        asked = Asked(problem)
+        assert not repair(problem, np.array([2.0, 3.0]), asked, budget)
+        assert len(asked.rankings) == rounds
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(flow_problems(aggregate="max"), st.data())
+def test_what_repair_says_is_kept_is_kept(problem: Flows, data: st.DataObject) -> None:
+    """It is true of the last ranking that it asked about, and never said of any other."""
+    due = Lister(problem).completions(data.draw(rankings(problem)))
+    part = data.draw(st.sampled_from([1.0, 0.9, 0.5]))
+    free = data.draw(st.lists(st.booleans(), min_size=len(problem), max_size=len(problem)))
+    due = np.where(free, inf, np.maximum(part * due, problem.alone))
+    asked = Asked(problem)
+    is_kept = repair(problem, due, asked, Budget(10))
+    *others, last = asked.rankings
+    assert bool((asked(last) <= due * (1 + NEAR)).all()) == is_kept
+    assert not any((asked(ranking) <= due).all() for ranking in others)
+
+
+def test_the_latest_completion_at_the_same_cost() -> None:
+    """Before a step or a due date there is time; on a line there is none."""
+    costs = [Line(2.0), Hinge(1.0, 9.0), Steps(((3.0, 1.0), (8.0, 2.0))), Steps(((3.0, 1.0),))]
+    problem = Flows.of([2], [[Node(2, 1)]] * 4, costs)
+    found = latest_alike(problem, np.array([5.0, 5.0, 5.0, 5.0]))
+    assert found.tolist() == pytest.approx([5.0, 9.0, 8.0, inf])
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(flow_problems(), st.data())
+def test_nothing_costs_more_at_the_latest_completion(
+    problem: Flows, data: st.DataObject
+) -> None:
+    """And it is never earlier than the completion."""
+    completion = Lister(problem).completions(data.draw(rankings(problem)))
+    latest = latest_alike(problem, completion)
+    assert (latest >= completion).all()
+    cost = problem.costs.at(completion)
+    later = problem.costs.at(np.minimum(latest, 1e12))
+    assert (later <= cost + NEAR * (1 + abs(cost))).all()
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(flow_problems(), st.data())
+def test_shifts_of_phases_make_nothing_worse(problem: Flows, data: st.DataObject) -> None:
+    """The ranking is one of all phases, no worse than the first; the same each time."""
+    first = np.array(data.draw(rankings(problem)))
+    lister = Lister(problem)
+
+    def value(ranking: Ints) -> float:
+        return problem.value(lister.completions(ranking))
+
+    found = shift_phases(first, value, Budget(40))
+    assert sorted(found.tolist()) == list(range(len(first)))
+    assert value(found) <= value(first)
+    assert shift_phases(first, value, Budget(40)).tolist() == found.tolist()
+
+
+def test_shifts_find_the_better_ranking() -> None:
+    """The shortest first, from the longest first on."""
+    problem = Flows.of([1], [[Node(work, 1)] for work in (9, 5, 3, 1)], [Line(1.0)] * 4)
+    lister = Lister(problem)
+    found = shift_phases(np.arange(4), lambda r: problem.value(lister.completions(r)), Budget())
+    assert found.tolist() == [3, 2, 1, 0]
+
+
+def test_shifts_end_when_nothing_helps() -> None:
+    """A budget without end is not spent: all rankings are alike."""
+    asked = []
+    budget = Budget()
+    found = shift_phases(np.arange(7), lambda r: asked.append(r) or 1.0, budget)
+    assert budget.spent <= 7 * PATIENCE
+    assert len(asked) == budget.spent + 1
+    assert sorted(found.tolist()) == list(range(7))
+
+
+def test_a_budget_of_nothing_changes_nothing() -> None:
+    """The ranking that came in goes out."""
+    assert shift_phases(np.array([2, 0, 1]), lambda r: 1.0, Budget(0)).tolist() == [2, 0, 1]
