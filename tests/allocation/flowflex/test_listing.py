@@ -13,7 +13,7 @@ from oracles.dags import flows
 from oracles.flow_problems import check_list_schedule, check_pieces, flow_problems, rankings
 from slotwise.allocation.flowflex.flows import Flows, Node
 from slotwise.allocation.flowflex.jobs import whole_flows
-from slotwise.allocation.flowflex.listing import COMPILED_FROM, Lister
+from slotwise.allocation.flowflex.listing import Lister
 from slotwise.objective.cost import Line
 from slotwise.objective.objective import Objective
 
@@ -87,23 +87,25 @@ def test_machine_code_gives_the_same_bits(problem: Flows, data: st.DataObject) -
     """All ends, and all changes of slots, to the last digit."""
     pytest.importorskip("numba", reason="needs slotwise[fast]")
     ranking = data.draw(rankings(problem))
-    plain, fast = Lister(problem), Lister(problem, COMPILED_FROM)
+    plain, fast = Lister(problem, is_fast=False), Lister(problem, is_fast=True)
     one, other = plain.schedule(ranking), fast.schedule(np.array(ranking))
     for name in ("end", "phase", "since", "slots"):
         assert getattr(one, name).tolist() == getattr(other, name).tolist(), name
     assert plain.ends(ranking).tolist() == fast.ends(ranking).tolist()
 
 
-@pytest.mark.parametrize("runs", [1, COMPILED_FROM])
-def test_a_schedule_with_more_changes_than_expected_is_whole(runs: int) -> None:
+@pytest.mark.parametrize("is_fast", [False, True])
+def test_a_schedule_with_more_changes_than_expected_is_whole(is_fast: bool) -> None:
     """30 long phases lose their slots to each of 300 short ones, and get them back."""
+    if is_fast:
+        pytest.importorskip("numba", reason="needs slotwise[fast]")
     short = [
         Node(1.0, 30, (number - 1,) if number else (), number % 2) for number in range(600)
     ]
     wide = [[Node(1000.0 + flow, 1, (), 0)] for flow in range(30)]
     problem = Flows.of([30, 1], [short, *wide], lines(31))
     ranking = list(range(630))
-    listed = Lister(problem, runs).schedule(ranking)
+    listed = Lister(problem, is_fast=is_fast).schedule(ranking)
     assert len(listed.phase) > 4 * 630
     pieces = listed.pieces()
     check_pieces(problem, pieces)
