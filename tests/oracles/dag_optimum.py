@@ -65,11 +65,13 @@ def optimum(
     free = tuple(inf for _ in costs)
     if objective.aggregate == "max":
         charges = {c for cost in costs if isinstance(cost, Steps) for _, c in cost.steps}
+        best = inf if charges else programs.least(free)
         for charge in sorted(charges | {0.0}) if charges else ():
+            if charge >= best:
+                break
             dues = tuple(_due(cost, charge, grace) for cost in costs)
-            if (value := programs.least(dues)) < inf:
-                return max(charge, value)
-        return programs.least(free)
+            best = min(best, max(charge, programs.least(dues)))
+        return best
     choices = [_choices(cost, grace) for cost in costs]
     base, best = programs.least(free), inf
     for choice in sorted(product(*choices), key=lambda chosen: sum(c for c, _ in chosen)):

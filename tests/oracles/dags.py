@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 from hypothesis import strategies as st
 
-from slotwise.model.cluster import Cluster
+from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.objective import Objective
 
@@ -43,11 +43,21 @@ class Flows:
 
     jobs: tuple[Job, ...]
     slots: int
+    has_kinds: bool = False
+
+    @property
+    def capacity(self) -> int | dict[str, int]:
+        """Of one kind for all phases; or so many for maps, and half as many for reduces."""
+        return (
+            {"map": self.slots, "reduce": -(-self.slots // 2)} if self.has_kinds else self.slots
+        )
 
     @property
     def cluster(self) -> Cluster:
-        """One kind of slot for all."""
-        return Cluster.of_slots(self.slots)
+        """All slots on one host."""
+        if isinstance(self.capacity, int):
+            return Cluster.of_slots(self.capacity)
+        return Cluster((Host("h", self.capacity),))
 
     @property
     def phases(self) -> int:
@@ -131,13 +141,22 @@ class Due:
 def job_of(
     name: str, work: Sequence[float], most: Sequence[int], edges: Edges, due: Due
 ) -> Job:
-    """A job of such phases: `most` tasks each, or twice as many and a most share."""
+    """A job of such phases: `most` tasks each, or twice as many and a most share.
+
+    Every third phase is a reduce, where a cluster tells them from maps.
+    """
     phases = []
     for i, (seconds, slots) in enumerate(zip(work, most, strict=True)):
         after = frozenset(f"p{before}" for before, behind in edges if behind == i)
         count = slots if i % 2 == 0 else 2 * slots
         phases.append(
-            Phase(f"p{i}", Tasks(count, seconds / count), after=after, slots_max=slots)
+            Phase(
+                f"p{i}",
+                Tasks(count, seconds / count),
+                kind="reduce" if i % 3 == 2 else "map",
+                after=after,
+                slots_max=slots,
+            )
         )
     return Job(
         name,
@@ -187,12 +206,14 @@ def flows(
     mixed: bool = False,
     widest: bool = True,
     with_zero: bool = False,
+    with_kinds: bool = False,
 ) -> Flows:
     """Up to so many jobs of up to so many phases each, and in all.
 
-    mixed      each job may have a penalty of its own
-    widest     work may differ by a factor of a million
-    with_zero  some phases have no work, but not all of a job
+    mixed       each job may have a penalty of its own
+    widest      work may differ by a factor of a million
+    with_zero   some phases have no work, but not all of a job
+    with_kinds  maps and reduces may have slots of their own
     """
     slots = draw(st.sampled_from([1, 2, 3, 7, 10, 25]))
     count = draw(st.integers(1, jobs_most))
@@ -221,6 +242,7 @@ def flows(
             for j, size in enumerate(sizes)
         ),
         slots,
+        with_kinds and draw(st.booleans()),
     )
 
 

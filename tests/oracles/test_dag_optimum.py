@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from oracles.dag_lists import best_list, best_phase_list, in_file_order, longest
 from oracles.dag_optimum import optimum
 from oracles.dags import (
     OBJECTIVES,
+    PENALTIES,
     Due,
     Flows,
     chain,
@@ -133,6 +135,13 @@ def test_two_jobs_by_hand(penalty: str, aggregate: str, expected: float) -> None
     assert best_phase_list([a, b], one, objective) == pytest.approx(expected)
 
 
+def test_a_step_is_passed_where_that_keeps_the_maximum_low() -> None:
+    """Two jobs of 6 s on 1 slot: one costs its end, the other half a second after 6."""
+    a, b = (Job(name, (phase("p", 6, 1),), steps=((6, 0.5),)) for name in "ab")
+    a = replace(a, penalty="response")
+    assert optimum([a, b], Cluster.of_slots(1), Objective("sla", "max")) == pytest.approx(6)
+
+
 def test_kinds_have_slots_of_their_own() -> None:
     """Johnson's flow shop, a slot of each kind: maps 1 and 3, reduces 3 and 1, done by 5."""
     cluster = Cluster((Host("h", {"map": 1, "reduce": 1}),))
@@ -165,7 +174,8 @@ def unit_flows(seed: int) -> Flows:
     for job in found.jobs:
         work = rng.integers(1, 4, len(job.phases))
         edges = {(int(before[1:]), int(p.name[1:])) for p in job.phases for before in p.after}
-        due = Due(job.weight, float(rng.integers(0, 6)), ((2.0, 1.0), (4.0, 3.0)))
+        own = rng.choice([None, None, None, *PENALTIES])
+        due = Due(job.weight, float(rng.integers(0, 6)), ((2.0, 1.0), (4.0, 3.0)), own)
         most = [p.slots_most for p in job.phases]
         jobs.append(job_of(job.id, work.tolist(), most, frozenset(edges), due))
     return Flows(tuple(jobs), found.slots)
