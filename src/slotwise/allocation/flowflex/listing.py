@@ -27,10 +27,10 @@ from slotwise.objective.costs import Floats
 Ranking = Sequence[int] | Ints
 """All phases, the most urgent first."""
 
-COMPILED_FROM = 1_000_000
+COMPILED_FROM = 200_000
 """Phases times schedules; below it loading machine code takes longer than it saves."""
 
-RUNS_BY_CLOCK = 1000
+RUNS_BY_CLOCK = 200
 """Schedules that are made about, where a clock and no number of them ends a search."""
 
 
@@ -64,10 +64,12 @@ class Listed:
 class Lister:
     """Makes schedules of one problem by rank; made once, so as to be asked often.
 
-    runs  how many schedules will be asked for, about: for many, machine code is worth loading
+    runs     how many schedules will be asked for, about: for many, machine code is worth it
+    is_fast  whether machine code is used; None: as soon as it pays, for these schedules or for
+             all that this process has made. The schedules are the same
     """
 
-    def __init__(self, flows: Flows, runs: float = 1) -> None:
+    def __init__(self, flows: Flows, runs: float = 1, is_fast: bool | None = None) -> None:
         self._flows = flows
         after: list[list[int]] = [[] for _ in flows.work]
         for phase, others in enumerate(flows.before):
@@ -76,8 +78,9 @@ class Lister:
         self._after_first = np.cumsum([0, *map(len, after)])
         self._after = np.array([one for ones in after for one in ones], dtype=np.int64)
         self._waits = np.array([len(others) for others in flows.before], dtype=np.int64)
-        expected = RUNS_BY_CLOCK if runs == inf else runs
-        self._is_fast = len(flows.work) * expected >= COMPILED_FROM and has_numba()
+        expected = len(flows.work) * (RUNS_BY_CLOCK if runs == inf else runs)
+        self._chooses = is_fast is None
+        self._is_fast = _PLAIN.pays(expected) if is_fast is None else is_fast
         self._numbers = (
             flows.capacity.astype(float), flows.kind, flows.work, flows.most,
             self._after_first, self._after, self._waits,
@@ -104,6 +107,8 @@ class Lister:
         order = np.ascontiguousarray(ranking, dtype=np.int64)
         rank = np.empty(count, dtype=np.int64)
         rank[order] = np.arange(count)
+        if self._chooses and not self._is_fast:
+            self._is_fast = _PLAIN.pays(count)
         if self._is_fast:
             end = np.zeros(count)
             phase, since, slots = np.zeros(room, np.int64), np.zeros(room), np.zeros(room)
@@ -111,6 +116,7 @@ class Lister:
             changes = run(*self._numbers, order, rank, end, phase, since, slots)
             kept = min(changes, room)
             return Listed(end, phase[:kept], since[:kept], slots[:kept]), changes
+        _PLAIN.phases += count
         ends, traced = [0.0] * count, ([0] * room, [0.0] * room, [0.0] * room)
         numbers = [*self._lists, order.tolist(), rank.tolist(), ends, *traced]
         changes = run_list(*numbers)
@@ -123,6 +129,25 @@ class Lister:
             np.array(held[:kept]),
         )
         return listed, changes
+
+
+@dataclass(slots=True)
+class _Plain:
+    """The phases that this process has scheduled in Python.
+
+    A scheduler asks for few schedules at a time, but again and again. Once it has spent in
+    Python what loading machine code takes, that is loaded: so it never takes twice as long as
+    the better of the two would have, and nothing but time depends on it.
+    """
+
+    phases: float = 0
+
+    def pays(self, expected: float) -> bool:
+        """Whether machine code is there and worth loading for so many phases more."""
+        return self.phases + expected >= COMPILED_FROM and has_numba()
+
+
+_PLAIN = _Plain()
 
 
 def run_list(
