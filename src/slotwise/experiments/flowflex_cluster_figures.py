@@ -174,8 +174,9 @@ FLOWFLEX_12 = FlowClusterFigure(
     FlowClusterSetting(),
 )
 
-LIVE_BLOCKS, LIVE_SLOTS, LIVE_SPEED = 20, 8, 40.0
-"""Tasks sleep for 0.5 to 2 s; a set of flows takes about 10 s."""
+LIVE_BLOCKS, LIVE_SLOTS, LIVE_SPEED = 20, 16, 40.0
+"""Tasks sleep for 0.5 to 2 s, so that slots may outnumber processors and deciding takes little
+beside; a run takes about 15 s."""
 
 FLOWFLEX_12_LIVE = FlowClusterFigure(
     "flowflex-12-live",

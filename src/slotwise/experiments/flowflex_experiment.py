@@ -17,8 +17,9 @@ from slotwise.objective.objective import Objective
 from slotwise.results import Plan
 from slotwise.workload.flow_generator import FlowGenerator, unweighted
 
-BUDGET_STEPS = 1000
-"""For the search of FlowFlex in each plan; in steps, so that every machine finds the same."""
+BUDGET_STEPS = 10_000
+"""For the search of FlowFlex in each plan, a second or less; in steps, so that every machine
+finds the same."""
 
 AGNOSTIC = ("fair", "fifo")
 """Ready-list schemes that know nothing of metrics: each plans once for all of them."""

@@ -1,0 +1,65 @@
+"""What FlowFlex 5.1 says of its simulations in words, on a few workloads of its generator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+import pytest
+
+from slotwise.experiments.flowflex_experiment import (
+    FLOWFLEX,
+    FlowOutcome,
+    FlowSetting,
+    experiment,
+)
+from slotwise.experiments.flowflex_figures import MAY_BE_NOTHING, MINIMAX, MINISUM
+from slotwise.workload.flow_generator import FlowGenerator
+
+RUNS = 3
+FEWER = FlowGenerator(flows_most=8, phases_most=10)
+"""So that the tests are quick; all else is as in the figures."""
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> Sequence[dict[str, FlowOutcome]]:
+    """All metrics of a few workloads."""
+    setting = FlowSetting(MINISUM + MINIMAX, FEWER, steps=100)
+    return [experiment(setting, 1, number) for number in range(RUNS)]
+
+
+def average(outcomes: Sequence[dict[str, FlowOutcome]], metric: str, scheme: str) -> float:
+    """The average ratio to the bound, as the figures have it."""
+    penalty = next(m.penalty for m in MINISUM + MINIMAX if m.name == metric)
+    added = float(penalty in MAY_BE_NOTHING)
+    return fmean(outcome[metric].ratio(scheme, added) for outcome in outcomes)
+
+
+@pytest.mark.parametrize("metric", [m.name for m in MINISUM + MINIMAX])
+def test_flowflex_is_better_than_both_others_by_every_metric(
+    outcomes: Sequence[dict[str, FlowOutcome]], metric: str
+) -> None:
+    """On average; for the makespan it may be only as good, which is fine for all schemes."""
+    mine, fair, fifo = (average(outcomes, metric, s) for s in (FLOWFLEX, "fair", "fifo"))
+    if metric == "makespan":
+        assert 1 - 1e-9 <= mine <= min(fair, fifo) <= max(fair, fifo) < 1.26
+    else:
+        assert 1 - 1e-9 <= mine < min(fair, fifo)
+
+
+@pytest.mark.parametrize("metric", [m.name for m in MINIMAX])
+def test_maxima_are_within_126_percent_of_the_bound_on_average(
+    outcomes: Sequence[dict[str, FlowOutcome]], metric: str
+) -> None:
+    """In all eight sets of experiments."""
+    assert average(outcomes, metric, FLOWFLEX) <= 1.26
+
+
+def test_fifo_is_particularly_poor_on_average_stretch(
+    outcomes: Sequence[dict[str, FlowOutcome]],
+) -> None:
+    """Of the metrics without deadlines; a small flow behind big ones weighs much."""
+    names = ("mean completion", "weighted completion", "mean stretch")
+    ratios = {name: average(outcomes, name, "fifo") for name in names}
+    assert max(ratios, key=lambda name: ratios[name]) == "mean stretch"
+    assert ratios["mean stretch"] > average(outcomes, "mean stretch", "fair")
