@@ -1,0 +1,231 @@
+"""FlowFlex as an allocator: the first allocation of the plan, within what all are due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracles.dags import OBJECTIVES, flows
+from oracles.dags import Flows as Drawn
+from oracles.pools import all_fit, demand, held_by, owed, trees
+from slotwise.allocation.flowflex.allocator import FlowFlex
+from slotwise.allocation.flowflex.solve import Method
+from slotwise.allocation.fluid import claims_of_progress, fluid_schedule, progress_of
+from slotwise.allocation.planning import plan_schedules
+from slotwise.allocation.problem import Claims, JointAllocator, share_all
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.pool import Pool
+from slotwise.model.pool_tree import PoolTree
+from slotwise.objective.objective import Objective
+from slotwise.objective.penalty import PENALTIES
+from slotwise.scheduler import ALLOCATORS, make_allocator
+
+EXAMPLES = settings.default.max_examples
+METHODS: tuple[Method, ...] = ("best", "fast", "paper")
+NEAR = 1e-9
+QUICK = 1e-3
+"""Seconds of search: some steps."""
+
+
+def phase(name: str, work: float, most: int, *after: str, kind: str = "task") -> Phase:
+    """A phase of so many tasks."""
+    return Phase(name, Tasks(most, work / most), kind, after=frozenset(after))
+
+
+def first_claims(
+    jobs: Sequence[Job], cluster: Cluster, pools: PoolTree | None = None
+) -> dict[str, Claims]:
+    """The claims of jobs of which nothing has begun, on each kind of slot."""
+    tree = pools or PoolTree([Pool(name) for name in sorted({job.pool for job in jobs})])
+    ready = [progress_of(job, p) for job in jobs for p in job.phases if not p.waits_for]
+    return {
+        kind: claims_of_progress(of_kind, capacity, cluster, tree)
+        for kind, capacity in cluster.capacity.items()
+        if (of_kind := [r for r in ready if cluster.slot_kind(r.phase.kind) == kind])
+    }
+
+
+def test_the_names_by_which_users_know_it() -> None:
+    """With and without the network, with and without our search; all look at whole jobs."""
+    made = {name: make_allocator(name) for name in ALLOCATORS if name.startswith("flowflex")}
+    methods = {name: allocator.method for name, allocator in made.items()}
+    assert methods == {
+        "flowflex": "best",
+        "flowflex-fast": "fast",
+        "flowflex-paper": "paper",
+    }
+    assert all(isinstance(allocator, JointAllocator) for allocator in made.values())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_to_come_counts(method: Method) -> None:
+    """The first phases are alike, but behind a's comes a long one, so b is first."""
+    a = Job("a", (phase("p", 10, 10), phase("q", 100, 10, "p")))
+    b = Job("b", (phase("p", 10, 10), phase("q", 5, 10, "p")))
+    cluster = Cluster.of_slots(10)
+    (claims,) = first_claims([a, b], cluster).values()
+    assert FlowFlex(method=method).share(claims) == [0, 10]
+    assert FlowFlex(method=method).share_all({"task": claims}) == {"task": [0, 10]}
+
+
+@pytest.mark.parametrize("method", ["best", "fast"])
+def test_the_longest_path_of_a_flow_goes_first(method: Method) -> None:
+    """Of two ready phases of one job the one with a long chain behind it holds its most."""
+    job = Job(
+        "j",
+        (
+            phase("wide", 12, 4),
+            phase("head", 4, 2),
+            phase("tail", 12, 2, "head"),
+        ),
+    )
+    (claims,) = first_claims([job], Cluster.of_slots(4)).values()
+    assert FlowFlex(method=method).share(claims) == [2, 2]
+
+
+def test_what_is_due_is_first() -> None:
+    """For tardiness the long job that is due soon is before the short one that is not."""
+    long = Job("long", (phase("p", 40, 4), phase("q", 4, 4, "p")), deadline=11.0)
+    short = Job("short", (phase("p", 4, 4),), deadline=100.0)
+    (claims,) = first_claims([short, long], Cluster.of_slots(4)).values()
+    for aggregate in ("sum", "max"):
+        objective = Objective("tardiness", aggregate)
+        assert FlowFlex(objective).share(claims) == [0, 4]
+    assert FlowFlex().share(claims) == [4, 0]
+
+
+def test_kinds_of_slots_are_planned_together() -> None:
+    """Whose reduces take long should have its maps first, and the reduce slots now."""
+    cluster = Cluster((Host("h", {"map": 4, "reduce": 2}),))
+    jobs = [
+        Job("x", (phase("m", 16, 4, kind="map"), phase("r", 2, 2, "m", kind="reduce"))),
+        Job("y", (phase("m", 16, 4, kind="map"), phase("r", 60, 2, "m", kind="reduce"))),
+        Job("z", (phase("r", 2, 2, kind="reduce"),)),
+    ]
+    claims = first_claims(jobs, cluster)
+    shares = FlowFlex(Objective("makespan", "max")).share_all(claims)
+    assert shares == {"map": [0, 4], "reduce": [2]}
+
+
+@settings(max_examples=EXAMPLES // 4)
+@given(flows(mixed=True), st.sampled_from(OBJECTIVES), st.sampled_from(METHODS))
+def test_shares_are_within_most_shares_and_no_slot_idles(
+    drawn: Drawn, objective: Objective, method: Method
+) -> None:
+    """Whole slots, as many as all claims can use together; the same each time."""
+    (claims,) = first_claims(drawn.jobs, drawn.cluster).values()
+    allocator = FlowFlex(objective, method, QUICK)
+    shares = allocator.share(claims)
+    assert all(0 <= share <= most for share, most in zip(shares, claims.most, strict=True))
+    assert sum(shares) == min(claims.capacity, sum(claims.most))
+    assert all(share == int(share) for share in shares)
+    assert allocator.share(claims) == shares
+
+
+@settings(max_examples=EXAMPLES // 3)
+@given(trees(), st.sampled_from([p for p in PENALTIES if p != "makespan"]), st.booleans())
+def test_pools_keep_their_least_and_most_shares(
+    claims: Claims, penalty: str, is_max: bool
+) -> None:
+    """Trees of pools with guarantees and limits, whatever the objective."""
+    owner = [
+        (replace(job, deadline=30.0, steps=((10.0, 1.0), (40.0, 3.0))), of)
+        for job, of in claims.owner
+    ]
+    claims = replace(claims, owner=owner)
+    objective = Objective(penalty, "max" if is_max else "sum")
+    shares = FlowFlex(objective, "fast", QUICK).share(claims)
+    held = held_by(claims, shares)
+    assert sum(shares) == pytest.approx(min(claims.capacity, demand(claims, -1)))
+    for number, slots in enumerate(held):
+        assert slots <= demand(claims, number) + NEAR
+        if all_fit(claims):
+            assert slots >= owed(claims, number) - NEAR
+
+
+POOLS = [Pool("a", slots_min=3), Pool("b", slots_max=4), Pool("c")]
+
+
+def pooled_jobs() -> list[Job]:
+    """Two flows in each of three pools, of which one is owed slots and one is limited."""
+    return [
+        Job(
+            f"{pool}{number}",
+            (phase("p", 20 + number, 8), phase("q", 30, 6, "p"), phase("r", 8, 8, "p")),
+            pool=pool,
+        )
+        for pool in "abc"
+        for number in range(2)
+    ]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_plan_keeps_the_shares_of_pools(method: Method) -> None:
+    """At every instant b has at most 4 slots, and a its 3 while it can use them."""
+    jobs, cluster = pooled_jobs(), Cluster.of_slots(10)
+    planned = plan_schedules(
+        jobs, cluster, PoolTree(POOLS), FlowFlex(method=method, budget_seconds=QUICK)
+    )
+    (schedule,) = planned.schedules
+    schedule.check(jobs, cluster)
+    done = schedule.completion()
+    last_of_a = max(done["a0"], done["a1"])
+    cuts = sorted({at for piece in schedule.pieces for at in (piece.start, piece.end)})
+    for start, end in pairwise(cuts):
+        if end - start < 1e-9:
+            continue
+        held = dict.fromkeys("abc", 0)
+        for piece in schedule.pieces:
+            if piece.start <= start and end <= piece.end:
+                held[piece.phase.job[0]] += piece.slots
+        assert held["b"] <= 4
+        assert sum(held.values()) <= 10
+        if end <= last_of_a:
+            assert held["a"] >= 3
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_plan_keeps_least_shares_of_phases(method: Method) -> None:
+    """A phase that is owed 2 slots holds them from when it is ready until it is done."""
+    jobs = [
+        Job("owed", (replace(phase("p", 60, 8), slots_min=2),)),
+        *(Job(f"j{n}", (phase("p", 10, 8), phase("q", 10, 8, "p"))) for n in range(4)),
+    ]
+    cluster = Cluster.of_slots(8)
+    (schedule,) = plan_schedules(
+        jobs, cluster, PoolTree([Pool("default")]), FlowFlex(method=method)
+    ).schedules
+    schedule.check(jobs, cluster)
+    mine = [piece for piece in schedule.pieces if piece.phase.job == "owed"]
+    assert mine[0].start == 0
+    assert all(one.end == other.start for one, other in pairwise(mine))
+    assert all(piece.slots >= 2 for piece in mine)
+
+
+@settings(max_examples=EXAMPLES // 10)
+@given(flows(jobs_most=3, phases_most=4), st.sampled_from(METHODS))
+def test_step_by_step_it_comes_to_a_schedule(drawn: Drawn, method: Method) -> None:
+    """What is decided anew whenever a phase is done is a schedule of all jobs."""
+    allocator = FlowFlex(method=method, budget_seconds=QUICK / 10)
+    pools = PoolTree([Pool("default")])
+    schedule = fluid_schedule(drawn.jobs, drawn.cluster, pools, allocator)
+    schedule.check(drawn.jobs, drawn.cluster)
+
+
+def test_no_claims_need_no_shares() -> None:
+    """Nothing is ready anywhere."""
+    assert share_all(FlowFlex(), {}) == {}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_budgets_of_nothing_still_decide(method: Method) -> None:
+    """Without search there is an allocation."""
+    (claims,) = first_claims(pooled_jobs(), Cluster.of_slots(10)).values()
+    shares = FlowFlex(method=method, budget_seconds=0.0).share(claims)
+    assert sum(shares) == 10
