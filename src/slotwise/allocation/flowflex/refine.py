@@ -1,9 +1,8 @@
-"""Better rankings of phases: repair of missed deadlines, and shifts of single phases."""
+"""Better rankings of phases: repair of missed deadlines, and shifts of phases and flows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import floor
 
 import numpy as np
 
@@ -11,13 +10,13 @@ from slotwise.allocation.flowflex.deadlines import by_last_end
 from slotwise.allocation.flowflex.flows import Flows, Ints
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.improve import BETTER
-from slotwise.objective.cost import MET
+from slotwise.objective.cost import MET, Steps
 from slotwise.objective.costs import Floats
 
 ROUNDS = 30
 """Of repair; most deadlines that can be met at all are met by then."""
 
-REACH = 0.15
+REACH = 0.3
 """So far, as a part of all phases, one is shifted at most."""
 
 PATIENCE = 15
@@ -57,26 +56,60 @@ def latest_alike(flows: Flows, completion: Floats) -> Floats:
     return kept
 
 
-def shift_phases(ranking: Ints, evaluate: Callable[[Ints], float], budget: Budget) -> Ints:
-    """A ranking that is at least as good, by moving one phase at a time.
+def shift(
+    flows: Flows, ranking: Ints, completions: Callable[[Ints], Floats], budget: Budget
+) -> Ints:
+    """A ranking that is at least as good, by moving one phase or one flow at a time.
 
-    Which phase, and how far, follows two sequences that spread evenly, so the same budget
-    gives the same ranking. What is as good is taken, too: it leads on over plateaus. One
-    evaluation a step, until the budget is spent or nothing has helped for long.
+    All phases of a flow move by as many places. What is moved, and how far, follows two
+    sequences that spread evenly, so the same budget gives the same ranking; most moves are
+    short. What is as good is taken, too, unless it leads away from a dearer step
+    (`short_of_cheaper`): so the search crosses plateaus. One of `completions` a step, until
+    the budget is spent or nothing has helped for long.
     """
-    best, value = np.asarray(ranking), evaluate(np.asarray(ranking))
+
+    def worth(candidate: Ints) -> tuple[float, float]:
+        completion = completions(candidate)
+        return flows.value(completion), short_of_cheaper(flows, completion)
+
+    best, kept = ranking, worth(ranking)
     count = len(best)
-    reach = max(1, floor(REACH * count))
     step, helped = 0, 0
     while step - helped < PATIENCE * count and budget.may_go_on():
         step += 1
         place, by = (step * stride % 1.0 for stride in STRIDES)
-        source = int(place * count)
-        target = min(count - 1, max(0, source + round((2 * by - 1) * reach)))
-        candidate = np.insert(np.delete(best, source), target, best[source])
-        found = evaluate(candidate)
-        if found < value - BETTER * abs(value):
+        far = (2 * by - 1) * abs(2 * by - 1)
+        if step % 2:
+            candidate = _with_phase_moved(best, int(place * count), far * REACH * count)
+        else:
+            is_mine = flows.flow[best] == int(place * len(flows))
+            keys = np.arange(count) + np.where(is_mine, far * count + 0.5, 0.0)
+            candidate = best[np.argsort(keys, kind="stable")]
+        found = worth(candidate)
+        if found[0] < kept[0] - BETTER * abs(kept[0]):
             helped = step
-        if found <= value:
-            best, value = candidate, found
+        if found <= kept:
+            best, kept = candidate, found
     return best
+
+
+def _with_phase_moved(ranking: Ints, source: int, by: float) -> Ints:
+    target = min(len(ranking) - 1, max(0, source + round(by)))
+    return np.insert(np.delete(ranking, source), target, ranking[source])
+
+
+def short_of_cheaper(flows: Flows, completion: Floats) -> float:
+    """By how many seconds a flow must be sooner for its step to cost less; 0 without steps.
+
+    In a sum, of the flow that needs the least. In a maximum all of the dearest must cost less,
+    so of the one of these that needs the most.
+    """
+    costs = flows.costs.at(completion)
+    is_max = flows.aggregate == "max"
+    dear = costs.max() if is_max else np.nextafter(0.0, 1.0)
+    seconds = [
+        float(completion[j]) - cost.latest(float(costs[j]) * (1 - BETTER))
+        for j, cost in enumerate(flows.costs)
+        if isinstance(cost, Steps) and costs[j] >= dear
+    ]
+    return (max(seconds) if is_max else min(seconds)) if seconds else 0.0

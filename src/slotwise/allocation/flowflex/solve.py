@@ -17,7 +17,7 @@ from slotwise.allocation.flowflex.flat import flat_completions
 from slotwise.allocation.flowflex.flows import Flows, Ints
 from slotwise.allocation.flowflex.least_cost import least_cost
 from slotwise.allocation.flowflex.listing import Lister
-from slotwise.allocation.flowflex.refine import latest_alike, repair, shift_phases
+from slotwise.allocation.flowflex.refine import latest_alike, repair, shift
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.improve import improve
 from slotwise.objective.cost import MET
@@ -35,8 +35,8 @@ BUDGET_STEPS = 2000
 FLAT_STEPS = 1000
 """Of FLEX's search, for flows as malleable jobs."""
 
-STARTS = 2
-"""Orders of flows that are improved."""
+STARTS, ORDER_PART = 2, 6
+"""So many orders of flows are improved, each with such a part of the steps at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +129,18 @@ class _Search:
         return -inf
 
     def improve(self) -> None:
-        """Orders of flows, then deadlines that are nearly kept, then single phases."""
+        """Orders of flows, then deadlines that are nearly kept, then shifts."""
         flows = self._flows
         orders = [np.lexsort((flows.alone, dates)).tolist() for dates in self._dates]
         for order in sorted(orders, key=self._value_of_order)[:STARTS]:
-            part = self._budget.part(len(flows) ** 2)
+            part = self._budget.part(min(len(flows) ** 2, self._budget.steps / ORDER_PART))
             found, _ = improve(order, self._value_of_order, part)
             self._list(by_flows(flows, np.array(found)))
         if flows.aggregate == "sum" and not flows.costs.are_lines:
             self._are_met(latest_alike(flows, self.best.completion))
         assert self._best_listed is not None
-        self._list(shift_phases(self._best_listed.ranking, self._value_of, self._budget))
+        start, completions = self._best_listed.ranking, self._lister.completions
+        self._list(shift(flows, start, completions, self._budget))
 
     def _try_more(self) -> None:
         self._try(flat_completions(self._flows, self._budget.part(FLAT_STEPS)))
