@@ -75,7 +75,7 @@ def test_what_cannot_be_is_refused(make: Callable[[], object], words: list[str])
 def test_phases_come_behind_what_they_wait_for() -> None:
     """A diamond in any order of writing is told from its top to its end."""
     job = Job("j", (phase("d", "b", "c"), phase("b", "a"), phase("c", "a"), phase("a")))
-    names = [one.name for one in job.topological()]
+    names = [one.name for one in job.topological]
     assert names[0] == "a"
     assert names[-1] == "d"
     assert sorted(names) == ["a", "b", "c", "d"]

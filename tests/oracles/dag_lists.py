@@ -23,17 +23,17 @@ DUST = 1e-12
 
 def in_file_order(job: Job, cluster: Cluster) -> Sequence[Phase]:
     """Topological, else as they are written."""
-    return list(job.topological())
+    return list(job.topological)
 
 
 def longest_tail_first(job: Job, cluster: Cluster) -> Sequence[Phase]:
     """By the time from a phase's beginning to the end of the job, on all slots it can use."""
     tail: dict[str, float] = {}
-    for phase in reversed(list(job.topological())):
+    for phase in reversed(list(job.topological)):
         behind = [tail[other.name] for other in job.phases if phase.name in other.waits_for]
         work = phase.tasks.work_total() or 0.0
         tail[phase.name] = work / _most(phase, cluster) + max(behind, default=0.0)
-    return sorted(job.topological(), key=lambda phase: -tail[phase.name])
+    return sorted(job.topological, key=lambda phase: -tail[phase.name])
 
 
 def best_list(

@@ -122,7 +122,7 @@ class Network:
         owned: list[Event] = []
         for job in jobs:
             number: dict[str, int] = {}
-            for phase in job.topological():
+            for phase in job.topological:
                 number[phase.name] = len(work)
                 near = [number[name] for name in phase.waits_for]
                 before.append(frozenset(near).union(*(before[i] for i in near)))

@@ -20,7 +20,7 @@ def drive() -> Callable[[Execution], None]:
         runner = pickle.loads(cloudpickle.dumps(execution.runner))
         succeeded = False
         try:
-            for phase in execution.job.topological():
+            for phase in execution.job.topological:
                 for task in range(phase.tasks.count):
                     arguments = pickle.loads(
                         pickle.dumps(execution.arguments(phase.name, task, 0))

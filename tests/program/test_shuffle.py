@@ -99,7 +99,7 @@ execution = plan_mapreduce("j", program, "text", "out", base_dir=directory, redu
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 import numpy, slotwise.program.records
 begin, peaks = peak(), {}
-for phase in execution.job.topological():
+for phase in execution.job.topological:
     result = execution.runner(*execution.arguments(phase.name, 0, 0))
     execution.finished(phase.name, 0, 0, result)
     peaks[phase.name] = peak() - begin

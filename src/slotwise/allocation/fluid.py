@@ -47,7 +47,7 @@ def fluid_schedule(
     become whole slots by wrap-around, without loss. O(P) steps for P phases, each as costly as
     one allocation.
     """
-    unfinished = [progress_of(job, phase) for job in jobs for phase in job.topological()]
+    unfinished = [progress_of(job, phase) for job in jobs for phase in job.topological]
     pieces: list[Piece] = []
     now = 0.0
     while unfinished:

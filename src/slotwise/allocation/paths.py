@@ -26,7 +26,7 @@ def _to_the_end(job: Job, cluster: Cluster) -> dict[str, float]:
     """The least time from the start of each phase to the completion of the job."""
     ends: dict[str, float] = {phase.name: 0.0 for phase in job.phases}  # of those behind it
     times: dict[str, float] = {}
-    for phase in reversed(list(job.topological())):
+    for phase in reversed(list(job.topological)):
         times[phase.name] = _length(phase, cluster) + ends[phase.name]
         for before in phase.waits_for:
             ends[before] = max(ends[before], times[phase.name])

@@ -124,7 +124,7 @@ class _Limits:
             (place, work, self._rate(phase), head, tail)
             for place, job in enumerate(jobs)
             for phase, head, tail in zip(
-                job.topological(), self._stand(job).head, self._stand(job).tail, strict=True
+                job.topological, self._stand(job).head, self._stand(job).tail, strict=True
             )
             if (work := self._total(job, phase)) > 0 and self._kind(phase) in kinds
         ]
@@ -155,7 +155,7 @@ class _Limits:
         """Its phases, each behind all that it waits for."""
         places: dict[str, int] = {}
         nodes = []
-        for phase in job.topological():
+        for phase in job.topological:
             kind, work = self._kind(phase), self._total(job, phase)
             longest = self._work.longest.get(PhaseId(job.id, phase.name), 0.0)
             nodes.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -192,15 +192,18 @@ class Job:
         """Its phases by their names."""
         return {phase.name: phase for phase in self.phases}
 
-    def topological(self) -> Iterator[Phase]:
+    @cached_property
+    def topological(self) -> tuple[Phase, ...]:
         """Its phases, each behind all that it waits for."""
         done: set[str] = set()
+        ordered: list[Phase] = []
         left = list(self.phases)
         while left:
             ready = [phase for phase in left if phase.waits_for <= done]
-            yield from ready
+            ordered += ready
             done.update(phase.name for phase in ready)
             left = [phase for phase in left if phase.name not in done]
+        return tuple(ordered)
 
     @cached_property
     def work(self) -> float | None:

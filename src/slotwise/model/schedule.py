@@ -51,7 +51,7 @@ class Schedule:
         of_kind: dict[str, list[Piece]] = {kind: [] for kind in cluster.capacity}
         for job in jobs:
             done: dict[str, float] = {}
-            for phase in job.topological():
+            for phase in job.topological:
                 pieces = of_phase.pop(PhaseId(job.id, phase.name), [])
                 _check_phase(phase, pieces)
                 assert all(p.start >= job.arrival for p in pieces), "nothing before arrival"

@@ -33,7 +33,7 @@ class _Line:
     @property
     def phase(self) -> str:
         """The first phase that is not done."""
-        for phase in self.job.topological():
+        for phase in self.job.topological:
             if self.done.get(phase.name, 0) < phase.tasks.count:
                 return phase.name
         return "done"

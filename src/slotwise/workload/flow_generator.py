@@ -141,7 +141,7 @@ def least_time(job: Job, slots: int) -> float:
     The longer of its critical path and the time that its work takes on all slots.
     """
     ends: dict[str, float] = {}
-    for phase in job.topological():
+    for phase in job.topological:
         begins = max((ends[other] for other in phase.waits_for), default=0.0)
         work = phase.tasks.work_total() or 0.0
         ends[phase.name] = begins + work / min(phase.slots_most, slots)

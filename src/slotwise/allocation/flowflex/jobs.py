@@ -43,7 +43,7 @@ def whole_flows(
     ids, flows = [], []
     kinds = {kind: number for number, kind in enumerate(cluster.capacity)}
     for job in jobs:
-        phases = list(job.topological())
+        phases = list(job.topological)
         ids += [PhaseId(job.id, phase.name) for phase in phases]
         index = {phase.name: number for number, phase in enumerate(phases)}
         flows.append([
@@ -97,7 +97,7 @@ def _left(
     nodes: list[Node] = []
     places: list[tuple[Place, ...]] = []
     index: dict[str, int] = {}
-    for phase in job.topological():
+    for phase in job.topological:
         before = {index[name] for name in phase.waits_for if name in index}
         place = ready.get(phase.name)
         if place is None:

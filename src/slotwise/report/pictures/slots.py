@@ -124,7 +124,7 @@ def _shade(scene: Scene, line: Timeline, phase: PhaseId) -> float:
     """Later phases are paler while no two jobs have tints of one hue."""
     if len(scene.jobs) > len(JOBS):
         return 1.0
-    order = [other.name for other in line.jobs[phase.job].job.topological()]
+    order = [other.name for other in line.jobs[phase.job].job.topological]
     return (1.0, 0.7, 0.5)[min(order.index(phase.phase), 2)]
 
 
