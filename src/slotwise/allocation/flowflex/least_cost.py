@@ -11,8 +11,8 @@ from slotwise.model.errors import InputError
 from slotwise.objective.cost import met_until
 from slotwise.objective.costs import Floats
 
-INTERVALS = 64
-"""Of time, at most; each flow has an arc to those in which it can complete."""
+INTERVALS_MOST, INTERVALS_LEAST, ARCS = 256, 128, 50_000
+"""Intervals of time: as many as keep the network at so many arcs, about, within these."""
 
 VOLUME, COST = 2**30, 2**28
 """All work in units of the network, which are whole, and the dearest unit's cost."""
@@ -119,10 +119,11 @@ def _intervals(flows: Flows) -> Floats:
     kinks = np.array([met_until(kink) for cost in flows.costs for kink in cost.kinks])
     marks = np.unique(np.concatenate([flows.alone, kinks]))
     marks = marks[(marks > first) & (marks < last)]
-    room = INTERVALS // 2
+    count = min(INTERVALS_MOST, max(INTERVALS_LEAST, ARCS // len(flows)))
+    room = count // 2
     if len(marks) > room:
         marks = marks[np.linspace(0, len(marks) - 1, room).astype(int)]
-    steps = np.geomspace(first, last, INTERVALS - len(marks))
+    steps = np.geomspace(first, last, count - len(marks))
     return np.unique(np.concatenate([marks, steps]))
 
 

@@ -26,7 +26,7 @@ from slotwise.objective.costs import Floats
 Method = Literal["best", "fast", "paper"]
 """Everything; without the minimum cost flow (5.2); the paper's three stages and no more."""
 
-FRACTIONS = (0.5, 0.25, 0.75, 0.9)
+FRACTIONS = (0.5, 0.25, 0.75, 0.9, 0.95)
 """Of a flow's work in the minimum cost flow: deadlines are when so much is done."""
 
 BUDGET_STEPS = 2000

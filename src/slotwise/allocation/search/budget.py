@@ -21,7 +21,8 @@ class Budget:
 
     def part(self, steps: float) -> Budget:
         """A budget of at most so many steps, which are taken from this one."""
-        return Budget(steps, is_over=lambda: not self.may_go_on())
+        left = self.steps - self.spent
+        return Budget(min(steps, left), is_over=lambda: not self.may_go_on())
 
     def may_go_on(self) -> bool:
         """Whether there is a step left; takes it if so."""
