@@ -16,7 +16,6 @@ import pytest
 
 from slotwise.analysis.metrics import Meter
 from slotwise.analysis.replay import replay_log
-from slotwise.model.cluster import Cluster
 from slotwise.model.decision import GiveUp, Launch, Preempt
 from slotwise.model.event import JobArrived, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
@@ -31,6 +30,7 @@ WORK = 0.01
 """Seconds of an ordinary task."""
 
 Place = tuple[str, str, int]
+Slots = int | Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Stage(Protocol):
         pools: Sequence[Pool] = (),
         name: str = "fair",
         attempts_max: int = 4,
+        slots: Slots = SLOTS,
     ) -> Play:
         """What comes of a story."""
         ...
@@ -96,6 +97,7 @@ class Simulated:
         pools: Sequence[Pool] = (),
         name: str = "fair",
         attempts_max: int = 4,
+        slots: Slots = SLOTS,
     ) -> Play:
         """Play it by the clock of a heap."""
 
@@ -105,7 +107,7 @@ class Simulated:
                 return None
             return Fault(f"no luck, {launch.attempt}", after=0.1, lost=trouble.kills)
 
-        cluster = Cluster.of_slots(SLOTS)
+        cluster = LiveWorld.cluster(slots)
         world = SimulatedWorld(cluster, jobs, Simulation(fault=fault))
         watch = self.watched(
             world, jobs, cluster, pools, name, attempts_max=attempts_max, epoch_seconds=0.05
@@ -127,6 +129,7 @@ class Live:
         pools: Sequence[Pool] = (),
         name: str = "fair",
         attempts_max: int = 4,
+        slots: Slots = SLOTS,
     ) -> Play:
         """Play it in real time."""
         executions = [
@@ -139,8 +142,8 @@ class Live:
             )
             for job in jobs
         ]
-        cluster = LiveWorld.cluster(SLOTS)
-        with LiveWorld(executions, SLOTS) as world:
+        cluster = LiveWorld.cluster(slots)
+        with LiveWorld(executions, slots) as world:
             watch = self.watched(
                 world,
                 jobs,
