@@ -105,7 +105,7 @@ def test_phases_without_work_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=name_of)
 @given(case=tiny_flows)
-@settings(max_examples=FEW)
+@settings(max_examples=max(3, FEW // 2))
 def test_bounds_are_below_the_optimum_and_plans_above(
     objective: Objective, case: Flows
 ) -> None:
@@ -246,7 +246,7 @@ def test_levels_below_the_optimum_are_kept_on_slots_twice_as_fast(
 @pytest.mark.parametrize("objective", THROUGH_ZERO, ids=name_of)
 @pytest.mark.parametrize("name", FLOWFLEX)
 @given(case=one_kind)
-@settings(max_examples=2 * FEW)
+@settings(max_examples=FEW)
 def test_lines_cost_at_most_a_factor_more_than_the_bound(
     name: str, objective: Objective, case: Flows
 ) -> None:
