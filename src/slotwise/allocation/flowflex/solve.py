@@ -113,18 +113,18 @@ class _Search:
             for fraction in FRACTIONS:
                 self._try(network.deadlines(fraction))
         if self._method != "paper":
-            self._try_more()
+            self._try(flat_completions(self._flows, self._budget.part(FLAT_STEPS)))
             if self._flows.costs.are_lines and len(self._flows) <= FLOWS_MOST:
                 self._try(bounding_completions(self._flows))
         return bound
 
     def try_maxima(self) -> float:
         """Deadlines for a maximum (Fig. 8); what is proven of it."""
-        self._try(self._flows.alone)
-        _, due = least_level(self._flows, self.best.value, self._are_met_by_faster_slots)
+        high = self._try(self._flows.alone)
+        _, due = least_level(self._flows, high, self._are_met_by_faster_slots)
         self._try(due)
         if self._method != "paper":
-            self._try_more()
+            self._try(flat_completions(self._flows, self._budget.part(FLAT_STEPS)))
             least_level(self._flows, self.best.value, self._are_met)
         return -inf
 
@@ -142,20 +142,22 @@ class _Search:
         start, completions = self._best_listed.ranking, self._lister.completions
         self._list(shift(flows, start, completions, self._budget))
 
-    def _try_more(self) -> None:
-        self._try(flat_completions(self._flows, self._budget.part(FLAT_STEPS)))
-
-    def _try(self, dates: Floats) -> None:
-        """The schedules by these deadlines."""
+    def _try(self, dates: Floats) -> float:
+        """Schedules by these deadlines; the value of the first, which is the paper's."""
+        flows = self._flows
         self._dates.append(dates)
         if self._chains is not None:
             ranking = by_deadline(self._chains.problem, dates)
             completion = self._chain_lister.completions(ranking)
-            value = self._flows.value(completion)
+            value = flows.value(completion)
             self._keep(Solution(ranking, completion, value, self._chains))
-        if self._chains is None or self._method != "paper":
-            self._list(by_deadline(self._flows, dates))
-            self._list(by_last_end(self._flows, dates))
+            if self._method != "paper":
+                self._list(by_deadline(flows, dates))
+        else:
+            value = flows.value(self._list(by_deadline(flows, dates)))
+        if self._method != "paper":
+            self._list(by_last_end(flows, dates))
+        return value
 
     def _list(self, ranking: Ints) -> Floats:
         """The completions of the flows in the list schedule of a ranking."""
