@@ -27,7 +27,7 @@ VALUES: dict[tuple[str, str], Callable[[dict[str, float]], float]] = {
 """The objectives, from their definitions."""
 
 
-@pytest.mark.parametrize("allocator", ["fifo", "fair", "flex"])
+@pytest.mark.parametrize("allocator", ["fifo", "fair", "flex", "flowflex", "flowflex-fast"])
 @pytest.mark.parametrize(("penalty", "aggregate"), VALUES)
 def test_a_plan_keeps_the_contract(
     allocator: str, penalty: str, aggregate: str, slotwise: Any

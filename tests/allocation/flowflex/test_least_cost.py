@@ -20,7 +20,7 @@ from slotwise.allocation.flowflex.chains import chains_of
 from slotwise.allocation.flowflex.completions import bounding_completions
 from slotwise.allocation.flowflex.deadlines import by_deadline
 from slotwise.allocation.flowflex.flows import Flows, Node
-from slotwise.allocation.flowflex.least_cost import LeastCost, least_cost
+from slotwise.allocation.flowflex.least_cost import INTERVALS_MOST, LeastCost, least_cost
 from slotwise.allocation.flowflex.listing import Lister
 from slotwise.model.errors import InputError
 from slotwise.objective.cost import Line, Steps
@@ -141,7 +141,9 @@ def test_with_whole_steps_the_bound_is_that_of_the_paper(problem: Flows) -> None
     """Where costs change at whole instants only, nothing is lost to the width of intervals."""
     network = least_cost(problem)
     exact = in_units(problem, 1.0, is_above=True)
-    assert network.bound == pytest.approx(exact, abs=rounding(problem, network) + 1e-6)
+    # Steps are passed only 1e-9 behind their instants; the network knows, the program does not.
+    slack = rounding(problem, network) + 1e-5 * (1 + exact)
+    assert network.bound == pytest.approx(exact, abs=slack)
 
 
 @given(flows(), st.sampled_from(SUMS), st.sampled_from(FRACTIONS))
@@ -199,12 +201,12 @@ def test_weighted_completion_is_within_three_of_the_linear_program(
 
 
 def test_the_intervals_are_narrow() -> None:
-    """With 64 of them, an end is at most a fifth beyond its beginning on the flows of 5.1."""
+    """An end is at most a tenth beyond its beginning on the flows of 5.1; they are not many."""
     rng = np.random.default_rng(5)
     for _ in range(20):
         network = least_cost(problem_of(paper_flows(rng)))
-        assert width(network) <= 1.2
-        assert len(network.ends) <= 64
+        assert width(network) <= 1.1
+        assert len(network.ends) <= INTERVALS_MOST
 
 
 def test_one_flow_costs_what_it_does_alone() -> None:

@@ -74,7 +74,7 @@ def test_a_simpler_simulation_ends_at_the_same_instants(
 ) -> None:
     """One that goes through all phases at each end."""
     problem, ids = whole_flows(drawn.jobs, drawn.cluster, Objective())
-    phases = [(job, phase) for job in drawn.jobs for phase in job.topological()]
+    phases = [(job, phase) for job in drawn.jobs for phase in job.topological]
     ranking = data.draw(rankings(problem))
     done = list_schedule([phases[one] for one in ranking], drawn.cluster)
     expected = [done[name] for name in ids]

@@ -18,7 +18,8 @@ from slotwise.allocation.flowflex.refine import (
     ROUNDS,
     latest_alike,
     repair,
-    shift_phases,
+    shift,
+    short_of_cheaper,
 )
 from slotwise.allocation.search.budget import Budget
 from slotwise.objective.cost import Hinge, Line, Steps
@@ -104,39 +105,48 @@ def test_nothing_costs_more_at_the_latest_completion(
 
 
 @settings(max_examples=EXAMPLES // 2)
-@given(flow_problems(), st.data())
-def test_shifts_of_phases_make_nothing_worse(problem: Flows, data: st.DataObject) -> None:
+@given(flow_problems() | flow_problems(aggregate="max"), st.data())
+def test_shifts_make_nothing_worse(problem: Flows, data: st.DataObject) -> None:
     """The ranking is one of all phases, no worse than the first; the same each time."""
     first = np.array(data.draw(rankings(problem)))
-    lister = Lister(problem)
-
-    def value(ranking: Ints) -> float:
-        return problem.value(lister.completions(ranking))
-
-    found = shift_phases(first, value, Budget(40))
+    completions = Lister(problem).completions
+    found = shift(problem, first, completions, Budget(40))
     assert sorted(found.tolist()) == list(range(len(first)))
-    assert value(found) <= value(first)
-    assert shift_phases(first, value, Budget(40)).tolist() == found.tolist()
+    assert problem.value(completions(found)) <= problem.value(completions(first))
+    assert shift(problem, first, completions, Budget(40)).tolist() == found.tolist()
 
 
 def test_shifts_find_the_better_ranking() -> None:
     """The shortest first, from the longest first on."""
     problem = Flows.of([1], [[Node(work, 1)] for work in (9, 5, 3, 1)], [Line(1.0)] * 4)
-    lister = Lister(problem)
-    found = shift_phases(np.arange(4), lambda r: problem.value(lister.completions(r)), Budget())
+    found = shift(problem, np.arange(4), Lister(problem).completions, Budget())
     assert found.tolist() == [3, 2, 1, 0]
 
 
 def test_shifts_end_when_nothing_helps() -> None:
     """A budget without end is not spent: all rankings are alike."""
-    asked = []
-    budget = Budget()
-    found = shift_phases(np.arange(7), lambda r: asked.append(r) or 1.0, budget)
-    assert budget.spent <= 7 * PATIENCE
-    assert len(asked) == budget.spent + 1
+    problem = Flows.of([9], [[Node(1, 1)] for _ in range(7)], [Line(1.0)] * 7)
+    budget, asked = Budget(), Asked(problem)
+    found = shift(problem, np.arange(7), asked, budget)
+    assert budget.spent == 7 * PATIENCE
+    assert len(asked.rankings) == budget.spent + 1
     assert sorted(found.tolist()) == list(range(7))
 
 
 def test_a_budget_of_nothing_changes_nothing() -> None:
     """The ranking that came in goes out."""
-    assert shift_phases(np.array([2, 0, 1]), lambda r: 1.0, Budget(0)).tolist() == [2, 0, 1]
+    problem = Flows.of([1], [[Node(work, 1)] for work in (9, 5, 3)], [Line(1.0)] * 3)
+    found = shift(problem, np.arange(3), Lister(problem).completions, Budget(0))
+    assert found.tolist() == [0, 1, 2]
+
+
+def test_how_far_a_flow_is_from_a_cheaper_step() -> None:
+    """Done at 6: it must be 2 s sooner to be on time; the dearer one 5 s, the line is none."""
+    costs = [Steps(((4.0, 1.0),)), Steps(((1.0, 2.0), (9.0, 7.0))), Line(1.0)]
+    at = np.array([6.0, 6.0, 6.0])
+    sums = Flows.of([2], [[Node(2, 1)]] * 3, costs)
+    assert short_of_cheaper(sums, at) == pytest.approx(2.0)
+    assert short_of_cheaper(sums, np.array([3.0, 6.0, 6.0])) == pytest.approx(5.0)
+    largest = Flows.of([2], [[Node(2, 1)]] * 2, costs[:2], "max")
+    assert short_of_cheaper(largest, at[:2]) == pytest.approx(5.0)
+    assert short_of_cheaper(Flows.of([2], [[Node(2, 1)]], [Line(1.0)]), at[:1]) == 0

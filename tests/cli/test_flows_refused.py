@@ -1,0 +1,128 @@
+"""Flows of which no plan can be made are refused by `plan --allocator flowflex`, and how."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BOOK = Path(__file__).parents[1] / "workload" / "bad_files.txt"
+FILES = {
+    name: (text, message)
+    for name, text, message in re.findall(
+        r"^== (.+)\n((?:.*\n)*?)=> (.+)$", BOOK.read_text(encoding="utf-8"), re.MULTILINE
+    )
+}
+OF_FLOWS = (
+    "negative work",
+    "nan work",
+    "infinite work",
+    "zero tasks",
+    "phase least above most",
+    "a cycle",
+    "a phase after itself",
+    "after an unknown phase",
+    "after without brackets",
+    "continuing an unknown phase",
+    "continuing one phase after another",
+    "two jobs of one id",
+    "two phases of one name",
+    "a kind without slots",
+)
+"""Bad files whose fault lies in a job that is a flow; see tests/workload/bad_files.txt."""
+
+NAMES = ("flowflex", "flowflex-fast", "flowflex-paper")
+
+
+def assert_refused(told: Any, message: str, folder: Path) -> None:
+    """Exit code 2, one line on stderr that says this, nothing on stdout, nothing on disk."""
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert message in told.stderr
+    assert told.stderr.count("\n") == 1
+    assert [path.name for path in folder.iterdir()] == ["jobs.yaml"]
+
+
+@pytest.mark.parametrize("name", OF_FLOWS)
+def test_a_bad_flow(name: str, slotwise: Any, folder: Path) -> None:
+    """The place in the file, the value and the remedy, as with any other command."""
+    text, message = FILES[name]
+    (folder / "jobs.yaml").write_text(text, encoding="utf-8")
+    told = slotwise("plan", "jobs.yaml", "--allocator", "flowflex", "--json")
+    assert_refused(told, message, folder)
+    assert told.stderr.startswith("slotwise: jobs.yaml: ")
+
+
+def file_of(phases: str, more: str = "") -> str:
+    """A file of one job of these phases."""
+    return (
+        f"slotwise: 1\ncluster: {{slots: 4}}\njobs:\n  - {{id: j, {more}phases: [{phases}]}}\n"
+    )
+
+
+A = "{name: a, work: 4, tasks: 2}"
+
+BAD = {
+    "a cycle of three": (
+        file_of(
+            "{name: a, work: 1, after: [c]}, {name: b, work: 1, after: [a]},"
+            " {name: c, work: 1, after: [b]}, {name: d, work: 1}"
+        ),
+        "job 'j': phases a, b, c wait for each other in a circle; remove one `after`",
+    ),
+    "a cycle behind a beginning": (
+        file_of(f"{A}, {{name: b, work: 1, after: [a, c]}}, {{name: c, work: 1, after: [b]}}"),
+        "job 'j': phases b, c wait for each other in a circle; remove one `after`",
+    ),
+    "after a phase of another job": (
+        file_of(A) + "  - {id: k, phases: [{name: x, work: 1, after: [a]}]}\n",
+        "job 'k': phase 'x' waits for unknown phase 'a'; known: x",
+    ),
+    "a phase without work in a flow": (
+        file_of(f"{A}, {{name: b, work: 0, tasks: 2, after: [a]}}"),
+        "jobs.yaml: jobs[0].phases[1].work (line 4) is 0: give a number > 0",
+    ),
+    "work that is lost beside the rest": (
+        file_of(f"{A}, {{name: b, work: 1.0e-9, after: [a]}}, {{name: c, work: 1.0e+9}}"),
+        "job 'j', phase 'b': takes 2.5e-10 s, which is lost in a plan of",
+    ),
+    "a flow that arrives later": (
+        file_of(A, "arrival: 3, "),
+        "job 'j': arrival is 3.0, but a plan takes every job as present at time 0; set it to",
+    ),
+    "slots of another speed": (
+        "slotwise: 1\ncluster: {hosts: [{name: h, slots: 2, speed: 2}]}\n"
+        f"jobs: [{{id: j, phases: [{A}]}}]\n",
+        "a plan takes slots of speed 1; set every host's speed to 1, or simulate",
+    ),
+}
+"""What only a plan refuses, and what only a flow can have wrong."""
+
+
+@pytest.mark.parametrize("allocator", NAMES)
+@pytest.mark.parametrize("name", BAD)
+def test_a_flow_that_cannot_be_planned(
+    name: str, allocator: str, slotwise: Any, folder: Path
+) -> None:
+    """One message that names the job, the phase, the value and the remedy."""
+    text, message = BAD[name]
+    (folder / "jobs.yaml").write_text(text, encoding="utf-8")
+    told = slotwise("plan", "jobs.yaml", "--allocator", allocator, "--json")
+    assert_refused(told, message, folder)
+
+
+def test_without_ortools_the_extra_is_named(
+    slotwise: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sum needs the network; the faster variant and maxima do without it."""
+    monkeypatch.setitem(sys.modules, "ortools.graph.python.min_cost_flow", None)
+    (folder / "jobs.yaml").write_text(file_of(f"{A}, {{name: b, work: 1, after: [a]}}"))
+    told = slotwise("plan", "jobs.yaml", "--allocator", "flowflex")
+    assert_refused(told, "pip install 'slotwise[flow]', or choose flowflex-fast", folder)
+    told = slotwise("simulate", "jobs.yaml", "--scheduler", "flowflex")
+    assert_refused(told, "pip install 'slotwise[flow]', or choose flowflex-fast", folder)
+    for options in ("--allocator flowflex-fast", "--allocator flowflex --objective makespan"):
+        told = slotwise("plan", "jobs.yaml", "--json", *options.split())
+        assert told.exit_code == 0, told.stderr
