@@ -79,7 +79,8 @@ def solve(
         return Solution(np.zeros(0, np.int64), np.zeros(0), 0.0)
     search = _Search(flows, budget or Budget(BUDGET_STEPS), method, with_chains)
     bound = search.try_maxima() if flows.aggregate == "max" else search.try_sums()
-    if method != "paper":
+    least = max(bound, flows.value(flows.alone))  # Nobody is done sooner than alone.
+    if method != "paper" and search.best.value > least:
         search.improve()
     return replace(search.best, bound=bound)
 
