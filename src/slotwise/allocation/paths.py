@@ -1,4 +1,4 @@
-"""How long a job takes at best, by the work it states: critical paths on a cluster."""
+"""How long a job takes at best, by the work it states: its paths and area on a cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ LEAST = 1e-9
 
 def size_on(job: Job, cluster: Cluster) -> Size:
     """The job's work, and the least time that it would take alone. O(phases)."""
-    return Size(max(job.work or 0.0, LEAST), max(LEAST, *_to_the_end(job, cluster).values()))
+    path = max(_to_the_end(job, cluster).values())
+    return Size(max(job.work or 0.0, LEAST), max(LEAST, path, _area(job, cluster)))
 
 
 def tail_on(job: Job, phase: Phase, cluster: Cluster) -> float:
@@ -31,6 +32,15 @@ def _to_the_end(job: Job, cluster: Cluster) -> dict[str, float]:
         for before in phase.waits_for:
             ends[before] = max(ends[before], times[phase.name])
     return times
+
+
+def _area(job: Job, cluster: Cluster) -> float:
+    """The time that its work takes on all slots of the kinds that it needs."""
+    work: dict[str, float] = {}
+    for phase in job.phases:
+        kind = cluster.slot_kind(phase.kind)
+        work[kind] = work.get(kind, 0.0) + (phase.tasks.work_total() or 0.0)
+    return max(amount / cluster.capacity[kind] for kind, amount in work.items())
 
 
 def _length(phase: Phase, cluster: Cluster) -> float:

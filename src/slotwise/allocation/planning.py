@@ -49,38 +49,50 @@ def plan_schedules(
     """What an allocator plans for jobs that are all there at time 0.
 
     FLEX solves the whole problem at once where it is one of malleable jobs: one phase each, one
-    kind of slot, no limits of pools. Otherwise, and for other allocators, shares are decided
-    anew at each completion; FLEX then tries Smith's order on the height, too.
+    kind of slot, no limits of pools. FlowFlex does so for any jobs where nobody is guaranteed
+    or denied anything. Otherwise, and for other allocators, shares are decided anew at each
+    completion; FLEX then tries Smith's order on the height, too.
     """
     _refuse_lost_work(jobs, cluster)
     tree = pools if isinstance(pools, PoolTree) else PoolTree(pools.values())
-    claims = plain_claims(jobs, cluster, tree)
+    claims, budget = plain_claims(jobs, cluster, tree), budget or Budget()
     least = {}
     if claims is not None and allocator.keeps_least:
         floors = scale_to(claims.capacity, claims.least)
         least = {job.id: floor for (job, _), floor in zip(claims.owner, floors, strict=True)}
     if isinstance(allocator, FlowFlex) and jobs and _are_free(jobs, tree):
-        return _plan_flows(jobs, cluster, allocator, budget or Budget())
-    if not isinstance(allocator, Flex):
-        return Planned([fluid_schedule(jobs, cluster, tree, allocator)], least)
-    if claims is not None:
-        _, solution = allocator.solve(claims, budget or Budget())
-        phases = [PhaseId(job.id, phase.name) for job, phase in claims.owner]
-        pieces = merged(whole_slots(phases, solution.packing))
-        return Planned([Schedule(pieces)], least, solution.bound)
-    tried = [allocator, replace(allocator, ordering=by_height)]
-    return Planned([fluid_schedule(jobs, cluster, tree, flex) for flex in tried])
+        plans = [_plan_flows(jobs, cluster, allocator, budget)]
+        if claims is not None and allocator.method != "paper":
+            # Slots shared in time may be better than any list, and FLEX finds that here.
+            plans.append(_plan_malleable(claims, Flex(allocator.objective), budget))
+        schedules = [schedule for plan in plans for schedule in plan.schedules]
+        return Planned(schedules, {}, max(plan.bound for plan in plans))
+    if isinstance(allocator, Flex) and claims is not None:
+        return replace(_plan_malleable(claims, allocator, budget), least=least)
+    tried: list[Allocator] = [allocator]
+    if isinstance(allocator, Flex):
+        tried.append(replace(allocator, ordering=by_height))
+    schedules = [fluid_schedule(jobs, cluster, tree, one) for one in tried]
+    return Planned(schedules, least)
+
+
+def _plan_malleable(claims: Claims, flex: Flex, budget: Budget) -> Planned:
+    """FLEX on jobs that are one problem of malleable jobs."""
+    _, solution = flex.solve(claims, budget)
+    phases = [PhaseId(job.id, phase.name) for job, phase in claims.owner]
+    pieces = merged(whole_slots(phases, solution.packing))
+    return Planned([Schedule(pieces)], {}, solution.bound)
 
 
 def _plan_flows(
-    jobs: Sequence[Job], cluster: Cluster, allocator: FlowFlex, budget: Budget
+    jobs: Sequence[Job], cluster: Cluster, flowflex: FlowFlex, budget: Budget
 ) -> Planned:
-    """FlowFlex on whole jobs, all of which are there."""
+    """FlowFlex on whole jobs."""
     for job in jobs:
         for phase in job.phases:
             progress_of(job, phase)  # Refuses what no plan can be made of.
-    flows, ids = whole_flows(jobs, cluster, allocator.objective)
-    solution = solve_flows(flows, budget, allocator.method)
+    flows, ids = whole_flows(jobs, cluster, flowflex.objective)
+    solution = solve_flows(flows, budget, flowflex.method)
     return Planned([Schedule(merged(pieces_of(flows, solution, ids)))], {}, solution.bound)
 
 

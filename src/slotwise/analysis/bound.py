@@ -45,7 +45,7 @@ class Work:
 def sizes_of(jobs: Sequence[Job], cluster: Cluster, work: Work) -> dict[str, Size]:
     """The size of each job on this cluster: its work, and the least time that it needs."""
     limits = _Limits(cluster, work)
-    return {job.id: Size(work.of_job(job), max(limits.height(job), WORK_LEAST)) for job in jobs}
+    return {job.id: Size(work.of_job(job), max(limits.alone(job), WORK_LEAST)) for job in jobs}
 
 
 def objective_bound(
@@ -140,9 +140,16 @@ class _Limits:
         rates = self.rates[self._kind(phase)]
         return rates[min(phase.slots_most, len(rates)) - 1]
 
-    def height(self, job: Job) -> float:
-        """The critical path: each phase on its most slots, and not shorter than one task."""
-        return critical_path(self._nodes(job))
+    def alone(self, job: Job) -> float:
+        """The least time that a job takes: its critical path, or its work on all slots.
+
+        On the path each phase has its most slots and takes as long as one task at least.
+        """
+        area = dict.fromkeys(self.rates, 0.0)
+        for phase in job.phases:
+            area[self._kind(phase)] += self._total(job, phase)
+        spans = [work / self.rates[kind][-1] for kind, work in area.items() if work]
+        return max(critical_path(self._nodes(job)), *spans, 0.0)
 
     def _stand(self, job: Job) -> Stand:
         """Where its phases stand if it is alone on the cluster."""
