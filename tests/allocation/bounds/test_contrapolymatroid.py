@@ -24,14 +24,15 @@ def test_the_greedy_meets_the_linear_program(seed: int) -> None:
     soonest = np.array([random.choice([0.0, random.uniform(0, 9)]) for _ in work])
     soonest = np.maximum(soonest, random.choice([0.0, 1.0]) * work / rate)
     weight = np.array([random.choice([1.0, random.uniform(0.1, 3)]) for _ in work])
-    ends = least_completions(work, rate, capacity, soonest, weight)
+    alone = work * work / (2 * rate) * random.choice([1.0, 1.7])
+    ends = least_completions(work, alone, capacity, soonest, weight)
     jobs = range(count)
     rows, limits = [], []
     for chosen in chain.from_iterable(combinations(jobs, k) for k in range(1, count + 1)):
         inside = np.isin(jobs, chosen)
         rows.append(-np.where(inside, work, 0.0))
         part = work[inside]
-        limits.append(-((part**2 / rate[inside]).sum() + part.sum() ** 2 / capacity) / 2)
+        limits.append(-(alone[inside].sum() + part.sum() ** 2 / (2 * capacity)))
         assert ends @ rows[-1] <= limits[-1] + 1e-9 * abs(limits[-1])
     bounds = [(low, None) for low in soonest]
     found = linprog(weight, A_ub=np.array(rows), b_ub=limits, bounds=bounds)
@@ -42,7 +43,7 @@ def test_the_greedy_meets_the_linear_program(seed: int) -> None:
 def test_a_job_without_work_ends_at_its_soonest() -> None:
     """It asks for nothing, and the other one is alone."""
     ends = least_completions(
-        np.array([0.0, 6.0]), np.ones(2), 1.0, np.array([2.0, 0.0]), np.ones(2)
+        np.array([0.0, 6.0]), np.array([0.0, 18.0]), 1.0, np.array([2.0, 0.0]), np.ones(2)
     )
     assert ends.tolist() == [2.0, 6.0]
 

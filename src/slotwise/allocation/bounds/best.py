@@ -40,9 +40,11 @@ def lower_bound(
     jobs = jobs.fitted(capacity).early()
     if aggregate == "max":
         return due_date_bound(jobs, capacity)
-    bound = _sum_bound(jobs, capacity, value)
+    are_whole = _are_whole(jobs)
+    # More than half a step below a whole value is enough: it is rounded up.
+    bound = _sum_bound(jobs, capacity, value - 0.5 if are_whole else value)
     bound -= ROUNDING * float(np.abs(jobs.costs.at(jobs.soonest)).sum() + abs(bound))
-    if _are_whole(jobs):
+    if are_whole:
         return float(ceil(bound - WHOLE))
     cheapest = jobs.costs.at(jobs.arrival)
     return max(bound, 0.0) if np.all(cheapest >= 0) else bound

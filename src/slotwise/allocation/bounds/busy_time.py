@@ -8,20 +8,23 @@ from math import inf
 import numpy as np
 
 from slotwise.allocation.bounds.jobs import BoundJobs
+from slotwise.allocation.bounds.profiles import latest_moments
 
 
 def busy_time_bound(jobs: BoundJobs, capacity: float) -> float:
     """Of the sum of costs that are lines. O(J log J).
 
-    A job completes at least work / (2 rate) after its mean busy time, and the weighted sum of
-    mean busy times is least when, at each instant, all capacity goes to the present job of
+    The mean busy time of a job comes before its completion by at least its least moment over
+    its work: by work / (2 rate) for one part. And the weighted sum of mean busy times is least
+    when, at each instant, all capacity goes to the present job of
     the largest slope / work (Goemans). With one arrival time and unlimited rates this is the
     squashed area bound of Turek and others.
     """
     assert jobs.costs.are_lines
     slope, origin = jobs.costs.slope, jobs.costs.origin
-    busy = _moments(jobs, capacity) * capacity / np.where(jobs.work > 0, jobs.work, 1.0)
-    least = busy + jobs.work / (2 * np.minimum(jobs.rate, capacity))
+    work = np.where(jobs.work > 0, jobs.work, 1.0)
+    busy = _moments(jobs, capacity) * capacity / work
+    least = busy + latest_moments(jobs, capacity) / work
     return float(np.sum(slope * (jobs.arrival - origin + least)))
 
 

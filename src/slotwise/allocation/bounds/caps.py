@@ -6,6 +6,7 @@ import numpy as np
 
 from slotwise.allocation.bounds.contrapolymatroid import least_completions
 from slotwise.allocation.bounds.jobs import BoundJobs
+from slotwise.allocation.bounds.profiles import latest_moments
 
 JOBS_MOST = 4000
 """Above so many jobs, O(J^2) takes too long."""
@@ -14,13 +15,15 @@ JOBS_MOST = 4000
 def caps_bound(jobs: BoundJobs, capacity: float) -> float:
     """Of the sum of costs that are lines, from the first arrival on. O(J^2).
 
-    Of any set of jobs, the sum of work times completion is at least half of the sum of
-    work^2 / rate plus half of the square of all their work over the capacity. Each job needs
-    its height besides. The least weighted sum of such completion times is known exactly.
+    Of any set of jobs, the sum of work times completion is at least the sum of their least
+    moments about the completion, plus half of the square of all their work over the capacity.
+    Each job needs its height besides. The least weighted sum of such completion times is known
+    exactly.
     """
     assert jobs.costs.are_lines
     begin = float(jobs.arrival.min())
     slope, origin = jobs.costs.slope, jobs.costs.origin
     soonest = jobs.arrival - begin + jobs.height
-    ends = least_completions(jobs.work, jobs.rate, capacity, soonest, slope)
+    moments = latest_moments(jobs, capacity)
+    ends = least_completions(jobs.work, moments, capacity, soonest, slope)
     return float(np.sum(slope * (begin - origin + ends)))

@@ -36,7 +36,7 @@ class Points:
 
     @classmethod
     def of(cls, falls: Falls, shapes: Shapes, options: Floats, count: int) -> Points:
-        """Where falls begin and end, and `options`: both ends, and where costs are not straight.
+        """Where falls begin and end, and `options`: both ends, and where costs have kinks.
 
         Between two of these costs and needs are straight lines in the completion. Needs are in
         the unit of the falls, of `count` windows. O(M log M) for each job.
@@ -68,13 +68,22 @@ class Points:
 
     def cheapest(self, prices: Floats) -> Floats:
         """Of each job the least cost with the price of what it needs, or less. O(J M)."""
+        total, lost = self._totals(prices)
+        least: Floats = total.min(axis=1) - lost
+        return least
+
+    def best(self, prices: Floats) -> Floats:
+        """J x 1: of each job a completion that is the cheapest, or nearly so."""
+        place = self._totals(prices)[0].argmin(axis=1)
+        return np.take_along_axis(self.completion, place[:, None], axis=1)
+
+    def _totals(self, prices: Floats) -> tuple[Floats, Floats]:
         slope = np.cumsum(self.turn * prices[self.window], axis=1)
         fallen = np.cumsum(slope[:, :-1] * np.diff(self.completion, axis=1), axis=1)
         paid = self.needs @ prices
         total = self.cost + paid[:, None]
         total[:, 1:] += fallen
-        least: Floats = total.min(axis=1) - ROUNDING * total.shape[1] * paid
-        return least
+        return total, ROUNDING * total.shape[1] * paid
 
     def until(self, job: int, instant: float) -> Points:
         """With the completions of a job not later than one of them."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from slotwise.allocation.bounds.cheapest import Points
 from slotwise.allocation.bounds.interior import Mixture, best_prices
+from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.objective.costs import Floats
 
 STEPS = 24
@@ -19,6 +20,16 @@ GAP = 1e-9
 
 ROUNDING = 1e-13
 """What the sums lose, of the numbers that they are made of."""
+
+
+def with_ends(jobs: BoundJobs, turns: Floats, inner: Floats) -> Floats:
+    """The ends of the completions of each job, and these instants as far as between them.
+
+    turns  J x K: from this completion on a window needs no less; behind all nothing changes
+    """
+    soonest, latest = jobs.soonest[:, None], jobs.latest[:, None]
+    latest = np.minimum(latest, np.maximum(turns.max(axis=1, keepdims=True), soonest))
+    return np.concatenate([soonest, np.clip(inner, soonest, latest), latest], axis=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,17 @@ def latest_parts(parts: Parts, capacity: float) -> Parts:
     return Parts.of(rows)
 
 
+def latest_moments(jobs: BoundJobs, capacity: float) -> Floats:
+    """Of each job the least integral of (C - t) x(t), if it does x(t) at t and completes at C.
+
+    It is that of its parts as late as it can do them alone: work^2 / (2 rate) for one part.
+    """
+    parts = latest_parts(jobs.parts.fitted(capacity), capacity)
+    moments = parts.work * parts.work / (2 * parts.rate) + parts.work * parts.tail
+    least: Floats = np.bincount(parts.job, moments, minlength=len(jobs)).astype(float)
+    return least
+
+
 def room(jobs: BoundJobs, capacity: float, until: Floats) -> Floats:
     """The most work of all jobs together that can be done by each of some instants.
 

@@ -54,6 +54,11 @@ class Shapes:
                 self._levels[j, k + 1 :] = value
 
     @property
+    def are_stairs(self) -> bool:
+        """Whether all are staircases."""
+        return not np.any(self._slope)
+
+    @property
     def kinks(self) -> Floats:
         """Row by row the instants at which a cost is not straight, filled up with inf."""
         bends = np.where(self._floor > -np.inf, self._origin, np.inf)[:, None]

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from slotwise.allocation.bounds.jobs import BoundJobs
+from slotwise.allocation.bounds.shapes import kinks_most
 from slotwise.objective.costs import Floats
+
+NUMBERS_MOST = 500_000
+"""Jobs times completions times windows: more are thinned out to so many."""
+
+WINDOWS_LEAST = 4
+"""With room for fewer windows it is not worth while."""
 
 WINDOWS_MOST = 32
 """For more the prices are hardly better."""
@@ -55,6 +62,21 @@ class Windows:
     def turns(self, jobs: BoundJobs) -> Floats:
         """J x K: from this completion on a window needs no less of a job."""
         return self.end + (self.left(jobs) - self.kept(jobs)) / jobs.rate[:, None]
+
+
+def first_windows(jobs: BoundJobs, capacity: float) -> Windows | None:
+    """Those to begin with; None if there are too many jobs, or nothing to be done."""
+    most = windows_most(len(jobs), kinks_most(jobs.costs))
+    if most < WINDOWS_LEAST or not jobs.work.sum() > 0:
+        return None
+    kinks = np.array([kink for cost in jobs.costs for kink in cost.kinks])
+    return windows_of(jobs, capacity, kinks, most)
+
+
+def windows_most(jobs: int, kinks: int, most: int = WINDOWS_MOST) -> int:
+    """K up to `most` such that J (K + 3 + kinks) K numbers are not too many."""
+    other = (3 + kinks) / 2
+    return int(min(most, np.sqrt(NUMBERS_MOST / jobs + other**2) - other))
 
 
 def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, most: int) -> Windows:
