@@ -14,6 +14,7 @@ from slotwise.experiments.figure import Experiment, Figure
 from slotwise.experiments.flex_figures import FLEX_5
 from slotwise.experiments.flowflex_cluster_figures import FLOWFLEX_12_BOTH
 from slotwise.experiments.flowflex_figures import FLOWFLEX_RATIOS
+from slotwise.experiments.flowflex_stages import FLOWFLEX_STAGES
 from slotwise.experiments.hammr_figures import HAMMR_5
 from slotwise.experiments.reproduction import Reproduction
 from slotwise.experiments.slides_figures import SLIDES
@@ -22,6 +23,7 @@ from slotwise.model.errors import InputError
 _ALL: tuple[Figure, ...] = (
     *FLEX_5,
     *FLEX_6,
+    *FLOWFLEX_STAGES,
     *FLOWFLEX_RATIOS,
     *FLOWFLEX_12_BOTH,
     HAMMR_5,
