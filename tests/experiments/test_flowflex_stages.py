@@ -34,7 +34,7 @@ def area(row: Row) -> float:
 
 
 def test_pseudo_jobs_do_the_work_of_the_flow_within_its_critical_path() -> None:
-    """By hand: a1, a3, a5 and a6 take 10 s one after the other; all phases have 27 s of work."""
+    """By hand: a1, a3, a5, a6 take 10 s one after the other; all phases have 27 s of work."""
     rows = first_stage()
     phases = [row for row in rows if row["part"] == "phase"]
     jobs = [row for row in rows if row["part"] != "phase"]
