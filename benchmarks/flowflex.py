@@ -137,7 +137,7 @@ def claimed(jobs: Sequence[Job]) -> dict[str, Claims]:
     ready = [
         progress_of(job, phase)
         for job in jobs
-        for phase in job.topological()
+        for phase in job.topological
         if not phase.waits_for
     ]
     cluster = Cluster.of_slots(SLOTS)
