@@ -63,6 +63,12 @@ def test_flows_stay_apart() -> None:
     assert list(chains.problem.before) == [(), (), (1,)]
 
 
+def test_a_short_phase_that_runs_late_keeps_its_work() -> None:
+    """By instants around 1e6 s, 1e-4 s would be right to seven digits only."""
+    problem = Flows.of([25], [[Node(1e6, 1), Node(25e-4, 25, (0,))]], [Line(1.0)])
+    assert chains_of(problem).problem.work.tolist() == [1e6, pytest.approx(25e-4, rel=1e-15)]
+
+
 @settings(max_examples=EXAMPLES // 2)
 @given(flows())
 def test_area_and_critical_path_stay_what_they_were(drawn: Drawn) -> None:

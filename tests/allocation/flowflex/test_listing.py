@@ -128,3 +128,18 @@ def test_no_flows_take_no_time() -> None:
     listed = Lister(problem).schedule([])
     assert listed.pieces() == []
     assert listed.end.tolist() == []
+
+
+def test_the_clock_rounds_and_work_does_not_get_lost() -> None:
+    """Late, a small phase goes on over 200 ends of others: its piece is as long as its work.
+
+    By then the clock tells instants apart that are 1e-10 s from each other.
+    """
+    first = Node(1e6, 1)
+    others = [Node(2.3e-6, 1, (number,)) for number in range(200)]
+    problem = Flows.of([2], [[first, *others], [first, Node(4e-4, 1, (0,))]], lines(2))
+    listed = Lister(problem).schedule(range(203))
+    ((start, end, slots),) = listed.pieces()[-1]
+    assert start == 1e6
+    assert slots == 1
+    assert end - start == pytest.approx(4e-4, abs=2.4e-10)

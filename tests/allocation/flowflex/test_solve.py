@@ -27,10 +27,15 @@ AGGREGATES: tuple[Aggregate, ...] = ("sum", "max")
 
 
 def assert_is_what_it_says(problem: Flows, found: object) -> None:
-    """The completions are those of the list schedule, and the value is theirs."""
+    """The completions are those of the schedule, and the value is theirs."""
     listed = problem if found.chains is None else found.chains.problem
     assert sorted(found.ranking) == list(range(len(listed.work)))
-    assert Lister(listed).completions(found.ranking).tolist() == found.completion.tolist()
+    if found.packing is None:
+        completion = Lister(listed).completions(found.ranking)
+    else:
+        ends = np.array([pieces[-1][1] for pieces in found.packing])
+        completion = np.maximum.reduceat(ends, problem.first[:-1])
+    assert completion.tolist() == found.completion.tolist()
     assert problem.value(found.completion) == found.value
     assert found.bound <= found.value + NEAR * abs(found.value)
 
@@ -123,7 +128,7 @@ def test_without_chains_only_flows_themselves_are_scheduled() -> None:
     dag = [Node(4, 2), Node(6, 1, (0,)), Node(6, 1), Node(4, 2, (2,))]
     problem = Flows.of([2], [dag, dag], [Line(1.0)] * 2)
     for method in METHODS:
-        assert solve(problem, Budget(3), method, with_chains=False).chains is None
+        assert solve(problem, Budget(3), method, listed=True).chains is None
 
 
 def fan(width: int) -> list[Node]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slotwise.allocation.flowflex.flows import Flows
 from slotwise.objective.costs import Floats
+
+ROUNDING = 1e-12
+"""Of the length of a phase; so little of it that is left is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,33 +33,65 @@ def chains_of(flows: Flows) -> Chains:
     """The chains of flows whose phases all draw on one kind of slot.
 
     In the pseudo-schedule every phase of a flow starts as early as precedence allows and holds
-    its most share, as if there were slots without end. It is cut wherever a phase starts or
-    ends; the pieces are the pseudo-jobs. Squashed area and critical path of each flow stay
-    what they were, and pieces of different phases in one pseudo-job wait for nothing of each
-    other. O(n^2) for a flow of n phases, and at most 2 n - 1 pseudo-jobs.
+    its most share, as if there were slots without end. It is cut wherever a phase ends; the
+    pieces are the pseudo-jobs. Squashed area and critical path of each flow stay what they
+    were, and pieces of different phases in one pseudo-job wait for nothing of each other.
+    O(n^2) for a flow of n phases, and at most n pseudo-jobs.
     """
     assert len(flows.capacity) == 1, "pseudo-jobs draw on one kind of slot"
     members: list[tuple[int, ...]] = []
-    starts, lengths, counts = [], [], []
-    head, end = flows.head, flows.head + flows.length
-    for first, last in zip(flows.first[:-1].tolist(), flows.first[1:].tolist(), strict=True):
-        begins, ends = head[first:last], end[first:last]
-        cuts = np.unique(np.concatenate([begins, ends]))
-        runs = (begins <= cuts[:-1, None]) & (ends > cuts[:-1, None])
-        members += [tuple((first + np.flatnonzero(row)).tolist()) for row in runs]
-        starts.append(cuts[:-1])
-        lengths.append(np.diff(cuts))
-        counts.append(len(cuts) - 1)
-    height = np.array([flows.most[list(phases)].sum() for phases in members])
-    flow = np.repeat(np.arange(len(flows)), counts)
+    starts: list[float] = []
+    lengths: list[float] = []
+    flow: list[int] = []
+    most, length = flows.most.tolist(), flows.length.tolist()
+    first = flows.first.tolist()
+    for number, phases in enumerate(map(range, first, first[1:])):
+        now = 0.0
+        for lasts, running in _pseudo_schedule(phases, flows.before, length):
+            members.append(running)
+            starts.append(now)
+            lengths.append(lasts)
+            flow.append(number)
+            now += lasts
+    height = np.array([sum([most[phase] for phase in running]) for running in members])
     problem = replace(
         flows,
         kind=np.zeros(len(height), dtype=np.int64),
-        work=height * np.concatenate(lengths),
+        work=height * np.array(lengths),
         most=height,
-        flow=flow,
-        before=[
-            (k - 1,) if k > 0 and flow[k] == flow[k - 1] else () for k in range(len(height))
-        ],
+        flow=np.array(flow, dtype=np.int64),
+        before=[(k - 1,) if k and flow[k] == flow[k - 1] else () for k in range(len(flow))],
     )
-    return Chains(problem, members, np.concatenate(starts))
+    return Chains(problem, members, np.array(starts))
+
+
+def _pseudo_schedule(
+    phases: range, before: Sequence[Sequence[int]], length: Sequence[float]
+) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """How long which phases of a flow run together, one set of them after the other.
+
+    By what is left of each phase and not by instants: a short phase that runs late would lose
+    digits of its work as a difference of these.
+    """
+    left = {phase: length[phase] for phase in phases}
+    waits = {phase: len(before[phase]) for phase in phases}
+    after: dict[int, list[int]] = {phase: [] for phase in phases}
+    for phase in phases:
+        for other in before[phase]:
+            after[other].append(phase)
+    running = [phase for phase in phases if not waits[phase]]
+    while running:
+        step = min([left[phase] for phase in running])
+        yield step, tuple(running)
+        rest: list[int] = []
+        ready: list[int] = []
+        for phase in running:
+            left[phase] -= step
+            if left[phase] > ROUNDING * length[phase]:
+                rest.append(phase)
+                continue
+            for follower in after[phase]:
+                waits[follower] -= 1
+                if not waits[follower]:
+                    ready.append(follower)
+        running = sorted(rest + ready)

@@ -222,11 +222,15 @@ def run_list(
                     changed[changes], since[changes], slots[changes] = phase, now, 0.0
                 changes += 1
         assert step < inf, "a phase is ready while some are not done"
-        now += step
+        # What is done is counted by the clock, which rounds: else pieces that last over many
+        # ends would be too short or too long by all that was rounded.
+        then = now + step
+        step, now = then - now, then
+        tick = CLOCK * now
         for place in range(runs):
             phase = running[place]
             left[phase] -= holds[phase] * step
-            if left[phase] > ROUNDING * work[phase]:
+            if left[phase] > ROUNDING * work[phase] and left[phase] > tick * holds[phase]:
                 continue
             end[phase], holds[phase] = now, 0.0
             done += 1
@@ -256,6 +260,9 @@ def run_list(
 
 ROUNDING = 1e-12
 """Of a phase's work; what is left of it by less is rounding."""
+
+CLOCK = 1.2e-16
+"""Of an instant; the clock rounds by a little less."""
 
 
 RUN_LIST = (

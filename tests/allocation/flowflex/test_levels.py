@@ -1,0 +1,66 @@
+"""Slots shared by level: feasible on any flows, and the shortest schedule where that is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracles.dags import Flows as Drawn
+from oracles.dags import flows
+from oracles.flow_problems import problem_of
+from slotwise.allocation.flowflex.flows import Flows, Node
+from slotwise.allocation.flowflex.levels import share_by_level
+from slotwise.allocation.flowflex.listing import Lister
+from slotwise.allocation.whole import whole_slots
+from slotwise.model.job import PhaseId
+from slotwise.model.schedule import Schedule
+from slotwise.objective.cost import Line
+from slotwise.objective.objective import Objective
+
+
+def makespan(slots: int, nodes: list[Node]) -> float:
+    """Of one flow, shared for a due date at which it could be complete at best."""
+    problem = Flows.of([slots], [nodes], [Line(1.0)], "max")
+    return float(share_by_level(problem, problem.alone).completion[0])
+
+
+def test_two_wide_phases_share_the_slots() -> None:
+    """FLEX's Lemma 1 fails here: a list ends at 8.75, equal shares at 8."""
+    assert makespan(10, [Node(40, 8), Node(40, 8)]) == pytest.approx(8.0)
+
+
+@given(
+    st.integers(1, 12),
+    st.lists(st.tuples(st.floats(0.1, 50), st.integers(1, 12)), min_size=1, max_size=6),
+)
+def test_independent_phases_are_done_as_soon_as_can_be(
+    slots: int, phases: list[tuple[float, int]]
+) -> None:
+    """By the greater of their area and the longest of them."""
+    nodes = [Node(work, most) for work, most in phases]
+    area = sum(node.work for node in nodes) / slots
+    longest = max(node.work / min(node.most, slots) for node in nodes)
+    assert makespan(slots, nodes) == pytest.approx(max(area, longest), rel=1e-6)
+
+
+@given(flows(), st.data())
+def test_what_is_shared_is_a_schedule(drawn: Drawn, data: st.DataObject) -> None:
+    """In whole slots, with precedence, most shares and capacity kept, and all work done."""
+    problem = problem_of(drawn, Objective("makespan", "max"))
+    due = data.draw(st.lists(st.floats(0, 1e3), min_size=len(problem), max_size=len(problem)))
+    shared = share_by_level(problem, np.array(due))
+    ids = [PhaseId(job.id, phase.name) for job in drawn.jobs for phase in job.topological]
+    Schedule(tuple(whole_slots(ids, shared.packing))).check(drawn.jobs, drawn.cluster)
+    for flow, first in enumerate(problem.first[:-1]):
+        own = shared.packing[first : problem.first[flow + 1]]
+        assert shared.completion[flow] == max(pieces[-1][1] for pieces in own)
+
+
+def test_a_chain_is_as_fast_as_in_a_list() -> None:
+    """With nothing to share with, sharing changes nothing."""
+    nodes = [Node(10, 2), Node(6, 3, (0,)), Node(4, 8, (1,))]
+    problem = Flows.of([4], [nodes], [Line(1.0)], "max")
+    listed = Lister(problem).completions([0, 1, 2])
+    assert makespan(4, nodes) == listed[0] == 5 + 2 + 1
