@@ -1,4 +1,4 @@
-"""Slots shared by level: feasible on any flows, and the shortest schedule where that is known."""
+"""Slots shared by level: feasible for any flows, and shortest where that is known."""
 
 from __future__ import annotations
 

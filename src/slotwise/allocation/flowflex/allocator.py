@@ -51,7 +51,7 @@ class FlowFlex:
         left = flows_left(claims, self.objective)
         seconds = BUDGET_SECONDS if self.budget_seconds is None else self.budget_seconds
         budget = Budget(seconds / (STEP_SECONDS * len(left.flows.work)))
-        solution = solve(left.flows, budget, self.method, with_chains=False)
+        solution = solve(left.flows, budget, self.method, listed=True)
         order = _order(left, solution.ranking, claims)
         return {kind: grant(of_kind, order[kind]) for kind, of_kind in claims.items()}
 

@@ -34,8 +34,7 @@ def repair(
     A flow that was late is taken for due that much earlier in the next round. What is due at
     any time (inf) comes last. One of `completions` a step.
     """
-    last = float(np.max(due, where=np.isfinite(due), initial=0.0))
-    urgent = np.where(np.isfinite(due), due, 2 * last + 1)
+    urgent = finite(due)
     for _ in range(ROUNDS):
         if not budget.may_go_on():
             return False
@@ -45,6 +44,12 @@ def repair(
             return True
         urgent = urgent - np.where(is_late, completion - np.minimum(due, completion), 0.0)
     return False
+
+
+def finite(due: Floats) -> Floats:
+    """The same due dates, but what is due at any time is due after all others."""
+    last = float(np.max(due, where=np.isfinite(due), initial=0.0))
+    return np.where(np.isfinite(due), due, 2 * last + 1)
 
 
 def latest_alike(flows: Flows, completion: Floats) -> Floats:

@@ -8,13 +8,15 @@ from slotwise.allocation.flowflex.chains import Chains
 from slotwise.allocation.flowflex.flows import Flows
 from slotwise.allocation.flowflex.listing import Listed, Lister
 from slotwise.allocation.flowflex.solve import Solution
-from slotwise.allocation.whole import wrap_around
+from slotwise.allocation.whole import whole_slots, wrap_around
 from slotwise.model.job import PhaseId
 from slotwise.model.schedule import Piece
 
 
 def pieces_of(flows: Flows, solution: Solution, ids: Sequence[PhaseId]) -> list[Piece]:
     """The schedule of a solution, in whole slots, by the names of its phases."""
+    if solution.packing is not None:
+        return whole_slots(ids, solution.packing)
     if solution.chains is not None:
         listed = Lister(solution.chains.problem).schedule(solution.ranking)
         return shape_shift(flows, solution.chains, listed, ids)

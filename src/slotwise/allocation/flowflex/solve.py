@@ -16,8 +16,10 @@ from slotwise.allocation.flowflex.deadlines import by_deadline, by_flows, by_las
 from slotwise.allocation.flowflex.flat import flat_completions
 from slotwise.allocation.flowflex.flows import Flows, Ints
 from slotwise.allocation.flowflex.least_cost import least_cost
+from slotwise.allocation.flowflex.levels import share_by_level
 from slotwise.allocation.flowflex.listing import Lister
-from slotwise.allocation.flowflex.refine import latest_alike, repair, shift
+from slotwise.allocation.flowflex.refine import finite, latest_alike, repair, shift
+from slotwise.allocation.packing import Packing
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.improve import improve
 from slotwise.objective.cost import MET
@@ -31,6 +33,9 @@ FRACTIONS = (0.5, 0.25, 0.75, 0.9, 0.95)
 
 BUDGET_STEPS = 2000
 """Of search, where nobody says."""
+
+SHARED_MOST = 500
+"""Phases; for more, sharing slots by level takes longer than it is worth."""
 
 FLAT_STEPS = 1000
 """Of FLEX's search, for flows as malleable jobs."""
@@ -47,6 +52,7 @@ class Solution:
     completion  of each flow, seconds
     value       of the objective
     chains      what was scheduled in place of the flows, to be turned back by `shape_shift`
+    packing     the schedule where it is no list: pieces of each phase, slots being real numbers
     bound       what the method has itself proven that nothing can go below; -inf if nothing
     """
 
@@ -54,6 +60,7 @@ class Solution:
     completion: Floats
     value: float
     chains: Chains | None = None
+    packing: Packing | None = None
     bound: float = -inf
 
 
@@ -62,7 +69,7 @@ def solve(
     budget: Budget | None = None,
     method: Method = "best",
     *,
-    with_chains: bool = True,
+    listed: bool = False,
 ) -> Solution:
     """The best schedule found within a budget of search steps, each one list schedule.
 
@@ -73,11 +80,11 @@ def solve(
     k kinds of slots there are no pseudo-jobs, and deadlines that can be met are met on slots
     that are 1 + k times as fast.
 
-    with_chains  False: only list schedules of the flows themselves
+    listed  only list schedules of the flows themselves, without pseudo-jobs and shared slots
     """
     if not len(flows):
         return Solution(np.zeros(0, np.int64), np.zeros(0), 0.0)
-    search = _Search(flows, budget or Budget(BUDGET_STEPS), method, with_chains)
+    search = _Search(flows, budget or Budget(BUDGET_STEPS), method, listed)
     bound = search.try_maxima() if flows.aggregate == "max" else search.try_sums()
     least = max(bound, flows.value(flows.alone))  # Nobody is done sooner than alone.
     if method != "paper" and search.best.value > least:
@@ -88,11 +95,12 @@ def solve(
 class _Search:
     """What has been tried, of which the best is kept."""
 
-    def __init__(self, flows: Flows, budget: Budget, method: Method, with_chains: bool) -> None:
+    def __init__(self, flows: Flows, budget: Budget, method: Method, listed: bool) -> None:
         self._flows, self._budget, self._method = flows, budget, method
         self._lister = Lister(flows, budget.steps)
-        with_chains = with_chains and len(flows.capacity) == 1 and method != "fast"
-        self._chains = chains_of(flows) if with_chains else None
+        has_chains = not listed and len(flows.capacity) == 1 and method != "fast"
+        self._chains = chains_of(flows) if has_chains else None
+        self._shares = not listed and len(flows.work) <= SHARED_MOST
         if self._chains is not None:
             self._chain_lister = Lister(self._chains.problem, LEVELS_MOST)
         self._dates: list[Floats] = []
@@ -169,6 +177,14 @@ class _Search:
         self._keep(found)
         return completion
 
+    def _share(self, due: Floats) -> Floats:
+        """The completions of the flows if slots are shared by level for these due dates."""
+        shared = share_by_level(self._flows, finite(due))
+        value = self._flows.value(shared.completion)
+        ranking = by_last_end(self._flows, shared.completion)
+        self._keep(Solution(ranking, shared.completion, value, packing=shared.packing))
+        return shared.completion
+
     def _keep(self, found: Solution) -> None:
         if self._best is None or found.value < self._best.value:
             self._best = found
@@ -193,6 +209,9 @@ class _Search:
         """Whether deadlines are met by a ranking that we know how to find."""
         if not self._budget.may_go_on():
             return False
-        if np.all(self._list(by_deadline(self._flows, due)) <= due * (1 + MET)):
-            return True
-        return repair(self._flows, due, self._list, self._budget)
+        late = due * (1 + MET)
+        return (
+            bool(np.all(self._list(by_deadline(self._flows, due)) <= late))
+            or (self._shares and bool(np.all(self._share(due) <= late)))
+            or repair(self._flows, due, self._list, self._budget)
+        )
