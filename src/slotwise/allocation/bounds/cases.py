@@ -13,6 +13,9 @@ from slotwise.allocation.bounds.interior import Mixture
 SPLIT_FROM = 1e-7
 """Relative; cases are split while the bound is below the known value by more than this."""
 
+SHORT = 1e-3
+"""Of the bound, or of what a job can cost; to prove less by so much is good enough."""
+
 DUST = 1e-9
 """Relative to what a job can cost more than its least; a smaller difference is none."""
 
@@ -24,8 +27,8 @@ def bound_by_cases(choices: Choices, trials: int, value: float) -> float:
     In each case prices are looked for anew.
     """
     number = count()  # No two cases are compared but by bound and age.
-    mixture = choices.settled()
-    cases = [(choices.bound(mixture.prices), next(number), choices, mixture)]
+    bound, choices, mixture = settled(choices)
+    cases = [(bound, next(number), choices, mixture)]
     for _ in range((trials - 1) // 2):
         bound, _, choices, mixture = cases[0]
         if bound >= value - SPLIT_FROM * abs(value):
@@ -35,10 +38,24 @@ def bound_by_cases(choices: Choices, trials: int, value: float) -> float:
             break
         heappop(cases)
         for half in (choices.until(*split), choices.after(*split)):
-            mixture = half.settled()
-            reached = max(bound, half.bound(mixture.prices))
-            heappush(cases, (reached, next(number), half, mixture))
+            reached, half, mixture = settled(half)
+            heappush(cases, (max(bound, reached), next(number), half, mixture))
     return cases[0][0]
+
+
+def settled(choices: Choices) -> tuple[float, Choices, Mixture]:
+    """A bound, and the choices and their mixture at nearly the best prices.
+
+    Where not all points are among the choices, and the prices have proven much less than was
+    hoped, the cheapest points become choices and prices are looked for once more.
+    """
+    mixture = choices.settled()
+    bound = choices.bound(mixture.prices)
+    if choices.short(mixture.prices) > SHORT * max(abs(bound), choices.scale):
+        choices = choices.widened(mixture.prices)
+        mixture = choices.settled()
+        bound = max(bound, choices.bound(mixture.prices))
+    return bound, choices, mixture
 
 
 def _split(choices: Choices, mixture: Mixture) -> tuple[int, float] | None:

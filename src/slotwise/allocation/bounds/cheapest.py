@@ -25,6 +25,7 @@ class Points:
     turn        J x M, by so much the need of one window falls less from there on, in a second
     window      J x M, the window
     needs       J x K, of each window at the first of them
+    falls       the needs at all of them, in the unit of `needs`
     """
 
     completion: Floats
@@ -33,6 +34,7 @@ class Points:
     turn: Floats
     window: Ints
     needs: Floats
+    falls: Falls
 
     @classmethod
     def of(cls, falls: Falls, shapes: Shapes, options: Floats, count: int) -> Points:
@@ -60,11 +62,7 @@ class Points:
         windows[row, place] = window[order]
         needs = falls.at(soonest[:, None], count)[:, 0]
         cost, above = shapes.at(completion), shapes.at(np.nextafter(completion, np.inf))
-        return cls(completion, cost, above, turns, windows, needs)
-
-    def per(self, capacity: float) -> Points:
-        """The same with needs in seconds of the whole capacity."""
-        return replace(self, turn=self.turn / capacity, needs=self.needs / capacity)
+        return cls(completion, cost, above, turns, windows, needs, falls)
 
     def cheapest(self, prices: Floats) -> Floats:
         """Of each job the least cost with the price of what it needs, or less. O(J M)."""
@@ -72,10 +70,18 @@ class Points:
         least: Floats = total.min(axis=1) - lost
         return least
 
-    def best(self, prices: Floats) -> Floats:
-        """J x 1: of each job a completion that is the cheapest, or nearly so."""
-        place = self._totals(prices)[0].argmin(axis=1)
-        return np.take_along_axis(self.completion, place[:, None], axis=1)
+    def best(self, prices: Floats) -> tuple[Floats, Floats, Floats]:
+        """J x 1 each: a completion that is the cheapest or nearly so, its cost and `above`."""
+        place = self._totals(prices)[0].argmin(axis=1)[:, None]
+        completion, cost, above = (
+            np.take_along_axis(array, place, axis=1)
+            for array in (self.completion, self.cost, self.above)
+        )
+        return completion, cost, above
+
+    def needed(self, completion: Floats) -> Floats:
+        """J x N x K: what windows need, for N completions of each job."""
+        return self.falls.at(completion, self.needs.shape[1])
 
     def _totals(self, prices: Floats) -> tuple[Floats, Floats]:
         slope = np.cumsum(self.turn * prices[self.window], axis=1)

@@ -69,6 +69,25 @@ class Choices:
         large += float(np.abs(cheapest).sum()) + paid
         return float(cheapest.sum()) - paid - ROUNDING * large
 
+    def short(self, prices: Floats) -> float:
+        """How much more these prices would prove if the points were no more than the choices."""
+        if self.points is None:
+            return 0.0
+        cheapest = (self.cost + self.needs @ prices).min(axis=1)
+        return float((cheapest - self.points.cheapest(prices)).sum())
+
+    def widened(self, prices: Floats) -> Choices:
+        """With the cheapest of the points of each job among the choices."""
+        assert self.points is not None
+        completion, cost, above = self.points.best(prices)
+        return replace(
+            self,
+            completion=np.concatenate([self.completion, completion], axis=1),
+            cost=np.concatenate([self.cost, cost], axis=1),
+            above=np.concatenate([self.above, above], axis=1),
+            needs=np.concatenate([self.needs, self.points.needed(completion)], axis=1),
+        )
+
     def until(self, job: int, instant: float) -> Choices:
         """With the completions of a job not later than one of them."""
         points = self.points and self.points.until(job, instant)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,6 +42,10 @@ class Falls:
             _falls(jobs, jobs.parts, windows, later),
         ]
         return cls(*(np.concatenate(columns) for columns in zip(*groups, strict=True)))
+
+    def per(self, capacity: float) -> Falls:
+        """The same in seconds of the whole capacity."""
+        return replace(self, rate=self.rate / capacity)
 
     def at(self, completion: Floats, count: int) -> Floats:
         """J x N x K: the needs of `count` windows, for N completions of each job."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from slotwise.allocation.bounds.cases import bound_by_cases
+from slotwise.allocation.bounds.cases import bound_by_cases, settled
 from slotwise.allocation.bounds.cheapest import Points
 from slotwise.allocation.bounds.choices import Choices, with_ends
 from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.allocation.bounds.needs import Falls
 from slotwise.allocation.bounds.profiles import room
-from slotwise.allocation.bounds.refine import ADDED_MOST, refined
-from slotwise.allocation.bounds.shapes import Shapes, kinks_most
-from slotwise.allocation.bounds.windows import Windows, first_windows, windows_most
-from slotwise.objective.costs import Floats
+from slotwise.allocation.bounds.refine import refined
+from slotwise.allocation.bounds.shapes import Shapes
+from slotwise.allocation.bounds.windows import Windows, first_windows
 
-TRIALS_MOST = 65
-"""Times that prices are looked for at most, one case after another."""
+TRIALS_OF_STEPS, TRIALS_OF_LINES, TRIALS_OF_OTHERS = 65, 9, 33
+"""Times that prices are looked for at most, one case after another: cases help steps most."""
+
+REFINED_MOST = 200_000
+"""Numbers to which more windows, which make them more, are added."""
 
 TRIED_MOST = 600_000
 """Numbers in all these trials together, but for the first."""
@@ -32,22 +34,18 @@ def price_bound_of_parts(jobs: BoundJobs, capacity: float, value: float = np.inf
     windows = first_windows(jobs, capacity)
     if windows is None:
         return -np.inf
-    bound, besides = -np.inf, np.zeros((len(jobs), 0))
-    choices = _choices(jobs, capacity, windows, besides)
+    bound = -np.inf
+    choices = _choices(jobs, capacity, windows)
     for _ in range(_rounds(jobs, choices)):
-        count = len(windows) + ADDED_MOST
-        if windows_most(len(jobs), kinks_most(jobs.costs), count) < count:
+        if choices.needs.size > REFINED_MOST:
             break
-        mixture = choices.settled()
-        bound = max(bound, choices.bound(mixture.prices))
+        reached, choices, mixture = settled(choices)
+        bound = max(bound, reached)
         if bound >= value:
             return bound
         windows = refined(jobs, capacity, windows, choices, mixture)
-        if choices.points is not None:
-            best = choices.points.best(mixture.prices)
-            besides = np.concatenate([besides, best], axis=1)
-        choices = _choices(jobs, capacity, windows, besides)
-    trials = min(TRIALS_MOST, TRIED_MOST // choices.needs.size)
+        choices = _choices(jobs, capacity, windows)
+    trials = min(_trials(jobs, choices), TRIED_MOST // choices.needs.size)
     return max(bound, bound_by_cases(choices, trials, value))
 
 
@@ -58,17 +56,23 @@ def _rounds(jobs: BoundJobs, choices: Choices) -> int:
     return 2 if jobs.costs.are_lines else 1
 
 
-def _choices(jobs: BoundJobs, capacity: float, windows: Windows, besides: Floats) -> Choices:
+def _trials(jobs: BoundJobs, choices: Choices) -> int:
+    if choices.points is None:
+        return TRIALS_OF_STEPS
+    return TRIALS_OF_LINES if jobs.costs.are_lines else TRIALS_OF_OTHERS
+
+
+def _choices(jobs: BoundJobs, capacity: float, windows: Windows) -> Choices:
     """Some completions, to find prices with, and all points at which a cheapest one can lie.
 
     A job that climbs stairs completes at the end of a step, where its needs are least.
     """
     count = len(windows)
-    falls = Falls.of(jobs, windows, capacity)
+    falls = Falls.of(jobs, windows, capacity).per(capacity)
     turns = np.repeat(jobs.soonest[:, None], count, axis=1)
     np.maximum.at(turns, (falls.job, falls.window), falls.until)
     shapes = Shapes(jobs.costs, jobs.soonest, turns.max(axis=1))
-    inner = [shapes.kinks] if shapes.are_stairs else [shapes.kinks, turns, besides]
+    inner = [shapes.kinks] if shapes.are_stairs else [shapes.kinks, turns]
     completion = with_ends(jobs, turns, np.concatenate(inner, axis=1))
     cost = shapes.at(completion)
     is_first = windows.start == jobs.arrival.min()
@@ -78,8 +82,8 @@ def _choices(jobs: BoundJobs, capacity: float, windows: Windows, besides: Floats
         completion,
         cost,
         shapes.at(np.nextafter(completion, np.inf)),
-        falls.at(completion, count) / capacity,
+        falls.at(completion, count),
         space / capacity,
         float(np.ptp(cost, axis=1).max()) or 1.0,
-        points and points.per(capacity),
+        points,
     )

@@ -55,8 +55,10 @@ def room(jobs: BoundJobs, capacity: float, until: Floats) -> Floats:
     ready = jobs.arrival[parts.job] - first + parts.head
     spans = _served(*_rates(ready, parts.work, parts.rate), capacity)
     begin, end, rate = np.array(spans).reshape(-1, 3).T
-    done: Floats = np.clip((until - first)[:, None] - begin, 0.0, end - begin) @ rate
-    return done * (1 + ROUNDING)
+    done = np.cumsum(np.concatenate([[0.0], rate * (end - begin)]))
+    instants, amounts = np.stack([begin, end], 1), np.stack([done[:-1], done[1:]], 1)
+    most: Floats = np.interp(until - first, instants.ravel(), amounts.ravel())
+    return most * (1 + ROUNDING)
 
 
 def _rates(begin: Floats, work: Floats, rate: Floats) -> tuple[list[float], list[float]]:

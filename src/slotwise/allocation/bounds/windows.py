@@ -66,17 +66,17 @@ class Windows:
 
 def first_windows(jobs: BoundJobs, capacity: float) -> Windows | None:
     """Those to begin with; None if there are too many jobs, or nothing to be done."""
-    most = windows_most(len(jobs), kinks_most(jobs.costs))
+    most = _windows_most(len(jobs), kinks_most(jobs.costs))
     if most < WINDOWS_LEAST or not jobs.work.sum() > 0:
         return None
     kinks = np.array([kink for cost in jobs.costs for kink in cost.kinks])
     return windows_of(jobs, capacity, kinks, most)
 
 
-def windows_most(jobs: int, kinks: int, most: int = WINDOWS_MOST) -> int:
-    """K up to `most` such that J (K + 3 + kinks) K numbers are not too many."""
+def _windows_most(jobs: int, kinks: int) -> int:
+    """K such that J (K + 3 + kinks) K numbers are not too many."""
     other = (3 + kinks) / 2
-    return int(min(most, np.sqrt(NUMBERS_MOST / jobs + other**2) - other))
+    return int(min(WINDOWS_MOST, np.sqrt(NUMBERS_MOST / jobs + other**2) - other))
 
 
 def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, most: int) -> Windows:
