@@ -70,7 +70,7 @@ class Choices:
         return float(cheapest.sum()) - paid - ROUNDING * large
 
     def short(self, prices: Floats) -> float:
-        """How much more these prices would prove if the points were no more than the choices."""
+        """How much more these prices would prove if there were no points but the choices."""
         if self.points is None:
             return 0.0
         cheapest = (self.cost + self.needs @ prices).min(axis=1)
