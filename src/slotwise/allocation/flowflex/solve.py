@@ -122,8 +122,13 @@ class _Search:
             for fraction in FRACTIONS:
                 self._try(network.deadlines(fraction))
         if self._method != "paper":
-            self._try(flat_completions(self._flows, self._budget.part(FLAT_STEPS)))
-            if self._flows.costs.are_lines and len(self._flows) <= FLOWS_MOST:
+            flat = flat_completions(self._flows, self._budget.part(FLAT_STEPS))
+            self._try(flat)
+            if not self._flows.costs.are_lines:
+                # What costs nothing may be within reach, and what FLEX would make of it.
+                for aim in (self._flows.alone, flat):
+                    self._are_met(latest_alike(self._flows, aim))
+            elif len(self._flows) <= FLOWS_MOST:
                 self._try(bounding_completions(self._flows))
         return bound
 
