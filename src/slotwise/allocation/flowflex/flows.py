@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +87,16 @@ class Flows:
     def first(self) -> Ints:
         """The first phase of each flow, and N behind the last."""
         return np.searchsorted(self.flow, np.arange(len(self) + 1))
+
+    @cached_property
+    def after(self) -> tuple[Ints, Ints, Ints]:
+        """Where the followers of each phase begin, all followers, and how many it waits for."""
+        count = len(self.before)
+        waits = np.fromiter(map(len, self.before), np.int64, count)
+        before = np.fromiter(chain.from_iterable(self.before), np.int64, int(waits.sum()))
+        followers = np.repeat(np.arange(count), waits)[np.argsort(before, kind="stable")]
+        first = np.concatenate([[0], np.cumsum(np.bincount(before, minlength=count))])
+        return first, followers, waits
 
     @cached_property
     def length(self) -> Floats:

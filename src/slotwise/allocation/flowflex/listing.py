@@ -71,19 +71,11 @@ class Lister:
 
     def __init__(self, flows: Flows, runs: float = 1, is_fast: bool | None = None) -> None:
         self._flows = flows
-        after: list[list[int]] = [[] for _ in flows.work]
-        for phase, others in enumerate(flows.before):
-            for other in others:
-                after[other].append(phase)
-        self._after_first = np.cumsum([0, *map(len, after)])
-        self._after = np.array([one for ones in after for one in ones], dtype=np.int64)
-        self._waits = np.array([len(others) for others in flows.before], dtype=np.int64)
         expected = len(flows.work) * (RUNS_BY_CLOCK if runs == inf else runs)
         self._chooses = is_fast is None
         self._is_fast = _PLAIN.pays(expected) if is_fast is None else is_fast
         self._numbers = (
-            flows.capacity.astype(float), flows.kind, flows.work, flows.most,
-            self._after_first, self._after, self._waits,
+            flows.capacity.astype(float), flows.kind, flows.work, flows.most, *flows.after,
         )  # fmt: skip
         if not self._is_fast:
             self._lists: list[Any] = [numbers.tolist() for numbers in self._numbers]
