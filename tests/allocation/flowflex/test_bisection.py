@@ -74,6 +74,7 @@ def test_the_least_that_any_schedule_costs_is_tried_first() -> None:
     assert len(tried) == 1
 
 
+@settings(max_examples=EXAMPLES // 2)
 @given(flow_problems(aggregate="max"), st.floats(0, 2))
 def test_costs_at_the_deadlines_of_a_level_are_at_most_the_level(
     problem: Flows, part: float
@@ -87,7 +88,7 @@ def test_costs_at_the_deadlines_of_a_level_are_at_most_the_level(
     assert (cost <= np.maximum(level, least) + NEAR * (1 + abs(cost))).all()
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 4)
 @given(flows(jobs_most=3, phases_most=3, total_most=5, widest=False), st.sampled_from(MAXIMA))
 def test_theorem_4(drawn: Drawn, objective: Objective) -> None:
     """On slots twice as fast the paper's method costs no more than the optimum.
@@ -115,6 +116,7 @@ def test_theorem_4(drawn: Drawn, objective: Objective) -> None:
     assert best - slack <= found.value
 
 
+@settings(max_examples=EXAMPLES // 2)
 @given(flows(), st.sampled_from(["makespan", "response", "stretch", "slowdown"]))
 def test_the_largest_weighted_completion_is_within_two(drawn: Drawn, penalty: str) -> None:
     """Corollary 2, against bounds that hold for any schedule.
@@ -134,7 +136,7 @@ def test_the_largest_weighted_completion_is_within_two(drawn: Drawn, penalty: st
     assert found <= 2 * low * (1 + SLACK)
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 4)
 @given(flow_problems(aggregate="max", costs_of="line hinge steps"))
 def test_with_kinds_of_slots_slots_are_faster_by_one_for_each(problem: Flows) -> None:
     """Where phases draw on k kinds, what can be met is met on slots 1 + k times as fast.

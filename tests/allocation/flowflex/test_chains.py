@@ -69,7 +69,7 @@ def test_a_short_phase_that_runs_late_keeps_its_work() -> None:
     assert chains_of(problem).problem.work.tolist() == [1e6, pytest.approx(25e-4, rel=1e-15)]
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 4)
 @given(flows())
 def test_area_and_critical_path_stay_what_they_were(drawn: Drawn) -> None:
     """Of each flow, and so both bounds on when it can be complete alone."""
@@ -80,7 +80,7 @@ def test_area_and_critical_path_stay_what_they_were(drawn: Drawn) -> None:
     assert chained.critical_path == pytest.approx(problem.critical_path, rel=1e-9)
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 4)
 @given(flows())
 def test_each_phase_runs_for_as_long_as_it_takes(drawn: Drawn) -> None:
     """The pseudo-jobs that a phase is in last, together, as long as it does on most slots."""
@@ -92,7 +92,7 @@ def test_each_phase_runs_for_as_long_as_it_takes(drawn: Drawn) -> None:
     assert lasts == pytest.approx(problem.length, rel=1e-9)
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 4)
 @given(flows())
 def test_no_flow_has_more_pseudo_jobs_than_phases(drawn: Drawn) -> None:
     """Each phase starts at 0 or where another ends, so n phases make at most n intervals."""
@@ -102,7 +102,7 @@ def test_no_flow_has_more_pseudo_jobs_than_phases(drawn: Drawn) -> None:
     assert (made <= np.bincount(problem.flow)).all()
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 4)
 @given(flows())
 def test_what_runs_together_waits_for_nothing_of_each_other(drawn: Drawn) -> None:
     """No member of a pseudo-job comes before another, nor does one of a later pseudo-job."""

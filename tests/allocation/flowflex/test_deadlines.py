@@ -71,7 +71,7 @@ def figure_5(slots: float, problem: Flows, order: Sequence[int]) -> list[float]:
     return completion
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 4)
 @given(flows(), st.randoms(use_true_random=False))
 def test_list_scheduling_by_deadline_is_the_scheme_of_the_paper(
     drawn: Drawn, random: st.Random
@@ -89,7 +89,7 @@ def random_ranking(problem: Flows, random: st.Random) -> list[int]:
     return random.sample(range(len(problem.work)), len(problem.work))
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 4)
 @given(flows(), st.randoms(use_true_random=False))
 def test_deadlines_that_can_be_met_are_met_by_twice_themselves(
     drawn: Drawn, random: st.Random
@@ -106,7 +106,7 @@ def test_deadlines_that_can_be_met_are_met_by_twice_themselves(
         assert (completion <= 2 * deadline * (1 + NEAR)).all()
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 4)
 @given(flows(), st.randoms(use_true_random=False))
 def test_a_flow_waits_for_the_work_before_it_and_for_its_longest_path(
     drawn: Drawn, random: st.Random

@@ -56,6 +56,7 @@ def test_kinds_of_slots_are_shared_apart() -> None:
     ]
 
 
+@settings(max_examples=EXAMPLES // 2)
 @given(flow_problems(), st.data())
 def test_slots_go_by_rank_and_none_idles(problem: Flows, data: st.DataObject) -> None:
     """At every instant, on every kind: ready phases in order, each as many as it can use."""
@@ -68,6 +69,7 @@ def test_slots_go_by_rank_and_none_idles(problem: Flows, data: st.DataObject) ->
     assert Lister(problem).ends(ranking).tolist() == listed.end.tolist()
 
 
+@settings(max_examples=EXAMPLES // 2)
 @given(flows(), st.data())
 def test_a_simpler_simulation_ends_at_the_same_instants(
     drawn: Drawn, data: st.DataObject
@@ -81,7 +83,7 @@ def test_a_simpler_simulation_ends_at_the_same_instants(
     assert Lister(problem).ends(ranking) == pytest.approx(expected, rel=NEAR)
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 4)
 @given(flow_problems(phases_most=8), st.data())
 def test_machine_code_gives_the_same_bits(problem: Flows, data: st.DataObject) -> None:
     """All ends, and all changes of slots, to the last digit."""

@@ -67,7 +67,7 @@ def test_repair_gives_up_on_what_cannot_be() -> None:
         assert len(asked.rankings) == rounds
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 4)
 @given(flow_problems(aggregate="max"), st.data())
 def test_what_repair_says_is_kept_is_kept(problem: Flows, data: st.DataObject) -> None:
     """It is true of the last ranking that it asked about, and never said of any other."""
@@ -90,7 +90,7 @@ def test_the_latest_completion_at_the_same_cost() -> None:
     assert found.tolist() == pytest.approx([5.0, 9.0, 8.0, inf])
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 4)
 @given(flow_problems(), st.data())
 def test_nothing_costs_more_at_the_latest_completion(
     problem: Flows, data: st.DataObject
@@ -104,7 +104,7 @@ def test_nothing_costs_more_at_the_latest_completion(
     assert (later <= cost + NEAR * (1 + abs(cost))).all()
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 4)
 @given(flow_problems() | flow_problems(aggregate="max"), st.data())
 def test_shifts_make_nothing_worse(problem: Flows, data: st.DataObject) -> None:
     """The ranking is one of all phases, no worse than the first; the same each time."""

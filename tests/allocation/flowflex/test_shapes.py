@@ -56,6 +56,7 @@ def test_a_pseudo_job_on_all_its_slots_is_as_in_the_pseudo_schedule() -> None:
     )
 
 
+@settings(max_examples=EXAMPLES // 2)
 @given(flows(), st.data())
 def test_any_schedule_of_pseudo_jobs_is_one_of_phases(
     drawn: Drawn, data: st.DataObject
@@ -77,7 +78,7 @@ def test_any_schedule_of_pseudo_jobs_is_one_of_phases(
         assert ends[job.id] == pytest.approx(end, rel=NEAR)
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 4)
 @given(flows(), st.data(), st.booleans())
 def test_the_pieces_of_a_solution_are_its_schedule(
     drawn: Drawn, data: st.DataObject, has_chains: bool

@@ -40,6 +40,7 @@ def assert_is_what_it_says(problem: Flows, found: object) -> None:
     assert found.bound <= found.value + NEAR * abs(found.value)
 
 
+@settings(max_examples=EXAMPLES // 2)
 @given(flows(mixed=True), st.sampled_from(OBJECTIVES), st.sampled_from([0, 5, 60]))
 def test_it_is_never_worse_than_the_method_of_the_paper(
     drawn: Drawn, objective: Objective, steps: int
@@ -54,7 +55,7 @@ def test_it_is_never_worse_than_the_method_of_the_paper(
         assert_is_what_it_says(problem, found)
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=EXAMPLES // 4)
 @given(flow_problems(), st.sampled_from(AGGREGATES), st.sampled_from(METHODS))
 def test_any_costs_on_several_kinds_of_slots(
     problem: Flows, aggregate: Aggregate, method: Method
@@ -71,7 +72,7 @@ def test_any_costs_on_several_kinds_of_slots(
 FIELDS = ("capacity", "kind", "work", "most", "flow", "before", "costs")
 
 
-@settings(max_examples=EXAMPLES // 4)
+@settings(max_examples=EXAMPLES // 6)
 @given(
     flows(jobs_most=3, phases_most=3, total_most=5, widest=False),
     st.sampled_from(OBJECTIVES),
