@@ -51,14 +51,24 @@ def room(jobs: BoundJobs, capacity: float, until: Floats) -> Floats:
 
     Each part runs from its head on as fast as it can; what that is beyond the capacity waits.
     """
-    parts, first = jobs.parts, jobs.arrival.min()
-    ready = jobs.arrival[parts.job] - first + parts.head
-    spans = _served(*_rates(ready, parts.work, parts.rate), capacity)
-    begin, end, rate = np.array(spans).reshape(-1, 3).T
+    begin, end, rate = _earliest(jobs, capacity)
     done = np.cumsum(np.concatenate([[0.0], rate * (end - begin)]))
     instants, amounts = np.stack([begin, end], 1), np.stack([done[:-1], done[1:]], 1)
-    most: Floats = np.interp(until - first, instants.ravel(), amounts.ravel())
+    most: Floats = np.interp(until - jobs.arrival.min(), instants.ravel(), amounts.ravel())
     return most * (1 + ROUNDING)
+
+
+def busy_seconds(jobs: BoundJobs, capacity: float) -> float:
+    """From the first arrival on, the time by which all work could be done at the earliest."""
+    return float(_earliest(jobs, capacity)[1].max(initial=0.0))
+
+
+def _earliest(jobs: BoundJobs, capacity: float) -> tuple[Floats, Floats, Floats]:
+    """The spans (begin, end, rate) of all work as early as can be, from the first arrival."""
+    ready = jobs.arrival[jobs.parts.job] - jobs.arrival.min() + jobs.parts.head
+    spans = _served(*_rates(ready, jobs.parts.work, jobs.parts.rate), capacity)
+    begin, end, rate = np.array(spans).reshape(-1, 3).T
+    return begin, end, rate
 
 
 def _rates(begin: Floats, work: Floats, rate: Floats) -> tuple[list[float], list[float]]:

@@ -1,0 +1,107 @@
+"""Where phases stand at best: earliest starts, least times behind them, and the height."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from oracles.dag_optimum import optimum
+from slotwise.allocation.bounds.dag import LONG, Node, critical_path, stand
+from slotwise.model.cluster import Cluster
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.objective.objective import Objective
+
+SLOTS = 4
+
+
+def random_nodes(random: Random, count: int) -> list[Node]:
+    """Phases of any width, each waiting for some of those before it."""
+    nodes = []
+    for k in range(count):
+        work, most = random.uniform(0.5, 9), random.randint(1, SLOTS)
+        after = [i for i in range(k) if random.random() < 0.4]
+        nodes.append(Node(work, work / most, 0, after))
+    return nodes
+
+
+def least_makespan(nodes: list[Node]) -> float:
+    """By linear programs."""
+    phases = tuple(
+        Phase(
+            f"{k}",
+            Tasks(SLOTS, node.work / SLOTS),
+            after=frozenset(f"{i}" for i in node.after),
+            slots_max=round(node.work / node.length),
+        )
+        for k, node in enumerate(nodes)
+    )
+    return optimum([Job("j", phases)], Cluster.of_slots(SLOTS), Objective("makespan", "max"))
+
+
+def before(nodes: list[Node], k: int) -> list[int]:
+    """All phases that have to be done before one begins, in order."""
+    found = set(nodes[k].after)
+    for other in nodes[k].after:
+        found.update(before(nodes, other))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_phase_can_begin_before_its_head(seed: int) -> None:
+    """Not even if what comes before it is all that there is; and the height is never more."""
+    nodes = random_nodes(Random(seed), 5)
+    found = stand(nodes, [SLOTS])
+    assert critical_path(nodes) <= found.height <= least_makespan(nodes) * (1 + 1e-9)
+    for k in range(len(nodes)):
+        chosen = before(nodes, k)
+        if chosen:
+            place = {i: at for at, i in enumerate(chosen)}
+            some = [
+                Node(nodes[i].work, nodes[i].length, 0, [place[o] for o in nodes[i].after])
+                for i in chosen
+            ]
+            assert found.head[k] <= least_makespan(some) * (1 + 1e-9)
+        else:
+            assert found.head[k] == 0.0
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_read_backwards_tails_are_heads(seed: int) -> None:
+    """What comes behind a phase is what comes before it if time runs the other way."""
+    nodes = random_nodes(Random(seed), 9)
+    last = len(nodes) - 1
+    behind = [
+        [last - k for k, n in enumerate(nodes) if i in n.after] for i in range(len(nodes))
+    ]
+    turned = [Node(nodes[i].work, nodes[i].length, 0, behind[i]) for i in range(last, -1, -1)]
+    forth, back = stand(nodes, [SLOTS]), stand(turned, [SLOTS])
+    assert forth.tail == pytest.approx(back.head[::-1])
+    assert forth.head == pytest.approx(back.tail[::-1])
+
+
+def test_phases_side_by_side_stand_in_each_others_way_on_their_own_kind_only() -> None:
+    """Two of 8 s on all 4 slots each take 16 s before a third begins, on two kinds 8 s."""
+    for kinds, head in (((0, 0), 16.0), ((0, 1), 8.0)):
+        nodes = [Node(32, 8, kinds[0]), Node(32, 8, kinds[1]), Node(2, 2, 0, [0, 1])]
+        found = stand(nodes, [4.0, 4.0])
+        assert found.head == [0.0, 0.0, head]
+        assert found.tail == [2.0, 2.0, 0.0]
+        assert found.height == head + 2
+
+
+def test_what_continues_another_phase_need_not_wait_for_all_of_it() -> None:
+    """It begins when that one begins; and what comes after it comes after both."""
+    nodes = [Node(4, 1), Node(40, 10, 0, [0]), Node(2, 2, continues=1), Node(3, 3, 0, [2])]
+    found = stand(nodes, [100.0])
+    assert found.head[:3] == [0.0, 1.0, 1.0]
+    assert found.tail[1:] == [3.0, 3.0, 0.0]
+    assert found.height == 14.0
+
+
+def test_of_a_job_of_very_many_phases_paths_are_known() -> None:
+    """A chain stands where it stood, however long it is."""
+    chain = [Node(1, 1, 0, [k - 1] if k else []) for k in range(2 * LONG)]
+    found = stand(chain, [1.0])
+    assert found.head == list(range(2 * LONG))
+    assert found.height == 2 * LONG
