@@ -18,7 +18,7 @@ from slotwise.allocation.problem import (
     urgencies,
     weights_of,
 )
-from slotwise.allocation.whole import ROUNDING, merged, wrap_around
+from slotwise.allocation.whole import CLOCK, ROUNDING, merged, wrap_around
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, PhaseId
@@ -58,14 +58,16 @@ def fluid_schedule(
         # Phases of one pool, or of one that it lies in, lie side by side, so that wrap-around
         # keeps the shares of all pools, too.
         rates.sort(key=lambda rate: _shares(rate[0], pools))
-        length = min(one.left / share for one, share in rates)
+        then = now + min(one.left / share for one, share in rates)
         for kind in cluster.capacity:
             of_kind = [(o.id, s) for o, s in rates if cluster.slot_kind(o.phase.kind) == kind]
-            pieces += wrap_around(of_kind, now, now + length)
+            pieces += wrap_around(of_kind, now, then)
         for one, share in rates:
-            one.left -= share * length
-        now += length
-        for one in [one for one, _ in rates if one.left <= ROUNDING * one.work]:
+            one.left -= share * (then - now)  # By the clock, as the pieces will be measured.
+        now = then
+        tick = CLOCK * now
+        ended = [o for o, s in rates if o.left <= max(ROUNDING * o.work, tick * s)]
+        for one in ended:
             unfinished.remove(one)
             for other in unfinished:
                 if other.job is one.job:

@@ -11,7 +11,10 @@ from slotwise.model.job import PhaseId
 from slotwise.model.schedule import Piece
 
 ROUNDING = 1e-12
-"""Parts of a slot, and of an interval, that are rounding and not meant."""
+"""Parts of a slot, of an interval and of work that are rounding and not meant."""
+
+CLOCK = 1.2e-16
+"""Of an instant; the clock rounds by a little less."""
 
 SLIVER = 1e-13
 """Of an interval; by so little the parts of all phases together may exceed whole slots."""

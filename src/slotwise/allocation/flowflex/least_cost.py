@@ -22,11 +22,13 @@ VOLUME, COST = 2**30, 2**28
 class LeastCost:
     """The cheapest way to do all work if flows need not do theirs one piece after another.
 
+    alone  the least time that each flow needs, seconds
     ends   of the intervals of time, seconds
     part   J x K: of each flow's work, how much it counts as done in each interval
     bound  no schedule costs less in sum
     """
 
+    alone: Floats
     ends: Floats
     part: Floats
     bound: float
@@ -34,13 +36,13 @@ class LeastCost:
     def deadlines(self, fraction: float) -> Floats:
         """By when so much of each flow is done, 0 < fraction < 1; by the end of an interval.
 
-        With schedules by these deadlines, at most 1 / (1 - fraction) times the least cost is
+        But not before the flow could be complete alone. With schedules by these deadlines, at most 1 / (1 - fraction) times the least cost is
         met on slots that are 1 + 1 / fraction times as fast (Theorem 3: 1/2 gives 2 and 3), but
         for the width of the intervals.
         """
         done = self.part.cumsum(axis=1)
         reached = done >= fraction * done[:, -1:]
-        deadlines: Floats = self.ends[reached.argmax(axis=1)]
+        deadlines: Floats = np.maximum(self.ends[reached.argmax(axis=1)], self.alone)
         return deadlines
 
 
@@ -71,7 +73,9 @@ def least_cost(flows: Flows) -> LeastCost:
     sent, total = _solve(supply, room, flow, interval, price)
     part = np.zeros((len(flows), len(ends)))
     part[flow, interval] = sent
-    return LeastCost(ends, part, float(base.sum() + total * grain * dearest / COST))
+    return LeastCost(
+        flows.alone, ends, part, float(base.sum() + total * grain * dearest / COST)
+    )
 
 
 def _solve(

@@ -15,13 +15,11 @@ import numpy as np
 
 from slotwise.allocation.flowflex.flows import Flows, Ints
 from slotwise.allocation.packing.pieces import Packing
+from slotwise.allocation.whole import CLOCK, ROUNDING
 from slotwise.objective.costs import Floats
 
 ALIKE = 1e-9
 """Of the whole schedule's length; latest starts that are closer are the same."""
-
-ROUNDING = 1e-12
-"""Of a phase's work; what is left of it by less is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +62,8 @@ def share_by_level(flows: Flows, due: Floats) -> Shared:
         if before < now:  # Else the step is lost in rounding.
             for phase, held in zip(runs.tolist(), slots.tolist(), strict=True):
                 packing[phase].append((before, now, held))
-        left[runs] -= slots * step
-        ended = runs[left[runs] <= ROUNDING * flows.work[runs]]
+        left[runs] -= slots * (now - before)  # By the clock, as the pieces will be measured.
+        ended = runs[left[runs] <= np.maximum(ROUNDING * flows.work[runs], CLOCK * now * slots)]
         if len(ended):
             end[ended] = now
             ready = np.concatenate([np.setdiff1d(ready, ended), waits.released(ended)])

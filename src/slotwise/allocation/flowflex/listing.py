@@ -22,6 +22,7 @@ import numpy as np
 
 from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
 from slotwise.allocation.flowflex.flows import Flows, Ints
+from slotwise.allocation.whole import CLOCK, ROUNDING
 from slotwise.objective.costs import Floats
 
 Ranking = Sequence[int] | Ints
@@ -248,13 +249,6 @@ def run_list(
                         spot -= 1
                     ready[spot] = follower
     return changes
-
-
-ROUNDING = 1e-12
-"""Of a phase's work; what is left of it by less is rounding."""
-
-CLOCK = 1.2e-16
-"""Of an instant; the clock rounds by a little less."""
 
 
 RUN_LIST = (
