@@ -75,7 +75,7 @@ def draw_first_stage(figure: StageFigure, rows: Sequence[Row]) -> Picture:
         "slots": [{"y": SLOTS, "label": f"{SLOTS} slots"}],
     }
     sentence = (
-        "Beside each phase its most slots × least time. Dashed: where a phase starts or ends;"
+        "Beside each phase its most slots × least time. Dashed: where a phase ends;"
         " dotted: all slots that there are."
     )
     high = max(row["high"] for row in phases) + 0.6
