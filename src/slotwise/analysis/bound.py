@@ -44,8 +44,7 @@ class Work:
 
 def sizes_of(jobs: Sequence[Job], cluster: Cluster, work: Work) -> dict[str, Size]:
     """The size of each job on this cluster: its work, and the least time that it needs."""
-    limits = _Limits(cluster, work)
-    return {job.id: Size(work.of_job(job), max(limits.alone(job), WORK_LEAST)) for job in jobs}
+    return _Limits(cluster, work).sizes(jobs)
 
 
 def objective_bound(
@@ -90,6 +89,7 @@ class _Limits:
         self._work = work
         self.rates = {kind: _rates(cluster, kind) for kind in cluster.capacity}
         self._kinds = {kind: place for place, kind in enumerate(self.rates)}
+        self._ordered: dict[str, list[Node]] = {}
         self._stands: dict[str, Stand] = {}
 
     def bound_jobs(
@@ -100,7 +100,7 @@ class _Limits:
         least: Mapping[str, float],
     ) -> BoundJobs:
         """The numeric problem, with the work on these kinds of slots only."""
-        sizes = sizes_of(jobs, self._cluster, self._work)
+        sizes = self.sizes(jobs)
         inside = [[p for p in job.phases if self._kind(p) in kinds] for job in jobs]
         return BoundJobs.of(
             costs=[objective.cost(job, sizes[job.id]) for job in jobs],
@@ -111,7 +111,7 @@ class _Limits:
             ],
             # Phases of a job may run side by side, so their rates add up.
             rate=[sum(map(self._rate, phases)) or 1.0 for phases in inside],
-            height=[self._stand(job).height for job in jobs],
+            height=[self._height(job) for job in jobs],
             least=[least.get(job.id, 0.0) for job in jobs],
             parts=self._parts(jobs, kinds),
         )
@@ -140,16 +140,29 @@ class _Limits:
         rates = self.rates[self._kind(phase)]
         return rates[min(phase.slots_most, len(rates)) - 1]
 
-    def alone(self, job: Job) -> float:
+    def sizes(self, jobs: Sequence[Job]) -> dict[str, Size]:
+        """The work of each job, and the least time that it takes."""
+        return {
+            job.id: Size(self._work.of_job(job), max(self._alone(job), WORK_LEAST))
+            for job in jobs
+        }
+
+    def _alone(self, job: Job) -> float:
         """The least time that a job takes: its critical path, or its work on all slots.
 
         On the path each phase has its most slots and takes as long as one task at least.
         """
+        if len(job.phases) == 1:
+            return self._nodes(job)[0].length
         area = dict.fromkeys(self.rates, 0.0)
         for phase in job.phases:
             area[self._kind(phase)] += self._total(job, phase)
         spans = [work / self.rates[kind][-1] for kind, work in area.items() if work]
         return max(critical_path(self._nodes(job)), *spans, 0.0)
+
+    def _height(self, job: Job) -> float:
+        """The least time that is proven for a job alone."""
+        return self._alone(job) if len(job.phases) == 1 else self._stand(job).height
 
     def _stand(self, job: Job) -> Stand:
         """Where its phases stand if it is alone on the cluster."""
@@ -160,9 +173,14 @@ class _Limits:
 
     def _nodes(self, job: Job) -> list[Node]:
         """Its phases, each behind all that it waits for."""
+        if job.id not in self._ordered:
+            self._ordered[job.id] = self._in_order(job)
+        return self._ordered[job.id]
+
+    def _in_order(self, job: Job) -> list[Node]:
         places: dict[str, int] = {}
         nodes = []
-        for phase in job.topological:
+        for phase in job.topological if len(job.phases) > 1 else job.phases:
             kind, work = self._kind(phase), self._total(job, phase)
             longest = self._work.longest.get(PhaseId(job.id, phase.name), 0.0)
             nodes.append(
