@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from types import MappingProxyType
 
@@ -58,7 +58,11 @@ class Scheme:
     metric: str = ""
 
 
-SCHEMES = (*(Scheme("flowflex", metric) for metric in AIMS), Scheme("fair"), Scheme("fifo"))
+FLOWFLEX = "flowflex-fast"
+"""The paper's cluster experiments, too, leave out the minimum cost flow (5.2). Deciding
+so often, that is as good, and takes a fraction of the time."""
+
+SCHEMES = (*(Scheme(FLOWFLEX, metric) for metric in AIMS), Scheme("fair"), Scheme("fifo"))
 
 
 def experiment(
@@ -66,9 +70,12 @@ def experiment(
 ) -> dict[str, float]:
     """Every metric of one run, in seconds of the drawn clock.
 
-    In the simulated world always the same for the same numbers.
+    In the simulated world always the same for the same numbers. A live run is simulated
+    first: what a process loads once would count as often as its clock is faster.
     """
     jobs = setting.jobs.draw(np.random.default_rng([seed, number]))
+    if setting.speed is not None:
+        completions(replace(setting, speed=None), jobs, scheme)
     return measured(jobs, completions(setting, jobs, scheme))
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from slotwise.experiments.figure import Experiment, Row
 from slotwise.experiments.flowflex_cluster import (
     AIMS,
+    FLOWFLEX,
     SCHEMES,
     FlowClusterSetting,
     Scheme,
@@ -99,7 +100,7 @@ class FlowClusterFigure:
                 row_of(
                     arrivals,
                     metric,
-                    [one[metric] for one in found[arrivals, Scheme("flowflex", metric)]],
+                    [one[metric] for one in found[arrivals, Scheme(FLOWFLEX, metric)]],
                     *([one[metric] for one in found[arrivals, Scheme(s)]] for s in OTHERS),
                 )
             )
@@ -174,9 +175,9 @@ FLOWFLEX_12 = FlowClusterFigure(
     FlowClusterSetting(),
 )
 
-LIVE_BLOCKS, LIVE_SLOTS, LIVE_SPEED = 20, 16, 40.0
-"""Tasks sleep for 0.5 to 2 s, so that slots may outnumber processors and deciding takes little
-beside; a run takes about 15 s."""
+LIVE_BLOCKS, LIVE_SLOTS, LIVE_SPEED = 20, 8, 50.0
+"""Tasks sleep for 0.4 to 1.4 s, so that slots may outnumber processors and deciding is
+short beside; a run takes about 20 s. So many slots are as busy as those simulated."""
 
 FLOWFLEX_12_LIVE = FlowClusterFigure(
     "flowflex-12-live",
