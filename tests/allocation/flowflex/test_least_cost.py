@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from math import ceil
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
+import slotwise.allocation.flowflex.least_cost as least_cost_module
 from oracles.dags import Flows as Drawn
 from oracles.dags import flows, paper_flows
 from oracles.flow_problems import flow_problems, problem_of, rankings
@@ -22,9 +22,10 @@ from slotwise.allocation.flowflex.deadlines import by_deadline
 from slotwise.allocation.flowflex.flows import Flows, Node
 from slotwise.allocation.flowflex.least_cost import INTERVALS_MOST, LeastCost, least_cost
 from slotwise.allocation.flowflex.listing import Lister
-from slotwise.model.errors import InputError
+from slotwise.model.errors import MissingExtraError
 from slotwise.objective.cost import Line, Steps
 from slotwise.objective.objective import Objective
+from slotwise.scheduler import make_allocator
 
 Floats = NDArray[np.float64]
 
@@ -243,10 +244,11 @@ def test_a_flow_too_small_for_the_network_is_still_in_it() -> None:
 
 
 def test_without_ortools_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is missing, how to get it, and what does without it."""
-    monkeypatch.setitem(sys.modules, "ortools.graph.python.min_cost_flow", None)
-    problem = Flows.of([4], [[Node(8, 4)]], [Line(2.0)])
-    with pytest.raises(InputError) as refused:
-        least_cost(problem)
-    for word in ("ortools", "pip install 'slotwise[flow]'", "flowflex-fast"):
+    """What is missing, how to get it, and what does without it; before anything is begun."""
+    monkeypatch.setattr(least_cost_module, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError) as refused:
+        make_allocator("flowflex", Objective("tardiness"))
+    for word in ("pip install 'slotwise[flow]'", "flowflex-fast"):
         assert word in str(refused.value)
+    make_allocator("flowflex-fast", Objective("tardiness"))
+    make_allocator("flowflex", Objective("tardiness", "max"))

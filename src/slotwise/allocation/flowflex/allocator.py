@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from slotwise.allocation.flowflex.flows import Ints
 from slotwise.allocation.flowflex.jobs import FlowsLeft, flows_left
+from slotwise.allocation.flowflex.least_cost import check_installed
 from slotwise.allocation.flowflex.solve import Method, solve
 from slotwise.allocation.grant import grant
 from slotwise.allocation.problem import Claims
@@ -39,6 +40,10 @@ class FlowFlex:
 
     reads_work: ClassVar[bool] = True
     keeps_least: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.method != "fast" and self.objective.aggregate == "sum":
+            check_installed()
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim, where nothing is ready on other kinds of slots."""

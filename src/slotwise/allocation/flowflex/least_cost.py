@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 
 from slotwise.allocation.flowflex.flows import Flows
-from slotwise.model.errors import InputError
+from slotwise.model.errors import MissingExtraError
 from slotwise.objective.cost import met_until
 from slotwise.objective.costs import Floats
 
@@ -36,14 +37,20 @@ class LeastCost:
     def deadlines(self, fraction: float) -> Floats:
         """By when so much of each flow is done, 0 < fraction < 1; by the end of an interval.
 
-        But not before the flow could be complete alone. With schedules by these deadlines, at most 1 / (1 - fraction) times the least cost is
-        met on slots that are 1 + 1 / fraction times as fast (Theorem 3: 1/2 gives 2 and 3), but
-        for the width of the intervals.
+        But not before the flow could be complete alone. With schedules by these deadlines, at
+        most 1 / (1 - fraction) times the least cost is met on slots that are 1 + 1 / fraction
+        times as fast (Theorem 3: 1/2 gives 2 and 3), but for the width of the intervals.
         """
         done = self.part.cumsum(axis=1)
         reached = done >= fraction * done[:, -1:]
         deadlines: Floats = np.maximum(self.ends[reached.argmax(axis=1)], self.alone)
         return deadlines
+
+
+def check_installed() -> None:
+    """MissingExtraError where the network could not be solved."""
+    if find_spec("ortools") is None:
+        raise MissingExtraError("flowflex, for a sum (flowflex-fast does not),", "flow")
 
 
 def least_cost(flows: Flows) -> LeastCost:
@@ -86,13 +93,8 @@ def _solve(
     price: np.ndarray,
 ) -> tuple[np.ndarray, float]:
     """What each arc from a flow to an interval carries, and what all that costs."""
-    try:
-        from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
-    except ImportError:
-        raise InputError(
-            "flowflex plans sums by a minimum cost flow, which needs ortools:"
-            " pip install 'slotwise[flow]', or choose flowflex-fast"
-        ) from None
+    from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
+
     flows, intervals = len(supply), len(room)
     network = SimpleMinCostFlow()
     node, sink = flows + np.arange(intervals), flows + intervals
