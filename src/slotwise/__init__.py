@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from slotwise.api import compare as compare
     from slotwise.api import explain as explain
     from slotwise.api import plan as plan
+    from slotwise.api import plan_tasks as plan_tasks
     from slotwise.api import replay as replay
     from slotwise.api import run as run
     from slotwise.api import simulate as simulate
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from slotwise.results import Plan as Plan
     from slotwise.results import Result as Result
     from slotwise.results import RunInterrupted as RunInterrupted
+    from slotwise.results import TaskPlan as TaskPlan
     from slotwise.runtime.simulated.world import Fault as Fault
     from slotwise.runtime.simulated.world import Simulation as Simulation
     from slotwise.workload.file import read_workload as read_workload
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 PUBLIC = {
     # Do
     "plan": "slotwise.api",
+    "plan_tasks": "slotwise.api",
     "simulate": "slotwise.api",
     "run": "slotwise.api",
     "compare": "slotwise.api",
@@ -90,6 +93,7 @@ PUBLIC = {
     "Fault": "slotwise.runtime.simulated.world",
     # Results
     "Plan": "slotwise.results",
+    "TaskPlan": "slotwise.results",
     "Result": "slotwise.results",
     "RunInterrupted": "slotwise.results",
     "Schedule": "slotwise.model.schedule",

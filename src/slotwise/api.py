@@ -6,10 +6,8 @@ a value. InputError, with place, value and remedy, before anything is begun.
 
 from __future__ import annotations
 
-import os
 import platform
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -17,14 +15,12 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
-from slotwise.allocation.planning import plan_schedules
-from slotwise.allocation.search.budget import Budget
-from slotwise.analysis.bound import Work, objective_bound, sizes_of
 from slotwise.analysis.explain import Explanation
 from slotwise.analysis.explain import explain as explain_log
 from slotwise.analysis.replay import Replay, replay_log
+from slotwise.asked import Slots, cluster_of, objective_of, processors
 from slotwise.assignment.delay import Delay
-from slotwise.model.cluster import Cluster, Host
+from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.event import Event
@@ -33,9 +29,12 @@ from slotwise.model.network import Network
 from slotwise.model.pool import Preemption
 from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
+from slotwise.plans import PLAN_SECONDS as PLAN_SECONDS
+from slotwise.plans import plan as plan
+from slotwise.plans import plan_tasks as plan_tasks
 from slotwise.record.log import Header, Log, LogFile, read_log
 from slotwise.report import page
-from slotwise.results import Plan, Result, RunInterrupted
+from slotwise.results import Result, RunInterrupted
 from slotwise.runtime.live.world import LiveWorld
 from slotwise.runtime.loop import Record
 from slotwise.runtime.loop import run as run_loop
@@ -46,13 +45,6 @@ from slotwise.scheduler import EPOCH_SECONDS, make_allocator, make_scheduler
 from slotwise.sources import Given, Source, read_source
 from slotwise.version import __version__
 from slotwise.workload.placement import place_blocks
-from slotwise.workload.workload import Workload
-
-Slots = int | Mapping[str, int]
-"""A number of slots that serve every kind, or a number for each kind."""
-
-PLAN_SECONDS = EPOCH_SECONDS / 2
-"""How long a plan may search unless told otherwise: it would be ready within an epoch."""
 
 
 class Options(TypedDict, total=False):
@@ -84,48 +76,6 @@ class Options(TypedDict, total=False):
     progress: Record | None
 
 
-def plan(
-    workload: Given,
-    allocator: str = "flex",
-    *,
-    objective: Objective | str | None = None,
-    slots: Slots | None = None,
-    budget_seconds: float | None = None,
-    budget_steps: int | None = None,
-) -> Plan:
-    """The malleable schedule to which an allocator leads when all jobs are there at time 0.
-
-    FLEX searches for `budget_seconds` (`PLAN_SECONDS` unless given) or until nothing helps any
-    more. With `budget_steps` instead, the same schedule comes out on every machine. In a plan
-    nothing is copied: a phase begins when all that it comes after, or continues, is done.
-    """
-    source = read_source(workload)
-    aim = _aim(objective, source)
-    cluster = _cluster(source.workload, slots)
-    if any(host.speed != 1 for host in cluster.hosts):
-        raise InputError(
-            "a plan takes slots of speed 1; set every host's speed to 1, or simulate"
-        )
-    chosen = make_allocator(allocator, aim)
-    budget = _budget(budget_seconds, budget_steps)
-    jobs = source.jobs()
-    aim.check(jobs)
-    begun = time.perf_counter()
-    planned = plan_schedules(jobs, cluster, source.pools(), chosen, budget)
-    work = Work.estimated(jobs)
-    by_id, size = {job.id: job for job in jobs}, sizes_of(jobs, cluster, work)
-    value, best = min(
-        ((aim.value(by_id, s.completion(), size), s) for s in planned.schedules),
-        key=lambda pair: pair[0],
-    )
-    seconds = time.perf_counter() - begun
-    bound = objective_bound(aim, jobs, cluster, work, planned.least, value)
-    bound = max(bound, planned.bound)
-    plan = Plan(allocator, aim, value, bound, seconds, best, aim.penalties(jobs))
-    assert bound <= value or plan.is_exact, "no schedule is better than its bound"
-    return plan
-
-
 def simulate(
     workload: Given,
     scheduler: str = "flex",
@@ -139,7 +89,7 @@ def simulate(
     truth = simulation or Simulation()
     if truth.network is None:
         truth = replace(truth, network=source.workload.network)
-    cluster = source.cluster(_cluster(source.workload, slots))
+    cluster = source.cluster(cluster_of(source.workload, slots))
     jobs = source.jobs(cluster)
     placement = source.workload.placement
     if placement is not None:
@@ -179,7 +129,7 @@ def run(
     was done when Ctrl-C comes.
     """
     source = _source(workload, options)
-    given = _processors() if slots is None else slots
+    given = processors() if slots is None else slots
     cluster = source.cluster(LiveWorld.cluster(given))
     executions = source.executions(cluster)
     jobs = tuple(execution.job for execution in executions)
@@ -298,7 +248,7 @@ class _Setting:
         attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
         if attempts_max < 1:
             raise InputError(f"attempts_max is {attempts_max}; a task needs at least 1")
-        aim = _aim(options.get("objective"), self.source)
+        aim = objective_of(options.get("objective"), self.source)
         aim.check(self.jobs)
         for kind in {phase.kind: None for job in self.jobs for phase in job.phases}:
             self.cluster.slot_kind(kind)  # Refuses a kind that no host serves.
@@ -360,40 +310,6 @@ def _refuse_unknown(options: Options) -> None:
         )
 
 
-def _budget(seconds: float | None, steps: int | None) -> Budget:
-    """A budget of steps, or one that a clock ends."""
-    if seconds is not None and steps is not None:
-        raise InputError("budget_seconds and budget_steps are both given; give one of them")
-    if steps is not None:
-        if steps < 0:
-            raise InputError(f"budget_steps is {steps}; give a number >= 0")
-        return Budget(steps)
-    if seconds is not None and not 0 <= seconds < inf:
-        raise InputError(f"budget_seconds is {seconds}; give a number of seconds >= 0")
-    return Budget(is_over=_Alarm(PLAN_SECONDS if seconds is None else seconds))
-
-
-class _Alarm:
-    """Rings so many seconds after it was asked first."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._rings_at: float | None = None
-
-    def __call__(self) -> bool:
-        now = time.perf_counter()
-        if self._rings_at is None:
-            self._rings_at = now + self._seconds
-        return now >= self._rings_at
-
-
-def _aim(objective: Objective | str | None, source: Source) -> Objective:
-    """The objective asked for, or the workload's own."""
-    if isinstance(objective, str):
-        return Objective.named(objective)
-    return objective or source.workload.objective
-
-
 def _all_of(records: Sequence[Record]) -> Record:
     def record(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
         for one in records:
@@ -402,22 +318,9 @@ def _all_of(records: Sequence[Record]) -> Record:
     return record
 
 
-def _cluster(workload: Workload, slots: Slots | None) -> Cluster:
-    """The cluster to plan for or to simulate: as many slots as asked for, or the workload's."""
-    if isinstance(slots, int):
-        return Cluster.of_slots(slots)
-    if slots is not None:
-        return Cluster((Host("cluster", dict(slots)),))
-    return workload.cluster or Cluster.of_slots(_processors())
-
-
 def _plain(network: Network) -> dict[str, float | None]:
     """A network for the log; JSON has no infinite numbers, so None stands for no limit."""
     return {key: None if rate == inf else rate for key, rate in asdict(network).items()}
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _versions() -> dict[str, str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from slotwise import api
 from slotwise.api import PLAN_SECONDS
+from slotwise.dmrs.planning import PLANNERS
 from slotwise.experiments.printed import list_figures, show_reproduction, showing_progress
 from slotwise.experiments.reproduce import FIGURES, figure_named, reproduce
 from slotwise.experiments.reproduction import check_folder
@@ -28,10 +29,18 @@ from slotwise.options import (
 from slotwise.record.log import read_log
 from slotwise.report.explanation import explanation_lines
 from slotwise.report.progress import Progress
-from slotwise.results import Result
+from slotwise.results import Plan, Result, TaskPlan
 from slotwise.scheduler import ALLOCATORS
 from slotwise.sources import read_source
-from slotwise.terminal import door, errors, finish, print_json, show_plan, stop_once
+from slotwise.terminal import (
+    door,
+    errors,
+    finish,
+    print_json,
+    show_plan,
+    show_task_plan,
+    stop_once,
+)
 from slotwise.traces import trace
 from slotwise.version import __version__
 
@@ -74,10 +83,19 @@ def _root(
 @app.command(name="plan", epilog=EXAMPLE)
 def _plan(
     file: File,
-    allocator: Annotated[str, typer.Option(help=f"{', '.join(ALLOCATORS)}.")] = "flex",
+    allocator: Annotated[
+        str | None, typer.Option(help=f"{', '.join(ALLOCATORS)} [default: flex].")
+    ] = None,
     objective: Penalty = None,
     aggregate: AggregateName = None,
     slots: SlotsText = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of an allocator: whole tasks on hosts of any speed, for the sum of"
+            f" weighted completion times; {', '.join(PLANNERS)}."
+        ),
+    ] = None,
     budget_seconds: Annotated[
         float | None,
         typer.Option(min=0, help=f"How long flex may search [default: {PLAN_SECONDS}]."),
@@ -94,18 +112,31 @@ def _plan(
     """
     with door():
         source = read_source(file)
-        plan = api.plan(
-            source,
-            allocator,
-            objective=objective_asked(source, objective, aggregate),
-            slots=parse_slots(slots),
-            budget_seconds=budget_seconds,
-            budget_steps=budget_steps,
-        )
+        budget: _Budget = {"budget_seconds": budget_seconds, "budget_steps": budget_steps}
+        plan: Plan | TaskPlan
+        if scheduler is None:
+            aim = objective_asked(source, objective, aggregate)
+            plan = api.plan(
+                source, allocator or "flex", objective=aim, slots=parse_slots(slots), **budget
+            )
+        elif allocator or objective or aggregate:
+            raise InputError(
+                "--scheduler places whole tasks for the sum of weighted completion times;"
+                " leave out --allocator, --objective and --aggregate"
+            )
+        else:
+            plan = api.plan_tasks(source, scheduler, slots=parse_slots(slots), **budget)
         if as_json:
             print_json(plan.to_plain())
-        else:
+        elif isinstance(plan, Plan):
             show_plan(plan)
+        else:
+            show_task_plan(plan)
+
+
+class _Budget(TypedDict):
+    budget_seconds: float | None
+    budget_steps: int | None
 
 
 @app.command(name="simulate", epilog=EXAMPLE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slotwise.api import Slots
+from slotwise.asked import Slots
 from slotwise.model.errors import InputError
 from slotwise.model.pool import Preemption
 

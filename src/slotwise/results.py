@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -56,6 +57,47 @@ class Plan:
             "seconds": self.seconds,
             "completion": self.schedule.completion(),
             "pieces": [[*p.phase, p.start, p.end, p.slots] for p in self.schedule.pieces],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """A schedule of whole tasks on the hosts, and the bound of its weighted completion times.
+
+    value       of the sum of weight times completion
+    bound       no schedule has a lower one
+    guarantee   value / bound is proven to be no more for DMRS; None for other schedulers
+    skewness    the task-skewness product D, on which that depends
+    completion  of each job, seconds
+    assignment  (job, phase, task, host, start, end) of each task, seconds
+    """
+
+    scheduler: str
+    value: float
+    bound: float
+    guarantee: float | None
+    skewness: float
+    seconds: float
+    completion: Mapping[str, float]
+    assignment: Sequence[tuple[str, str, int, str, float, float]] = field(repr=False)
+
+    @property
+    def ratio(self) -> float:
+        """value / bound: 1 is proven optimal."""
+        return self.value / self.bound
+
+    def to_plain(self) -> dict[str, Any]:
+        """The object that `plan --scheduler --json` prints."""
+        return {
+            "scheduler": self.scheduler,
+            "value": self.value,
+            "bound": self.bound,
+            "ratio": self.ratio,
+            "guarantee": self.guarantee,
+            "D": self.skewness,
+            "seconds": self.seconds,
+            "completion": dict(self.completion),
+            "assignment": [list(run) for run in self.assignment],
         }
 
 

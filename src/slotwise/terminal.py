@@ -25,7 +25,7 @@ from slotwise.model.errors import SlotwiseError
 from slotwise.objective.objective import in_words
 from slotwise.report.reasons import in_short
 from slotwise.report.tables import comparison_table, jobs_table
-from slotwise.results import Plan, Result, RunInterrupted
+from slotwise.results import Plan, Result, RunInterrupted, TaskPlan
 from slotwise.runtime.live.world import ENDING
 
 WIDTH_ELSEWHERE = 10_000
@@ -102,6 +102,17 @@ def show_plan(plan: Plan) -> None:
     )
     print(" (proven optimal)" if plan.is_exact else "")
     for job, at in sorted(plan.schedule.completion().items(), key=lambda item: item[1]):
+        print(f"  {at:12.3f} s  {job}")
+
+
+def show_task_plan(plan: TaskPlan) -> None:
+    """A plan of whole tasks as people read it, on stdout."""
+    proven = "" if plan.guarantee is None else f", at most {plan.guarantee:.4g} by theorem"
+    print(
+        f"{plan.scheduler}: sum of weighted completion {plan.value:.6g},"
+        f" bound {plan.bound:.6g}, ratio {plan.ratio:.4g}{proven}"
+    )
+    for job, at in sorted(plan.completion.items(), key=lambda item: item[1]):
         print(f"  {at:12.3f} s  {job}")
 
 

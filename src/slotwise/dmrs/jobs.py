@@ -1,0 +1,73 @@
+"""Jobs and hosts as the numeric problem of DMRS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from slotwise.dmrs.problem import Job as NumericJob
+from slotwise.dmrs.problem import Stage, Uneven
+from slotwise.model.cluster import Cluster
+from slotwise.model.errors import InputError
+from slotwise.model.job import Job, Phase
+from slotwise.model.pool import Pool
+
+
+def machines_of(cluster: Cluster) -> list[str]:
+    """The host of each machine: every slot is one, of the speed of its host."""
+    if len(cluster.capacity) > 1:
+        kinds = ", ".join(sorted(cluster.capacity))
+        raise InputError(
+            f"cluster: dmrs takes machines that run any task, not slots of kinds {kinds};"
+            " give each host slots of one kind: slots: 1"
+        )
+    (kind,) = cluster.capacity
+    return [host.name for host in cluster.hosts for _ in range(host.slots.get(kind, 0))]
+
+
+def uneven(jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool]) -> Uneven:
+    """The problem of these jobs, or InputError with what cannot be planned."""
+    speeds = [cluster.by_name[name].speed for name in machines_of(cluster)]
+    for pool in {name: pools[name] for name in {job.pool for job in jobs}}.values():
+        if pool.slots_min or pool.slots_max:
+            raise InputError(
+                f"pool {pool.name!r}: a plan of whole tasks keeps no shares of pools;"
+                " leave out slots_min and slots_max, or simulate"
+            )
+    return Uneven(np.array(speeds), [_job(job, cluster) for job in jobs])
+
+
+def _job(job: Job, cluster: Cluster) -> NumericJob:
+    place = {phase.name: number for number, phase in enumerate(job.topological)}
+    stages = []
+    for phase in job.topological:
+        cluster.slot_kind(phase.kind)  # Refuses a kind that no host serves.
+        try:
+            work = _works(phase)
+        except InputError as error:
+            raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
+        before = tuple(sorted(place[name] for name in phase.waits_for))
+        stages.append(Stage(np.array(work), before))
+    return NumericJob(tuple(stages), job.arrival, job.weight)
+
+
+def _works(phase: Phase) -> list[float]:
+    """The work of each task."""
+    if phase.slots_min or phase.slots_max is not None:
+        raise InputError(
+            "a plan of whole tasks keeps no least and most shares;"
+            " leave out slots_min and slots_max, or simulate"
+        )
+    if phase.continues is not None:
+        raise InputError("a plan of whole tasks has no phases that continue others; simulate")
+    works = [phase.tasks.work_of(task) for task in range(phase.tasks.count)]
+    for task, work in enumerate(works):
+        if work is None:
+            raise InputError("a plan needs its work; state it")
+        if work <= 0:
+            raise InputError(
+                f"task {task} has work {work:g}; a plan needs work > 0: leave out what has"
+                " nothing to do, or simulate"
+            )
+    return [work for work in works if work is not None]

@@ -1,0 +1,197 @@
+"""Algorithm 1: tasks one by one, each on the machine that has it done first (DMRS III-C)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+import numpy as np
+
+from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
+from slotwise.dmrs.problem import Uneven
+from slotwise.dmrs.program import linear_program
+from slotwise.dmrs.schedule import Run, Runs
+from slotwise.objective.costs import Floats
+
+COMPILED_FROM = 2_000_000
+"""Tasks times machines; below it loading machine code takes longer than it saves."""
+
+
+def dmrs(problem: Uneven) -> Runs:
+    """The jobs in order of their completions in the linear program, listed.
+
+    It costs at most `guarantee` times the value of the program (Theorem 1).
+    """
+    return Lister(problem).runs(by_completion(linear_program(problem).completion))
+
+
+def by_completion(completion: Floats) -> list[int]:
+    """The jobs by these completions; ties by place."""
+    order: list[int] = np.argsort(completion, kind="stable").tolist()
+    return order
+
+
+def list_jobs(problem: Uneven, order: Sequence[int]) -> Runs:
+    """The schedule of Algorithm 1 for an order of the jobs, as one reads it.
+
+    Job by job and stage by stage, the largest task first, each task goes behind what its
+    machine has already, where it is done first. No task begins before its job is released and
+    all stages before its own are done. O(m) for each task, by arrays.
+    """
+    free = np.zeros(len(problem.speed))
+    runs: list[Run] = []
+    for number in order:
+        job = problem.jobs[number]
+        ends: list[float] = []
+        for place, stage in enumerate(job.stages):
+            ready = max([ends[other] for other in stage.before], default=job.release)
+            last = 0.0
+            for task in stage.largest_first:
+                # (20) and (21): when each machine could have begun and done it.
+                begin = np.maximum(free, ready)
+                done = begin + stage.work[task] / problem.speed
+                machine = int(done.argmin())
+                start, end = float(begin[machine]), float(done[machine])
+                runs.append(Run(number, place, task, machine, start, end))
+                free[machine] = end
+                last = max(last, end)
+            ends.append(last)
+    return Runs.of(problem, runs)
+
+
+class Lister:
+    """Makes the same schedules from one problem again and again, by machine code where it pays.
+
+    fills  how many schedules will be asked for, about
+    """
+
+    def __init__(self, problem: Uneven, asked: float = 1) -> None:
+        self._problem = problem
+        stages = [(j, s) for j, job in enumerate(problem.jobs) for s in range(len(job.stages))]
+        self._stage_of = np.array(stages, dtype=np.int64).reshape(-1, 2)
+        tasks = [stage for job in problem.jobs for stage in job.stages]
+        self._largest = [stage.largest_first for stage in tasks]
+        first = np.cumsum([0, *(len(job.stages) for job in problem.jobs)])
+        before = [
+            [int(first[j]) + other for other in problem.jobs[j].stages[s].before]
+            for j, s in stages
+        ]
+        numbers = (
+            problem.speed.astype(float),
+            problem.release.astype(float),
+            first,
+            np.cumsum([0, *(len(stage.work) for stage in tasks)]),
+            np.concatenate([s.work[o] for s, o in zip(tasks, self._largest, strict=True)]),
+            np.cumsum([0, *map(len, before)]),
+            np.array([other for others in before for other in others], dtype=np.int64),
+        )
+        self._count = len(numbers[4])
+        self._is_fast = (
+            self._count * len(problem.speed) * asked >= COMPILED_FROM and has_numba()
+        )
+        self._numbers = numbers if self._is_fast else [n.tolist() for n in numbers]
+
+    def completions(self, order: Sequence[int], fills: bool = False) -> Floats:
+        """When each job is done, seconds. `fills`: gaps are used, too (`run_tasks`)."""
+        first = self._numbers[2]
+        ends, *_ = self._run(order, fills)
+        done: Floats = np.maximum.reduceat(np.asarray(ends), np.asarray(first[:-1]))
+        return done
+
+    def runs(self, order: Sequence[int], fills: bool = False) -> Runs:
+        """The whole schedule."""
+        _, machine, start, end = self._run(order, fills)
+        first = self._numbers[3]
+        runs = []
+        for number, (j, s) in enumerate(self._stage_of.tolist()):
+            for task, place in zip(
+                self._largest[number], range(first[number], first[number + 1]), strict=True
+            ):
+                runs.append(Run(j, s, task, int(machine[place]), start[place], end[place]))
+        return Runs.of(self._problem, runs)
+
+    def _run(self, order: Sequence[int], fills: bool) -> tuple[Numbers, ...]:
+        count, stages = self._count, len(self._largest)
+        if self._is_fast:
+            ends, start, end = np.zeros(stages), np.zeros(count), np.zeros(count)
+            machine = np.zeros(count, np.int64)
+            run = compiled(run_tasks, RUN_TASKS)
+            run(*self._numbers, np.array(order, np.int64), fills, ends, machine, start, end)
+            return ends, machine.tolist(), start.tolist(), end.tolist()
+        lists = [0.0] * stages, [0] * count, [0.0] * count, [0.0] * count
+        numbers = [*self._numbers, list(order), fills, *lists]
+        run_tasks(*numbers)
+        return lists
+
+
+def run_tasks(
+    speed: Numbers,
+    release: Numbers,
+    stage_first: Numbers,
+    task_first: Numbers,
+    work: Numbers,
+    before_first: Numbers,
+    before: Numbers,
+    order: Numbers,
+    fills: bool,
+    ends: Numbers,
+    machine: Numbers,
+    start: Numbers,
+    end: Numbers,
+) -> None:
+    """`list_jobs` on plain numbers: fill in when each stage ends, and where each task runs.
+
+    fills  a task may also run in a gap in which its machine waits for a stage to be done, if
+           it is done there first and in time: nothing that is placed already is delayed.
+           Each task then looks at all gaps
+    """
+    machines, least = len(speed), min(work)
+    free = [0.0] * machines
+    gap_machine, gap_start, gap_end = [0] * 0, [0.0] * 0, [0.0] * 0
+    for number in order:
+        for stage in range(stage_first[number], stage_first[number + 1]):
+            ready = release[number]
+            for arc in range(before_first[stage], before_first[stage + 1]):
+                ready = max(ready, ends[before[arc]])
+            last = 0.0
+            for task in range(task_first[stage], task_first[stage + 1]):
+                best, place, gap = inf, 0, -1
+                for i in range(machines):
+                    done = max(free[i], ready) + work[task] / speed[i]
+                    if done < best:
+                        best, place = done, i
+                for g in range(len(gap_machine)):
+                    done = max(gap_start[g], ready) + work[task] / speed[gap_machine[g]]
+                    if done < best and done <= gap_end[g]:
+                        best, place, gap = done, gap_machine[g], g
+                if gap >= 0:
+                    begin, idle_from, idle_until = (
+                        max(gap_start[gap], ready),
+                        best,
+                        gap_end[gap],
+                    )
+                    gap_end[gap] = begin
+                    if (begin - gap_start[gap]) * speed[place] < least:
+                        gap_machine[gap], gap_start[gap] = gap_machine[-1], gap_start[-1]
+                        gap_end[gap] = gap_end[-1]
+                        gap_machine.pop()
+                        gap_start.pop()
+                        gap_end.pop()
+                else:
+                    begin = max(free[place], ready)
+                    idle_from, idle_until = free[place], begin
+                    free[place] = best
+                if fills and (idle_until - idle_from) * speed[place] >= least:
+                    gap_machine.append(place)
+                    gap_start.append(idle_from)
+                    gap_end.append(idle_until)
+                machine[task], start[task], end[task] = place, begin, best
+                last = max(last, best)
+            ends[stage] = last
+
+
+RUN_TASKS = (
+    f"void({FLOATS}, {FLOATS}, {INTS}, {INTS}, {FLOATS}, {INTS}, {INTS}, {INTS}, boolean,"
+    f" {FLOATS}, {INTS}, {FLOATS}, {FLOATS})"
+)
+"""The types of the arguments of `run_tasks`, in order."""

@@ -1,0 +1,25 @@
+"""Plans of whole tasks by name: DMRS, what we make of it, and its rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from slotwise.allocation.search.budget import Budget
+from slotwise.dmrs.baselines import identical_machine, map_only
+from slotwise.dmrs.fifo import fifo
+from slotwise.dmrs.listing import dmrs
+from slotwise.dmrs.problem import Uneven
+from slotwise.dmrs.schedule import Runs
+from slotwise.dmrs.search import best_found
+
+PLANNERS: Mapping[str, Callable[[Uneven, Budget], Runs]] = MappingProxyType(
+    {
+        "dmrs": lambda problem, budget: dmrs(problem),
+        "dmrs-best": best_found,
+        "fifo": lambda problem, budget: fifo(problem),
+        "identical-machine": lambda problem, budget: identical_machine(problem),
+        "map-only": lambda problem, budget: map_only(problem),
+    }
+)
+"""The schedulers of whole tasks by name; a budget is for those that search."""

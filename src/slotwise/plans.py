@@ -1,0 +1,142 @@
+"""Plans: what a schedule of known jobs comes to, before anything runs."""
+
+from __future__ import annotations
+
+import time
+from math import inf
+
+from slotwise.allocation.planning import plan_schedules
+from slotwise.allocation.search.budget import Budget
+from slotwise.analysis.bound import Work, objective_bound, sizes_of
+from slotwise.asked import Slots, cluster_of, objective_of
+from slotwise.dmrs.jobs import machines_of, uneven
+from slotwise.dmrs.planning import PLANNERS
+from slotwise.dmrs.program import guarantee, linear_program, skewness
+from slotwise.model.errors import InputError
+from slotwise.objective.objective import Objective
+from slotwise.results import Plan, TaskPlan
+from slotwise.scheduler import EPOCH_SECONDS, make_allocator
+from slotwise.sources import Given, read_source
+
+PLAN_SECONDS = EPOCH_SECONDS / 2
+"""How long a plan may search unless told otherwise: it would be ready within an epoch."""
+
+
+def plan(
+    workload: Given,
+    allocator: str = "flex",
+    *,
+    objective: Objective | str | None = None,
+    slots: Slots | None = None,
+    budget_seconds: float | None = None,
+    budget_steps: int | None = None,
+) -> Plan:
+    """The malleable schedule to which an allocator leads when all jobs are there at time 0.
+
+    FLEX searches for `budget_seconds` (`PLAN_SECONDS` unless given) or until nothing helps any
+    more. With `budget_steps` instead, the same schedule comes out on every machine. In a plan
+    nothing is copied: a phase begins when all that it comes after, or continues, is done.
+    """
+    source = read_source(workload)
+    aim = objective_of(objective, source)
+    cluster = cluster_of(source.workload, slots)
+    if any(host.speed != 1 for host in cluster.hosts):
+        raise InputError(
+            "a plan takes slots of speed 1; set every host's speed to 1, or simulate"
+        )
+    chosen = make_allocator(allocator, aim)
+    budget = _budget(budget_seconds, budget_steps)
+    jobs = source.jobs()
+    aim.check(jobs)
+    begun = time.perf_counter()
+    planned = plan_schedules(jobs, cluster, source.pools(), chosen, budget)
+    work = Work.estimated(jobs)
+    by_id, size = {job.id: job for job in jobs}, sizes_of(jobs, cluster, work)
+    value, best = min(
+        ((aim.value(by_id, s.completion(), size), s) for s in planned.schedules),
+        key=lambda pair: pair[0],
+    )
+    seconds = time.perf_counter() - begun
+    bound = objective_bound(aim, jobs, cluster, work, planned.least, value)
+    bound = max(bound, planned.bound)
+    plan = Plan(allocator, aim, value, bound, seconds, best, aim.penalties(jobs))
+    assert bound <= value or plan.is_exact, "no schedule is better than its bound"
+    return plan
+
+
+def plan_tasks(
+    workload: Given,
+    scheduler: str = "dmrs-best",
+    *,
+    slots: Slots | None = None,
+    budget_seconds: float | None = None,
+    budget_steps: int | None = None,
+) -> TaskPlan:
+    """A schedule of whole tasks on hosts of any speeds, jobs arriving when they do.
+
+    What is to be small is the sum of weight times completion. `dmrs` is the algorithm of the
+    paper, `dmrs-best` what search makes of it; the others are what DMRS was compared with.
+    """
+    if scheduler not in PLANNERS:
+        raise InputError(f"unknown scheduler {scheduler!r}; known: {', '.join(PLANNERS)}")
+    source = read_source(workload)
+    cluster = cluster_of(source.workload, slots)
+    budget = _budget(budget_seconds, budget_steps)
+    jobs = source.jobs()
+    hosts = machines_of(cluster)
+    problem = uneven(jobs, cluster, source.pools())
+    begun = time.perf_counter()
+    runs = PLANNERS[scheduler](problem, budget)
+    seconds = time.perf_counter() - begun
+    value = problem.value(runs.completion)
+    response = objective_bound(Objective(), jobs, cluster, Work.estimated(jobs), {}, value)
+    waited = float(problem.weight @ problem.release)
+    bound = max(linear_program(problem).value, response + waited)
+    names = [[phase.name for phase in job.topological] for job in jobs]
+    return TaskPlan(
+        scheduler,
+        value,
+        bound,
+        guarantee(problem) if scheduler.startswith("dmrs") else None,
+        skewness(problem),
+        seconds,
+        {job.id: float(at) for job, at in zip(jobs, runs.completion, strict=True)},
+        [
+            (
+                jobs[run.job].id,
+                names[run.job][run.stage],
+                run.task,
+                hosts[run.machine],
+                run.start,
+                run.end,
+            )
+            for run in runs.runs
+        ],
+    )
+
+
+def _budget(seconds: float | None, steps: int | None) -> Budget:
+    """A budget of steps, or one that a clock ends."""
+    if seconds is not None and steps is not None:
+        raise InputError("budget_seconds and budget_steps are both given; give one of them")
+    if steps is not None:
+        if steps < 0:
+            raise InputError(f"budget_steps is {steps}; give a number >= 0")
+        return Budget(steps)
+    if seconds is not None and not 0 <= seconds < inf:
+        raise InputError(f"budget_seconds is {seconds}; give a number of seconds >= 0")
+    return Budget(is_over=_Alarm(PLAN_SECONDS if seconds is None else seconds))
+
+
+class _Alarm:
+    """Rings so many seconds after it was asked first."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._rings_at: float | None = None
+
+    def __call__(self) -> bool:
+        now = time.perf_counter()
+        if self._rings_at is None:
+            self._rings_at = now + self._seconds
+        return now >= self._rings_at
