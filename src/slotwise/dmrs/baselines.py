@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,21 +21,37 @@ def identical_machine(problem: Uneven) -> Runs:
     mean = np.full(len(problem.speed), problem.speed.mean())
     planned = Uneven(mean, problem.jobs)
     order = by_completion(linear_program(planned).completion)
-    machine = _machines(Lister(planned).runs(order))
+    runs = Lister(planned).runs(order).runs
+    machine = {(run.job, run.stage, run.task): run.machine for run in runs}
     return keep_queues(problem, order, lambda job, stage, task: machine[job, stage, task])
 
 
 def map_only(problem: Uneven, seed: int = SEED) -> Runs:
-    """Algorithm 1 for the maps alone; all later tasks go to machines taken at random."""
-    maps = Uneven(problem.speed, [replace(job, stages=job.stages[:1]) for job in problem.jobs])
-    order = by_completion(linear_program(maps).completion)
-    machine = _machines(Lister(maps).runs(order))
-    rng = np.random.default_rng(seed)
-    for number, job in enumerate(problem.jobs):
-        for place, stage in enumerate(job.stages[1:], start=1):
-            taken = rng.integers(len(problem.speed), size=len(stage.work)).tolist()
-            machine |= {(number, place, task): one for task, one in enumerate(taken)}
-    return keep_queues(problem, order, lambda job, stage, task: machine[job, stage, task])
+    """Algorithm 1 for the maps alone; all later tasks go to machines taken at random.
+
+    Maps are the stages that wait for nothing.
+    """
+    sources = [
+        [place for place, stage in enumerate(job.stages) if not stage.before]
+        for job in problem.jobs
+    ]
+    maps = [
+        replace(job, stages=tuple(job.stages[place] for place in places))
+        for job, places in zip(problem.jobs, sources, strict=True)
+    ]
+    planned = Uneven(problem.speed, maps)
+    order = by_completion(linear_program(planned).completion)
+    machine = {
+        (run.job, sources[run.job][run.stage], run.task): run.machine
+        for run in Lister(planned).runs(order).runs
+    }
+    chance = _numbers(seed)
+
+    def where(job: int, stage: int, task: int) -> int:
+        known = machine.get((job, stage, task))
+        return int(next(chance) * len(problem.speed)) if known is None else known
+
+    return keep_queues(problem, order, where)
 
 
 def keep_queues(
@@ -66,5 +82,9 @@ def keep_queues(
     return Runs.of(problem, runs)
 
 
-def _machines(runs: Runs) -> dict[tuple[int, int, int], int]:
-    return {(run.job, run.stage, run.task): run.machine for run in runs.runs}
+def _numbers(seed: int) -> Iterator[float]:
+    """Numbers from 0 to 1, 1 excluded, without a pattern that one would see (Knuth's MMIX)."""
+    state = seed
+    while True:
+        state = (6364136223846793005 * state + 1442695040888963407) % 2**64
+        yield state / 2**64
