@@ -2,7 +2,7 @@
 
 Jobs as in FLEX 4.1: 80 % small and 20 % ten times larger. Beside each bound stands the best
 schedule that FLEX finds; the optimum lies between the two. Without least shares, and with least
-shares that take a quarter of the slots.
+shares that take a quarter of the slots. Then seconds for jobs that are DAGs of phases.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from slotwise.allocation.bounds import (
 )
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.search.solve import solve
+from slotwise.analysis.bound import Work, objective_bound
+from slotwise.model.cluster import Cluster
 from slotwise.objective.cost import Cost, Hinge, Line, Steps
-from slotwise.objective.objective import Aggregate
+from slotwise.objective.objective import Aggregate, Objective
+from slotwise.workload.flow_generator import FlowGenerator
 
 SLOTS_A_JOB = 10
 METRICS = (
@@ -57,6 +60,22 @@ def main() -> None:
     print(f"{'jobs':>6}" + "".join(f"{name:>12}" for name in BOUNDS))
     for jobs in (10, 100, 1000):
         print(f"{jobs:6}" + "".join(f"{spent(bound, jobs):12.2f}" for bound in BOUNDS.values()))
+    of_flows()
+
+
+def of_flows() -> None:
+    """Seconds for jobs that are DAGs of 20 phases each, as in FlowFlex 5.1, on 100 slots."""
+    print("\nSeconds a bound, for jobs of 20 phases each")
+    print(f"{'jobs':>6}" + "".join(f"{f'{end} of {name}':>18}" for name, end in METRICS))
+    cluster = Cluster.of_slots(100)
+    for count in (20, 200, 2000):
+        drawn = FlowGenerator(count, count, phases_least=20, phases_most=20, slots=100)
+        jobs = drawn.draw(np.random.default_rng(0))
+        line = f"{count:6}"
+        for name, aggregate in METRICS:
+            bound = partial(objective_bound, Objective(name, aggregate), jobs, cluster)
+            line += f"{best_of(partial(bound, Work.estimated(jobs)), 1):18.3f}"
+        print(line, flush=True)
 
 
 def quality(

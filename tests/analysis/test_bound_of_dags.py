@@ -30,7 +30,9 @@ OBJECTIVES = [
 ]
 
 
-def random_job(random: Random, number: int, kinds: list[str], arrivals: bool) -> Job:
+def random_job(
+    random: Random, number: int, kinds: list[str], arrivals: bool, zero: float = 0.0
+) -> Job:
     """A DAG of any shape: a chain, a fan, phases side by side or anything between."""
     count = random.choice([1, 2, 3, random.randint(4, 9)])
     joined = random.choice([0.0, 0.2, 0.5, 1.0])
@@ -46,12 +48,12 @@ def random_job(random: Random, number: int, kinds: list[str], arrivals: bool) ->
         most = random.choice([None, 1, 3, 20])
         kind = random.choice(kinds)
         phases.append(Phase(f"p{k}", tasks, kind, frozenset(before), slots_max=most))
-    due = random.choice([5.0, random.uniform(0, 40)])
+    due = zero + random.choice([5.0, random.uniform(0, 40)])
     steps = ((due, 1.0), (due + random.uniform(0.1, 9), random.choice([2.0, 3.5])))
     return Job(
         f"job{number}",
         tuple(phases),
-        arrival=random.choice([0.0, random.uniform(0, 9)]) if arrivals else 0.0,
+        arrival=zero + random.choice([0.0, random.uniform(0, 9)]) if arrivals else zero,
         weight=random.choice([1.0, 1.0, random.uniform(0.2, 9)]),
         deadline=due,
         steps=steps,
@@ -102,15 +104,25 @@ def clusters(random: Random) -> tuple[Cluster, list[str]]:
     return Cluster((Host("h", slots),)), ["map", "reduce"]
 
 
-@given(st.integers(0, 2**32), st.sampled_from(OBJECTIVES), st.booleans())
-def test_no_schedule_costs_less(seed: int, objective: Objective, arrivals: bool) -> None:
-    """DAGs of all shapes on one or two kinds of slots, in many schedules."""
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from(OBJECTIVES),
+    st.booleans(),
+    st.sampled_from([0.0, 0.0, 86_400.0, 1.7e9]),
+)
+def test_no_schedule_costs_less(
+    seed: int, objective: Objective, arrivals: bool, zero: float
+) -> None:
+    """DAGs of all shapes on one or two kinds of slots, early and late on the clock."""
     random = Random(seed)
     cluster, kinds = clusters(random)
     count = random.randint(1, 6)
-    jobs = [random_job(random, number, kinds, arrivals) for number in range(count)]
+    jobs = [random_job(random, number, kinds, arrivals, zero) for number in range(count)]
     if random.random() < 0.2:
-        jobs = [Job(f"{job.id} again", jobs[0].phases, deadline=7.0) for job in jobs]
+        jobs = [
+            Job(f"{job.id} again", jobs[0].phases, arrival=zero, deadline=zero + 7)
+            for job in jobs
+        ]
         objective = Objective("tardiness", objective.aggregate)
     work = Work.estimated(jobs)
     by_id, sizes = {job.id: job for job in jobs}, sizes_of(jobs, cluster, work)

@@ -11,7 +11,7 @@ from slotwise.allocation.bounds import BoundJobs, Parts, lower_bound, price_boun
 from slotwise.allocation.bounds.cheapest import Points
 from slotwise.allocation.bounds.needs import Falls
 from slotwise.allocation.bounds.part_prices import price_bound_of_parts
-from slotwise.allocation.bounds.profiles import latest_moments, latest_parts, room
+from slotwise.allocation.bounds.profiles import Room, latest_moments, latest_parts
 from slotwise.allocation.bounds.shapes import Shapes
 from slotwise.allocation.bounds.windows import Windows
 from slotwise.objective.cost import Cost, Hinge, Line, Steps
@@ -80,7 +80,7 @@ def test_no_more_is_done_early_than_heads_and_capacity_allow(seed: int) -> None:
     first = jobs.arrival.min()
     fine = first + np.linspace(0, 30, 3001)
     free = np.array([within(jobs.parts, begin, v).sum() for v in fine])
-    found = room(jobs, CAPACITY, fine)
+    found = Room.of(jobs, CAPACITY).after(fine - first)
     for k in range(0, 3001, 250):
         most = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
         assert found[k] == pytest.approx(most, abs=0.03 * CAPACITY)

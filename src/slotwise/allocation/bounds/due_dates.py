@@ -9,9 +9,8 @@ import numpy as np
 
 from slotwise.allocation.bounds.height import height_bound_max
 from slotwise.allocation.bounds.jobs import BoundJobs
-from slotwise.allocation.bounds.parts import Parts
-from slotwise.allocation.bounds.profiles import latest_parts
-from slotwise.allocation.due_dates.feasibility import fits
+from slotwise.allocation.bounds.profiles import Room, latest_parts
+from slotwise.allocation.due_dates.feasibility import ROUNDING, fits, needs
 from slotwise.objective.cost import Steps
 from slotwise.objective.costs import Floats
 
@@ -38,16 +37,38 @@ def due_date_bound(jobs: BoundJobs, capacity: float) -> float:
     begins = jobs.arrival[jobs.parts.job] + jobs.parts.head
     first = float(jobs.arrival.min())
     for start in _starts(np.concatenate([[first], begins])):
-        # From the first arrival on, a job has its parts as late as it can do them alone.
-        parts = latest_parts(jobs.parts, capacity) if start == first else jobs.parts
-        level = _least_level(_within(jobs, parts, capacity, start), level, jumps)
+        if start == first and not jobs.parts.are_whole and jobs.work.any():
+            level = _least_level(_from_the_first(jobs, capacity), level, jumps)
+        else:
+            level = _least_level(_within(jobs, capacity, start), level, jumps)
     return level
 
 
-def _within(
-    jobs: BoundJobs, parts: Parts, capacity: float, start: float
-) -> Callable[[float], bool]:
+def _from_the_first(jobs: BoundJobs, capacity: float) -> Callable[[float], bool]:
+    """Whether at a level what must be done by each instant can be done by then.
+
+    Each job has its parts as late as it can do them alone; the room has them as early.
+    """
+    parts, first = latest_parts(jobs.parts, capacity), float(jobs.arrival.min())
+    least, heights = jobs.least_of(parts), parts.work / parts.rate
+    room = Room.of(jobs, capacity)
+    grace = 1 + ROUNDING
+
+    def are_in_time(level: float) -> bool:
+        due = np.maximum(jobs.costs.latest(level), jobs.soonest)[parts.job] - parts.tail - first
+        if np.any(due * grace < heights):
+            return False
+        instants, needed = needs(parts.work, least, parts.rate, np.maximum(due, heights))
+        # When the room is full, all that is needed can be done, however it was rounded.
+        most = np.where(instants < room.full, room.after(instants * grace) * grace, np.inf)
+        return bool(np.all(needed <= most))
+
+    return are_in_time
+
+
+def _within(jobs: BoundJobs, capacity: float, start: float) -> Callable[[float], bool]:
     """Whether at a level what must be done from an instant on fits."""
+    parts = jobs.parts
     begin = jobs.arrival[parts.job] + parts.head
     work = np.maximum(parts.work - parts.rate * np.maximum(start - begin, 0.0), 0.0)
     # A job holds its least share from the start on only if it is there by then.

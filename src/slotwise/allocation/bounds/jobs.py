@@ -72,6 +72,11 @@ class BoundJobs:
         """The same jobs at costs that are lower by more than the rounding of any clock."""
         return replace(self, costs=earlier(self.costs))
 
+    def since(self, instant: float) -> BoundJobs:
+        """The same jobs on a clock that shows 0 at this instant."""
+        costs = Costs([cost.since(instant) for cost in self.costs]) if instant else self.costs
+        return replace(self, costs=costs, arrival=self.arrival - instant)
+
     def least_of(self, parts: Parts) -> Floats:
         """The least share of each part: that of the job where it is all of it, else 0."""
         count = np.bincount(parts.job, minlength=len(self))

@@ -17,15 +17,16 @@ from slotwise.objective.costs import Floats
 class Falls:
     """What windows need of jobs, as a sum of falls: M parallel arrays.
 
-    A window needs rate * (until - since) of a job that completes at `since` or before, nothing
-    if it completes at `until` or later, and in between the line between these.
+    A window needs rate * span of a job that completes at `since` or before, nothing if it
+    completes a span later or still later, and in between the line between these. Where clocks
+    are late, the span is known better than its ends.
     """
 
     job: Ints
     window: Ints
     rate: Floats
     since: Floats
-    until: Floats
+    span: Floats
 
     @classmethod
     def of(cls, jobs: BoundJobs, windows: Windows, capacity: float) -> Falls:
@@ -47,11 +48,16 @@ class Falls:
         """The same in seconds of the whole capacity."""
         return replace(self, rate=self.rate / capacity)
 
+    @property
+    def until(self) -> Floats:
+        """From this completion on nothing is needed."""
+        return self.since + self.span
+
     def at(self, completion: Floats, count: int) -> Floats:
         """J x N x K: the needs of `count` windows, for N completions of each job."""
-        needs = np.zeros((*completion.shape, count))
+        needs, until = np.zeros((*completion.shape, count)), self.until
         for n, ends in enumerate(completion.T):
-            left = np.clip(self.until - ends[self.job], 0.0, self.until - self.since)
+            left = np.clip(until - ends[self.job], 0.0, self.span)
             place = self.job * count + self.window
             needs[:, n] = np.bincount(
                 place, self.rate * left, minlength=len(completion) * count
@@ -67,4 +73,4 @@ def _falls(
     span = np.maximum(parts.work / parts.rate - before.T, 0.0).T
     part, place = np.nonzero(span > 0)
     since = windows.end[chosen[place]] + parts.tail[part]
-    return parts.job[part], chosen[place], parts.rate[part], since, since + span[part, place]
+    return parts.job[part], chosen[place], parts.rate[part], since, span[part, place]

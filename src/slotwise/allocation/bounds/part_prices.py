@@ -9,7 +9,7 @@ from slotwise.allocation.bounds.cheapest import Points
 from slotwise.allocation.bounds.choices import Choices, with_ends
 from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.allocation.bounds.needs import Falls
-from slotwise.allocation.bounds.profiles import room
+from slotwise.allocation.bounds.profiles import Room
 from slotwise.allocation.bounds.refine import refined
 from slotwise.allocation.bounds.shapes import Shapes
 from slotwise.allocation.bounds.windows import Windows, first_windows
@@ -31,6 +31,7 @@ def price_bound_of_parts(jobs: BoundJobs, capacity: float, value: float = np.inf
     choice: prices are found with some choices, and what they prove is found with all. Windows
     are added where the mixtures at the first prices exceed what can be done.
     """
+    jobs = jobs.since(float(jobs.arrival.min()))  # Late clocks have few digits to spare.
     windows = first_windows(jobs, capacity)
     if windows is None:
         return -np.inf
@@ -75,8 +76,9 @@ def _choices(jobs: BoundJobs, capacity: float, windows: Windows) -> Choices:
     inner = [shapes.kinks] if shapes.are_stairs else [shapes.kinks, turns]
     completion = with_ends(jobs, turns, np.concatenate(inner, axis=1))
     cost = shapes.at(completion)
-    is_first = windows.start == jobs.arrival.min()
-    space = np.where(is_first, room(jobs, capacity, windows.end), capacity * windows.lengths)
+    first = jobs.arrival.min()
+    most = Room.of(jobs, capacity).after(windows.end - first)
+    space = np.where(windows.start == first, most, capacity * windows.lengths)
     points = None if shapes.are_stairs else Points.of(falls, shapes, completion, count)
     return Choices(
         completion,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -46,29 +47,36 @@ def latest_moments(jobs: BoundJobs, capacity: float) -> Floats:
     return least
 
 
-def room(jobs: BoundJobs, capacity: float, until: Floats) -> Floats:
-    """The most work of all jobs together that can be done by each of some instants.
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The most work of all jobs together that can be done by any instant: a line with bends.
 
     Each part runs from its head on as fast as it can; what that is beyond the capacity waits.
+    Seconds are counted from the first arrival on.
     """
-    begin, end, rate = _earliest(jobs, capacity)
-    done = np.cumsum(np.concatenate([[0.0], rate * (end - begin)]))
-    instants, amounts = np.stack([begin, end], 1), np.stack([done[:-1], done[1:]], 1)
-    most: Floats = np.interp(until - jobs.arrival.min(), instants.ravel(), amounts.ravel())
-    return most * (1 + ROUNDING)
 
+    seconds: Floats
+    amounts: Floats
 
-def busy_seconds(jobs: BoundJobs, capacity: float) -> float:
-    """From the first arrival on, the time by which all work could be done at the earliest."""
-    return float(_earliest(jobs, capacity)[1].max(initial=0.0))
+    @classmethod
+    def of(cls, jobs: BoundJobs, capacity: float) -> Room:
+        """The room of jobs that have some work. O(N log N)."""
+        ready = jobs.arrival[jobs.parts.job] - jobs.arrival.min() + jobs.parts.head
+        spans = _served(*_rates(ready, jobs.parts.work, jobs.parts.rate), capacity)
+        begin, end, rate = np.array(spans).reshape(-1, 3).T
+        done = np.cumsum(np.concatenate([[0.0], rate * (end - begin)])) * (1 + ROUNDING)
+        bends = np.stack([begin, end], axis=1), np.stack([done[:-1], done[1:]], axis=1)
+        return cls(bends[0].ravel(), bends[1].ravel())
 
+    def after(self, seconds: Floats) -> Floats:
+        """The work that can be done in so many seconds from the first arrival on."""
+        most: Floats = np.interp(seconds, self.seconds, self.amounts)
+        return most
 
-def _earliest(jobs: BoundJobs, capacity: float) -> tuple[Floats, Floats, Floats]:
-    """The spans (begin, end, rate) of all work as early as can be, from the first arrival."""
-    ready = jobs.arrival[jobs.parts.job] - jobs.arrival.min() + jobs.parts.head
-    spans = _served(*_rates(ready, jobs.parts.work, jobs.parts.rate), capacity)
-    begin, end, rate = np.array(spans).reshape(-1, 3).T
-    return begin, end, rate
+    @property
+    def full(self) -> float:
+        """Seconds from the first arrival on until all work can be done."""
+        return float(self.seconds[-1])
 
 
 def _rates(begin: Floats, work: Floats, rate: Floats) -> tuple[list[float], list[float]]:

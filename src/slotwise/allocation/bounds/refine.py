@@ -7,7 +7,7 @@ import numpy as np
 from slotwise.allocation.bounds.choices import Choices
 from slotwise.allocation.bounds.interior import Mixture
 from slotwise.allocation.bounds.jobs import BoundJobs
-from slotwise.allocation.bounds.profiles import latest_parts, room
+from slotwise.allocation.bounds.profiles import Room, latest_parts
 from slotwise.allocation.bounds.windows import Windows
 from slotwise.objective.costs import Floats
 
@@ -60,4 +60,4 @@ def _excess(
     instants = instants[order]
     running = np.cumsum(np.concatenate([rate, -rate])[order])
     done = np.concatenate([[0.0], np.cumsum(running[:-1] * np.diff(instants))])
-    return instants, done - room(jobs, capacity, instants)
+    return instants, done - Room.of(jobs, capacity).after(instants - jobs.arrival.min())

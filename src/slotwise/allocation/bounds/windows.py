@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slotwise.allocation.bounds.jobs import BoundJobs
-from slotwise.allocation.bounds.profiles import busy_seconds
+from slotwise.allocation.bounds.profiles import Room
 from slotwise.allocation.bounds.shapes import kinks_most
 from slotwise.objective.costs import Floats
 
@@ -93,7 +93,7 @@ def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, most: int) -> Wi
         left = np.maximum(jobs.work - jobs.rate * before, 0.0).sum()
         until = float(left / capacity)
         if start == starts[0] and not jobs.parts.are_whole:
-            until = busy_seconds(jobs, capacity)
+            until = Room.of(jobs, capacity).full
         chosen = _instants(until, kinks - start, jobs.height, share)
         begins.append(np.full(len(chosen), start))
         ends.append(start + chosen)
