@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from slotwise.analysis.attempts import Attempt, Follower, JobSpan
@@ -79,9 +80,10 @@ class Meter:
         done = {name: span for name, span in spans.items() if span.completion is not None}
         jobs = [span.job for span in done.values()]
         work = Work(dict(self._work), dict(self._longest))
-        bound = objective_bound(self._objective, jobs, self._cluster, work)
         metrics = self._metrics(spans, done)
         value = metrics["value"]
+        known = inf if value is None else value
+        bound = objective_bound(self._objective, jobs, self._cluster, work, value=known)
         metrics["gap"] = None if value is None else gap_of(value, bound)
         return Outcome(
             jobs={name: _times(span) for name, span in spans.items()},
