@@ -28,22 +28,51 @@ def least_completions(
     y_j = W_j (C_j - l_j) >= 0 must reach h(S) on each set S, where h is supermodular. So jobs
     are taken by weight / W_j, largest first, and each gets what the set of those taken must
     have beyond what it had before: max h(T) over its subsets T. The best T is always a prefix
-    in the order of l_j - A_j / W_j. O(J^2), by J passes over arrays.
+    in the order of l_j - A_j / W_j, and never a shorter one than before. So jobs within it are
+    two sums; others of those taken wait behind it. O(J), and O(J) more for each job that comes
+    while some wait, by passes over arrays.
     """
     ends = soonest.astype(float)
     (some,) = np.nonzero(work > 0)
     some = some[np.argsort(soonest[some] - alone[some] / work[some], kind="stable")]
-    size, first = work[some], soonest[some]
-    own = alone[some] - size * first
-    # Over the jobs taken so far: of each prefix its work, and the part of h that adds up.
-    area, linear = np.zeros(len(some)), np.zeros(len(some))
-    needed = 0.0
-    for j in np.argsort(-weight[some] / size, kind="stable"):
-        area[j:] += size[j]
-        linear[j:] += own[j]
-        most = float(np.max(linear[j:] + area[j:] * area[j:] / (2 * capacity)))
-        # Prefixes without the job were not more before, and are as they were.
-        if most > needed:
-            ends[some[j]] = first[j] + (most - needed) / size[j]
-            needed = most
+    size = work[some]
+    own = alone[some] - size * soonest[some]
+    order = np.argsort(-weight[some] / size, kind="stable")
+    gained = np.zeros(len(some))
+    # In this unit the square of an area is what h has beside what adds up.
+    scaled = size / np.sqrt(2 * capacity)
+    # The work and the part of h that adds up: of the best prefix, which ends with place `best`,
+    # and, for each longer one, of the jobs that it has beyond it.
+    area, linear, best = 0.0, 0.0, -1
+    areas, linears = np.zeros(len(some)), np.zeros(len(some))
+    most = 0.0
+    taken = zip(order.tolist(), scaled[order].tolist(), own[order].tolist(), strict=True)
+    for j, add, part in taken:
+        start = best + 1
+        if j <= best:
+            area += add
+            linear += part
+        else:
+            # Prefixes without the job are as they were: not the best.
+            start = j
+            areas[j:] += add
+            linears[j:] += part
+        now = linear + area * area
+        if areas[-1] > 0:
+            longer = areas[start:] + area
+            longer *= longer
+            longer += linears[start:]
+            place = int(longer.argmax())
+            if longer[place] + linear > now:
+                best = start + place
+                more, further = float(areas[best]), float(linears[best])
+                area += more
+                linear += further
+                areas[best:] -= more
+                linears[best:] -= further
+                now = linear + area * area
+        if now > most:
+            gained[j] = now - most
+            most = now
+    ends[some] += gained / size
     return ends
