@@ -18,8 +18,8 @@ from slotwise.results import Plan
 from slotwise.workload.flow_generator import FlowGenerator, unweighted
 
 BUDGET_STEPS = 10_000
-"""For the search of FlowFlex in each plan, a second or less; in steps, so that every machine
-finds the same."""
+"""For the search of FlowFlex in each plan, in steps, so that every machine finds the same: less
+than half a second on average."""
 
 AGNOSTIC = ("fair", "fifo")
 """Ready-list schemes that know nothing of metrics: each plans once for all of them."""
