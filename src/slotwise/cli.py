@@ -13,6 +13,7 @@ from slotwise.dmrs.planning import PLANNERS
 from slotwise.experiments.printed import list_figures, show_reproduction, showing_progress
 from slotwise.experiments.reproduce import FIGURES, figure_named, reproduce
 from slotwise.experiments.reproduction import check_folder
+from slotwise.histories import show_history
 from slotwise.model.errors import InputError
 from slotwise.option_texts import parse_slots
 from slotwise.options import (
@@ -54,6 +55,7 @@ app = typer.Typer(
     A workload file says what jobs there are: `slotwise plan --help` shows one.""",
 )
 app.add_typer(trace, name="trace")
+app.command(name="history")(show_history)
 
 EXAMPLE = """
 A workload file, **jobs.yaml**:

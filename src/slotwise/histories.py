@@ -1,0 +1,96 @@
+"""The command `slotwise history`: what earlier runs tell of programs and hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from slotwise.estimation.rates import Rates, estimate_rates
+from slotwise.options import Json
+from slotwise.record.history import read_history
+from slotwise.report.numbers import count, number, percent
+from slotwise.terminal import door, print_json
+
+DEFAULT = Path("history.db")
+"""The database that is shown unless another one is named."""
+
+MEGA = 1e6
+
+
+def show_history(
+    database: Annotated[
+        Path,
+        typer.Argument(metavar="[DB]", help="A database that `run --history` has written."),
+    ] = DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """What earlier runs tell of the rates of programs and the speeds of hosts.
+
+    Half of the tasks seen are within the spread of what is shown.
+
+    `slotwise history history.db`
+    """
+    with door():
+        rates = estimate_rates(read_history(database))
+        if as_json:
+            print_json(_plain(rates))
+        elif not rates.by_phase:
+            print("nothing is known yet")
+        else:
+            print("\n".join([*_aligned(_of_programs(rates)), "", *_aligned(_of_hosts(rates))]))
+
+
+def _plain(rates: Rates) -> dict[str, Any]:
+    return {
+        "programs": [
+            {
+                "program": program,
+                "phase": phase,
+                "seconds_per_byte": rate.seconds_per_byte,
+                "spread": rate.spread,
+                "tasks": rate.count,
+            }
+            for (program, phase), rate in rates.by_phase.items()
+        ],
+        "hosts": [
+            {
+                "host": speed.host,
+                "stated": speed.stated,
+                "speed": speed.speed,
+                "spread": speed.spread,
+                "tasks": speed.count,
+            }
+            for speed in rates.speeds
+        ],
+    }
+
+
+def _of_programs(rates: Rates) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("program", "phase", "MB/s a slot", "spread", "tasks")]
+    for (program, phase), rate in rates.by_phase.items():
+        pace = number(1 / rate.seconds_per_byte / MEGA)
+        rows.append((program, phase, pace, percent(rate.spread), count(rate.count)))
+    return rows
+
+
+def _of_hosts(rates: Rates) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("host", "stated", "speed", "spread", "tasks")]
+    for speed in rates.speeds:
+        told = number(speed.stated), number(speed.speed)
+        rows.append((speed.host, *told, percent(speed.spread), count(speed.count)))
+    return rows
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    """The rows with columns of equal width: names to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    numbers_from = len(rows[0]) - 3
+    return [
+        "  ".join(
+            cell.ljust(width) if place < numbers_from else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,114 @@
+"""Writers of a history that are killed, or that write at once: every batch is there whole."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from slotwise.record.history import LATEST, read_history
+
+BATCH = 5
+
+WRITER = """\
+import sys
+from slotwise.model.observation import Observation
+from slotwise.record.history import append_history
+
+path, host, batches = sys.argv[1], sys.argv[2], int(sys.argv[3])
+print("ready", flush=True)
+sys.stdin.readline()
+for batch in range(batches):
+    append_history(path, [Observation("p", "map", 1, host, 1.0, float(batch))] * 5)
+    print(batch, flush=True)
+"""
+
+Writer = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[Writer]:
+    """Starts a process that waits for a line and then writes batches, telling of each one."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def start(host: str, batches: int) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path / "h.db"), host, str(batches)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        begun.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield start
+    for process in begun:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    """Let a writer begin."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def batches_of(path: Path, host: str) -> list[int]:
+    """The batches of a writer that are there, each of them whole."""
+    seen = Counter(int(o.seconds) for o in read_history(path) if o.host == host)
+    newest = sorted(seen)[-(LATEST // BATCH) :]  # Of the one before, a part is not read.
+    assert all(seen[batch] == BATCH for batch in newest), "a batch is there in part"
+    return newest
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_a_killed_writer_leaves_whole_batches(
+    number: int, writer: Writer, tmp_path: Path
+) -> None:
+    """Killed at any moment, from the making of the file on: what was told of is there."""
+    path, rng = tmp_path / "h.db", random.Random(number)
+    process = writer("killed", 1_000_000)
+    go(process)
+    # Every other one dies about when the file is made, which takes some ten milliseconds.
+    time.sleep(rng.uniform(0, 0.03 if number % 2 else 0.4))
+    process.send_signal(signal.SIGKILL)
+    told = process.communicate()[0].split()
+    if not path.exists():
+        assert told == []
+    else:
+        found = batches_of(path, "killed")
+        last_told, last_found = len(told) - 1, max(found, default=-1)
+        assert found == list(range(last_found + 1))[-(LATEST // BATCH) :], "one is missing"
+        assert last_told <= last_found <= last_told + 1, "what was told of is there"
+    other = writer("next", 3)
+    go(other)
+    assert other.communicate(timeout=30)[0].split() == ["0", "1", "2"]
+    assert batches_of(path, "next") == [0, 1, 2]
+
+
+def test_several_write_at_once(writer: Writer, tmp_path: Path) -> None:
+    """Three that begin together, with no file yet, lose nothing; a reader never sees a part."""
+    path = tmp_path / "h.db"
+    processes = {host: writer(host, 20) for host in ("a", "b", "c")}
+    for process in processes.values():
+        go(process)
+    while any(process.poll() is None for process in processes.values()):
+        if path.exists():
+            for host in processes:
+                batches = batches_of(path, host)
+                assert batches == list(range(len(batches)))
+    for host, process in processes.items():
+        assert process.wait() == 0
+        assert batches_of(path, host) == list(range(20))
+    assert [p.name for p in tmp_path.iterdir()] == ["h.db"]
