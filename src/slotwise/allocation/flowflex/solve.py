@@ -40,8 +40,8 @@ SHARED_MOST = 500
 FLAT_STEPS = 1000
 """Of FLEX's search, for flows as malleable jobs."""
 
-STARTS, ORDER_PART = 2, 6
-"""So many orders of flows are improved, each with such a part of the steps at most."""
+STARTS, PARTS = 2, 6
+"""So many orders of flows are improved, each with a sixth of the steps at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class _Search:
             for fraction in FRACTIONS:
                 self._try(network.deadlines(fraction))
         if self._method != "paper":
-            flat = flat_completions(self._flows, self._budget.part(FLAT_STEPS))
+            flat = flat_completions(self._flows, self._part(FLAT_STEPS))
             self._try(flat)
             if not self._flows.costs.are_lines:
                 # What costs nothing may be within reach, and what FLEX would make of it.
@@ -138,7 +138,7 @@ class _Search:
         _, due = least_level(self._flows, high, self._are_met_by_faster_slots)
         self._try(due)
         if self._method != "paper":
-            self._try(flat_completions(self._flows, self._budget.part(FLAT_STEPS)))
+            self._try(flat_completions(self._flows, self._part(FLAT_STEPS)))
             least_level(self._flows, self.best.value, self._are_met)
         return -inf
 
@@ -147,7 +147,7 @@ class _Search:
         flows = self._flows
         orders = [np.lexsort((flows.alone, dates)).tolist() for dates in self._dates]
         for order in sorted(orders, key=self._value_of_order)[:STARTS]:
-            part = self._budget.part(min(len(flows) ** 2, self._budget.steps / ORDER_PART))
+            part = self._part(len(flows) ** 2)
             found, _ = improve(order, self._value_of_order, part)
             self._list(by_flows(flows, np.array(found)))
         if flows.aggregate == "sum" and not flows.costs.are_lines:
@@ -155,6 +155,10 @@ class _Search:
         assert self._best_listed is not None
         start, completions = self._best_listed.ranking, self._lister.completions
         self._list(shift(flows, start, completions, self._budget))
+
+    def _part(self, steps: float) -> Budget:
+        """So many steps, but only some of all, so that other searches have theirs."""
+        return self._budget.part(min(steps, self._budget.steps / PARTS))
 
     def _try(self, dates: Floats) -> float:
         """Schedules by these deadlines; the value of the first, which is the paper's."""
