@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slotwise.objective.costs import Floats
 
@@ -21,16 +22,6 @@ class Stage:
 
     work: Floats
     before: tuple[int, ...] = ()
-
-    @cached_property
-    def total(self) -> float:
-        """The work of all of its tasks."""
-        return float(self.work.sum())
-
-    @cached_property
-    def largest(self) -> float:
-        """The work of its largest task."""
-        return float(self.work.max())
 
     @cached_property
     def largest_first(self) -> list[int]:
@@ -51,6 +42,54 @@ class Job:
     weight: float = 1.0
 
 
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The stages of all jobs in one row, job behind job: what is computed of all at once.
+
+    total, largest  the work of all of its tasks, and of the largest
+    count           its tasks
+    first           where the stages of each job begin, and where the last one ends
+    arcs            for each place within a job, pairs of the stage there and one before it
+    is_chain        of each job, whether each stage waits for the last one and no other
+    """
+
+    total: Floats
+    largest: Floats
+    count: Ints
+    first: Ints
+    arcs: list[Ints]
+    is_chain: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job]) -> Stages:
+        """Of these jobs, each of which has a stage, each of which has a task."""
+        stages = [stage for job in jobs for stage in job.stages]
+        first = np.cumsum([0, *(len(job.stages) for job in jobs)])
+        count = np.array([len(stage.work) for stage in stages])
+        starts = np.cumsum(count) - count
+        work = np.concatenate([stage.work for stage in stages])
+        arcs: list[list[tuple[int, int]]] = []
+        is_chain = np.ones(len(jobs), np.bool_)
+        for number, (begin, job) in enumerate(zip(first.tolist(), jobs, strict=False)):
+            while len(arcs) < len(job.stages):
+                arcs.append([])
+            for place, stage in enumerate(job.stages):
+                if stage.before != ((place - 1,) if place else ()):
+                    is_chain[number] = False
+                arcs[place].extend((begin + place, begin + other) for other in stage.before)
+        return cls(
+            np.add.reduceat(work, starts),
+            np.maximum.reduceat(work, starts),
+            count,
+            first,
+            [np.array(pairs, np.int64).reshape(-1, 2) for pairs in arcs],
+            is_chain,
+        )
+
+
 @dataclass(frozen=True)
 class Uneven:
     """N jobs and m machines, each of which runs one task at a time.
@@ -69,9 +108,15 @@ class Uneven:
         """Entry n - 1: the speeds of the n fastest machines together."""
         return np.cumsum(np.sort(self.speed)[::-1])
 
-    def rate(self, tasks: int) -> float:
+    def rate(self, tasks: Ints) -> Floats:
         """The most work that so many tasks can have done in a second."""
-        return float(self.fastest[min(tasks, len(self.fastest)) - 1])
+        fastest: Floats = self.fastest[np.minimum(tasks, len(self.fastest)) - 1]
+        return fastest
+
+    @cached_property
+    def stages(self) -> Stages:
+        """Of all jobs, in one row."""
+        return Stages.of(self.jobs)
 
     @cached_property
     def release(self) -> Floats:
@@ -86,7 +131,7 @@ class Uneven:
     @cached_property
     def work(self) -> Floats:
         """Of all tasks of each job: P_j, seconds at speed 1."""
-        return np.array([sum(stage.total for stage in job.stages) for job in self.jobs])
+        return np.add.reduceat(self.stages.total, self.stages.first[:-1])
 
     def value(self, completion: Floats) -> float:
         """The weighted sum of the completions of the jobs."""

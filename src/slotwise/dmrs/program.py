@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slotwise.allocation.bounds.contrapolymatroid import least_completions
-from slotwise.dmrs.problem import Job, Uneven
+from slotwise.dmrs.problem import Uneven
 from slotwise.objective.costs import Floats
 
 
@@ -33,20 +33,16 @@ def linear_program(problem: Uneven, *, with_tails: bool = True) -> Program:
 
     where a stage takes its work over the speed of as many machines as it has tasks, or its
     largest task on the fastest machine. These are 2^N inequalities and no ellipsoid is needed:
-    `least_completions` solves them exactly. O(N^2).
+    `least_completions` solves them exactly. O(N) where jobs are there from the beginning, and
+    O(N^2) at worst.
 
     with_tails  A_j is what is left of a job in the mean if each stage is done as late as can
                 be. Without it, P_j^2 / (2 mu_j) as in the paper, mu_j being the speed of as
                 many machines as any of its stages has tasks
     """
-    chains = [_Chains(problem, job) for job in problem.jobs]
-    soonest = problem.release + np.array([chain.longest for chain in chains])
-    if with_tails:
-        alone = np.array([chain.late() for chain in chains])
-    else:
-        # Stages that lie side by side run side by side.
-        rate = [problem.rate(_tasks_at_once(job)) for job in problem.jobs]
-        alone = problem.work**2 / (2 * np.array(rate))
+    chains = _Chains(problem)
+    soonest = problem.release + chains.longest
+    alone = chains.late if with_tails else problem.work**2 / (2 * chains.rate)
     mu = float(problem.speed.sum())
     completion = least_completions(problem.work, alone, mu, soonest, problem.weight)
     return Program(completion, problem.value(completion))
@@ -55,8 +51,9 @@ def linear_program(problem: Uneven, *, with_tails: bool = True) -> Program:
 def skewness(problem: Uneven) -> float:
     """The task-skewness product D >= 1: each job's work is at least D times the sum of the
     largest tasks of its stages."""
-    largest = [sum(stage.largest for stage in job.stages) for job in problem.jobs]
-    return float(np.min(problem.work / np.array(largest)))
+    stages = problem.stages
+    largest = np.add.reduceat(stages.largest, stages.first[:-1])
+    return float(np.min(problem.work / largest))
 
 
 def guarantee(problem: Uneven) -> float:
@@ -70,37 +67,27 @@ def guarantee(problem: Uneven) -> float:
 
 
 class _Chains:
-    """How long the stages of a job take at least, one behind the other."""
+    """How long the stages of each job take at least, one behind the other.
 
-    def __init__(self, problem: Uneven, job: Job) -> None:
-        self._job = job
-        fastest = float(problem.fastest[0])
-        self._spread = [stage.total / problem.rate(len(stage.work)) for stage in job.stages]
-        length = [
-            max(spread, stage.largest / fastest)
-            for spread, stage in zip(self._spread, job.stages, strict=True)
-        ]
-        self._tail = [0.0] * len(length)
-        for place in reversed(range(len(length))):
-            through = self._tail[place] + length[place]
-            for other in job.stages[place].before:
-                self._tail[other] = max(self._tail[other], through)
-        self.longest = max(tail + own for tail, own in zip(self._tail, length, strict=True))
+    longest  the longest chain, seconds
+    late     the work of the job times the time that is left of it then, in the mean, at least
+    rate     the most of its work that can be done in a second
+    """
 
-    def late(self) -> float:
-        """The work of the job times the time that is left of it then, in the mean, at least."""
-        return sum(
-            stage.total * (tail + spread / 2)
-            for stage, tail, spread in zip(
-                self._job.stages, self._tail, self._spread, strict=True
-            )
-        )
-
-
-def _tasks_at_once(job: Job) -> int:
-    counts = [len(stage.work) for stage in job.stages]
-    is_chain = all(
-        stage.before == ((place - 1,) if place else ())
-        for place, stage in enumerate(job.stages)
-    )
-    return max(counts) if is_chain else sum(counts)
+    def __init__(self, problem: Uneven) -> None:
+        stages = problem.stages
+        rates = problem.rate(stages.count)
+        spread = stages.total / rates
+        length = np.maximum(spread, stages.largest / float(problem.fastest[0]))
+        tail = np.zeros(len(spread))
+        # A job has one stage at each place, so no stage is met twice in a pass.
+        for arcs in reversed(stages.arcs):
+            behind, ahead = arcs.T
+            np.maximum.at(tail, ahead, tail[behind] + length[behind])
+        starts = stages.first[:-1]
+        self.longest: Floats = np.maximum.reduceat(tail + length, starts)
+        self.late: Floats = np.add.reduceat(stages.total * (tail + spread / 2), starts)
+        # Stages that lie side by side run side by side.
+        most = np.maximum.reduceat(stages.count, starts)
+        at_once = np.where(stages.is_chain, most, np.add.reduceat(stages.count, starts))
+        self.rate: Floats = problem.rate(at_once)
