@@ -9,14 +9,17 @@ from slotwise.objective.costs import Floats
 
 
 def by_deadline(flows: Flows, deadline: Floats) -> Ints:
-    """The phases by the deadlines of their flows; ties by the least time alone, then by place.
+    """The phases by the deadlines of their flows.
+
+    Where deadlines are equal, the flow that needs the least time alone is first for a sum, and
+    the one that needs the most for a maximum, since it has the least time to spare.
 
     List scheduling in this order is the greedy scheme of Fig. 5. Theorem 2: if any schedule
     meets all deadlines, this one completes each flow by twice its own, because the work of the
     flows up to it fits before its deadline, and so does its critical path.
     """
-    order = np.lexsort((flows.alone, deadline))
-    return by_flows(flows, order)
+    alone = -flows.alone if flows.aggregate == "max" else flows.alone
+    return by_flows(flows, np.lexsort((alone, deadline)))
 
 
 def by_flows(flows: Flows, order: Ints) -> Ints:
