@@ -13,7 +13,8 @@ from oracles.flow_problems import problem_of
 from slotwise.allocation.flowflex.flows import Flows, Node
 from slotwise.allocation.flowflex.levels import share_by_level
 from slotwise.allocation.flowflex.listing import Lister
-from slotwise.allocation.whole import whole_slots
+from slotwise.allocation.flowflex.shapes import pieces_of
+from slotwise.allocation.flowflex.solve import Solution
 from slotwise.model.job import PhaseId
 from slotwise.model.schedule import Schedule
 from slotwise.objective.cost import Line
@@ -45,14 +46,16 @@ def test_independent_phases_are_done_as_soon_as_can_be(
     assert makespan(slots, nodes) == pytest.approx(max(area, longest), rel=1e-6)
 
 
-@given(flows(), st.data())
+@given(flows(with_kinds=True), st.data())
 def test_what_is_shared_is_a_schedule(drawn: Drawn, data: st.DataObject) -> None:
     """In whole slots, with precedence, most shares and capacity kept, and all work done."""
     problem = problem_of(drawn, Objective("makespan", "max"))
     due = data.draw(st.lists(st.floats(0, 1e3), min_size=len(problem), max_size=len(problem)))
     shared = share_by_level(problem, np.array(due))
     ids = [PhaseId(job.id, phase.name) for job in drawn.jobs for phase in job.topological]
-    Schedule(tuple(whole_slots(ids, shared.packing))).check(drawn.jobs, drawn.cluster)
+    ranking = np.arange(len(ids))
+    found = Solution(ranking, shared.completion, 0.0, packing=shared.packing)
+    Schedule(tuple(pieces_of(problem, found, ids))).check(drawn.jobs, drawn.cluster)
     for flow, first in enumerate(problem.first[:-1]):
         own = shared.packing[first : problem.first[flow + 1]]
         assert shared.completion[flow] == max(pieces[-1][1] for pieces in own)

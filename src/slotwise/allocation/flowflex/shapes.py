@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from slotwise.allocation.flowflex.chains import Chains
 from slotwise.allocation.flowflex.flows import Flows
 from slotwise.allocation.flowflex.listing import Listed, Lister
@@ -16,7 +18,12 @@ from slotwise.model.schedule import Piece
 def pieces_of(flows: Flows, solution: Solution, ids: Sequence[PhaseId]) -> list[Piece]:
     """The schedule of a solution, in whole slots, by the names of its phases."""
     if solution.packing is not None:
-        return whole_slots(ids, solution.packing)
+        pieces: list[Piece] = []
+        for kind in range(len(flows.capacity)):  # Each kind's slots are filled by its own.
+            mine = np.flatnonzero(flows.kind == kind).tolist()
+            packing = [solution.packing[phase] for phase in mine]
+            pieces += whole_slots([ids[phase] for phase in mine], packing)
+        return pieces
     if solution.chains is not None:
         listed = Lister(solution.chains.problem).schedule(solution.ranking)
         return shape_shift(flows, solution.chains, listed, ids)
