@@ -20,6 +20,7 @@ from slotwise.analysis.explain import explain as explain_log
 from slotwise.analysis.replay import Replay, replay_log
 from slotwise.asked import Slots, cluster_of, objective_of, processors
 from slotwise.assignment.delay import Delay
+from slotwise.estimation.rates import estimate_rates
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, Locality
 from slotwise.model.errors import InputError
@@ -32,7 +33,10 @@ from slotwise.objective.objective import Objective
 from slotwise.plans import PLAN_SECONDS as PLAN_SECONDS
 from slotwise.plans import plan as plan
 from slotwise.plans import plan_tasks as plan_tasks
+from slotwise.program.execution import Sized
+from slotwise.record.history import create_history, read_history
 from slotwise.record.log import Header, Log, LogFile, read_log
+from slotwise.record.remembering import Remembering
 from slotwise.report import page
 from slotwise.results import Result, RunInterrupted
 from slotwise.runtime.live.world import LiveWorld
@@ -120,25 +124,39 @@ def run(
     scheduler: str = "flex",
     *,
     slots: Slots | None = None,
+    history: str | Path | None = None,
     **options: Unpack[Options],
 ) -> Result:
     """Run a workload really, in worker processes of this machine.
 
     Jobs of stated work sleep for it, and copy nothing. `slots` is the number of processors
-    unless given, or a number for each kind. RunInterrupted (a KeyboardInterrupt) carries what
-    was done when Ctrl-C comes.
+    unless given, or a number for each kind. `history` is a database of earlier runs: from it
+    comes the work of programs that it knows, and each task of a program that ends is added to
+    it within seconds; it is made if there is none. RunInterrupted (a KeyboardInterrupt)
+    carries what was done when Ctrl-C comes.
     """
     source = _source(workload, options)
+    if history is not None:
+        _refuse_logged(history, options)
+        create_history(history)
     given = processors() if slots is None else slots
     cluster = source.cluster(LiveWorld.cluster(given))
     executions = source.executions(cluster)
+    listeners = []
+    if history is not None:
+        sized = [execution for execution in executions if isinstance(execution, Sized)]
+        rates = estimate_rates(read_history(history))
+        for execution in sized:
+            execution.expect(rates.job(execution.job, execution.program, execution.sizes))
+        programs = {one.job.id: (one.program, one.sizes) for one in sized}
+        listeners.append(Remembering(history, programs, cluster))
     jobs = tuple(execution.job for execution in executions)
     (host,) = cluster.hosts
     parameters = {
         "slots": given if isinstance(given, int) else dict(given),
         "shuffle": source.shuffle and asdict(source.shuffle),
     }
-    setting = _Setting(scheduler, "live", jobs, cluster, source, options, parameters)
+    setting = _Setting(scheduler, "live", jobs, cluster, source, options, parameters, listeners)
     return setting.run(lambda: LiveWorld(executions, host.slots))
 
 
@@ -213,6 +231,7 @@ class _Setting:
     source: Source
     options: Options
     parameters: dict[str, Any]
+    listeners: Sequence[Remembering] = ()
 
     def run(self, make_world: Callable[[], AbstractContextManager[World]]) -> Result:
         """Run the loop in a world and measure what came of it.
@@ -235,6 +254,7 @@ class _Setting:
                 told.append(stack.enter_context(LogFile(path, header)))
             if progress := self.options.get("progress"):
                 told.append(progress)
+            told += [stack.enter_context(listener) for listener in self.listeners]
             world = stack.enter_context(make_world())
             try:
                 run_loop(scheduler, world, state, _all_of(told))
@@ -286,6 +306,13 @@ def _source(workload: Given, options: Options) -> Source:
     """The workload with what the options say in its place."""
     _refuse_unknown(options)
     return read_source(workload).but(options.get("preemption"), options.get("shuffle"))
+
+
+def _refuse_logged(history: str | Path, options: Options) -> None:
+    """Refuse a log in the place of the history, which it would overwrite."""
+    log = options.get("log")
+    if log is not None and Path(log).absolute() == Path(history).absolute():
+        raise InputError(f"history {str(history)!r} is the log, too; name another file")
 
 
 def _refuse_stranded(job: Job, cluster: Cluster) -> None:

@@ -70,6 +70,12 @@ A workload file, **jobs.yaml**:
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A workload file, YAML or JSON.")]
 SchedulerName = Annotated[str, typer.Option("--scheduler", help=f"{', '.join(ALLOCATORS)}.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace outputs that exist.")]
+History = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DB", help="Estimate programs by what this database knows, and add to it."
+    ),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -177,6 +183,7 @@ def _run(
     scheduler: SchedulerName = "flex",
     slots: SlotsText = None,
     overwrite: Overwrite = False,
+    history: History = None,
     scheduling: Scheduling,
     output: Output,
 ) -> None:
@@ -194,6 +201,7 @@ def _run(
                 source.overwriting() if overwrite else source,
                 scheduler,
                 slots=parse_slots(slots),
+                history=history,
                 **options,
             )
         finish([result], output.as_json, output.report)

@@ -28,7 +28,7 @@ def show_history(
 ) -> None:
     """What earlier runs tell of the rates of programs and the speeds of hosts.
 
-    Half of the tasks seen are within the spread of what is shown.
+    Half of what was seen, in bytes, is within the spread of what is shown.
 
     `slotwise history history.db`
     """

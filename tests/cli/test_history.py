@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from slotwise.model.event import JobArrived, TaskFinished
+from slotwise.model.job import PhaseId
 from slotwise.model.observation import Observation
-from slotwise.record.history import append_history
+from slotwise.record.history import append_history, read_history
+from slotwise.record.log import Log, read_log
+from slotwise.runtime.state import State
 
 
 @pytest.fixture
@@ -69,3 +76,136 @@ def test_what_is_no_history_is_refused(slotwise: Any, folder: Path) -> None:
         assert f"history '{name}'" in told.stderr
         assert why in told.stderr
     assert (sorted(folder.iterdir()), (folder / "jobs.yaml").read_bytes()) == before
+
+
+PACED = """\
+import time
+from slotwise.program.builtin.wordcount import WordCount
+
+class Paced(WordCount):
+    def fold_chunk(self, text, table):
+        time.sleep(4e-6 * len(text))
+        super().fold_chunk(text, table)
+"""
+"""A word count whose maps take a known time, so that a busy machine does not matter."""
+
+WORDS = """\
+slotwise: 1
+jobs:
+  - {id: wc, program: "paced.py:Paced", inputs: "in/*.txt", output: out, reducers: 2,
+     split_bytes: 9000}
+"""
+
+
+@pytest.fixture
+def words(folder: Path) -> Path:
+    """A word count of some small books, in words.yaml."""
+    rng = random.Random(3)
+    (folder / "in").mkdir()
+    for number in range(30):
+        words = (f"word{int(rng.expovariate(0.02))}" for _ in range(rng.randint(500, 1000)))
+        (folder / "in" / f"book{number:02}.txt").write_text("\n".join(words) + "\n")
+    (folder / "words.yaml").write_text(WORDS)
+    (folder / "paced.py").write_text(PACED)
+    return folder
+
+
+@dataclass
+class Ran:
+    """What a live run of the word count believed at first, and what was so."""
+
+    log: Log
+
+    def work(self, phase: str) -> float | None:
+        """The work of a phase as it was estimated beforehand, in seconds."""
+        (job,) = (e.job for t in self.log.turns for e in t.events if isinstance(e, JobArrived))
+        return job.by_name[phase].tasks.work_total()
+
+    def truth(self, phase: str) -> float:
+        """The seconds that it really took."""
+        ends = (e for t in self.log.turns for e in t.events if isinstance(e, TaskFinished))
+        return sum(e.seconds for e in ends if e.phase.phase == phase)
+
+    def error(self, phase: str) -> float:
+        """By which factor the first estimate was wrong, above 1."""
+        estimate, truth = self.work(phase), self.truth(phase)
+        assert estimate is not None
+        return max(estimate / truth, truth / estimate)
+
+    def left(self, part: float) -> tuple[float, float]:
+        """When so much of the maps is done: the work left as estimated then, and as it was."""
+        state = State(self.log.header.cluster, self.log.header.pools, jobs_expected=1)
+        seen, map_id = 0.0, PhaseId("wc", "map")
+        for turn in self.log.turns:
+            state.at(turn.now)
+            for entry in (*turn.events, *turn.decisions):
+                state.apply(entry)
+                if isinstance(entry, TaskFinished):
+                    seen += entry.seconds
+            if seen > part * self.truth("map"):
+                kind = state.cluster.slot_kind("map")
+                (phase,) = (p for p in state.ready(kind) if p.id == map_id)
+                return phase.work_left(turn.now), self.truth("map") - seen
+        raise AssertionError("the maps were never so far")
+
+
+@pytest.fixture
+def count_words(slotwise: Any, words: Path) -> Callable[[], Ran]:
+    """Runs the word count, live on one slot, with the history h.db."""
+
+    def run() -> Ran:
+        told = slotwise(
+            *("run", "words.yaml", "--slots", "1", "--overwrite", "--json"),
+            *("--history", "h.db", "--log", "log.jsonl"),
+        )
+        assert told.exit_code == 0, told.stderr
+        return Ran(read_log("log.jsonl"))
+
+    return run
+
+
+def test_a_second_run_knows_better(count_words: Callable[[], Ran], folder: Path) -> None:
+    """The first estimate of the same program's work is nearer to what it takes."""
+    first, second = count_words(), count_words()
+    assert first.error("map") > 50, "the program states what it could do without its pauses"
+    assert second.error("map") < 2
+    tasks = read_history(folder / "h.db")
+    assert {(o.program, o.phase, o.host) for o in tasks} == {
+        ("paced.py:Paced", "map", "localhost"),
+        ("paced.py:Paced", "reduce", "localhost"),
+    }
+    size = sum(path.stat().st_size for path in (folder / "in").iterdir())
+    for phase in "map", "reduce":
+        assert sum(o.bytes for o in tasks if o.phase == phase) == pytest.approx(2 * size, abs=8)
+        took = sum(o.seconds for o in tasks if o.phase == phase)
+        assert took == pytest.approx(first.truth(phase) + second.truth(phase))
+
+
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+def test_a_wrong_history_is_set_right_within_the_run(
+    factor: float, count_words: Callable[[], Ran], folder: Path
+) -> None:
+    """Ten times off at first; when half of the maps are done, what is left is known."""
+    wrong = Observation("paced.py:Paced", "map", 1000, "localhost", 1.0, factor * 4e-3)
+    append_history(folder / "h.db", [wrong] * 99)
+    ran = count_words()
+    size = sum(path.stat().st_size for path in (folder / "in").iterdir())
+    assert ran.work("map") == pytest.approx(factor * 4e-6 * size), "it is believed at first"
+    believed, truth = ran.left(1 / 2)
+    assert 1 / 2 < believed / truth < 2
+
+
+def test_a_run_without_a_history_makes_none(slotwise: Any, words: Path) -> None:
+    """Nothing is kept unless it is asked for."""
+    assert slotwise("run", "words.yaml", "--slots", "2", "--json").exit_code == 0
+    assert not [path for path in words.iterdir() if ".db" in path.name]
+
+
+def test_a_run_refuses_what_is_no_history(slotwise: Any, words: Path) -> None:
+    """Before anything is begun: the workload itself, or a log in the same place."""
+    for options in (["--history", "words.yaml"], ["--history", "h.db", "--log", "h.db"]):
+        told = slotwise("run", "words.yaml", *options)
+        assert (told.exit_code, told.stdout, told.stderr.count("\n")) == (2, "", 1)
+        assert "name" in told.stderr
+    assert (words / "words.yaml").read_text() == WORDS
+    assert not [path for path in words.iterdir() if path.name == "out" or ".db" in path.name]

@@ -23,12 +23,19 @@ def seen(
 
 
 def test_the_rate_is_the_median() -> None:
-    """Seconds for each byte, of any size; half of the tasks are within the spread."""
-    rates = estimate_rates([seen(1.0), seen(2.0), seen(40.0, 1000), seen(1.0, 10), seen(3.2)])
+    """Seconds for each byte; half of what was seen is within the spread."""
+    rates = estimate_rates([seen(1.0), seen(2.0), seen(4.0), seen(8.0), seen(3.2)])
     rate = rates.by_phase["wc", "map"]
     assert rate.seconds_per_byte == pytest.approx(0.032)
     assert rate.count == 5
     assert rate.spread == pytest.approx(3.2 / 2 - 1)
+
+
+def test_large_tasks_tell_more_than_small_ones() -> None:
+    """Small tasks mostly start and end: half of the bytes count, not half of the tasks."""
+    rates = estimate_rates([seen(10.0, 1000), *[seen(1.0, 10)] * 50])
+    assert rates.by_phase["wc", "map"].seconds_per_byte == pytest.approx(0.01)
+    assert rates.by_phase["wc", "map"].spread == pytest.approx(0, abs=1e-9)
 
 
 @given(

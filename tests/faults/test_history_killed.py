@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def batches_of(path: Path, host: str) -> list[int]:
     return newest
 
 
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", range(8))
 def test_a_killed_writer_leaves_whole_batches(
     number: int, writer: Writer, tmp_path: Path
 ) -> None:
@@ -112,3 +113,44 @@ def test_several_write_at_once(writer: Writer, tmp_path: Path) -> None:
         assert process.wait() == 0
         assert batches_of(path, host) == list(range(20))
     assert [p.name for p in tmp_path.iterdir()] == ["h.db"]
+
+
+STUCK = """\
+import time
+from slotwise import MapReduce
+
+class Stuck(MapReduce):
+    def map(self, offset, line):
+        time.sleep(600)
+"""
+
+JOBS = """\
+slotwise: 1
+jobs:
+  - {id: quick, program: wordcount, inputs: "in/book00.txt", output: done/quick, reducers: 1}
+  - {id: stuck, program: "stuck.py:Stuck", inputs: "in/*.txt", output: out/stuck}
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_what_ended_before_a_run_was_stopped_is_known(
+    number: signal.Signals, command: Any, books: object, processes: Any
+) -> None:
+    """Interrupted, all of it; killed, what ended some seconds before."""
+    command.write(STUCK, "stuck.py")
+    command.write(JOBS)
+    process = command.start("run", "jobs.yaml", "--slots", "2", "--history", "h.db")
+    path = command.folder / "h.db"
+    if number == signal.SIGKILL:
+        processes.wait_for(lambda: path.exists() and len(read_history(path)) == 2)
+    else:
+        processes.wait_for(lambda: (command.folder / "done/quick/_SUCCESS").exists())
+        time.sleep(0.1)  # The end of a task is told once its output is there.
+    process.send_signal(number)
+    process.wait(processes.PATIENCE)
+    assert {(o.program, o.phase) for o in read_history(path)} == {
+        ("wordcount", "map"),
+        ("wordcount", "reduce"),
+    }
+    assert command.run("history", "h.db") == 0
+    assert "wordcount  map" in command.stdout

@@ -18,6 +18,9 @@ SWEEPS_MOST = 50
 SETTLED = 1e-9
 """A change of all logarithms below this is none."""
 
+CLOSE = 1e-12
+"""Weights that differ by no more than this part of all are alike."""
+
 Floats = NDArray[np.float64]
 Groups = NDArray[np.intp]
 
@@ -27,7 +30,8 @@ class Rate:
     """What a phase of a program needs for each byte.
 
     seconds_per_byte  on a slot of a host of speed 1
-    spread            half of the tasks seen are within a factor of 1 + spread of that
+    spread            half of the bytes seen took no more than 1 + spread times that, nor less
+                      than that divided by 1 + spread
     count             the tasks seen
     """
 
@@ -72,10 +76,12 @@ def estimate_rates(observations: Iterable[Observation]) -> Rates:
     """What finished tasks tell of the programs that they are of and the hosts they ran on.
 
     A task is taken to need bytes x rate / speed seconds. In logarithms that is a sum, which is
-    taken apart by medians in turn (Tukey's median polish): fewer than half of the tasks of a
-    phase or host, however wrong, do not carry an estimate away. Only products are seen, so
-    speeds are anchored: hosts that have run the same phases, if only by way of others, are
-    compared, and the median task of them ran at the speed that its host was said to have.
+    taken apart by medians in turn (Tukey's median polish). They are medians of bytes, since
+    what counts is the work of all of a phase, and small tasks mostly start and end: tasks with
+    fewer than half of the bytes of a phase or host, however wrong, do not carry it away. Only
+    products are seen, so speeds are anchored: hosts that have run the same phases, if only by
+    way of others, are compared, and the median of what they did was done at the speed that was
+    stated.
 
     Tasks without bytes or seconds tell nothing. O(n log n) a sweep for n tasks.
     """
@@ -86,19 +92,26 @@ def estimate_rates(observations: Iterable[Observation]) -> Rates:
     names, phase_of = _numbered([(o.program, o.phase) for o in seen])
     hosts, host_of = _numbered([(o.host, o.speed) for o in seen])
     cost = np.log([o.seconds * o.speed / o.bytes for o in seen])
-    rates, slowness = _polished(cost, phase_of, host_of)
+    weight = np.array([o.bytes for o in seen], dtype=float)
+    rates, slowness = _polished(cost, weight, phase_of, host_of)
     for group in _compared(phase_of, host_of):
-        # The median task of these ran as its host was said to run.
-        anchor = float(np.median(slowness[host_of[group]]))
+        # The median of these ran as its host was said to run.
+        group = group[np.argsort(slowness[host_of[group]])]
+        anchor = _median(slowness[host_of[group]], weight[group])
         slowness[np.unique(host_of[group])] -= anchor
         rates[np.unique(phase_of[group])] += anchor
     off = np.abs(cost - rates[phase_of] - slowness[host_of])
     by_phase = {
-        name: Rate(float(np.exp(rates[k])), *_spread(off[phase_of == k]))
+        name: Rate(float(np.exp(rates[k])), *_spread(off, weight, phase_of == k))
         for k, name in enumerate(names)
     }
     speeds = tuple(
-        Speed(host, stated, stated * float(np.exp(-slowness[k])), *_spread(off[host_of == k]))
+        Speed(
+            host,
+            stated,
+            stated * float(np.exp(-slowness[k])),
+            *_spread(off, weight, host_of == k),
+        )
         for k, (host, stated) in enumerate(hosts)
     )
     return Rates(by_phase, speeds)
@@ -111,26 +124,35 @@ def _numbered(keys: list[Any]) -> tuple[list[Any], Groups]:
     return distinct, np.array([number[key] for key in keys], dtype=np.intp)
 
 
-def _polished(cost: Floats, phase_of: Groups, host_of: Groups) -> tuple[Floats, Floats]:
+def _polished(
+    cost: Floats, weight: Floats, phase_of: Groups, host_of: Groups
+) -> tuple[Floats, Floats]:
     """The logarithms of rates and of slowness whose sums are nearest by medians."""
     slowness = np.zeros(host_of.max() + 1)
-    rates = _medians(cost, phase_of)
+    rates = _medians(cost, weight, phase_of)
     for _ in range(SWEEPS_MOST):
         before = slowness
-        slowness = _medians(cost - rates[phase_of], host_of)
-        rates = _medians(cost - slowness[host_of], phase_of)
+        slowness = _medians(cost - rates[phase_of], weight, host_of)
+        rates = _medians(cost - slowness[host_of], weight, phase_of)
         if np.abs(slowness - before).max() < SETTLED:
             break
     return rates, slowness
 
 
-def _medians(values: Floats, group_of: Groups) -> Floats:
-    """The median of each group; every group has a member."""
+def _medians(values: Floats, weight: Floats, group_of: Groups) -> Floats:
+    """The median of each group by weight; every group has a member."""
     order = np.lexsort((values, group_of))
-    ordered, counts = values[order], np.bincount(group_of)
-    begin = np.cumsum(counts) - counts
-    low, high = ordered[begin + (counts - 1) // 2], ordered[begin + counts // 2]
-    return np.asarray((low + high) / 2)
+    ends = np.cumsum(np.bincount(group_of))[:-1]
+    groups = zip(np.split(values[order], ends), np.split(weight[order], ends), strict=True)
+    return np.array([_median(ordered, weights) for ordered, weights in groups])
+
+
+def _median(ordered: Floats, weight: Floats) -> float:
+    """Where half of the weight is reached; if that is between two values, midway."""
+    upto = np.cumsum(weight)
+    half, slack = upto[-1] / 2, CLOSE * upto[-1]
+    low, high = np.searchsorted(upto, [half - slack, half + slack])
+    return float(ordered[low] + ordered[high]) / 2
 
 
 def _compared(phase_of: Groups, host_of: Groups) -> list[Groups]:
@@ -147,6 +169,8 @@ def _compared(phase_of: Groups, host_of: Groups) -> list[Groups]:
         group = joined
 
 
-def _spread(off: Floats) -> tuple[float, int]:
-    """The factor above 1 within which half of the tasks lie, and how many they are."""
-    return float(np.expm1(np.median(off))), len(off)
+def _spread(off: Floats, weight: Floats, chosen: NDArray[np.bool_]) -> tuple[float, int]:
+    """The factor above 1 within which half of the chosen bytes are, and the tasks of these."""
+    number = int(np.count_nonzero(chosen))
+    order = np.argsort(off[chosen])
+    return float(np.expm1(_median(off[chosen][order], weight[chosen][order]))), number

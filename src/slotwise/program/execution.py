@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
 
 from slotwise.model.job import Job
+from slotwise.model.observation import Sizes
 
 
 class Execution(Protocol):
@@ -57,4 +58,28 @@ class Waits(Protocol):
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
         """For how many seconds an attempt that has just finished copied or waited."""
+        ...
+
+
+@runtime_checkable
+class Sized(Protocol):
+    """An execution of a program whose tasks take the longer the more bytes they stand for."""
+
+    @property
+    def job(self) -> Job:
+        """The job as the scheduler sees it."""
+        ...
+
+    @property
+    def program(self) -> str:
+        """The name by which the program is known again in another run."""
+        ...
+
+    @property
+    def sizes(self) -> Mapping[str, Sizes]:
+        """The bytes of the tasks, for phases of which they are known."""
+        ...
+
+    def expect(self, job: Job) -> None:
+        """Have this job in place of its own, from which it differs by estimates of work."""
         ...

@@ -31,6 +31,10 @@ BUILTINS = {
 """Name of a program: its module in slotwise.program.builtin and its class."""
 
 
+FILE_MODULE = "slotwise_program_"
+"""What the names of modules begin with that were imported from a file given by its path."""
+
+
 def load(
     spec: str | type[AnyProgram] | AnyProgram,
     parameters: Mapping[str, Any] | None = None,
@@ -55,6 +59,22 @@ def load(
         )
     _checked(type(spec), type(spec).__name__)
     return spec
+
+
+def known_as(program: AnyProgram) -> str:
+    """The name by which a program is known again in another run, whatever its parameters.
+
+    Of an installed one its name; else its class behind its file, or behind its module where
+    that can be imported. Where the file lies does not matter.
+    """
+    kind = type(program)
+    module, name = kind.__module__, kind.__qualname__
+    for known, place in BUILTINS.items():
+        if f"{module}:{name}" == f"slotwise.program.builtin.{place}":
+            return known
+    file = getattr(sys.modules.get(module), "__file__", None)
+    is_file = module == "__main__" or module.startswith(FILE_MODULE)
+    return f"{Path(file).name if file and is_file else module}:{name}"
 
 
 def _class_of(spec: str, base_dir: str | Path | None) -> type[AnyProgram]:
@@ -130,7 +150,7 @@ def _imported(path: Path, spec: str) -> ModuleType:
     """Import a file, and let it and its neighbours travel by value."""
     if not path.is_file():
         raise InputError(f"program {spec!r}: there is no file {path}; check the path")
-    name = f"slotwise_program_{path.stem}_{crc32(str(path).encode()):08x}"
+    name = f"{FILE_MODULE}{path.stem}_{crc32(str(path).encode()):08x}"
     module_spec = importlib.util.spec_from_file_location(name, path)
     assert module_spec is not None
     assert module_spec.loader is not None

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from slotwise.model.job import Job
+from slotwise.model.observation import Sizes
 from slotwise.model.shuffle import COPY_KIND
 from slotwise.program.commit import OutputDirectory
 from slotwise.program.formats.splits import Piece, Split
 from slotwise.program.layout import COPY_PHASE
+from slotwise.program.loading import known_as
 from slotwise.program.shuffle.finished_maps import FinishedMaps
 from slotwise.program.shuffle.sources import AsTheyCome, Copied, InPlace, Source
 from slotwise.program.tasks import Runner, TaskResult
@@ -31,8 +33,11 @@ class MapReduceExecution:
         splits: Sequence[Split],
         sample: Sequence[Piece],
         overwrite: bool,
+        sizes: Mapping[str, Sizes],
     ) -> None:
         self.job = job
+        self.program = known_as(runner.program)
+        self.sizes = sizes
         self.runner: Callable[..., object] = runner
         self._layout = runner.layout
         self._splits = splits
@@ -49,6 +54,11 @@ class MapReduceExecution:
     def output(self) -> str:
         """The directory of the output."""
         return self._layout.output
+
+    def expect(self, job: Job) -> None:
+        """Have this job in place of its own, from which it differs by estimates of work."""
+        assert job.by_name.keys() == self.job.by_name.keys()
+        self.job = job
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """Phase, task and attempt; and the split, the source of a reduce, or the sample."""

@@ -11,6 +11,7 @@ from uuid import uuid4
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.observation import Sizes
 from slotwise.model.shuffle import Shuffle
 from slotwise.program.commit import check_output
 from slotwise.program.formats import inputs as formats
@@ -86,9 +87,10 @@ def plan_mapreduce(
     samples = count > 1 and isinstance(made, MapReduce) and made.total_order
     work = Path(work_dir or tempfile.gettempdir()).absolute() / f"slotwise-{uuid4().hex[:16]}"
     layout = Layout(str(work), place, SUFFIXES[output_format])
+    sizes = _sizes(source, splits, count, samples)
     job = Job(
         job_id,
-        _phases(made, source, splits, count, samples, (slots_min, slots_max)),
+        _phases(made, sizes, count, (slots_min, slots_max)),
         arrival,
         pool,
         weight,
@@ -101,7 +103,7 @@ def plan_mapreduce(
         job = shuffle.job(job, cluster or Cluster.of_slots(max(1, count)))
     runner = Runner(made, source.format_name, output_format, layout, count, memory_bytes)
     sample = source.sample() if samples else []
-    return MapReduceExecution(job, runner, splits, sample, overwrite)
+    return MapReduceExecution(job, runner, splits, sample, overwrite, sizes)
 
 
 class _Source:
@@ -149,26 +151,34 @@ class _Source:
         return self.record_bytes * sum(piece.size_bytes for piece in split)
 
 
+def _sizes(
+    source: _Source, splits: list[Split], reducers: int, samples: bool
+) -> dict[str, Sizes]:
+    """The bytes of input that each task stands for, by phase; a reduce for its part of all."""
+    maps = tuple(map(source.bytes_of, splits))
+    sizes: dict[str, Sizes] = {"map": maps}
+    if samples:
+        # A sample reads at most so many blocks.
+        sizes["sample"] = min(sum(maps), SAMPLE_PIECES * SAMPLE_PIECE_LEAST_BYTES)
+    if reducers:
+        sizes["reduce"] = sum(maps) // reducers
+    return sizes
+
+
 def _phases(
-    program: AnyProgram,
-    source: _Source,
-    splits: list[Split],
-    reducers: int,
-    samples: bool,
-    slots: tuple[int, int | None],
+    program: AnyProgram, sizes: dict[str, Sizes], reducers: int, slots: tuple[int, int | None]
 ) -> tuple[Phase, ...]:
     """The phases with work estimated from bytes at the rates that the program states."""
-    rate = program.map_bytes_per_second
-    sizes = [source.bytes_of(split) for split in splits]
-    map_tasks = Tasks(len(splits), tuple(size / rate for size in sizes))
-    after = frozenset({"sample"} if samples else ())
+    rate, maps, sample = program.map_bytes_per_second, sizes["map"], sizes.get("sample")
+    assert isinstance(maps, tuple)
+    map_tasks = Tasks(len(maps), tuple(size / rate for size in maps))
+    after = frozenset({"sample"} if sample is not None else ())
     phases = [Phase("map", map_tasks, "map", after, *slots)]
-    if samples:
-        # A sample reads at most so many blocks; slots_min above its one task would be idle.
-        work = min(sum(sizes), SAMPLE_PIECES * SAMPLE_PIECE_LEAST_BYTES) / rate
-        phases.insert(0, Phase("sample", Tasks(1, work), "map"))
+    if isinstance(sample, int):
+        # slots_min above its one task would be idle.
+        phases.insert(0, Phase("sample", Tasks(1, sample / rate), "map"))
     if reducers:
-        work = sum(sizes) / program.reduce_bytes_per_second / reducers
+        work = sum(maps) / program.reduce_bytes_per_second / reducers
         reduces = Tasks(reducers, work)
         phases.append(Phase("reduce", reduces, "reduce", frozenset({"map"}), *slots))
     return tuple(phases)

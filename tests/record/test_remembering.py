@@ -1,0 +1,105 @@
+"""What a run remembers: tasks of programs that ended well, within seconds, and no others."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Launch, Locality
+from slotwise.model.errors import InputError
+from slotwise.model.event import Event, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.job import PhaseId
+from slotwise.model.observation import Observation
+from slotwise.record import remembering
+from slotwise.record.history import read_history
+from slotwise.record.remembering import Remembering
+
+CLUSTER = Cluster((Host("h1", {"task": 2}), Host("h2", {"task": 2}, speed=0.5)))
+PROGRAMS = {"j": ("wc", {"map": (100, 200), "reduce": 50})}
+MAP, REDUCE, COPY = (PhaseId("j", name) for name in ("map", "reduce", "reduce-copy"))
+
+
+def launch(phase: PhaseId, task: int, host: str, attempt: int = 1) -> Launch:
+    """An attempt begins."""
+    return Launch(phase, task, attempt, host, Locality.NODE)
+
+
+def done(phase: PhaseId, task: int, seconds: float, attempt: int = 1) -> TaskFinished:
+    """It ends well."""
+    return TaskFinished(9.0, phase, task, attempt, seconds)
+
+
+def remembered(path: Path, *turns: tuple[list[Event], list[Launch]]) -> list[Observation]:
+    """What is in the history after these turns, the oldest first by host and phase."""
+    with Remembering(path, PROGRAMS, CLUSTER) as record:
+        for now, (events, decisions) in enumerate(turns):
+            record(float(now), events, decisions)
+    return read_history(path) if path.exists() else []
+
+
+def test_finished_tasks_are_remembered(tmp_path: Path) -> None:
+    """With their bytes, host, the speed that was stated for it, and their seconds."""
+    begun = [launch(MAP, 1, "h2"), launch(REDUCE, 7, "h1")]
+    ended: list[Event] = [done(MAP, 1, 3.0), done(REDUCE, 7, 2.0)]
+    assert remembered(tmp_path / "h.db", ([], begun), (ended, [])) == [
+        Observation("wc", "map", 200, "h2", 0.5, 3.0),
+        Observation("wc", "reduce", 50, "h1", 1.0, 2.0),
+    ]
+
+
+def test_what_is_no_whole_task_of_a_program_is_not(tmp_path: Path) -> None:
+    """Failed ones, sleeping jobs, copying, news that comes twice, and tasks that went on."""
+    other = PhaseId("sleeping", "map")
+    begun = [launch(MAP, 0, "h1"), launch(MAP, 1, "h1"), launch(other, 0, "h1")]
+    first: list[Event] = [
+        TaskFailed(1.0, MAP, 0, 1, "broken"),
+        TaskKilled(1.0, MAP, 1, 1, kept=4.0),
+        done(other, 0, 1.0),
+    ]
+    again = [launch(MAP, 0, "h2", 2), launch(MAP, 1, "h2", 2), launch(COPY, 0, "h1")]
+    last: list[Event] = [
+        done(MAP, 0, 5.0, attempt=2),
+        done(MAP, 0, 5.0, attempt=2),
+        done(MAP, 1, 1.0, attempt=2),
+        done(COPY, 0, 1.0),
+    ]
+    found = remembered(tmp_path / "h.db", ([], begun), (first, again), (last, []))
+    assert found == [Observation("wc", "map", 100, "h2", 0.5, 5.0)]
+
+
+def test_it_writes_while_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if no other turn comes for long, so that a kill loses a few seconds only."""
+    monkeypatch.setattr(remembering, "WRITE_SECONDS", 0.02)
+    path = tmp_path / "h.db"
+    with Remembering(path, PROGRAMS, CLUSTER) as record:
+        record(0.0, [], [launch(MAP, 0, "h1")])
+        record(1.0, [done(MAP, 0, 1.0)], [])
+        until = time.monotonic() + 10
+        while not path.exists() or not read_history(path):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        record(2.0, [], [launch(MAP, 1, "h1")])
+        record(3.0, [done(MAP, 1, 2.0)], [])
+    assert sorted(o.seconds for o in read_history(path)) == [1.0, 2.0]
+
+
+def test_what_cannot_be_written_is_tried_again_and_told_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that comes back in time loses nothing; one that does not is an error."""
+    monkeypatch.setattr(remembering, "WRITE_SECONDS", 0.02)
+    path = tmp_path / "away" / "h.db"
+    turns = ([], [launch(MAP, 0, "h1")]), ([done(MAP, 0, 1.0)], [])
+    with pytest.raises(InputError, match=r"h\.db"):
+        remembered(path, *turns)
+    with Remembering(path, PROGRAMS, CLUSTER) as record:
+        for events, decisions in turns:
+            record(0.0, events, decisions)
+        time.sleep(0.1)
+        path.parent.mkdir()
+    assert [o.seconds for o in read_history(path)] == [1.0]
