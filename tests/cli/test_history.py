@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from slotwise.api import replay
 from slotwise.model.event import JobArrived, TaskFinished
 from slotwise.model.job import PhaseId
 from slotwise.model.observation import Observation
@@ -169,6 +170,7 @@ def test_a_second_run_knows_better(count_words: Callable[[], Ran], folder: Path)
     first, second = count_words(), count_words()
     assert first.error("map") > 50, "the program states what it could do without its pauses"
     assert second.error("map") < 2
+    assert replay(second.log).is_identical, "the log has what was believed"
     tasks = read_history(folder / "h.db")
     assert {(o.program, o.phase, o.host) for o in tasks} == {
         ("paced.py:Paced", "map", "localhost"),

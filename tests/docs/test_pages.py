@@ -13,6 +13,7 @@ FOLLOWED = (
     "docs/howto/use-from-python.md",
     "docs/howto/read-a-report.md",
     "docs/howto/replay-a-trace.md",
+    "docs/howto/history.md",
 )
 
 
