@@ -27,6 +27,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.event import Event
 from slotwise.model.job import Job
 from slotwise.model.network import Network
+from slotwise.model.observation import Observation
 from slotwise.model.pool import Preemption
 from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
@@ -34,7 +35,7 @@ from slotwise.plans import PLAN_SECONDS as PLAN_SECONDS
 from slotwise.plans import plan as plan
 from slotwise.plans import plan_tasks as plan_tasks
 from slotwise.program.execution import Sized
-from slotwise.record.history import create_history, read_history
+from slotwise.record.history import read_history
 from slotwise.record.log import Header, Log, LogFile, read_log
 from slotwise.record.remembering import Remembering
 from slotwise.report import page
@@ -136,16 +137,14 @@ def run(
     carries what was done when Ctrl-C comes.
     """
     source = _source(workload, options)
-    if history is not None:
-        _refuse_logged(history, options)
-        create_history(history)
+    seen = [] if history is None else _seen(history, options)
     given = processors() if slots is None else slots
     cluster = source.cluster(LiveWorld.cluster(given))
     executions = source.executions(cluster)
     listeners = []
     if history is not None:
         sized = [execution for execution in executions if isinstance(execution, Sized)]
-        rates = estimate_rates(read_history(history))
+        rates = estimate_rates(seen)
         for execution in sized:
             execution.expect(rates.job(execution.job, execution.program, execution.sizes))
         programs = {one.job.id: (one.program, one.sizes) for one in sized}
@@ -308,11 +307,12 @@ def _source(workload: Given, options: Options) -> Source:
     return read_source(workload).but(options.get("preemption"), options.get("shuffle"))
 
 
-def _refuse_logged(history: str | Path, options: Options) -> None:
-    """Refuse a log in the place of the history, which it would overwrite."""
+def _seen(history: str | Path, options: Options) -> list[Observation]:
+    """What a history knows: nothing if it is not there yet. Refused if the log would be it."""
     log = options.get("log")
     if log is not None and Path(log).absolute() == Path(history).absolute():
         raise InputError(f"history {str(history)!r} is the log, too; name another file")
+    return read_history(history) if Path(history).exists() else []
 
 
 def _refuse_stranded(job: Job, cluster: Cluster) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from slotwise.api import replay
+from slotwise.api import replay, run
+from slotwise.model.decision import Launch
 from slotwise.model.event import JobArrived, TaskFinished
 from slotwise.model.job import PhaseId
 from slotwise.model.observation import Observation
@@ -197,6 +198,37 @@ def test_a_wrong_history_is_set_right_within_the_run(
     assert 1 / 2 < believed / truth < 2
 
 
+TWO = """\
+slotwise: 1
+jobs:
+  - {id: large, program: "paced.py:Bold", inputs: "in/*.txt", output: large, split_bytes: 9000,
+     reducers: 0, overwrite: true}
+  - {id: small, program: "paced.py:Shy", inputs: "in/book00.txt", output: small, reducers: 0,
+     overwrite: true}
+"""
+
+OF_TWO = """
+class Bold(Paced):
+    map_bytes_per_second = 1e9
+
+class Shy(Paced):
+    map_bytes_per_second = 100.0
+"""
+
+
+@pytest.mark.parametrize("scheduler", ["flex", "flowflex-fast"])
+def test_who_is_served_first_is_learned(scheduler: str, words: Path) -> None:
+    """A long job that says it is short goes first but once, under all that look at work."""
+    (words / "paced.py").write_text(PACED + OF_TWO)
+    (words / "two.yaml").write_text(TWO)
+    served = []
+    for _ in range(2):
+        log = run("two.yaml", scheduler, slots=1, history="h.db").log
+        launches = (d for t in log.turns for d in t.decisions if isinstance(d, Launch))
+        served.append(next(launches).phase.job)
+    assert served == ["large", "small"]
+
+
 def test_a_run_without_a_history_makes_none(slotwise: Any, words: Path) -> None:
     """Nothing is kept unless it is asked for."""
     assert slotwise("run", "words.yaml", "--slots", "2", "--json").exit_code == 0
@@ -204,10 +236,15 @@ def test_a_run_without_a_history_makes_none(slotwise: Any, words: Path) -> None:
 
 
 def test_a_run_refuses_what_is_no_history(slotwise: Any, words: Path) -> None:
-    """Before anything is begun: the workload itself, or a log in the same place."""
-    for options in (["--history", "words.yaml"], ["--history", "h.db", "--log", "h.db"]):
-        told = slotwise("run", "words.yaml", *options)
+    """Before anything is begun, and no history is made where something else is refused."""
+    for name, more, why in (
+        ("words.yaml", [], "no database"),
+        ("missing/h.db", [], "unable to open"),
+        ("h.db", ["--log", "h.db"], "is the log, too"),
+        ("h.db", ["--scheduler", "nonsense"], "unknown scheduler"),
+    ):
+        told = slotwise("run", "words.yaml", "--history", name, *more)
         assert (told.exit_code, told.stdout, told.stderr.count("\n")) == (2, "", 1)
-        assert "name" in told.stderr
+        assert why in told.stderr
     assert (words / "words.yaml").read_text() == WORDS
     assert not [path for path in words.iterdir() if path.name == "out" or ".db" in path.name]

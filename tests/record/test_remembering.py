@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -91,15 +92,27 @@ def test_it_writes_while_the_run_goes_on(
 def test_what_cannot_be_written_is_tried_again_and_told_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that comes back in time loses nothing; one that does not is an error."""
+    """A folder that comes back in time loses nothing; one that does not is an error.
+
+    So is one that is not there at the start.
+    """
     monkeypatch.setattr(remembering, "WRITE_SECONDS", 0.02)
-    path = tmp_path / "away" / "h.db"
-    turns = ([], [launch(MAP, 0, "h1")]), ([done(MAP, 0, 1.0)], [])
+    path, away = tmp_path / "here" / "h.db", tmp_path / "away"
     with pytest.raises(InputError, match=r"h\.db"):
-        remembered(path, *turns)
-    with Remembering(path, PROGRAMS, CLUSTER) as record:
-        for events, decisions in turns:
-            record(0.0, events, decisions)
-        time.sleep(0.1)
-        path.parent.mkdir()
+        remembered(path)
+    path.parent.mkdir()
+
+    def turns_with_it_away() -> Iterator[None]:
+        with Remembering(path, PROGRAMS, CLUSTER) as record:
+            path.parent.rename(away)
+            record(0.0, [], [launch(MAP, 0, "h1")])
+            record(1.0, [done(MAP, 0, 1.0)], [])
+            time.sleep(0.1)
+            yield
+
+    with pytest.raises(InputError, match=r"h\.db"):
+        list(turns_with_it_away())
+    away.rename(path.parent)
+    for _ in turns_with_it_away():
+        away.rename(path.parent)
     assert [o.seconds for o in read_history(path)] == [1.0]

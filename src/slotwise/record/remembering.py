@@ -15,7 +15,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.event import Event, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import PhaseId
 from slotwise.model.observation import Observation, Sizes
-from slotwise.record.history import append_history
+from slotwise.record.history import append_history, create_history
 
 WRITE_SECONDS = 2.0
 """How often what was seen is written, and so how much of it a kill may lose."""
@@ -32,7 +32,7 @@ class Remembering:
     A thread writes, so that the loop never waits for a disk or for another run. What cannot be
     written is kept and tried again; if it cannot be written at the end, that is an InputError.
     Of tasks that went on with what a stopped attempt had kept, nobody knows what the whole
-    would have taken: they are left out.
+    would have taken: they are left out. Where no history can be, it is refused at the start.
     """
 
     def __init__(self, path: str | Path, programs: Programs, cluster: Cluster) -> None:
@@ -59,6 +59,7 @@ class Remembering:
                 self._hosts[attempt] = decision.host
 
     def __enter__(self) -> Self:
+        create_history(self._path)  # Refused now, if it cannot be.
         self._thread.start()
         return self
 
