@@ -79,8 +79,12 @@ def speed_of(problem: Uneven, tasks: int) -> float:
 
 
 def paper_alone(problem: Uneven, job: Job) -> float:
-    """P_j^2 / (2 mu_j) for maps and reduces."""
-    at_once = max(len(stage.work) for stage in job.stages)
+    """P_j^2 / (2 mu_j); of maps and reduces one stage runs at a time, else perhaps all."""
+    counts = [len(stage.work) for stage in job.stages]
+    is_chain = all(
+        stage.before == tuple(range(place))[-1:] for place, stage in enumerate(job.stages)
+    )
+    at_once = max(counts) if is_chain else sum(counts)
     return work_of(job) ** 2 / (2 * speed_of(problem, at_once))
 
 
@@ -90,7 +94,10 @@ def wrong_alone(problem: Uneven, job: Job) -> float:
 
 
 def alone_with_tails(problem: Uneven, job: Job) -> float:
-    """Of each stage its work times what is left of the job in the mean when it is done."""
+    """Of each stage its work times what is left of the job in the mean when it is done.
+
+    Or the term of the paper, where that is more.
+    """
     total = 0.0
     for place, stage in enumerate(job.stages):
         spread = float(stage.work.sum()) / speed_of(problem, len(stage.work))
@@ -100,7 +107,7 @@ def alone_with_tails(problem: Uneven, job: Job) -> float:
             if place in later.before
         ]
         total += float(stage.work.sum()) * (spread / 2 + max(behind, default=0.0))
-    return total
+    return max(total, paper_alone(problem, job))
 
 
 def longest(problem: Uneven, job: Job, place: int) -> float:

@@ -91,16 +91,25 @@ class Lister:
         )
         self._numbers = numbers if self._is_fast else [n.tolist() for n in numbers]
 
-    def completions(self, order: Sequence[int], fills: bool = False) -> Floats:
-        """When each job is done, seconds. `fills`: gaps are used, too (`run_tasks`)."""
+    def completions(
+        self, order: Sequence[int], fills: bool = False, slowest: Sequence[float] | None = None
+    ) -> Floats:
+        """When each job is done, seconds.
+
+        fills    gaps are used, too (`run_tasks`)
+        slowest  of each stage of each job, in one row, the least speed of a machine that it
+                 takes; at most the largest there is. Any, unless given
+        """
         first = self._numbers[2]
-        ends, *_ = self._run(order, fills)
+        ends, *_ = self._run(order, fills, slowest)
         done: Floats = np.maximum.reduceat(np.asarray(ends), np.asarray(first[:-1]))
         return done
 
-    def runs(self, order: Sequence[int], fills: bool = False) -> Runs:
+    def runs(
+        self, order: Sequence[int], fills: bool = False, slowest: Sequence[float] | None = None
+    ) -> Runs:
         """The whole schedule."""
-        _, machine, start, end = self._run(order, fills)
+        _, machine, start, end = self._run(order, fills, slowest)
         first = self._numbers[3]
         runs = []
         for number, (j, s) in enumerate(self._stage_of.tolist()):
@@ -110,16 +119,20 @@ class Lister:
                 runs.append(Run(j, s, task, int(machine[place]), start[place], end[place]))
         return Runs.of(self._problem, runs)
 
-    def _run(self, order: Sequence[int], fills: bool) -> tuple[Numbers, ...]:
+    def _run(
+        self, order: Sequence[int], fills: bool, slowest: Sequence[float] | None
+    ) -> tuple[Numbers, ...]:
         count, stages = self._count, len(self._largest)
+        floors = [0.0] * stages if slowest is None else list(slowest)
         if self._is_fast:
             ends, start, end = np.zeros(stages), np.zeros(count), np.zeros(count)
             machine = np.zeros(count, np.int64)
             run = compiled(run_tasks, RUN_TASKS)
-            run(*self._numbers, np.array(order, np.int64), fills, ends, machine, start, end)
+            which = np.array(order, np.int64), np.array(floors)
+            run(*self._numbers, *which, fills, ends, machine, start, end)
             return ends, machine.tolist(), start.tolist(), end.tolist()
         lists = [0.0] * stages, [0] * count, [0.0] * count, [0.0] * count
-        numbers = [*self._numbers, list(order), fills, *lists]
+        numbers = [*self._numbers, list(order), floors, fills, *lists]
         run_tasks(*numbers)
         return lists
 
@@ -133,6 +146,7 @@ def run_tasks(
     before_first: Numbers,
     before: Numbers,
     order: Numbers,
+    slowest: Numbers,
     fills: bool,
     ends: Numbers,
     machine: Numbers,
@@ -141,16 +155,17 @@ def run_tasks(
 ) -> None:
     """`list_jobs` on plain numbers: fill in when each stage ends, and where each task runs.
 
-    fills  a task may also run in a gap in which its machine waits for a stage to be done, if
-           it is done there first and in time: nothing that is placed already is delayed.
-           Each task then looks at all gaps
+    slowest  of each stage: on slower machines none of its tasks runs
+    fills    a task may also run in a gap in which its machine waits for a stage to be done, if
+             it is done there first and in time: nothing that is placed already is delayed.
+             Each task then looks at all gaps
     """
     machines, least = len(speed), min(work)
     free = [0.0] * machines
     gap_machine, gap_start, gap_end = [0] * 0, [0.0] * 0, [0.0] * 0
     for number in order:
         for stage in range(stage_first[number], stage_first[number + 1]):
-            ready = release[number]
+            floor, ready = slowest[stage], release[number]
             for arc in range(before_first[stage], before_first[stage + 1]):
                 ready = max(ready, ends[before[arc]])
             last = 0.0
@@ -158,11 +173,11 @@ def run_tasks(
                 best, place, gap = inf, 0, -1
                 for i in range(machines):
                     done = max(free[i], ready) + work[task] / speed[i]
-                    if done < best:
+                    if done < best and speed[i] >= floor:
                         best, place = done, i
                 for g in range(len(gap_machine)):
                     done = max(gap_start[g], ready) + work[task] / speed[gap_machine[g]]
-                    if done < best and done <= gap_end[g]:
+                    if done < best and done <= gap_end[g] and speed[gap_machine[g]] >= floor:
                         best, place, gap = done, gap_machine[g], g
                 if gap >= 0:
                     begin, idle_from, idle_until = (
@@ -191,7 +206,7 @@ def run_tasks(
 
 
 RUN_TASKS = (
-    f"void({FLOATS}, {FLOATS}, {INTS}, {INTS}, {FLOATS}, {INTS}, {INTS}, {INTS}, boolean,"
-    f" {FLOATS}, {INTS}, {FLOATS}, {FLOATS})"
+    f"void({FLOATS}, {FLOATS}, {INTS}, {INTS}, {FLOATS}, {INTS}, {INTS}, {INTS}, {FLOATS},"
+    f" boolean, {FLOATS}, {INTS}, {FLOATS}, {FLOATS})"
 )
 """The types of the arguments of `run_tasks`, in order."""

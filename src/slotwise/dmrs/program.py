@@ -37,12 +37,14 @@ def linear_program(problem: Uneven, *, with_tails: bool = True) -> Program:
     O(N^2) at worst.
 
     with_tails  A_j is what is left of a job in the mean if each stage is done as late as can
-                be. Without it, P_j^2 / (2 mu_j) as in the paper, mu_j being the speed of as
-                many machines as any of its stages has tasks
+                be, where that is more than P_j^2 / (2 mu_j) as in the paper, mu_j being the
+                speed of as many machines as the job can have tasks running
     """
     chains = _Chains(problem)
     soonest = problem.release + chains.longest
-    alone = chains.late if with_tails else problem.work**2 / (2 * chains.rate)
+    alone = problem.work**2 / (2 * chains.rate)
+    if with_tails:
+        alone = np.maximum(alone, chains.late)
     mu = float(problem.speed.sum())
     completion = least_completions(problem.work, alone, mu, soonest, problem.weight)
     return Program(completion, problem.value(completion))

@@ -1,11 +1,13 @@
-"""Beyond DMRS: better orders of the jobs, and gaps before reduces filled."""
+"""Beyond DMRS: better orders of the jobs, other machines, and gaps before reduces filled."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from slotwise.allocation.search.budget import Budget
-from slotwise.allocation.search.improve import improve
+from slotwise.allocation.search.improve import BETTER, improve
 from slotwise.dmrs.listing import Lister, by_completion
 from slotwise.dmrs.problem import Uneven
 from slotwise.dmrs.program import linear_program
@@ -14,23 +16,77 @@ from slotwise.dmrs.schedule import Runs
 BUDGET_STEPS = 500
 """Of search, where nobody says."""
 
+ASKED = 300
+"""How many schedules are made in the time that a clock allows, about."""
+
+FLOORS_MOST = 6
+"""Least speeds to choose from."""
+
+PART = 0.7
+"""Of the steps that are left, for orders before machines are looked at."""
+
 
 def best_found(problem: Uneven, budget: Budget | None = None) -> Runs:
     """The best schedule found within a budget of steps, each one schedule.
 
     Never worse than DMRS. Jobs begin in the order of the linear program or by their work over
     their weight (Smith); machines that wait for the maps of a job run tasks of later ones
-    meanwhile, where nothing is delayed; then jobs are moved in the order as long as it helps.
+    meanwhile, where nothing is delayed. Then, in turns as long as it helps, jobs are moved in
+    the order, and single stages leave slow machines, or take them again.
     """
     budget = budget or Budget(BUDGET_STEPS)
-    lister = Lister(problem, budget.steps)
+    lister = Lister(problem, min(budget.steps, ASKED))
     dmrs = by_completion(linear_program(problem).completion)
     smith = by_completion(problem.work / problem.weight)
+    slowest = [0.0] * len(problem.stages.count)
 
     def value(order: Sequence[int]) -> float:
-        return problem.value(lister.completions(order, fills=True))
+        return problem.value(lister.completions(order, True, slowest))
 
-    order, least = improve(min(dmrs, smith, key=value), value, budget)
+    order = min(dmrs, smith, key=value)
+    least, before = value(order), float("inf")
+    while least < before and budget.may_go_on():
+        before = least
+        order, least = improve(order, value, budget.part(PART * (budget.steps - budget.spent)))
+        least = _leave_slow(problem, lister, order, slowest, least, budget)
+    order, least = improve(order, value, budget)
     if problem.value(lister.completions(dmrs)) <= least:
         return lister.runs(dmrs)
-    return lister.runs(order, fills=True)
+    return lister.runs(order, True, slowest)
+
+
+def _leave_slow(
+    problem: Uneven,
+    lister: Lister,
+    order: Sequence[int],
+    slowest: list[float],
+    least: float,
+    budget: Budget,
+) -> float:
+    """Change the least speed of a stage's machines where it helps.
+
+    Changes `slowest`, and gives the value then.
+    """
+    first = problem.stages.first.tolist()
+    floors = _floors(problem)
+    for stage in (stage for job in order for stage in range(first[job], first[job + 1])):
+        for floor in floors:
+            kept = slowest[stage]
+            if floor == kept:
+                continue
+            if not budget.may_go_on():
+                return least
+            slowest[stage] = floor
+            found = problem.value(lister.completions(order, True, slowest))
+            if found < least - BETTER * abs(least):
+                least = found
+            else:
+                slowest[stage] = kept
+    return least
+
+
+def _floors(problem: Uneven) -> list[float]:
+    """Least speeds: none, and some of those that there are, the largest among them."""
+    speeds = np.unique(problem.speed)[1:]
+    some = np.linspace(0, len(speeds) - 1, min(len(speeds), FLOORS_MOST)).round().astype(int)
+    return [0.0, *speeds[some].tolist()]
