@@ -24,9 +24,8 @@ print(f"D = {skewness(problem):.3f}: DMRS costs at most {guarantee(problem):.3f}
 
 print("\njob stage task machine   from     to")
 for run in dmrs(problem).runs:
-    print(
-        f"{run.job:3} {run.stage:5} {run.task:4} {run.machine:7} {run.start:6.2f} {run.end:6.2f}"
-    )
+    where = f"{run.job:3} {run.stage:5} {run.task:4} {run.machine:7}"
+    print(f"{where} {run.start:6.2f} {run.end:6.2f}")
 
 print()
 for name, plan in PLANNERS.items():
