@@ -170,3 +170,17 @@ def test_where_no_history_can_be(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="name another file"):
             append_one(place)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_it_can_be_read_where_one_may_not_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder of others, while somebody writes and while nobody does."""
+    path = tmp_path / "h.db"
+    append_one(path)
+    monkeypatch.setattr(history.os, "access", lambda *_: False)
+    assert len(read_history(path)) == 1
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        columns = "program, phase, bytes, host, speed"
+        other.execute(f"INSERT INTO tasks SELECT NULL, {columns}, 2.0, 0.0 FROM tasks")
+        assert [o.seconds for o in read_history(path)] == [2.0, 1.0]

@@ -96,17 +96,15 @@ def read_history(path: str | Path) -> list[Observation]:
             f"history {str(path)!r}: there is no such file; name one that"
             " `slotwise run --history` has written"
         )
-    # Where nobody may write beside it, it is read as it lies there, without a lock.
-    is_open = os.access(place, os.W_OK) and os.access(place.absolute().parent, os.W_OK)
     with _told(path):
         _refuse_others(path)
-        mode = "mode=rw" if is_open else "mode=ro&immutable=1"
-        with closing(_connected(place, mode)) as database:
+        with closing(_opened_to_read(place)) as database:
             database.execute("BEGIN")
             _refuse_format(database, path)
             (fault,) = database.execute("PRAGMA quick_check(1)").fetchone()
             if fault != "ok":
                 raise InputError(_damaged(path, fault))
+            database.execute(f"SELECT {COLUMNS}, written FROM tasks LIMIT 0")  # All are there.
             groups = "SELECT DISTINCT program, phase, host FROM tasks"
             newest = (
                 f"SELECT {COLUMNS} FROM tasks WHERE program = ? AND phase = ? AND host = ?"
@@ -117,6 +115,22 @@ def read_history(path: str | Path) -> list[Observation]:
                 for group in database.execute(groups).fetchall()
                 for row in database.execute(newest, group)
             ]
+
+
+def _opened_to_read(place: Path) -> sqlite3.Connection:
+    """A connection, in a folder of others too, where we may not write beside the file."""
+    if os.access(place, os.W_OK) and os.access(place.absolute().parent, os.W_OK):
+        return _connected(place, "mode=rw")
+    database = _connected(place, "mode=ro")
+    try:
+        database.execute("PRAGMA user_version").fetchone()
+    except sqlite3.OperationalError as error:
+        database.close()
+        if _code(error) != sqlite3.SQLITE_CANTOPEN:
+            raise
+        # Its log would have to be made first: so nobody is writing, and there is no need of it.
+        return _connected(place, "mode=ro&immutable=1")
+    return database
 
 
 def _make(place: Path) -> None:
@@ -147,10 +161,16 @@ def _connected(place: Path, how: str) -> sqlite3.Connection:
 def _refuse_others(path: str | Path) -> None:
     """Refuse what is no history, or a newer one, without a lock and without a trace.
 
-    A history has its marks in its file from the first moment, never in its log alone.
+    A history has its marks in its file from the first moment, never in its log alone. While
+    another process writes into the file, it may look damaged to who takes no lock: then only
+    a look with one can tell.
     """
-    with closing(_connected(Path(path), "mode=ro&immutable=1")) as database:
-        _refuse_format(database, path)
+    try:
+        with closing(_connected(Path(path), "mode=ro&immutable=1")) as database:
+            _refuse_format(database, path)
+    except sqlite3.DatabaseError as error:
+        if _code(error) != sqlite3.SQLITE_CORRUPT:
+            raise
 
 
 def _refuse_format(database: sqlite3.Connection, path: str | Path) -> None:
@@ -168,7 +188,6 @@ def _refuse_format(database: sqlite3.Connection, path: str | Path) -> None:
         )
     if version < 1:
         raise InputError(_damaged(path, f"its format is {version}"))
-    database.execute(f"SELECT {COLUMNS}, written FROM tasks LIMIT 0")  # All must be there.
 
 
 @contextmanager
@@ -185,7 +204,7 @@ def _told(path: str | Path) -> Iterator[None]:
 
 
 def _reason(path: str | Path, error: sqlite3.Error) -> str:
-    code = (getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_CORRUPT) & 0xFF
+    code = _code(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return (
             f"history {str(path)!r}: another process has kept it locked for"
@@ -205,6 +224,12 @@ def _reason(path: str | Path, error: sqlite3.Error) -> str:
     ):
         return f"history {str(path)!r}: {error}; mend that, or name another file"
     return _damaged(path, str(error))
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Its primary code; errors of Python's own about what it reads have none."""
+    code: int = getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_CORRUPT
+    return code & 0xFF
 
 
 def _damaged(path: str | Path, fault: str) -> str:
