@@ -104,9 +104,11 @@ class Cluster:
 
     def slot_kind(self, kind: str) -> str:
         """The kind of slot that phases of this kind draw on."""
-        for candidate in (kind, ANY_KIND):
-            if candidate in self.capacity:
-                return candidate
+        slots = self.capacity
+        if kind in slots:
+            return kind
+        if ANY_KIND in slots:
+            return ANY_KIND
         raise InputError(
             f"no host has slots for phases of kind {kind!r}; the cluster has slots of kind"
             f" {', '.join(self.capacity)}: add {kind!r} or {ANY_KIND!r} slots to a host"

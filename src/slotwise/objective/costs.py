@@ -9,13 +9,13 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise.objective.cost import Cost, Hinge, Line
+from slotwise.objective.cost import Cost, Hinge, Line, Steps, met_until
 
 Floats = NDArray[np.float64]
 
 
 class Costs(Sequence[Cost]):
-    """J costs, one a job. Lines and hinges are arrays inside; others are asked one by one."""
+    """J costs, one a job. Lines, hinges and steps are arrays; others are asked one by one."""
 
     def __init__(self, costs: Sequence[Cost]) -> None:
         self._costs = tuple(costs)
@@ -23,19 +23,24 @@ class Costs(Sequence[Cost]):
         self._slope, self._origin = np.ones(count), np.zeros(count)
         self._floor = np.full(count, -inf)  # What a line does not have and a hinge has at 0.
         self._others: list[int] = []
+        steps: list[int] = []
         for j, cost in enumerate(self._costs):
             match cost:
                 case Line(slope, origin):
                     self._slope[j], self._origin[j] = slope, origin
                 case Hinge(slope, due):
                     self._slope[j], self._origin[j], self._floor[j] = slope, due, 0.0
+                case Steps():
+                    steps.append(j)
                 case _:
                     self._others.append(j)
+        self._stairs = _Stairs([self._costs[j] for j in steps], steps) if steps else None
 
     @property
     def are_lines(self) -> bool:
         """Whether every cost is a straight line."""
-        return not self._others and bool(np.all(self._floor == -inf))
+        is_plain = not self._others and self._stairs is None
+        return is_plain and bool(np.all(self._floor == -inf))
 
     @property
     def slope(self) -> Floats:
@@ -50,6 +55,8 @@ class Costs(Sequence[Cost]):
     def at(self, completion: Floats) -> Floats:
         """The cost of each job if it completes then."""
         values: Floats = np.maximum(self._slope * (completion - self._origin), self._floor)
+        if self._stairs is not None:
+            values[self._stairs.jobs] = self._stairs.at(completion[self._stairs.jobs])
         for j in self._others:
             values[j] = self._costs[j].at(float(completion[j]))
         return values
@@ -57,6 +64,8 @@ class Costs(Sequence[Cost]):
     def latest(self, level: float) -> Floats:
         """The latest completion of each job that costs at most `level`."""
         due: Floats = np.where(level >= self._floor, self._origin + level / self._slope, -inf)
+        if self._stairs is not None:
+            due[self._stairs.jobs] = self._stairs.latest(level)
         for j in self._others:
             due[j] = self._costs[j].latest(level)
         return due
@@ -73,3 +82,35 @@ class Costs(Sequence[Cost]):
     def __getitem__(self, index: slice) -> Costs: ...
     def __getitem__(self, index: int | slice) -> Cost | Costs:
         return Costs(self._costs[index]) if isinstance(index, slice) else self._costs[index]
+
+
+class _Stairs:
+    """Costs that are steps: a row each of instants, inf behind the last, and of costs."""
+
+    def __init__(self, costs: Sequence[Cost], jobs: Sequence[int]) -> None:
+        self.jobs = np.array(jobs)
+        pairs = [cost.steps for cost in costs if isinstance(cost, Steps)]
+        shape = len(pairs), max(map(len, pairs), default=0) + 1
+        self._until, self._instants = np.full(shape, inf), np.full(shape, inf)
+        self._costs, self._count = np.zeros(shape), np.array([len(own) for own in pairs])
+        for row, own in enumerate(pairs):
+            for place, (instant, cost) in enumerate(own):
+                self._until[row, place] = met_until(instant)
+                self._instants[row, place] = instant
+                self._costs[row, place + 1] = cost
+        self._rows = np.arange(len(pairs))
+
+    def at(self, completion: Floats) -> Floats:
+        """The cost of the last step that each has passed."""
+        passed = (self._until < completion[:, None]).sum(axis=1)
+        values: Floats = self._costs[self._rows, passed]
+        return values
+
+    def latest(self, level: float) -> Floats:
+        """The instant of the first step that costs more than a level; -inf below 0."""
+        if level < 0:
+            return np.full(len(self._rows), -inf)
+        places = np.arange(1, self._costs.shape[1]) <= self._count[:, None]
+        cheap = ((self._costs[:, 1:] <= level) & places).sum(axis=1)
+        due: Floats = self._instants[self._rows, cheap]
+        return due
