@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from slotwise.dmrs.listing import Lister, by_completion
+from slotwise.dmrs.listing import Lister, by_completion, hand_out
 from slotwise.dmrs.problem import Uneven
 from slotwise.dmrs.program import linear_program
-from slotwise.dmrs.schedule import Run, Runs
+from slotwise.dmrs.schedule import Runs
+from slotwise.objective.costs import Floats
 
 SEED = 0
 """For the machines that Map-only takes at random."""
@@ -23,7 +24,7 @@ def identical_machine(problem: Uneven) -> Runs:
     order = by_completion(linear_program(planned).completion)
     runs = Lister(planned).runs(order).runs
     machine = {(run.job, run.stage, run.task): run.machine for run in runs}
-    return keep_queues(problem, order, lambda job, stage, task: machine[job, stage, task])
+    return hand_out(problem, order, lambda job, stage, task, done: machine[job, stage, task])
 
 
 def map_only(problem: Uneven, seed: int = SEED) -> Runs:
@@ -47,39 +48,11 @@ def map_only(problem: Uneven, seed: int = SEED) -> Runs:
     }
     chance = _numbers(seed)
 
-    def where(job: int, stage: int, task: int) -> int:
+    def where(job: int, stage: int, task: int, done: Floats) -> int:
         known = machine.get((job, stage, task))
         return int(next(chance) * len(problem.speed)) if known is None else known
 
-    return keep_queues(problem, order, where)
-
-
-def keep_queues(
-    problem: Uneven, order: Sequence[int], machine: Callable[[int, int, int], int]
-) -> Runs:
-    """Every machine runs the tasks that are meant for it as soon as it can, one by one.
-
-    A machine's queue goes by the order of the jobs, then by stage, the largest task first: as
-    Algorithm 1 hands tasks out.
-
-    machine  of a job, a stage and a task
-    """
-    free = [0.0] * len(problem.speed)
-    runs: list[Run] = []
-    for number in order:
-        job = problem.jobs[number]
-        ends: list[float] = []
-        for place, stage in enumerate(job.stages):
-            ready = max([ends[other] for other in stage.before], default=job.release)
-            last = 0.0
-            for task in stage.largest_first:
-                where = machine(number, place, task)
-                begin = max(free[where], ready)
-                done = begin + float(stage.work[task] / problem.speed[where])
-                runs.append(Run(number, place, task, where, begin, done))
-                free[where], last = done, max(last, done)
-            ends.append(last)
-    return Runs.of(problem, runs)
+    return hand_out(problem, order, where)
 
 
 def _numbers(seed: int) -> Iterator[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 
 import numpy as np
@@ -34,9 +34,20 @@ def by_completion(completion: Floats) -> list[int]:
 def list_jobs(problem: Uneven, order: Sequence[int]) -> Runs:
     """The schedule of Algorithm 1 for an order of the jobs, as one reads it.
 
-    Job by job and stage by stage, the largest task first, each task goes behind what its
-    machine has already, where it is done first. No task begins before its job is released and
-    all stages before its own are done. O(m) for each task, by arrays.
+    Each task goes where it is done first, by (20) and (21). O(m) for each task, by arrays.
+    """
+    return hand_out(problem, order, lambda job, stage, task, done: int(done.argmin()))
+
+
+Choice = Callable[[int, int, int, Floats], int]
+"""The machine of a job's stage's task, which would be done by then on each of them."""
+
+
+def hand_out(problem: Uneven, order: Sequence[int], choose: Choice) -> Runs:
+    """The schedule in which each task goes behind what the machine chosen for it has already.
+
+    Job by job and stage by stage, the largest task first. No task begins before its job is
+    released and all stages before its own are done.
     """
     free = np.zeros(len(problem.speed))
     runs: list[Run] = []
@@ -47,10 +58,9 @@ def list_jobs(problem: Uneven, order: Sequence[int]) -> Runs:
             ready = max([ends[other] for other in stage.before], default=job.release)
             last = 0.0
             for task in stage.largest_first:
-                # (20) and (21): when each machine could have begun and done it.
                 begin = np.maximum(free, ready)
                 done = begin + stage.work[task] / problem.speed
-                machine = int(done.argmin())
+                machine = choose(number, place, task, done)
                 start, end = float(begin[machine]), float(done[machine])
                 runs.append(Run(number, place, task, machine, start, end))
                 free[machine] = end
@@ -62,7 +72,7 @@ def list_jobs(problem: Uneven, order: Sequence[int]) -> Runs:
 class Lister:
     """Makes the same schedules from one problem again and again, by machine code where it pays.
 
-    fills  how many schedules will be asked for, about
+    asked  how many schedules will be asked for, about
     """
 
     def __init__(self, problem: Uneven, asked: float = 1) -> None:
