@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+DEFAULT_WORK = 10.0
+"""Seconds; what a task is taken to need of which nobody has said anything (FlowFlex 5.2)."""
+
 RUNNING_FLOOR = 0.1
 """A running task that has outlived its estimate is taken to need this part of it still."""
 

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
+from slotwise.estimation.extrapolation import DEFAULT_WORK
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, Defer, GiveUp, Launch, Preempt, Reallocate
 from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
@@ -23,9 +24,6 @@ from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState
 from slotwise.runtime.shares import Shares
 from slotwise.runtime.turns import ROUNDING
-
-DEFAULT_WORK = 10.0
-"""Seconds that a task is taken to need when nobody has said and none has finished."""
 
 ATTEMPTS_MAX = 4
 """How often a task is tried before its job fails."""

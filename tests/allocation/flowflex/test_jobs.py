@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from oracles.dags import Flows as Drawn
 from oracles.dags import flows
 from slotwise.allocation.flowflex.jobs import (
-    DEFAULT_WORK,
     FlowsLeft,
     Place,
     flows_left,
     whole_flows,
 )
 from slotwise.allocation.problem import Claims, Group
+from slotwise.estimation.extrapolation import DEFAULT_WORK
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.objective.cost import Hinge, Line, Steps

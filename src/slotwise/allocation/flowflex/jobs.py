@@ -9,12 +9,10 @@ from typing import NamedTuple
 from slotwise.allocation.flowflex.flows import Flows, Node
 from slotwise.allocation.paths import size_on
 from slotwise.allocation.problem import Claims
+from slotwise.estimation.extrapolation import DEFAULT_WORK
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.objective.objective import Objective
-
-DEFAULT_WORK = 10.0
-"""Seconds; what a task takes of which nobody has said anything (FlowFlex 5.2)."""
 
 
 class Place(NamedTuple):

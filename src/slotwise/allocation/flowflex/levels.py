@@ -99,22 +99,18 @@ class _Waits:
     """Which phases wait for which."""
 
     def __init__(self, flows: Flows) -> None:
-        self._missing = [len(others) for others in flows.before]
-        self._after: list[list[int]] = [[] for _ in flows.before]
-        for phase, others in enumerate(flows.before):
-            for other in others:
-                self._after[other].append(phase)
+        self._first, self._after, waits = flows.after
+        self._missing = waits.copy()
 
     def first(self) -> Ints:
         """The phases that wait for nothing."""
-        return np.array([n for n, count in enumerate(self._missing) if not count], np.int64)
+        return np.flatnonzero(self._missing == 0)
 
     def released(self, ended: Ints) -> Ints:
         """Those that waited for these last."""
-        come = []
+        come = [self._after[:0]]
         for phase in ended.tolist():
-            for follower in self._after[phase]:
-                self._missing[follower] -= 1
-                if self._missing[follower] == 0:
-                    come.append(follower)
-        return np.array(come, np.int64)
+            followers = self._after[self._first[phase] : self._first[phase + 1]]
+            self._missing[followers] -= 1  # A follower waits for a phase once.
+            come.append(followers[self._missing[followers] == 0])
+        return np.concatenate(come)
