@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from slotwise.model.decision import Decision, GiveUp, Launch, Locality, Preempt
-from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.event import Event, JobArrived, TaskEnded, TaskFinished, TaskKilled
 from slotwise.model.job import Job, PhaseId
 
 Ending = Literal["done", "failed", "lost", "killed", "unfinished"]
@@ -74,7 +74,7 @@ class Follower:
                 tasks = sum(phase.tasks.count for phase in event.job.phases)
                 span = JobSpan(event.job, event.job.arrival, tasks_left=tasks)
                 self.jobs[event.job.id] = span
-            else:
+            elif isinstance(event, TaskEnded):
                 self._end(event)
         for decision in decisions:
             if isinstance(decision, Launch):
@@ -92,7 +92,7 @@ class Follower:
         for launch, start in self._running.values():
             yield _attempt(launch, start, self.now, self.now - start, "unfinished")
 
-    def _end(self, event: TaskFinished | TaskFailed | TaskKilled) -> None:
+    def _end(self, event: TaskEnded) -> None:
         key = (event.phase, event.task)
         launch, start = self._running.get(key, (None, 0.0))
         if launch is None or launch.attempt != event.attempt:

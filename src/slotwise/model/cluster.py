@@ -16,6 +16,10 @@ SLOTS_MOST = 10_000_000
 """More slots of one kind than any cluster has; more are taken for a slip of the pen."""
 
 
+GRACE_SECONDS = 30.0
+"""How long a host may be silent before its tasks are planned elsewhere, if nobody says."""
+
+
 @dataclass(frozen=True)
 class Host:
     """A machine with slots of one or more kinds. A task of work w takes w / speed seconds."""
@@ -41,14 +45,18 @@ class Cluster:
 
     heartbeat  seconds between two reports of a host, if it reports now and then only, as in
                Hadoop: what ended there is known with the next report. 0: at once
+    grace      seconds that a host may be silent; if it is silent for longer, the tasks that
+               run there are begun anew elsewhere
     """
 
     hosts: tuple[Host, ...] = field(default=())
     heartbeat: float = 0.0
+    grace: float = GRACE_SECONDS
 
     def __post_init__(self) -> None:
-        if not 0 <= self.heartbeat < float("inf"):
-            raise InputError(f"cluster: heartbeat is {self.heartbeat}; give seconds >= 0")
+        for name in "heartbeat", "grace":
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise InputError(f"cluster: {name} is {getattr(self, name)}; give seconds >= 0")
         names = [host.name for host in self.hosts]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)

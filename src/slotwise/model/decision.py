@@ -29,6 +29,20 @@ class Reallocate:
     until: float
 
 
+Queue = tuple[tuple[PhaseId, int], ...]
+"""Tasks in the order in which they are to run: phase and number of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueue:
+    """From now on each host runs these tasks, in this order (DMRS V).
+
+    It replaces all queues that there were. A launch takes a task out of its queue.
+    """
+
+    queues: Mapping[str, Queue]
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """Run this attempt of a task in a slot of this host."""
@@ -76,5 +90,5 @@ class GiveUp:
     reason: str
 
 
-Decision = Reallocate | Launch | Defer | Preempt | GiveUp
+Decision = Reallocate | Enqueue | Launch | Defer | Preempt | GiveUp
 """All that a scheduler may say."""

@@ -55,5 +55,39 @@ class TaskKilled:
     kept: float = 0.0
 
 
-Event = JobArrived | TaskFinished | TaskFailed | TaskKilled
+@dataclass(frozen=True, slots=True)
+class HostLost:
+    """A host fell silent. Nothing new begins there; what runs there may go on unseen."""
+
+    at: float
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostJoined:
+    """A host that had fallen silent is back."""
+
+    at: float
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchDropped:
+    """A host was told to begin an attempt that it had begun before, or that was over.
+
+    It did nothing: messages may come late or twice.
+    """
+
+    at: float
+    phase: PhaseId
+    task: int
+    attempt: int
+    host: str
+    reason: str
+
+
+TaskEnded = TaskFinished | TaskFailed | TaskKilled
+"""The end of an attempt."""
+
+Event = JobArrived | TaskEnded | HostLost | HostJoined | LaunchDropped
 """All that a world may tell."""

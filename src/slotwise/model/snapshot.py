@@ -6,12 +6,47 @@ The estimates in them are estimates: no policy can see how long a task will real
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Launch
+from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
+
+
+class Seen(NamedTuple):
+    """What the finished tasks of a phase have taken on one host.
+
+    expected  their work as estimated beforehand, seconds at speed 1
+    seconds   that they computed
+    tasks     how many they are
+    """
+
+    expected: float
+    seconds: float
+    tasks: int
+
+
+NOTHING_SEEN = Seen(0.0, 0.0, 0)
+
+
+class QueuesView(Protocol):
+    """What each host is to run next, as the last `Enqueue` said, without what was launched."""
+
+    @property
+    def by_host(self) -> Mapping[str, Sequence[tuple[PhaseId, int]]]:
+        """Phase and number of the tasks of each host, the next one first."""
+        ...
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether jobs, tasks or hosts came or went since that it knew nothing of."""
+        ...
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether time passed since, so that estimates may have changed."""
+        ...
 
 
 class PoolView(Protocol):
@@ -47,7 +82,7 @@ class PoolView(Protocol):
 
 
 class PhaseView(Protocol):
-    """One ready phase: all phases that it waits for are done, itself is not."""
+    """One phase of a job that is not over; policies are shown ready ones as a rule."""
 
     @property
     def id(self) -> PhaseId:
@@ -152,6 +187,27 @@ class PhaseView(Protocol):
         """The pending task to launch next anywhere, and the number of that attempt."""
         ...
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether all that it waits for is done, and itself is not."""
+        ...
+
+    def pending_tasks(self) -> Sequence[int]:
+        """The numbers of its pending tasks, lowest first. O(tasks)."""
+        ...
+
+    def attempt_of(self, task: int) -> int:
+        """The number of the attempt with which a pending task would be launched."""
+        ...
+
+    def expected(self, task: int) -> float:
+        """The work of a task as estimated beforehand, seconds at speed 1."""
+        ...
+
+    def locality(self, task: int, host: str) -> Locality:
+        """How far a task would run from its input on this host."""
+        ...
+
     def next_task_on(self, hosts: Collection[str]) -> tuple[int, int, str] | None:
         """The same among the tasks whose input lies on one of these hosts, and that host.
 
@@ -205,6 +261,26 @@ class Snapshot(Protocol):
 
     def overdue(self, slot_kind: str) -> Collection[PoolView]:
         """The shares of pools that have lacked slots for as long as they put up with."""
+        ...
+
+    @property
+    def lost(self) -> Collection[str]:
+        """The hosts that are silent: nothing can begin there."""
+        ...
+
+    @property
+    def queues(self) -> QueuesView:
+        """What each host is to run next, where the policy plans that ahead."""
+        ...
+
+    @property
+    def seen(self) -> Mapping[PhaseId, Mapping[str, Seen]]:
+        """By phase and host what finished tasks took; of the phases begun last only."""
+        ...
+
+    def jobs_left(self) -> Iterable[Sequence[PhaseView]]:
+        """The phases of each job that may run and is not over, each behind all that it waits
+        for; the jobs in order of arrival."""
         ...
 
     @property

@@ -11,17 +11,28 @@ from dataclasses import asdict, fields
 from math import inf
 from typing import Any
 
-from slotwise.model.cluster import Cluster, Host
+from slotwise.model.cluster import GRACE_SECONDS, Cluster, Host
 from slotwise.model.decision import (
     Decision,
     Defer,
+    Enqueue,
     GiveUp,
     Launch,
     Locality,
     Preempt,
+    Queue,
     Reallocate,
 )
-from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.event import (
+    Event,
+    HostJoined,
+    HostLost,
+    JobArrived,
+    LaunchDropped,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+)
 from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
 
@@ -35,6 +46,9 @@ def encode(entry: Event | Decision) -> Plain:
     if isinstance(entry, Reallocate):
         slots = [[*phase, share] for phase, share in entry.slots.items()]
         return {"is": "Reallocate", "slots": slots, "until": entry.until}
+    if isinstance(entry, Enqueue):
+        queues = {host: _encode_queue(queue) for host, queue in entry.queues.items()}
+        return {"is": "Enqueue", "queues": queues}
     return {
         "is": type(entry).__name__,
         **{field.name: getattr(entry, field.name) for field in fields(entry)},
@@ -61,13 +75,33 @@ def _plainly(cls: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
 
 _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     cls.__name__: _plainly(cls)
-    for cls in (TaskFinished, TaskFailed, TaskKilled, Launch, Defer, Preempt, GiveUp)
+    for cls in (
+        *(TaskFinished, TaskFailed, TaskKilled, HostLost, HostJoined, LaunchDropped),
+        *(Launch, Defer, Preempt, GiveUp),
+    )
 } | {
     "JobArrived": lambda plain: JobArrived(plain["at"], decode_job(plain["job"])),
     "Reallocate": lambda plain: Reallocate(
         {PhaseId(job, phase): slots for job, phase, slots in plain["slots"]}, plain["until"]
     ),
+    "Enqueue": lambda plain: Enqueue(
+        {host: _decode_queue(queue) for host, queue in plain["queues"].items()}
+    ),
 }
+
+
+def _encode_queue(queue: Queue) -> list[list[Any]]:
+    """Tasks of one phase that follow each other are one list: job, phase, their numbers."""
+    runs: list[list[Any]] = []
+    for (job, phase), task in queue:
+        if not runs or runs[-1][:2] != [job, phase]:
+            runs.append([job, phase])
+        runs[-1].append(task)
+    return runs
+
+
+def _decode_queue(plain: list[list[Any]]) -> Queue:
+    return tuple((PhaseId(job, phase), task) for job, phase, *tasks in plain for task in tasks)
 
 
 def encode_job(job: Job) -> Plain:
@@ -140,9 +174,11 @@ def encode_cluster(cluster: Cluster) -> list[Plain]:
     ]
 
 
-def decode_cluster(plain: list[Plain], heartbeat: float = 0.0) -> Cluster:
-    """The cluster that `encode_cluster` made these objects of, with this heartbeat."""
-    return Cluster(tuple(Host(**host) for host in plain), heartbeat)
+def decode_cluster(
+    plain: list[Plain], heartbeat: float = 0.0, grace: float = GRACE_SECONDS
+) -> Cluster:
+    """The cluster that `encode_cluster` made these objects of, with heartbeat and grace."""
+    return Cluster(tuple(Host(**host) for host in plain), heartbeat, grace)
 
 
 def encode_pool(pool: Pool) -> Plain:

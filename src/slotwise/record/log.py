@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, Self
 
-from slotwise.model.cluster import Cluster
+from slotwise.model.cluster import GRACE_SECONDS, Cluster
 from slotwise.model.decision import Decision
 from slotwise.model.errors import InputError
 from slotwise.model.event import Event
@@ -62,6 +62,7 @@ class Header:
             "losses_max": self.losses_max,
             "cluster": codec.encode_cluster(self.cluster),
             "heartbeat": self.cluster.heartbeat,
+            "grace": self.cluster.grace,
             "pools": [codec.encode_pool(pool) for pool in self.pools],
         }
 
@@ -78,7 +79,11 @@ class Header:
             world=plain["world"],
             scheduler=plain["scheduler"],
             objective=plain["objective"],
-            cluster=codec.decode_cluster(plain["cluster"], plain.get("heartbeat", 0.0)),
+            cluster=codec.decode_cluster(
+                plain["cluster"],
+                plain.get("heartbeat", 0.0),
+                plain.get("grace", GRACE_SECONDS),
+            ),
             pools=tuple(PoolTree(map(codec.decode_pool, plain["pools"])).values()),
             jobs_expected=plain["jobs_expected"],
             attempts_max=plain["attempts_max"],

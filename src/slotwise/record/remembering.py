@@ -12,7 +12,7 @@ from typing import Self
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, Launch
 from slotwise.model.errors import InputError
-from slotwise.model.event import Event, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.event import Event, TaskEnded, TaskFinished, TaskKilled
 from slotwise.model.job import PhaseId
 from slotwise.model.observation import Observation, Sizes
 from slotwise.record.history import append_history, create_history
@@ -75,7 +75,7 @@ class Remembering:
 
     def _seen(self, events: Sequence[Event]) -> Iterator[Observation]:
         for event in events:
-            if not isinstance(event, TaskFinished | TaskFailed | TaskKilled):
+            if not isinstance(event, TaskEnded):
                 continue
             phase, task = event.phase, event.task
             host = self._hosts.pop((phase, task, event.attempt), None)

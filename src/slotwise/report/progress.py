@@ -14,7 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from slotwise.model.decision import Decision, GiveUp, Launch
-from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.event import (
+    Event,
+    HostJoined,
+    HostLost,
+    JobArrived,
+    TaskEnded,
+    TaskFailed,
+    TaskFinished,
+)
 from slotwise.model.job import Job
 
 REDRAW_SECONDS = 0.2
@@ -91,8 +99,12 @@ class Progress:
         for event in events:
             if isinstance(event, JobArrived):
                 self._lines[event.job.id] = _Line(event.job)
-            else:
+            elif isinstance(event, TaskEnded):
                 self._task_ended(event)
+            elif isinstance(event, HostLost):
+                self._say(f"{now:8.2f} s  host {event.host}: silent")
+            elif isinstance(event, HostJoined):
+                self._say(f"{now:8.2f} s  host {event.host}: back")
         for decision in decisions:
             if isinstance(decision, Launch):
                 self._launched(now, decision)
@@ -125,7 +137,7 @@ class Progress:
             self._say(f"{now:8.2f} s  {launch.phase.job}: started")
         line.slots += 1
 
-    def _task_ended(self, event: TaskFinished | TaskFailed | TaskKilled) -> None:
+    def _task_ended(self, event: TaskEnded) -> None:
         line, phase = self._lines[event.phase.job], event.phase.phase
         line.slots -= 1
         if isinstance(event, TaskFinished):

@@ -7,7 +7,7 @@ from math import inf
 
 from slotwise.estimation.extrapolation import work_left
 from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Launch
+from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Block, Job, Phase, PhaseId
 from slotwise.model.pool_tree import ShareKey
 from slotwise.runtime.pool_state import PoolState, path_to
@@ -179,6 +179,27 @@ class PhaseState(Sharer):
             self._returned.pop()
         self._cursor = status.index(PENDING, self._cursor)
         return self._numbered(self._cursor)
+
+    def pending_tasks(self) -> Sequence[int]:
+        """The numbers of its pending tasks, lowest first. O(tasks)."""
+        return [task for task, status in enumerate(self._status) if status == PENDING]
+
+    def attempt_of(self, task: int) -> int:
+        """The number of the attempt with which a pending task would be launched."""
+        return self._tries.get(task, 0) + 1
+
+    def expected(self, task: int) -> float:
+        """The work of a task as estimated beforehand, seconds at speed 1."""
+        return self._each if self._works is None else self._works[task]
+
+    def locality(self, task: int, host: str) -> Locality:
+        """How far a task would run from its input on this host."""
+        blocks = self.phase.tasks.blocks
+        if not blocks or host in blocks[task].hosts:
+            return Locality.NODE
+        rack_of = self._cluster.rack_of
+        near = any(rack_of.get(home) == rack_of[host] for home in blocks[task].hosts)
+        return Locality.RACK if near else Locality.ANY
 
     def next_task_on(self, hosts: Collection[str]) -> tuple[int, int, str] | None:
         """The same among the tasks whose input lies on one of these hosts, and that host."""

@@ -14,14 +14,34 @@ from typing import Any
 
 from slotwise.estimation.extrapolation import DEFAULT_WORK
 from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Decision, Defer, GiveUp, Launch, Preempt, Reallocate
-from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.decision import (
+    Decision,
+    Defer,
+    Enqueue,
+    GiveUp,
+    Launch,
+    Preempt,
+    Reallocate,
+)
+from slotwise.model.event import (
+    Event,
+    HostJoined,
+    HostLost,
+    JobArrived,
+    LaunchDropped,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+)
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
+from slotwise.model.snapshot import NOTHING_SEEN, Seen
 from slotwise.runtime.admission import Admission
+from slotwise.runtime.free_slots import FreeSlots
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState
+from slotwise.runtime.queues import Queues
 from slotwise.runtime.shares import Shares
 from slotwise.runtime.turns import ROUNDING
 
@@ -30,6 +50,9 @@ ATTEMPTS_MAX = 4
 
 LOSSES_MAX = 16
 """How often the slot may die under a task before the task is taken to be the cause."""
+
+SEEN_MOST = 64
+"""So many phases are kept of which is known what their tasks took on each host."""
 
 PHASES_MOST = 1_000_000
 """More phases than any job has: phases are numbered by arrival, then by their place in it."""
@@ -66,10 +89,10 @@ class State:
         self._bad_ends: dict[tuple[PhaseId, int, bool], int] = {}
         self._speeds = {host.name: host.speed for host in cluster.hosts}
         kinds = cluster.capacity
-        self._free = {
-            k: {h.name: h.slots[k] for h in cluster.hosts if h.slots.get(k)} for k in kinds
-        }
-        self._freed: dict[str, list[str]] = {kind: [] for kind in kinds}
+        self._free = {kind: FreeSlots(cluster, kind) for kind in kinds}
+        self._queues = Queues()
+        self.lost: set[str] = set()
+        self.seen: dict[PhaseId, dict[str, Seen]] = {}
         self._ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
         self._in_order: dict[str, list[PhaseState]] = {}  # of `ready`, until it changes
         self._shares = {kind: Shares(kind) for kind in kinds}
@@ -80,7 +103,11 @@ class State:
             TaskFinished: self._task_finished,
             TaskFailed: self._task_failed,
             TaskKilled: self._task_killed,
+            HostLost: self._host_lost,
+            HostJoined: self._host_joined,
+            LaunchDropped: self._launch_dropped,
             Reallocate: self._reallocate,
+            Enqueue: self._queues.replace,
             Launch: self._launch,
             Defer: self._defer,
             Preempt: self._preempt,
@@ -115,8 +142,9 @@ class State:
         """Everything at this instant, to be read only (as a `model.snapshot.Snapshot`)."""
         assert now >= self.now, "time never runs back"
         self.now = now
-        for freed in self._freed.values():
-            freed.clear()
+        self._queues.has_heard = True
+        for free in self._free.values():
+            free.freed.clear()
         for shares in self._shares.values():
             shares.now = now
             if shares.alarms:
@@ -156,11 +184,11 @@ class State:
 
     def free(self, slot_kind: str) -> Mapping[str, int]:
         """The hosts with free slots of this kind, and how many."""
-        return self._free[slot_kind]
+        return self._free[slot_kind].by_host
 
     def freed(self, slot_kind: str) -> Sequence[str]:
         """The hosts on which slots of this kind came free in this turn."""
-        return self._freed[slot_kind]
+        return self._free[slot_kind].freed
 
     def overdue(self, slot_kind: str) -> Collection[PoolState]:
         """The shares of pools that have lacked slots for as long as they put up with."""
@@ -173,6 +201,19 @@ class State:
     def phases_of(self, job: str) -> Sequence[PhaseState]:
         """The phases of a job that has arrived and is not over."""
         return list(self._jobs.get(job, {}).values())
+
+    @property
+    def queues(self) -> Queues:
+        """What each host is to run next, where the policy plans that ahead."""
+        return self._queues
+
+    def jobs_left(self) -> Iterable[Sequence[PhaseState]]:
+        """The phases of each job that may run and is not over, each behind all that it waits
+        for; the jobs in order of arrival."""
+        outside = set(self.kept_out)
+        for name, phases in self._jobs.items():
+            if name not in outside and name not in self.failed:
+                yield [phases[phase.name] for phase in self._job(name).topological]
 
     def attempts_of(self, job: str) -> Sequence[Launch]:
         """The running attempts of a job."""
@@ -199,6 +240,7 @@ class State:
 
     def _begin(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
+            self._queues.is_outdated = True
             for state in self._jobs[job.id].values():
                 if not state.waits_for:
                     self._make_ready(state)
@@ -216,6 +258,7 @@ class State:
             return  # A late or repeated message.
         launch, speed = ended
         self._free_slot(phase, launch)
+        self._see(phase, event, launch.host)
         phase.finish(event.task, event.seconds * speed)
         self.has_shrunk = self.has_shrunk or phase.has_shrunk
         self._shares[phase.slot_kind].settle(phase, -1)
@@ -242,6 +285,21 @@ class State:
             phase.keep(event.task, event.kept)
             self._forget_if_over(phase.job.id)
 
+    def _host_lost(self, event: HostLost) -> None:
+        self.lost.add(event.host)
+        for free in self._free.values():
+            free.lose(event.host)
+        self._queues.is_outdated = True
+
+    def _host_joined(self, event: HostJoined) -> None:
+        self.lost.remove(event.host)
+        for free in self._free.values():
+            free.join(event.host)
+        self._queues.is_outdated = True
+
+    def _launch_dropped(self, event: LaunchDropped) -> None:
+        """It is as if it had not been said."""
+
     # What changes it: decisions.
 
     def _reallocate(self, decision: Reallocate) -> None:
@@ -254,13 +312,10 @@ class State:
     def _launch(self, launch: Launch) -> None:
         phase = self._phases[launch.phase]
         assert phase.may_launch, "no share is exceeded"
-        free = self._free[phase.slot_kind]
-        left = free[launch.host] - 1
-        if left:
-            free[launch.host] = left
-        else:
-            del free[launch.host]
+        self._free[phase.slot_kind].take(launch.host)
         phase.launch(launch, self.now, self._speeds[launch.host])
+        if self._queues.by_host:
+            self._queues.launched(launch)
         self._shares[phase.slot_kind].settle(phase, 1)
 
     def _defer(self, decision: Defer) -> None:
@@ -279,6 +334,7 @@ class State:
     def _give_up(self, decision: GiveUp) -> None:
         self.failed[decision.job] = decision.reason
         self.doomed.pop(decision.job, None)
+        self._queues.is_outdated = True
         self._begin(self._admission.leave(self._job(decision.job), self.pools))
         for phase in self._jobs[decision.job].values():
             self._make_unready(phase)
@@ -293,14 +349,24 @@ class State:
         if not phase or not ended:
             return None
         self._free_slot(phase, ended[0])
+        self._queues.is_outdated = True
         phase.put_back(event.task)
         self._settle(phase, -1)
         return phase
 
+    def _see(self, phase: PhaseState, event: TaskFinished, host: str) -> None:
+        """Note how long a finished task took on its host, beside what was expected of it."""
+        seen = self.seen.get(phase.id)
+        if seen is None:
+            if len(self.seen) == SEEN_MOST:
+                del self.seen[next(iter(self.seen))]  # The one that was begun first.
+            seen = self.seen[phase.id] = {}
+        expected, seconds, tasks = seen.get(host, NOTHING_SEEN)
+        expected += phase.expected(event.task)
+        seen[host] = Seen(expected, seconds + event.seconds, tasks + 1)
+
     def _free_slot(self, phase: PhaseState, launch: Launch) -> None:
-        free = self._free[phase.slot_kind]
-        free[launch.host] = free.get(launch.host, 0) + 1
-        self._freed[phase.slot_kind].append(launch.host)
+        self._free[phase.slot_kind].give_back(launch.host)
         if phase.stopping:
             self._shares[phase.slot_kind].ended(phase, launch.task)
 
@@ -384,10 +450,10 @@ class State:
         for kind, capacity in self.cluster.capacity.items():
             phases = [phase for phase in self._phases.values() if phase.slot_kind == kind]
             held = sum(phase.running for phase in phases)
-            assert held + sum(self._free[kind].values()) == capacity, (
-                "each slot is held or free"
-            )
-            assert all(count > 0 for count in self._free[kind].values())
+            free = self._free[kind]
+            assert held + free.count == capacity, "each slot is held or free"
+            assert all(count > 0 for count in free.by_host.values())
+            assert not free.by_host.keys() & self.lost, "nothing begins on a silent host"
             hungry = {phase.id for phase in self.hungry(kind)}
             assert hungry == {p.id for p in self._ready[kind].values() if p.pending}
             for phase in phases:

@@ -80,7 +80,8 @@ def _cluster(entry: ClusterEntry | None) -> Cluster | None:
     if entry is None:
         return None
     if entry.hosts is None:
-        return replace(Cluster.of_slots(entry.slots or 0), heartbeat=entry.heartbeat)
+        plain = Cluster.of_slots(entry.slots or 0)
+        return replace(plain, heartbeat=entry.heartbeat, grace=entry.grace)
     return Cluster(
         tuple(
             Host(
@@ -92,6 +93,7 @@ def _cluster(entry: ClusterEntry | None) -> Cluster | None:
             for host in entry.hosts
         ),
         entry.heartbeat,
+        entry.grace,
     )
 
 

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from slotwise.model.cluster import SLOTS_MOST
+from slotwise.model.cluster import GRACE_SECONDS, SLOTS_MOST
 from slotwise.model.job import PRIORITIES
 from slotwise.model.pool import JobWeights, PoolPolicy
 from slotwise.objective.penalty import PENALTIES
@@ -82,6 +82,7 @@ class ClusterEntry(Entry):
     slots: Slots | None = None
     hosts: Annotated[list[HostEntry], Field(min_length=1)] | None = None
     heartbeat: Seconds = 0.0
+    grace: Seconds = GRACE_SECONDS
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:
