@@ -1,4 +1,7 @@
-"""The live world: this machine. Its slots are worker processes, its clock is the real one."""
+"""The live world: this machine. Its slots are worker processes, its clock is the real one.
+
+It may play several hosts: each has worker processes of its own.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from slotwise.program.execution import Execution, Waits
 from slotwise.runtime.live.workers import Outcome, Pickle, Workers
 
 HOST = "localhost"
-"""The name of the one host."""
+"""The name of the one host, where no cluster is played."""
 
 ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 """The signals by which a run is ended from outside."""
@@ -43,9 +46,10 @@ class _LiveJob:
 class LiveWorld:
     """Runs launches in the worker processes of this machine, one task in each at a time.
 
-    `slots` counts them, or counts them by kind; every worker runs tasks of every kind. A task
-    that is to be stopped is told so, and killed at the instant that the decision names. What
-    it has kept when it stops by itself is handed to its next attempt.
+    `slots` counts them, or counts them by kind; or it is a cluster, each host of which has
+    worker processes of its own, one for each slot. Every worker of a host runs tasks of every
+    kind. A task that is to be stopped is told so, and killed at the instant that the decision
+    names. What it has kept when it stops by itself is handed to its next attempt.
 
     A job is committed when its last task has ended well: only then is that end told, so a job
     that counts as completed has its output in place. Whatever the job's own code or the disk
@@ -53,7 +57,9 @@ class LiveWorld:
     of jobs that are not done.
     """
 
-    def __init__(self, executions: Iterable[Execution], slots: int | Mapping[str, int]) -> None:
+    def __init__(
+        self, executions: Iterable[Execution], slots: int | Mapping[str, int] | Cluster
+    ) -> None:
         self._jobs: dict[str, _LiveJob] = {}
         given = list(executions)
         for execution in given:
@@ -66,11 +72,17 @@ class LiveWorld:
             key=lambda event: -event.at,
         )
         self._told: list[Event] = []  # events that wait for nothing any more
-        count = sum(_by_kind(slots).values())
-        self._free = list(range(count - 1, -1, -1))
+        cluster = slots if isinstance(slots, Cluster) else self.cluster(slots)
+        self._host_of = [
+            host.name for host in cluster.hosts for _ in range(sum(host.slots.values()))
+        ]
+        # The slots of each host in which nothing runs; the next one is last.
+        self._free: dict[str, list[int]] = {host.name: [] for host in cluster.hosts}
+        for slot in reversed(range(len(self._host_of))):
+            self._free[self._host_of[slot]].append(slot)
         self._held: dict[int, Launch] = {}
         self._ends: dict[int, float] = {}  # when those are killed that have been told to stop
-        self._workers = Workers(count)
+        self._workers = Workers(len(self._host_of))
         self._zero = time.monotonic()
 
     @staticmethod
@@ -144,7 +156,7 @@ class LiveWorld:
         except Exception as error:
             self._fail(live, launch, f"it cannot be started: {_sentence(error)}")
             return
-        slot = self._free.pop()
+        slot = self._free[launch.host].pop()
         self._held[slot] = launch
         kept = live.kept.get((launch.phase.phase, launch.task), b"")
         runner = live.execution.runner
@@ -175,7 +187,7 @@ class LiveWorld:
 
     def _release(self, slot: int) -> Launch:
         """The attempt in a slot is over; what it was."""
-        self._free.append(slot)
+        self._free[self._host_of[slot]].append(slot)
         self._ends.pop(slot, None)
         return self._held.pop(slot)
 
