@@ -47,18 +47,18 @@ def hand_out(problem: Uneven, order: Sequence[int], choose: Choice) -> Runs:
     """The schedule in which each task goes behind what the machine chosen for it has already.
 
     Job by job and stage by stage, the largest task first. No task begins before its job is
-    released and all stages before its own are done.
+    released, its stage is ready and all stages before that are done.
     """
-    free = np.zeros(len(problem.speed))
+    free = problem.free.copy()
     runs: list[Run] = []
     for number in order:
         job = problem.jobs[number]
         ends: list[float] = []
         for place, stage in enumerate(job.stages):
-            ready = max([ends[other] for other in stage.before], default=job.release)
+            earliest = (job.release, stage.ready, *(ends[other] for other in stage.before))
             last = 0.0
             for task in stage.largest_first:
-                begin = np.maximum(free, ready)
+                begin = np.maximum(free, max(earliest))
                 done = begin + stage.work[task] / problem.speed
                 machine = choose(number, place, task, done)
                 start, end = float(begin[machine]), float(done[machine])
@@ -88,14 +88,15 @@ class Lister:
         ]
         numbers = (
             problem.speed.astype(float),
-            problem.release.astype(float),
+            problem.free.astype(float),
+            problem.earliest,
             first,
             np.cumsum([0, *(len(stage.work) for stage in tasks)]),
             np.concatenate([s.work[o] for s, o in zip(tasks, self._largest, strict=True)]),
             np.cumsum([0, *map(len, before)]),
             np.array([other for others in before for other in others], dtype=np.int64),
         )
-        self._count = len(numbers[4])
+        self._count = len(numbers[5])
         self._is_fast = (
             self._count * len(problem.speed) * asked >= COMPILED_FROM and has_numba()
         )
@@ -110,7 +111,7 @@ class Lister:
         slowest  of each stage of each job, in one row, the least speed of a machine that it
                  takes; at most the largest there is. Any, unless given
         """
-        first = self._numbers[2]
+        first = self._numbers[3]
         ends, *_ = self._run(order, fills, slowest)
         done: Floats = np.maximum.reduceat(np.asarray(ends), np.asarray(first[:-1]))
         return done
@@ -120,7 +121,7 @@ class Lister:
     ) -> Runs:
         """The whole schedule."""
         _, machine, start, end = self._run(order, fills, slowest)
-        first = self._numbers[3]
+        first = self._numbers[4]
         runs = []
         for number, (j, s) in enumerate(self._stage_of.tolist()):
             for task, place in zip(
@@ -149,7 +150,8 @@ class Lister:
 
 def run_tasks(
     speed: Numbers,
-    release: Numbers,
+    free_from: Numbers,
+    earliest: Numbers,
     stage_first: Numbers,
     task_first: Numbers,
     work: Numbers,
@@ -171,11 +173,11 @@ def run_tasks(
              Each task then looks at all gaps
     """
     machines, least = len(speed), min(work)
-    free = [0.0] * machines
+    free = [free_from[i] for i in range(machines)]
     gap_machine, gap_start, gap_end = [0] * 0, [0.0] * 0, [0.0] * 0
     for number in order:
         for stage in range(stage_first[number], stage_first[number + 1]):
-            floor, ready = slowest[stage], release[number]
+            floor, ready = slowest[stage], earliest[stage]
             for arc in range(before_first[stage], before_first[stage + 1]):
                 ready = max(ready, ends[before[arc]])
             last = 0.0
@@ -216,7 +218,7 @@ def run_tasks(
 
 
 RUN_TASKS = (
-    f"void({FLOATS}, {FLOATS}, {INTS}, {INTS}, {FLOATS}, {INTS}, {INTS}, {INTS}, {FLOATS},"
-    f" boolean, {FLOATS}, {INTS}, {FLOATS}, {FLOATS})"
+    f"void({FLOATS}, {FLOATS}, {FLOATS}, {INTS}, {INTS}, {FLOATS}, {INTS}, {INTS}, {INTS},"
+    f" {FLOATS}, boolean, {FLOATS}, {INTS}, {FLOATS}, {FLOATS})"
 )
 """The types of the arguments of `run_tasks`, in order."""

@@ -18,10 +18,12 @@ class Stage:
 
     work    of each task, seconds on a machine of speed 1, > 0
     before  the stages of the job that must be done first, by their places, all lower
+    ready   none of its tasks begins earlier, seconds: what it waits for is under way
     """
 
     work: Floats
     before: tuple[int, ...] = ()
+    ready: float = 0.0
 
     @cached_property
     def largest_first(self) -> list[int]:
@@ -95,13 +97,20 @@ class Uneven:
     """N jobs and m machines, each of which runs one task at a time.
 
     speed  of each machine, > 0: a task of work w takes w / speed seconds there
+    busy   until when each machine is, seconds; None: all are free
     """
 
     speed: Floats
     jobs: Sequence[Job]
+    busy: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.jobs)
+
+    @cached_property
+    def free(self) -> Floats:
+        """When each machine is free first, seconds."""
+        return np.zeros(len(self.speed)) if self.busy is None else self.busy
 
     @cached_property
     def fastest(self) -> Floats:
@@ -122,6 +131,12 @@ class Uneven:
     def release(self) -> Floats:
         """Of each job, seconds."""
         return np.array([job.release for job in self.jobs])
+
+    @cached_property
+    def earliest(self) -> Floats:
+        """Of each stage of each job, in one row: when its tasks can begin at the earliest."""
+        ready = (max(job.release, stage.ready) for job in self.jobs for stage in job.stages)
+        return np.array(list(ready))
 
     @cached_property
     def weight(self) -> Floats:
