@@ -20,14 +20,12 @@ from slotwise.analysis.explain import explain as explain_log
 from slotwise.analysis.replay import Replay, replay_log
 from slotwise.asked import Slots, cluster_of, objective_of, processors
 from slotwise.assignment.delay import Delay
-from slotwise.estimation.rates import estimate_rates
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.event import Event
 from slotwise.model.job import Job
 from slotwise.model.network import Network
-from slotwise.model.observation import Observation
 from slotwise.model.pool import Preemption
 from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
@@ -35,7 +33,6 @@ from slotwise.plans import PLAN_SECONDS as PLAN_SECONDS
 from slotwise.plans import plan as plan
 from slotwise.plans import plan_tasks as plan_tasks
 from slotwise.program.execution import Sized
-from slotwise.record.history import read_history
 from slotwise.record.log import Header, Log, LogFile, read_log
 from slotwise.record.remembering import Remembering
 from slotwise.report import page
@@ -87,10 +84,16 @@ def simulate(
     *,
     simulation: Simulation | None = None,
     slots: Slots | None = None,
+    history: str | Path | None = None,
     **options: Unpack[Options],
 ) -> Result:
-    """Run a workload task by task on the simulated cluster, the same each time."""
-    source = _source(workload, options)
+    """Run a workload task by task on the simulated cluster, the same each time.
+
+    From a `history` comes the work of programs that it knows, and the speeds of hosts that the
+    scheduler is told of; the cluster goes at the speeds that are stated. Nothing is added.
+    """
+    _refuse_log(history, options)
+    source = _source(workload, options, history)
     truth = simulation or Simulation()
     if truth.network is None:
         truth = replace(truth, network=source.workload.network)
@@ -116,7 +119,8 @@ def simulate(
         "network": truth.network and _plain(truth.network),
         "shuffle": source.shuffle and asdict(source.shuffle),
     }
-    setting = _Setting(scheduler, "simulated", jobs, cluster, source, options, parameters)
+    told = source.told(cluster)
+    setting = _Setting(scheduler, "simulated", jobs, told, source, options, parameters)
     return setting.run(lambda: nullcontext(SimulatedWorld(cluster, jobs, truth)))
 
 
@@ -132,21 +136,30 @@ def run(
 
     Jobs of stated work sleep for it, and copy nothing. `slots` is the number of processors
     unless given, or a number for each kind. `history` is a database of earlier runs: from it
-    comes the work of programs that it knows, and each task of a program that ends is added to
-    it within seconds; it is made if there is none. RunInterrupted (a KeyboardInterrupt)
-    carries what was done when Ctrl-C comes.
+    come the work of programs and the speeds of hosts that it knows, and each task of a program
+    that ends is added to it within seconds; it is made if there is none. RunInterrupted (a
+    KeyboardInterrupt) carries what was done when Ctrl-C comes.
     """
-    source = _source(workload, options)
-    seen = [] if history is None else _seen(history, options)
+    _refuse_log(history, options)
+    return _run(
+        _source(workload, options, _existing(history)), scheduler, slots, history, options
+    )
+
+
+def _run(
+    source: Source,
+    scheduler: str,
+    slots: Slots | None,
+    history: str | Path | None,
+    options: Options,
+) -> Result:
+    """Run really what is known by now, and add to the history what ends."""
     given = processors() if slots is None else slots
     cluster = source.cluster(LiveWorld.cluster(given))
     executions = source.executions(cluster)
     listeners = []
     if history is not None:
         sized = [execution for execution in executions if isinstance(execution, Sized)]
-        rates = estimate_rates(seen)
-        for execution in sized:
-            execution.expect(rates.job(execution.job, execution.program, execution.sizes))
         programs = {one.job.id: (one.program, one.sizes) for one in sized}
         listeners.append(Remembering(history, programs, cluster))
     jobs = tuple(execution.job for execution in executions)
@@ -155,7 +168,8 @@ def run(
         "slots": given if isinstance(given, int) else dict(given),
         "shuffle": source.shuffle and asdict(source.shuffle),
     }
-    setting = _Setting(scheduler, "live", jobs, cluster, source, options, parameters, listeners)
+    told = source.told(cluster)
+    setting = _Setting(scheduler, "live", jobs, told, source, options, parameters, listeners)
     return setting.run(lambda: LiveWorld(executions, host.slots))
 
 
@@ -166,15 +180,20 @@ def compare(
     live: bool = False,
     slots: Slots | None = None,
     simulation: Simulation | None = None,
+    history: str | Path | None = None,
     **options: Unpack[Options],
 ) -> list[Result]:
     """The same workload under several schedulers, in the simulated world or really.
 
     Live, each scheduler's programs write to outputs of their own: OUTPUT-fifo and so on. Logs
-    are named in the same way.
+    are named in the same way. A `history` tells all of them the same, what is known before the
+    first; live, it is made if there is none, and what ends is added.
     """
-    source = _source(workload, options)
     names = _check_names([schedulers] if isinstance(schedulers, str) else schedulers)
+    apiece = {name: _apart(options, name) for name in names}
+    for mine in apiece.values():
+        _refuse_log(history, mine)
+    source = _source(workload, options, _existing(history) if live else history)
     sources = [source.apart(name) if live else source for name in names]
     if live:
         for apart in sources:
@@ -182,11 +201,9 @@ def compare(
             apart.executions(source.cluster(LiveWorld.cluster(slots or 1)))
     results = []
     for name, apart in zip(names, sources, strict=True):
-        mine = options.copy()
-        if log := options.get("log"):
-            mine["log"] = Path(log).with_name(f"{Path(log).stem}-{name}{Path(log).suffix}")
+        mine = apiece[name]
         if live:
-            results.append(run(apart, name, slots=slots, **mine))
+            results.append(_run(apart, name, slots, history, mine))
         else:
             results.append(simulate(apart, name, simulation=simulation, slots=slots, **mine))
     return results
@@ -301,18 +318,35 @@ class _Setting:
         return waits
 
 
-def _source(workload: Given, options: Options) -> Source:
-    """The workload with what the options say in its place."""
+def _apart(options: Options, name: str) -> Options:
+    """The options for one scheduler of several, with a log of its own."""
+    mine = options.copy()
+    if log := options.get("log"):
+        mine["log"] = Path(log).with_name(f"{Path(log).stem}-{name}{Path(log).suffix}")
+    return mine
+
+
+def _source(workload: Given, options: Options, history: str | Path | None = None) -> Source:
+    """The workload with what the options say in its place, and what a history knows of it."""
     _refuse_unknown(options)
-    return read_source(workload).but(options.get("preemption"), options.get("shuffle"))
+    source = read_source(workload, history)
+    return source.but(options.get("preemption"), options.get("shuffle"))
 
 
-def _seen(history: str | Path, options: Options) -> list[Observation]:
-    """What a history knows: nothing if it is not there yet. Refused if the log would be it."""
+def _existing(history: str | Path | None) -> str | Path | None:
+    """A history that is there; none where one is still to be made."""
+    return None if history is None or not Path(history).exists() else history
+
+
+def _refuse_log(history: str | Path | None, options: Options) -> None:
+    """Refuse to write the log over the history."""
     log = options.get("log")
-    if log is not None and Path(log).absolute() == Path(history).absolute():
+    if history is not None and log is not None and _is_same(Path(log), Path(history)):
         raise InputError(f"history {str(history)!r} is the log, too; name another file")
-    return read_history(history) if Path(history).exists() else []
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
 
 
 def _refuse_stranded(job: Job, cluster: Cluster) -> None:

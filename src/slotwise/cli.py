@@ -40,6 +40,7 @@ from slotwise.terminal import (
     print_json,
     show_plan,
     show_task_plan,
+    show_unknown,
     stop_once,
 )
 from slotwise.traces import trace
@@ -74,6 +75,15 @@ History = Annotated[
     Path | None,
     typer.Option(
         metavar="DB", help="Estimate programs by what this database knows, and add to it."
+    ),
+]
+
+Known = Annotated[
+    Path | None,
+    typer.Option(
+        "--history",
+        metavar="DB",
+        help="Estimate programs and hosts by what this database of `run --history` knows.",
     ),
 ]
 
@@ -112,6 +122,7 @@ def _plan(
         int | None,
         typer.Option(min=0, help="The same as a number of steps, for the same plan each time."),
     ] = None,
+    history: Known = None,
     as_json: Json = False,
 ) -> None:
     """The malleable schedule of a static problem, its value, bound and gap.
@@ -119,7 +130,7 @@ def _plan(
     `slotwise plan jobs.yaml --allocator flex --objective tardiness --aggregate max --json`
     """
     with door():
-        source = read_source(file)
+        source = read_source(file, history)
         budget: _Budget = {"budget_seconds": budget_seconds, "budget_steps": budget_steps}
         plan: Plan | TaskPlan
         if scheduler is None:
@@ -134,6 +145,7 @@ def _plan(
             )
         else:
             plan = api.plan_tasks(source, scheduler, slots=parse_slots(slots), **budget)
+        show_unknown(source, history)
         if as_json:
             print_json(plan.to_plain())
         elif isinstance(plan, Plan):
@@ -154,6 +166,7 @@ def _simulate(
     *,
     scheduler: SchedulerName = "flex",
     slots: SlotsText = None,
+    history: Known = None,
     scheduling: Scheduling,
     truth: Truth,
     output: Output,
@@ -170,8 +183,10 @@ def _simulate(
             scheduler,
             simulation=truth.simulation(),
             slots=parse_slots(slots),
+            history=history,
             **scheduling.options(source, output.log),
         )
+        show_unknown(source, history)
         finish([result], output.as_json, output.report)
 
 
@@ -216,6 +231,10 @@ def _compare(
     live: Annotated[bool, typer.Option("--live", help="Really, one after the other.")] = False,
     slots: SlotsText = None,
     overwrite: Overwrite = False,
+    history: Annotated[
+        Path | None,
+        typer.Option(metavar="DB", help="As plan and simulate; as run with --live."),
+    ] = None,
     scheduling: Scheduling,
     truth: Truth,
     output: Output,
@@ -241,8 +260,11 @@ def _compare(
                 live=live,
                 slots=parse_slots(slots),
                 simulation=truth.simulation(),
+                history=history,
                 **options,
             )
+        if not live:
+            show_unknown(source, history)
         finish(results, output.as_json, output.report)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from math import inf
+from pathlib import Path
 
 from slotwise.allocation.planning import plan_schedules
 from slotwise.allocation.search.budget import Budget
@@ -28,6 +29,7 @@ def plan(
     *,
     objective: Objective | str | None = None,
     slots: Slots | None = None,
+    history: str | Path | None = None,
     budget_seconds: float | None = None,
     budget_steps: int | None = None,
 ) -> Plan:
@@ -36,8 +38,10 @@ def plan(
     FLEX searches for `budget_seconds` (`PLAN_SECONDS` unless given) or until nothing helps any
     more. With `budget_steps` instead, the same schedule comes out on every machine. In a plan
     nothing is copied: a phase begins when all that it comes after, or continues, is done.
+    Programs that a `history` knows have the work that is known from there; its slots are those
+    that are stated.
     """
-    source = read_source(workload)
+    source = read_source(workload, history)
     aim = objective_of(objective, source)
     cluster = cluster_of(source.workload, slots)
     if any(host.speed != 1 for host in cluster.hosts):
@@ -69,6 +73,7 @@ def plan_tasks(
     scheduler: str = "dmrs-best",
     *,
     slots: Slots | None = None,
+    history: str | Path | None = None,
     budget_seconds: float | None = None,
     budget_steps: int | None = None,
 ) -> TaskPlan:
@@ -76,11 +81,12 @@ def plan_tasks(
 
     What is to be small is the sum of weight times completion. `dmrs` is the algorithm of the
     paper, `dmrs-best` what search makes of it; the others are what DMRS was compared with.
+    From a `history` come the work of programs and the speeds of hosts that it knows.
     """
     if scheduler not in PLANNERS:
         raise InputError(f"unknown scheduler {scheduler!r}; known: {', '.join(PLANNERS)}")
-    source = read_source(workload)
-    cluster = cluster_of(source.workload, slots)
+    source = read_source(workload, history)
+    cluster = source.told(cluster_of(source.workload, slots))
     budget = _budget(budget_seconds, budget_steps)
     jobs = source.jobs()
     hosts = machines_of(cluster)

@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
+from slotwise.estimation.rates import Rates, estimate_rates
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
-from slotwise.model.job import Job
+from slotwise.model.job import Job, PhaseId
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
 from slotwise.program.calls import Sleep
 from slotwise.program.commit import check_overwritten
-from slotwise.program.execution import Execution
+from slotwise.program.execution import Execution, Sized
 from slotwise.program.formats.files import absolute
 from slotwise.program.planning import plan_mapreduce
+from slotwise.record.history import read_history
 from slotwise.workload.file import read_workload
 from slotwise.workload.workload import ProgramJob, Workload
 
@@ -29,10 +31,14 @@ Entry = Job | ProgramJob | Execution
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A workload with its jobs in any of their forms."""
+    """A workload with its jobs in any of their forms.
+
+    `rates` are what is known of programs and hosts: work of programs is estimated by them.
+    """
 
     workload: Workload
     entries: tuple[Entry, ...]
+    rates: Rates = field(default_factory=Rates)
 
     def jobs(self, cluster: Cluster | None = None) -> tuple[Job, ...]:
         """The jobs with their phases, as schedulers see them.
@@ -40,12 +46,38 @@ class Source:
         In a cluster they shuffle as the workload says. Without one, in a plan, reduces come
         after all maps.
         """
-        return tuple(_job(entry, self.workload, cluster) for entry in self.entries)
+        return tuple(self._job(entry, cluster) for entry in self.entries)
 
     def executions(self, cluster: Cluster) -> list[Execution]:
         """The jobs as the live world runs them in this cluster."""
         _refuse_shared_outputs(self.entries, self.workload.folder)
-        return [_execution(entry, self.workload, cluster) for entry in self.entries]
+        executions = [_execution(entry, self.workload, cluster) for entry in self.entries]
+        for execution in executions:
+            if isinstance(execution, Sized):
+                execution.expect(_expected(execution, self.rates))
+        return executions
+
+    def expecting(self, rates: Rates) -> Source:
+        """The same, its programs estimated by these rates, its hosts by these speeds."""
+        return replace(self, rates=rates)
+
+    def told(self, cluster: Cluster) -> Cluster:
+        """This cluster as schedulers are told of it: with speeds that were learned."""
+        return self.rates.cluster(cluster)
+
+    def unknown(self) -> list[PhaseId]:
+        """The phases of programs of which the rates know nothing."""
+        planned = (
+            execution
+            for entry in self.entries
+            if isinstance(execution := self._planned(entry, None), Sized)
+        )
+        return [
+            PhaseId(one.job.id, name)
+            for one in planned
+            for name in one.sizes
+            if (one.program, name) not in self.rates.by_phase
+        ]
 
     def pools(self) -> PoolTree:
         """The pools, those that only jobs name among them."""
@@ -70,24 +102,51 @@ class Source:
             preemption=preemption or self.workload.preemption,
             shuffle=shuffle or self.workload.shuffle,
         )
-        return Source(workload, self.entries)
+        return replace(self, workload=workload)
 
     def overwriting(self) -> Source:
         """The same, replacing outputs that exist."""
         entries = (_overwriting(e) if isinstance(e, ProgramJob) else e for e in self.entries)
-        return Source(self.workload, tuple(entries))
+        return replace(self, entries=tuple(entries))
 
     def apart(self, name: str) -> Source:
         """The same, writing to outputs of its own."""
-        return Source(self.workload, tuple(_apart(entry, name) for entry in self.entries))
+        return replace(self, entries=tuple(_apart(entry, name) for entry in self.entries))
+
+    def _job(self, entry: Entry, cluster: Cluster | None) -> Job:
+        """A job with its phases, as schedulers see it."""
+        found = self._planned(entry, cluster)
+        if not isinstance(found, Job):
+            return _expected(found, self.rates)
+        if cluster is None or self.shuffle is None:
+            return found
+        return self.shuffle.job(found, cluster)
+
+    def _planned(self, entry: Entry, cluster: Cluster | None) -> Job | Execution:
+        """The entry, or what a program has been made into to look at it."""
+        if isinstance(entry, ProgramJob):
+            # Where nothing is written, it does not matter whether the output exists.
+            return _planned(_overwriting(entry), self.workload, cluster)
+        return entry
 
 
 Given = Workload | str | Path | Entry | Iterable[Entry] | Source
 """A workload as callers may give it: as a value, as the path of a file, as a job or jobs."""
 
 
-def read_source(workload: Given) -> Source:
-    """Take a workload in whatever form it is given; refuse one without jobs."""
+def read_source(workload: Given, history: str | Path | None = None) -> Source:
+    """Take a workload in whatever form it is given; refuse one without jobs.
+
+    With a history, its programs are estimated by what that knows. InputError if the history is
+    not there, or is damaged, newer or something else.
+    """
+    source = _read_source(workload)
+    if history is None:
+        return source
+    return source.expecting(estimate_rates(read_history(history)))
+
+
+def _read_source(workload: Given) -> Source:
     if isinstance(workload, Source):
         return workload
     if isinstance(workload, str | Path):
@@ -111,16 +170,11 @@ def _stated(entry: Entry) -> Job | ProgramJob:
     return entry if isinstance(entry, Job | ProgramJob) else entry.job
 
 
-def _job(entry: Entry, workload: Workload, cluster: Cluster | None) -> Job:
-    """A job with its phases, as schedulers see it."""
-    if isinstance(entry, ProgramJob):
-        # Where nothing is written, it does not matter whether the output exists.
-        return _planned(_overwriting(entry), workload, cluster).job
-    if not isinstance(entry, Job):
-        return entry.job
-    if cluster is None or workload.shuffle is None:
-        return entry
-    return workload.shuffle.job(entry, cluster)
+def _expected(execution: Execution, rates: Rates) -> Job:
+    """The job of an execution, with the work of its tasks as far as it is known."""
+    if isinstance(execution, Sized):
+        return rates.job(execution.job, execution.program, execution.sizes)
+    return execution.job
 
 
 def _execution(entry: Entry, workload: Workload, cluster: Cluster) -> Execution:

@@ -27,6 +27,7 @@ from slotwise.report.reasons import in_short
 from slotwise.report.tables import comparison_table, jobs_table
 from slotwise.results import Plan, Result, RunInterrupted, TaskPlan
 from slotwise.runtime.live.world import ENDING
+from slotwise.sources import Source, read_source
 
 WIDTH_ELSEWHERE = 10_000
 """Columns of a table that goes into a pipe or a file; no more are used than it has."""
@@ -90,6 +91,20 @@ def finish(results: Sequence[Result], as_json: bool, report: Path | None) -> Non
                     soft_wrap=True,
                 )
         raise typer.Exit(1)
+
+
+def show_unknown(source: Source, history: Path | None) -> None:
+    """Tell of what had to be guessed since the history does not know it."""
+    if history is None:
+        return
+    if unknown := read_source(source, history).unknown():
+        names = ", ".join(map(str, unknown))
+        errors().print(
+            f"slotwise: history {str(history)!r} does not know {names}: that work is guessed"
+            " from what the program states; run it once with --history to know it",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def show_plan(plan: Plan) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotwise.estimation.rates import estimate_rates
+from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.observation import Observation
 
@@ -131,3 +132,39 @@ def test_a_job_gets_the_work_that_is_known() -> None:
     assert known.by_name["map"].tasks.work == pytest.approx((1.0, 4.0))
     assert known.by_name["reduce"] == job.by_name["reduce"]
     assert rates.job(job, "another", {"map": (50, 200)}) == job
+
+
+def told(tasks: list[Observation], **stated: float) -> dict[str, float]:
+    """The speeds of a cluster as it is told to schedulers, after these tasks."""
+    hosts = tuple(Host(name, {"task": 1}, speed=speed) for name, speed in stated.items())
+    known = estimate_rates(tasks).cluster(Cluster(hosts))
+    return {host.name: host.speed for host in known.hosts}
+
+
+@given(st.integers(1, 30), positive)
+def test_a_speed_is_believed_once_enough_was_seen(count: int, speed: float) -> None:
+    """From eight tasks on; one large task among small ones is not many."""
+    many = [seen(1.0, host="plain")] * 99
+    believed = told(many + [seen(1 / speed, host="odd")] * count, plain=1.0, odd=1.0)
+    assert believed == pytest.approx({"plain": 1.0, "odd": speed if count >= 8 else 1.0})
+    large = [seen(100 / speed, 10_000, "odd"), *[seen(0.01 / speed, 1, "odd")] * count]
+    assert told([*many * 99, *large], plain=1.0, odd=1.0)["odd"] == 1.0
+
+
+@given(st.lists(st.floats(0.5, 2), min_size=8, max_size=40), st.floats(0.2, 5))
+def test_what_may_be_chance_is_not_believed(factors: list[float], speed: float) -> None:
+    """Where times differ much from task to task, a small difference of speed tells nothing."""
+    many = [seen(1.0, host="plain")] * 99
+    odd = [seen(factor / speed, host="odd") for factor in factors]
+    (found,) = (s for s in estimate_rates(many + odd).speeds if s.host == "odd")
+    believed = told(many + odd, plain=1.0, odd=1.0)["odd"]
+    error = 1.86 * log(1 + found.spread) / len(factors) ** 0.5
+    off = abs(log(found.speed))
+    assert believed == (found.speed if off > max(2 * error, 1e-6) else 1.0)
+
+
+def test_a_host_is_known_by_name_and_stated_speed() -> None:
+    """Said to be of another speed, it is another host; one nobody has seen stays as stated."""
+    tasks = [seen(1.0, host="a")] * 9 + [seen(1.0, host="b", speed=2.0)] * 8
+    assert told(tasks, a=1.0, b=2.0, c=3.0) == pytest.approx({"a": 1.0, "b": 1.0, "c": 3.0})
+    assert told(tasks, a=1.0, b=1.0) == {"a": 1.0, "b": 1.0}

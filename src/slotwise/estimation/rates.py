@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import log, log1p, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase
 from slotwise.model.observation import Observation, Sizes
 
@@ -17,6 +19,19 @@ SWEEPS_MOST = 50
 
 SETTLED = 1e-9
 """A change of all logarithms below this is none."""
+
+SEEN_ENOUGH = 8.0
+"""A learned speed is believed if it rests on at least so many tasks."""
+
+ERRORS_ENOUGH = 2.0
+"""And if it is off from what was stated by so many standard errors: else it may be chance."""
+
+MEDIAN_ERROR = 1.86
+"""Standard error of a median of normal values, by half of them lying within 1, times the root
+of their number: sqrt(pi / 2) / 0.6745."""
+
+ROUNDING = 1e-6
+"""Logarithms of speeds that differ by no more are of one speed."""
 
 CLOSE = 1e-12
 """Weights that differ by no more than this part of all are alike."""
@@ -42,13 +57,25 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast a host is; `stated` is what it was said to be, the rest as in a Rate."""
+    """How fast a host is; `stated` is what it was said to be, the rest as in a Rate.
+
+    alike  the tasks seen, by their bytes: so many tasks of equal bytes would tell as much
+    """
 
     host: str
     stated: float
     speed: float
     spread: float
     count: int
+    alike: float
+
+    @property
+    def believed(self) -> float:
+        """The speed to go by: what was learned if enough was seen, else what was stated."""
+        error = MEDIAN_ERROR * log1p(self.spread) / sqrt(self.alike)
+        off = abs(log(self.speed / self.stated))
+        is_enough = self.alike >= SEEN_ENOUGH and off > max(ERRORS_ENOUGH * error, ROUNDING)
+        return self.speed if is_enough else self.stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +89,18 @@ class Rates:
         """The job of a program with the work of its tasks as known; else as it was."""
         phases = [self._phase(phase, program, sizes.get(phase.name)) for phase in job.phases]
         return replace(job, phases=tuple(phases))
+
+    def cluster(self, cluster: Cluster) -> Cluster:
+        """The cluster with hosts as fast as they are known to be; else as they were.
+
+        A host is known by its name and the speed that it is said to have.
+        """
+        known = {(one.host, one.stated): one.believed for one in self.speeds}
+        hosts = (
+            replace(host, speed=known.get((host.name, host.speed), host.speed))
+            for host in cluster.hosts
+        )
+        return replace(cluster, hosts=tuple(hosts))
 
     def _phase(self, phase: Phase, program: str, sizes: Sizes | None) -> Phase:
         rate = self.by_phase.get((program, phase.name))
@@ -111,6 +150,7 @@ def estimate_rates(observations: Iterable[Observation]) -> Rates:
             stated,
             stated * float(np.exp(-slowness[k])),
             *_spread(off, weight, host_of == k),
+            _alike(weight[host_of == k]),
         )
         for k, (host, stated) in enumerate(hosts)
     )
@@ -167,6 +207,11 @@ def _compared(phase_of: Groups, host_of: Groups) -> list[Groups]:
         if np.array_equal(joined, group):
             return [np.flatnonzero(group == k) for k in np.unique(group)]
         group = joined
+
+
+def _alike(weight: Floats) -> float:
+    """How many equal weights would tell as much as these (Kish's effective size)."""
+    return float(weight.sum() ** 2 / (weight**2).sum())
 
 
 def _spread(off: Floats, weight: Floats, chosen: NDArray[np.bool_]) -> tuple[float, int]:

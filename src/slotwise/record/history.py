@@ -233,7 +233,8 @@ def _code(error: sqlite3.Error) -> int:
 
 
 def _damaged(path: str | Path, fault: str) -> str:
+    line = " ".join(fault.split())  # SQLite tells some faults in several lines.
     return (
-        f"history {str(path)!r}: it is damaged ({fault}) and is left as it is;"
+        f"history {str(path)!r}: it is damaged ({line}) and is left as it is;"
         " name another file, and move this one away if nobody needs it"
     )

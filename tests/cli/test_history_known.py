@@ -1,0 +1,275 @@
+"""`--history` of plan, simulate and compare: what is known is used, and nothing is spoilt."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotwise.api import compare, plan, plan_tasks, replay, run, simulate
+from slotwise.model.event import JobArrived
+from slotwise.model.observation import Observation
+from slotwise.record.history import append_history, read_history
+from slotwise.record.log import Log, read_log
+
+PROGRAMS = """\
+slotwise: 1
+cluster:
+  hosts:
+    - {name: h1, slots: 1}
+    - {name: h2, slots: 1}
+jobs:
+  - {id: words, program: wordcount, inputs: "in/*.txt", output: words, reducers: 1,
+     split_bytes: 1000}
+"""
+
+MAPS, BYTES = 12, 12_000
+RATE = 0.01
+"""Seconds a byte of the maps in the history; the reduce takes a tenth of it."""
+
+
+def seen(count: int, host: str, speed: float, phase: str = "map") -> list[Observation]:
+    """Tasks that ran on a host of this true speed, stated as 1."""
+    rate = RATE if phase == "map" else RATE / 10
+    return [Observation("wordcount", phase, 1000, host, 1.0, 1000 * rate / speed)] * count
+
+
+@pytest.fixture
+def words(folder: Path) -> Path:
+    """Twelve splits of text in words.yaml, for two hosts that are said to be alike."""
+    (folder / "in").mkdir()
+    (folder / "in" / "book.txt").write_text(("word " * 199 + "end.\n") * MAPS)
+    (folder / "words.yaml").write_text(PROGRAMS)
+    return folder
+
+
+@pytest.fixture
+def known(words: Path) -> Path:
+    """A history by which h2 is half as fast as it was said to be."""
+    tasks = seen(20, "h1", 1.0) + seen(9, "h2", 0.5) + seen(1, "h1", 1.0, "reduce")
+    append_history(words / "h.db", tasks)
+    return words / "h.db"
+
+
+def arrived(log: Log) -> dict[str, float | None]:
+    """The work of each phase as it was believed when its job came."""
+    jobs = [e.job for turn in log.turns for e in turn.events if isinstance(e, JobArrived)]
+    return {phase.name: phase.tasks.work_total() for job in jobs for phase in job.phases}
+
+
+KNOWN_WORK = pytest.approx({"map": RATE * BYTES, "reduce": RATE * BYTES / 10})
+
+
+@pytest.mark.parametrize("allocator", ["flex", "flowflex"])
+def test_a_plan_of_programs_takes_their_work_from_the_history(
+    allocator: str, slotwise: Any, known: Path
+) -> None:
+    """All maps, then the reduce, on two slots; the bytes of the database stay as they are."""
+    before = known.read_bytes()
+    arguments = ("plan", "words.yaml", "--allocator", allocator, "--json")
+    told = slotwise(*arguments, "--history", "h.db")
+    assert (told.exit_code, told.stderr) == (0, "")
+    work = RATE * BYTES
+    assert json.loads(told.stdout)["value"] == pytest.approx(work / 2 + work / 10)
+    guessed = json.loads(slotwise(*arguments).stdout)["value"]
+    assert guessed < work / 1000, "without it the program's own rates count"
+    assert known.read_bytes() == before
+    assert [path.name for path in known.parent.glob("h.db*")] == ["h.db"]
+
+
+def test_a_plan_of_tasks_goes_by_the_speeds_that_were_learned(
+    slotwise: Any, known: Path
+) -> None:
+    """A task of 10 s takes 20 s on the host that is half as fast as stated."""
+    told = slotwise(
+        *("plan", "words.yaml", "--scheduler", "dmrs", "--json", "--history", "h.db")
+    )
+    assert (told.exit_code, told.stderr) == (0, "")
+    spans = {(run[3], run[5] - run[4]) for run in json.loads(told.stdout)["assignment"]}
+    maps = {(host, round(span, 6)) for host, span in spans if span < 25}
+    assert {("h1", 10.0), ("h2", 20.0)} <= maps
+    assert plan_tasks("words.yaml", "dmrs", history="h.db").value == pytest.approx(
+        json.loads(told.stdout)["value"]
+    )
+
+
+def test_a_simulation_is_told_what_is_known_and_plays_what_is_stated(
+    slotwise: Any, known: Path
+) -> None:
+    """The log's cluster is what the scheduler was told; each task takes as long as stated."""
+    before = known.read_bytes()
+    arguments = ("simulate", "words.yaml", "--json", "--log", "log.jsonl")
+    told = slotwise(*arguments, "--history", "h.db")
+    assert (told.exit_code, told.stderr) == (0, "")
+    log = read_log("log.jsonl")
+    assert arrived(log) == KNOWN_WORK
+    speeds = {host.name: host.speed for host in log.header.cluster.hosts}
+    assert speeds == pytest.approx({"h1": 1.0, "h2": 0.5})
+    makespan = json.loads(told.stdout)["metrics"]["makespan"]
+    assert makespan == pytest.approx(RATE * BYTES * (1 / 2 + 1 / 10)), "both go at speed 1"
+    assert replay(log).is_identical
+    assert known.read_bytes() == before
+
+
+def test_python_takes_a_history_as_the_command_does(known: Path) -> None:
+    """plan, simulate and compare; each scheduler that is compared is told the same."""
+    assert plan("words.yaml", history="h.db").value == pytest.approx(72.0)
+    assert arrived(simulate("words.yaml", history="h.db").log) == KNOWN_WORK
+    for result in compare("words.yaml", ["fifo", "fair"], history=known):
+        assert arrived(result.log) == KNOWN_WORK
+    assert len(read_history(known)) == 30, "nothing was added"
+
+
+def test_a_live_comparison_estimates_and_adds(slotwise: Any, known: Path) -> None:
+    """Both are told what was known before the first; the tasks of both are kept."""
+    told = slotwise(
+        *("compare", "words.yaml", "--live", "--schedulers", "fifo,fair", "--slots", "1"),
+        *("--json", "--history", "h.db", "--log", "log.jsonl"),
+    )
+    assert told.exit_code == 0, told.stderr
+    for name in "fifo", "fair":
+        assert arrived(read_log(f"log-{name}.jsonl")) == KNOWN_WORK
+    here = [o for o in read_history(known) if o.host == "localhost"]
+    assert sorted(o.phase for o in here) == ["map"] * 2 * MAPS + ["reduce"] * 2
+
+
+def test_a_live_comparison_makes_a_history(slotwise: Any, words: Path) -> None:
+    """As run does, where there is none."""
+    told = slotwise(
+        *("compare", "words.yaml", "--live", "--schedulers", "fair", "--slots", "1"),
+        *("--json", "--history", "new.db"),
+    )
+    assert told.exit_code == 0, told.stderr
+    assert len(read_history(words / "new.db")) == MAPS + 1
+
+
+DOORS = pytest.mark.parametrize(
+    "command",
+    [
+        ("plan", "words.yaml"),
+        ("plan", "words.yaml", "--scheduler", "dmrs"),
+        ("simulate", "words.yaml"),
+        ("compare", "words.yaml"),
+        ("compare", "words.yaml", "--live"),
+        ("run", "words.yaml"),
+    ],
+    ids=lambda command: " ".join(command),
+)
+
+
+def is_read_only(command: tuple[str, ...]) -> bool:
+    """Whether the command adds nothing to a history, and so makes none."""
+    return command[0] != "run" and "--live" not in command
+
+
+def remake(path: Path, statement: str) -> None:
+    """Change a database behind the back of slotwise."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(statement)
+
+
+@DOORS
+def test_what_is_no_history_is_refused_at_each_door(
+    command: tuple[str, ...], slotwise: Any, known: Path
+) -> None:
+    """Foreign, newer, damaged: exit code 2, place, value and remedy; the file stays."""
+    folder = known.parent
+    for name in "foreign.db", "newer.db", "half.db":
+        (folder / name).write_bytes(known.read_bytes())
+    (folder / "text.db").write_text("no database\n" * 100)
+    remake(folder / "foreign.db", "PRAGMA application_id = 7")
+    remake(folder / "newer.db", "PRAGMA user_version = 99")
+    half = known.read_bytes()
+    (folder / "half.db").write_bytes(half[:4096] + b"\xff" * (len(half) - 4096))
+    reasons = {
+        "text.db": ("no database", "name a file that `slotwise run --history` has written"),
+        "foreign.db": ("something else", "name a file that `slotwise run --history`"),
+        "newer.db": ("its format is 99", "update it, or name another file"),
+        "half.db": ("damaged", "name another file"),
+    }
+    files = {path.name: path.read_bytes() for path in folder.glob("*.db*")}
+    for name, (why, remedy) in reasons.items():
+        told = slotwise(*command, "--history", name)
+        assert (told.exit_code, told.stdout, told.stderr.count("\n")) == (2, "", 1)
+        assert f"history '{name}'" in told.stderr
+        assert why in told.stderr
+        assert remedy in told.stderr
+    assert {path.name: path.read_bytes() for path in folder.glob("*.db*")} == files
+    assert not [path for path in folder.glob("words*") if path.is_dir()], "nothing was begun"
+
+
+@DOORS
+def test_a_history_that_is_not_there(
+    command: tuple[str, ...], slotwise: Any, words: Path
+) -> None:
+    """Whoever only reads says which command makes it; whoever adds says why it cannot."""
+    name = "h.db" if is_read_only(command) else "missing/h.db"
+    told = slotwise(*command, "--history", name)
+    assert (told.exit_code, told.stdout, told.stderr.count("\n")) == (2, "", 1)
+    assert f"history '{name}'" in told.stderr
+    why = "no such file; name one that `slotwise run --history` has written"
+    assert (why if is_read_only(command) else "name another file") in told.stderr
+    assert not list(words.glob("**/*.db*"))
+
+
+@pytest.mark.parametrize(
+    ("command", "log"),
+    [
+        (("simulate", "words.yaml"), "h.db"),
+        (("run", "words.yaml"), "in/../h.db"),
+        (("compare", "words.yaml", "--schedulers", "fifo,fair"), "h.db"),
+        (("compare", "words.yaml", "--schedulers", "fifo,fair", "--live"), "h.db"),
+    ],
+)
+def test_a_log_never_takes_the_place_of_the_history(
+    command: tuple[str, ...], log: str, slotwise: Any, known: Path
+) -> None:
+    """Not by another path, and not by the name that compare makes of it."""
+    name = "h-fair.db" if command[0] == "compare" else "h.db"
+    (known.parent / name).write_bytes(known.read_bytes())
+    before = (known.parent / name).read_bytes()
+    told = slotwise(*command, "--history", name, "--log", log)
+    assert (told.exit_code, told.stdout, told.stderr.count("\n")) == (2, "", 1)
+    assert f"history '{name}' is the log, too; name another file" in told.stderr
+    assert (known.parent / name).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("plan", "words.yaml"), ("simulate", "words.yaml"), ("compare", "words.yaml")],
+)
+def test_what_the_history_does_not_know_is_told(
+    command: tuple[str, ...], slotwise: Any, known: Path
+) -> None:
+    """It is guessed as without a history, and a line says of what, and what helps."""
+    (known.parent / "words.yaml").write_text(
+        PROGRAMS.replace("wordcount", "grep").replace(
+            "reducers: 1", 'reducers: 1, parameters: {pattern: "word"}'
+        )
+    )
+    told = slotwise(*command, "--json", "--history", "h.db")
+    assert (told.exit_code, told.stderr.count("\n")) == (0, 1)
+    assert "history 'h.db' does not know words/map" in told.stderr
+    assert "run it once with --history" in told.stderr
+
+
+def test_too_little_is_no_reason_to_doubt_what_is_stated(words: Path) -> None:
+    """Seven tasks are not enough; a host of the name that was said to be faster is another."""
+    append_history(words / "few.db", seen(20, "h1", 1.0) + seen(7, "h2", 0.5))
+    told = simulate("words.yaml", history="few.db").log.header.cluster
+    assert [host.speed for host in told.hosts] == [1.0, 1.0]
+    (words / "words.yaml").write_text(PROGRAMS.replace("{name: h2,", "{name: h2, speed: 2.0,"))
+    append_history(words / "few.db", seen(7, "h2", 0.5))
+    told = simulate("words.yaml", history="few.db").log.header.cluster
+    assert [host.speed for host in told.hosts] == [1.0, 2.0]
+
+
+def test_a_run_remembers_the_speed_that_is_stated(words: Path) -> None:
+    """What was learned is never taken for what was said: else it would count twice."""
+    append_history(words / "h.db", seen(9, "elsewhere", 4.0) + seen(20, "localhost", 1.0))
+    run("words.yaml", slots=1, history="h.db")
+    assert {o.speed for o in read_history(words / "h.db")} == {1.0}
