@@ -43,7 +43,7 @@ from slotwise.runtime.loop import run as run_loop
 from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
 from slotwise.runtime.state import ATTEMPTS_MAX, LOSSES_MAX, State
 from slotwise.runtime.world import World
-from slotwise.scheduler import EPOCH_SECONDS, make_allocator, make_scheduler
+from slotwise.scheduler import EPOCH_SECONDS, check_scheduler, make_scheduler
 from slotwise.sources import Given, Source, read_source
 from slotwise.version import __version__
 from slotwise.workload.placement import place_blocks
@@ -213,7 +213,7 @@ def _check_names(schedulers: Iterable[str]) -> list[str]:
     """The names of schedulers, each known and named once; refused before the first run."""
     names = list(schedulers)
     for name in names:
-        make_allocator(name)
+        make_scheduler(name)
         if names.count(name) > 1:
             raise InputError(f"scheduler {name!r} is named twice; name each one once")
     return names
@@ -290,6 +290,7 @@ class _Setting:
             self.cluster.slot_kind(kind)  # Refuses a kind that no host serves.
         for job in self.jobs:
             _refuse_stranded(job, self.cluster)
+        check_scheduler(self.scheduler, self.jobs, self.cluster, self.source.pools())
         return Header(
             world=self.world,
             scheduler={

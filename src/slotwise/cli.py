@@ -31,7 +31,7 @@ from slotwise.record.log import read_log
 from slotwise.report.explanation import explanation_lines
 from slotwise.report.progress import Progress
 from slotwise.results import Plan, Result, TaskPlan
-from slotwise.scheduler import ALLOCATORS
+from slotwise.scheduler import ALLOCATORS, SCHEDULERS
 from slotwise.sources import read_source
 from slotwise.terminal import (
     door,
@@ -69,7 +69,7 @@ A workload file, **jobs.yaml**:
 """
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A workload file, YAML or JSON.")]
-SchedulerName = Annotated[str, typer.Option("--scheduler", help=f"{', '.join(ALLOCATORS)}.")]
+SchedulerName = Annotated[str, typer.Option("--scheduler", help=f"{', '.join(SCHEDULERS)}.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace outputs that exist.")]
 History = Annotated[
     Path | None,

@@ -1,5 +1,7 @@
 """The scheduler: an allocator and an assigner, joined; and the names by which users know them.
 
+Beside it stand those that plan a queue of whole tasks for each host (`Queueing`).
+
 It is pure: it keeps no memory, reads no clock and starts nothing. What it must remember it
 says (`Defer`, `Reallocate`) and finds again in the next snapshot, so that the log tells it and
 a run can be replayed decision for decision.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import floor, inf, nextafter
 from types import MappingProxyType
 
@@ -19,10 +22,16 @@ from slotwise.allocation.flowflex.allocator import FlowFlex
 from slotwise.allocation.problem import Allocator, allocate
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.delay import Delay
+from slotwise.assignment.giving_up import give_up
 from slotwise.assignment.greedy import Greedy
 from slotwise.assignment.preemption import preempt
-from slotwise.model.decision import Decision, GiveUp, Preempt, Reallocate
+from slotwise.dmrs.jobs import check_queues
+from slotwise.dmrs.queueing import Queueing, by_identical, by_maps, by_program, by_search
+from slotwise.model.cluster import Cluster
+from slotwise.model.decision import Decision, Reallocate
 from slotwise.model.errors import InputError
+from slotwise.model.job import Job
+from slotwise.model.pool import Pool
 from slotwise.model.snapshot import Snapshot
 from slotwise.objective.objective import Objective
 
@@ -56,7 +65,7 @@ class Scheduler:
         The loop applies them and asks again, so each answer sees what the last one changed.
         """
         if snapshot.doomed:
-            return _give_up(snapshot)
+            return give_up(snapshot)
         epoch_is_over = snapshot.now >= snapshot.epoch_ends
         if snapshot.is_stale or (epoch_is_over and self._may_differ(snapshot)):
             slots = allocate(self.allocator, snapshot)
@@ -78,13 +87,6 @@ class Scheduler:
         return nextafter(now, inf)  # So late in time, floats are farther apart than epochs.
 
 
-def _give_up(snapshot: Snapshot) -> Sequence[Decision]:
-    """End a job that cannot succeed any more, and stop what runs of it."""
-    job, reason = next(iter(snapshot.doomed.items()))
-    stops = [Preempt(a.phase, a.task, a.attempt, a.host) for a in snapshot.attempts_of(job)]
-    return [GiveUp(job, reason), *stops]
-
-
 ALLOCATORS: Mapping[str, Callable[[Objective, float | None], Allocator]] = MappingProxyType(
     {
         "fifo": lambda objective, budget: Fifo(),
@@ -97,6 +99,19 @@ ALLOCATORS: Mapping[str, Callable[[Objective, float | None], Allocator]] = Mappi
     }
 )
 """Allocators by name, each made for an objective and a budget of seconds for its search."""
+
+QUEUEINGS: Mapping[str, Callable[[float | None], Queueing]] = MappingProxyType(
+    {
+        "dmrs": lambda budget: Queueing(by_program),
+        "dmrs-best": lambda budget: Queueing(partial(by_search, seconds=budget), fills=True),
+        "identical-machine": lambda budget: Queueing(by_identical, checks=False),
+        "map-only": lambda budget: Queueing(by_maps, checks=False),
+    }
+)
+"""Schedulers of whole tasks by name, each made for a budget of seconds for its search."""
+
+SCHEDULERS = (*ALLOCATORS, *QUEUEINGS)
+"""The names of all schedulers of runs."""
 
 ASSIGNERS: Mapping[str, Callable[..., Assigner]] = MappingProxyType(
     {"greedy": Greedy, "delay": Delay}
@@ -113,9 +128,8 @@ def make_allocator(
     leaves it to the allocator.
     """
     if name not in ALLOCATORS:
-        raise InputError(f"unknown scheduler {name!r}; known: {', '.join(ALLOCATORS)}")
-    if budget_seconds is not None and not 0 <= budget_seconds < inf:
-        raise InputError(f"budget_seconds is {budget_seconds}; give a number of seconds >= 0")
+        raise InputError(f"unknown allocator {name!r}; known: {', '.join(ALLOCATORS)}")
+    _check_budget(budget_seconds)
     return ALLOCATORS[name](objective or Objective(), budget_seconds)
 
 
@@ -127,15 +141,36 @@ def make_scheduler(
     epoch_seconds: float = EPOCH_SECONDS,
     waits: tuple[float, float] | None = None,
     budget_seconds: float | None = None,
-) -> Scheduler:
+) -> Scheduler | Queueing:
     """The scheduler of these names. `waits` are delay scheduling's two, in seconds.
 
-    `budget_seconds` is what its allocator may search for at each decision, about.
+    `budget_seconds` is what it may search for at each decision, about. Those that plan queues
+    are for weighted completion times, know no epochs and place tasks themselves.
     """
+    if name not in SCHEDULERS:
+        raise InputError(f"unknown scheduler {name!r}; known: {', '.join(SCHEDULERS)}")
     if assigner not in ASSIGNERS:
         raise InputError(f"unknown assigner {assigner!r}; known: {', '.join(ASSIGNERS)}")
     if waits is not None and assigner != "delay":
         raise InputError(f"waits are parameters of the assigner delay, not of {assigner!r}")
+    if name in QUEUEINGS:
+        if assigner != "greedy":
+            raise InputError(f"{name} places tasks itself; leave out the assigner {assigner!r}")
+        _check_budget(budget_seconds)
+        return QUEUEINGS[name](budget_seconds)
     chosen = ASSIGNERS[assigner](*waits) if waits is not None else ASSIGNERS[assigner]()
     allocator = make_allocator(name, objective, budget_seconds)
     return Scheduler(allocator, chosen, epoch_seconds)
+
+
+def check_scheduler(
+    name: str, jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool]
+) -> None:
+    """Refuse jobs, a cluster or pools that this scheduler cannot serve."""
+    if name in QUEUEINGS:
+        check_queues(jobs, cluster, pools)
+
+
+def _check_budget(seconds: float | None) -> None:
+    if seconds is not None and not 0 <= seconds < inf:
+        raise InputError(f"budget_seconds is {seconds}; give a number of seconds >= 0")

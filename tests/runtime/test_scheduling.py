@@ -245,7 +245,7 @@ def test_an_epoch_needs_a_length() -> None:
     ("make", "words"),
     [
         (lambda: make_scheduler("faire"), "unknown scheduler 'faire'; known: fifo, fair, flex"),
-        (lambda: make_allocator("x"), "unknown scheduler 'x'"),
+        (lambda: make_allocator("x"), "unknown allocator 'x'"),
         (
             lambda: make_scheduler("fair", "late"),
             "unknown assigner 'late'; known: greedy, delay",
@@ -292,7 +292,7 @@ def test_noise_has_mean_one(simulated: Simulate) -> None:
 
     jobs = [job("a", 20_000, 3.0)]
     world = SimulatedWorld(Cluster.of_slots(1), jobs, Simulation(seed=1, noise=0.5))
-    drawn = world._draw(PhaseId("a", "map"))
+    drawn = world._attempts._truths.draw(PhaseId("a", "map"))
     assert sum(drawn) / len(drawn) == pytest.approx(3.0, rel=0.02)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from slotwise.dmrs.listing import Lister, by_completion, hand_out
-from slotwise.dmrs.problem import Uneven
+from slotwise.dmrs.problem import Job, Uneven
 from slotwise.dmrs.program import linear_program
 from slotwise.dmrs.schedule import Runs
 from slotwise.objective.costs import Floats
@@ -20,7 +20,7 @@ SEED = 0
 def identical_machine(problem: Uneven) -> Runs:
     """Algorithm 1 for machines that all have the mean speed, run on those that there are."""
     mean = np.full(len(problem.speed), problem.speed.mean())
-    planned = Uneven(mean, problem.jobs)
+    planned = replace(problem, speed=mean)
     order = by_completion(linear_program(planned).completion)
     runs = Lister(planned).runs(order).runs
     machine = {(run.job, run.stage, run.task): run.machine for run in runs}
@@ -30,22 +30,24 @@ def identical_machine(problem: Uneven) -> Runs:
 def map_only(problem: Uneven, seed: int = SEED) -> Runs:
     """Algorithm 1 for the maps alone; all later tasks go to machines taken at random.
 
-    Maps are the stages that wait for nothing.
+    Maps are the stages that wait for nothing. Jobs of which none is left are first.
     """
-    sources = [
-        [place for place, stage in enumerate(job.stages) if not stage.before]
-        for job in problem.jobs
-    ]
-    maps = [
-        replace(job, stages=tuple(job.stages[place] for place in places))
-        for job, places in zip(problem.jobs, sources, strict=True)
-    ]
-    planned = Uneven(problem.speed, maps)
-    order = by_completion(linear_program(planned).completion)
-    machine = {
-        (run.job, sources[run.job][run.stage], run.task): run.machine
-        for run in Lister(planned).runs(order).runs
+    sources = {
+        number: places
+        for number, job in enumerate(problem.jobs)
+        if (places := [p for p, s in enumerate(job.stages) if not s.before and not s.follows])
     }
+    order = [number for number in range(len(problem)) if number not in sources]
+    machine: dict[tuple[int, int, int], int] = {}
+    if sources:
+        with_maps = list(sources)
+        maps = [_part(problem.jobs[number], places) for number, places in sources.items()]
+        planned = replace(problem, jobs=maps)
+        by_maps = by_completion(linear_program(planned).completion)
+        order += [with_maps[place] for place in by_maps]
+        for run in Lister(planned).runs(by_maps).runs:
+            number = with_maps[run.job]
+            machine[number, sources[number][run.stage], run.task] = run.machine
     chance = _numbers(seed)
 
     def where(job: int, stage: int, task: int, done: Floats) -> int:
@@ -53,6 +55,11 @@ def map_only(problem: Uneven, seed: int = SEED) -> Runs:
         return int(next(chance) * len(problem.speed)) if known is None else known
 
     return hand_out(problem, order, where)
+
+
+def _part(job: Job, places: Sequence[int]) -> Job:
+    """The job with these stages only, none of which waits for another."""
+    return replace(job, stages=tuple(job.stages[place] for place in places))
 
 
 def _numbers(seed: int) -> Iterator[float]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -26,15 +27,25 @@ def machines_of(cluster: Cluster) -> list[str]:
     return [host.name for host in cluster.hosts for _ in range(host.slots.get(kind, 0))]
 
 
-def uneven(jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool]) -> Uneven:
-    """The problem of these jobs, or InputError with what cannot be planned."""
-    speeds = [cluster.by_name[name].speed for name in machines_of(cluster)]
-    for pool in {name: pools[name] for name in {job.pool for job in jobs}}.values():
+def check_queues(jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool]) -> None:
+    """Refuse what cannot be planned as whole tasks in queues of hosts."""
+    machines_of(cluster)
+    for pool in pools.values():
         if pool.slots_min or pool.slots_max:
             raise InputError(
-                f"pool {pool.name!r}: a plan of whole tasks keeps no shares of pools;"
-                " leave out slots_min and slots_max, or simulate"
+                f"pool {pool.name!r}: dmrs keeps no shares of pools;"
+                " leave out slots_min and slots_max, or take another scheduler"
             )
+    for job in jobs:
+        for phase in job.phases:
+            with _told_of(job, phase):
+                _check(phase)
+
+
+def uneven(jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool]) -> Uneven:
+    """The problem of these jobs, or InputError with what cannot be planned."""
+    check_queues(jobs, cluster, pools)
+    speeds = [cluster.by_name[name].speed for name in machines_of(cluster)]
     return Uneven(np.array(speeds), [_job(job, cluster) for job in jobs])
 
 
@@ -43,24 +54,34 @@ def _job(job: Job, cluster: Cluster) -> NumericJob:
     stages = []
     for phase in job.topological:
         cluster.slot_kind(phase.kind)  # Refuses a kind that no host serves.
-        try:
+        with _told_of(job, phase):
             work = _works(phase)
-        except InputError as error:
-            raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
         before = tuple(sorted(place[name] for name in phase.waits_for))
         stages.append(Stage(np.array(work), before))
     return NumericJob(tuple(stages), job.arrival, job.weight)
 
 
-def _works(phase: Phase) -> list[float]:
-    """The work of each task."""
+@contextmanager
+def _told_of(job: Job, phase: Phase) -> Iterator[None]:
+    """Say in which phase something is refused."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
+
+
+def _check(phase: Phase) -> None:
     if phase.slots_min or phase.slots_max is not None:
         raise InputError(
-            "a plan of whole tasks keeps no least and most shares;"
-            " leave out slots_min and slots_max, or simulate"
+            "dmrs keeps no least and most shares;"
+            " leave out slots_min and slots_max, or take another scheduler"
         )
     if phase.continues is not None:
-        raise InputError("a plan of whole tasks has no phases that continue others; simulate")
+        raise InputError("dmrs places no phases that continue others; take another scheduler")
+
+
+def _works(phase: Phase) -> list[float]:
+    """The work of each task."""
     works = [phase.tasks.work_of(task) for task in range(phase.tasks.count)]
     for task, work in enumerate(works):
         if work is None:

@@ -19,11 +19,13 @@ class Stage:
     work    of each task, seconds on a machine of speed 1, > 0
     before  the stages of the job that must be done first, by their places, all lower
     ready   none of its tasks begins earlier, seconds: what it waits for is under way
+    follows whether it has waited for stages that are done or under way
     """
 
     work: Floats
     before: tuple[int, ...] = ()
     ready: float = 0.0
+    follows: bool = False
 
     @cached_property
     def largest_first(self) -> list[int]:

@@ -36,8 +36,7 @@ def best_found(problem: Uneven, budget: Budget | None = None) -> Runs:
     """
     budget = budget or Budget(BUDGET_STEPS)
     lister = Lister(problem, min(budget.steps, ASKED))
-    dmrs = by_completion(linear_program(problem).completion)
-    smith = by_completion(problem.work / problem.weight)
+    dmrs, smith = _first_orders(problem)
     slowest = [0.0] * len(problem.stages.count)
 
     def value(order: Sequence[int]) -> float:
@@ -53,6 +52,27 @@ def best_found(problem: Uneven, budget: Budget | None = None) -> Runs:
     if problem.value(lister.completions(dmrs)) <= least:
         return lister.runs(dmrs)
     return lister.runs(order, True, slowest)
+
+
+def best_order(problem: Uneven, budget: Budget, before: Sequence[int]) -> Sequence[int]:
+    """The best order of the jobs found within a budget, where gaps are filled.
+
+    Begins as `best_found` does, or with the order that was best before, and moves jobs only.
+    """
+    lister = Lister(problem, min(budget.steps, ASKED))
+
+    def value(order: Sequence[int]) -> float:
+        return problem.value(lister.completions(order, fills=True))
+
+    return improve(min([before, *_first_orders(problem)], key=value), value, budget)[0]
+
+
+def _first_orders(problem: Uneven) -> tuple[list[int], list[int]]:
+    """By the linear program, and by work over weight (Smith)."""
+    return (
+        by_completion(linear_program(problem).completion),
+        by_completion(problem.work / problem.weight),
+    )
 
 
 def _leave_slow(

@@ -37,10 +37,12 @@ Queue = tuple[tuple[PhaseId, int], ...]
 class Enqueue:
     """From now on each host runs these tasks, in this order (DMRS V).
 
-    It replaces all queues that there were. A launch takes a task out of its queue.
+    It replaces all queues that there were. A launch takes a task out of its queue. `jobs` are
+    in the order in which their tasks were placed.
     """
 
     queues: Mapping[str, Queue]
+    jobs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,11 @@ class QueuesView(Protocol):
         ...
 
     @property
+    def jobs(self) -> Sequence[str]:
+        """The jobs in the order in which their tasks were placed."""
+        ...
+
+    @property
     def is_outdated(self) -> bool:
         """Whether jobs, tasks or hosts came or went since that it knew nothing of."""
         ...
@@ -276,6 +281,10 @@ class Snapshot(Protocol):
     @property
     def seen(self) -> Mapping[PhaseId, Mapping[str, Seen]]:
         """By phase and host what finished tasks took; of the phases begun last only."""
+        ...
+
+    def phase(self, name: PhaseId) -> PhaseView:
+        """A phase of a job that is not over."""
         ...
 
     def jobs_left(self) -> Iterable[Sequence[PhaseView]]:

@@ -48,7 +48,7 @@ def encode(entry: Event | Decision) -> Plain:
         return {"is": "Reallocate", "slots": slots, "until": entry.until}
     if isinstance(entry, Enqueue):
         queues = {host: _encode_queue(queue) for host, queue in entry.queues.items()}
-        return {"is": "Enqueue", "queues": queues}
+        return {"is": "Enqueue", "queues": queues, "jobs": list(entry.jobs)}
     return {
         "is": type(entry).__name__,
         **{field.name: getattr(entry, field.name) for field in fields(entry)},
@@ -85,7 +85,8 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         {PhaseId(job, phase): slots for job, phase, slots in plain["slots"]}, plain["until"]
     ),
     "Enqueue": lambda plain: Enqueue(
-        {host: _decode_queue(queue) for host, queue in plain["queues"].items()}
+        {host: _decode_queue(queue) for host, queue in plain["queues"].items()},
+        tuple(plain["jobs"]),
     ),
 }
 

@@ -12,12 +12,14 @@ from slotwise.model.job import PhaseId
 class Queues:
     """The queues of the last `Enqueue`, without what was launched since.
 
+    jobs         in the order in which their tasks were placed
     is_outdated  whether jobs, tasks or hosts came or went since that it knew nothing of
     has_heard    whether time passed since, so that estimates may have changed
     """
 
     def __init__(self) -> None:
         self._by_host: dict[str, deque[tuple[PhaseId, int]]] = {}
+        self.jobs: tuple[str, ...] = ()
         self.is_outdated = self.has_heard = False
 
     @property
@@ -28,6 +30,7 @@ class Queues:
     def replace(self, decision: Enqueue) -> None:
         """These queues in place of all others."""
         self._by_host = {host: deque(queue) for host, queue in decision.queues.items()}
+        self.jobs = decision.jobs
         self.is_outdated = self.has_heard = False
 
     def launched(self, launch: Launch) -> None:

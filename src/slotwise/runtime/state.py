@@ -207,6 +207,10 @@ class State:
         """What each host is to run next, where the policy plans that ahead."""
         return self._queues
 
+    def phase(self, name: PhaseId) -> PhaseState:
+        """A phase of a job that is not over."""
+        return self._phases[name]
+
     def jobs_left(self) -> Iterable[Sequence[PhaseState]]:
         """The phases of each job that may run and is not over, each behind all that it waits
         for; the jobs in order of arrival."""

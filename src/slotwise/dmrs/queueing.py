@@ -1,0 +1,178 @@
+"""DMRS at run time: a queue for each host, planned anew when estimates say so (DMRS V)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from slotwise.allocation.search.budget import Budget
+from slotwise.assignment.giving_up import give_up
+from slotwise.dmrs.baselines import identical_machine, map_only
+from slotwise.dmrs.listing import Lister, by_completion
+from slotwise.dmrs.problem import Uneven
+from slotwise.dmrs.program import linear_program
+from slotwise.dmrs.remaining import Remaining, remaining
+from slotwise.dmrs.schedule import Run, Runs
+from slotwise.dmrs.search import best_order
+from slotwise.estimation.corrections import Corrected, corrected
+from slotwise.model.decision import Decision, Enqueue, Launch
+from slotwise.model.job import PhaseId
+from slotwise.model.snapshot import Snapshot
+
+TOLERANCE = 1e-9
+"""Relative: an end that is earlier by less is no reason to plan anew."""
+
+LIST_SECONDS = 1e-7
+"""What a list schedule takes for each task and machine, about: so a budget in seconds becomes
+one in steps, and the same run is decided in the same way on every machine."""
+
+BUDGET_SECONDS = 0.02
+"""For search at each plan, if nobody says."""
+
+Task = tuple[PhaseId, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Queueing:
+    """A queue for each host: when a slot is free, the head of its host's queue runs.
+
+    All tasks that are left are planned, by Algorithm 1 or as `plan` says, when jobs, tasks or
+    hosts come or go. Before each launch the ends of what runs are estimated anew, from the
+    tasks that have finished (`corrected`), and all that stands before the task in the plan is
+    listed again: if another machine would now have it done earlier by (20) and (21), all that
+    is left is planned anew. A head whose phase is not ready keeps its slot idle, as planned.
+
+    plan     an order of the jobs and a schedule, for what is left and the order of its jobs so
+             far
+    checks   whether plans are looked at before each launch; if not, only when jobs, tasks or
+             hosts come or go
+    fills    whether gaps before a task are used by others, and looked for whenever slots idle
+
+    A plan costs what `plan` does. A launch costs a listing of the jobs up to its own, and with
+    `fills` of all.
+    """
+
+    plan: Callable[[Uneven, Sequence[int]], tuple[Sequence[int], Runs]]
+    checks: bool = True
+    fills: bool = False
+
+    def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
+        """The next decisions at this instant; empty when there is nothing more to decide."""
+        if snapshot.doomed:
+            return give_up(snapshot)
+        queues = snapshot.queues
+        if queues.is_outdated:
+            return [self._enqueue(snapshot)]
+        heads = _heads(snapshot)
+        is_asked = self.checks and queues.has_heard and (heads or self.fills)
+        if is_asked and self._is_better_otherwise(snapshot, heads):
+            return [self._enqueue(snapshot)]
+        return heads
+
+    def _enqueue(self, snapshot: Snapshot) -> Enqueue:
+        """Queues for all that is left, and the order of the jobs that led to them."""
+        left = remaining(snapshot, _estimates(snapshot))
+        if left.problem is None:
+            return Enqueue({})
+        order, runs = self.plan(left.problem, _order(left, snapshot.queues.jobs))
+        queues: dict[str, list[Task]] = {host: [] for host in left.hosts}
+        for run in sorted(runs.runs, key=lambda run: (run.start, run.machine)):
+            queues[left.hosts[run.machine]].append(_task(left, run))
+        return Enqueue(
+            {host: tuple(queue) for host, queue in queues.items()},
+            tuple(left.jobs[number] for number in order),
+        )
+
+    def _is_better_otherwise(self, snapshot: Snapshot, heads: Sequence[Launch]) -> bool:
+        """Whether, as things look now, one of these tasks would end earlier elsewhere, or a
+        slot that they leave idle could be used."""
+        queues = snapshot.queues
+        jobs = queues.jobs
+        if not self.fills:
+            last = max(jobs.index(launch.phase.job) for launch in heads)
+            jobs = jobs[: last + 1]
+        estimates = _estimates(snapshot)
+        left = remaining(snapshot, estimates, jobs)
+        if left.problem is None:
+            return False
+        runs = Lister(left.problem).runs(_order(left, jobs), self.fills).runs
+        by_task = {_task(left, run): run for run in runs}
+        for launch in heads:
+            run = by_task[launch.phase, launch.task]
+            work = estimates.work(snapshot.phase(launch.phase), launch.task)
+            here = work / estimates.speeds[launch.host]
+            if left.hosts[run.machine] != launch.host and run.end < here * (1 - TOLERANCE):
+                return True
+        if not self.fills:
+            return False
+        begun = {(launch.phase, launch.task) for launch in heads}
+        return any(
+            run.start <= 0 and task not in begun and snapshot.phase(task[0]).is_ready
+            for task, run in by_task.items()
+        )
+
+
+def _estimates(snapshot: Snapshot) -> Corrected:
+    stated = {host.name: host.speed for host in snapshot.cluster.hosts}
+    return corrected(snapshot.seen, stated)
+
+
+def _order(left: Remaining, jobs: Sequence[str]) -> list[int]:
+    """The jobs that are left in this order, those that are not in it last."""
+    place = {name: number for number, name in enumerate(jobs)}
+    numbers = range(len(left.jobs))
+    return sorted(numbers, key=lambda number: place.get(left.jobs[number], len(place)))
+
+
+def _task(left: Remaining, run: Run) -> Task:
+    """The task that a run is of."""
+    phase, numbers = left.tasks[run.job][run.stage]
+    return phase, numbers[run.task]
+
+
+def _heads(snapshot: Snapshot) -> list[Launch]:
+    """What can be launched now: the first tasks of each host's queue, as far as they are ready
+    and the host has free slots."""
+    (kind,) = snapshot.cluster.capacity
+    launches = []
+    for host, free in snapshot.free(kind).items():
+        queue = snapshot.queues.by_host.get(host, ())
+        ready = takewhile(lambda task: snapshot.phase(task[0]).is_ready, queue)
+        for (name, task), _ in zip(ready, range(free), strict=False):
+            phase = snapshot.phase(name)
+            locality = phase.locality(task, host)
+            launches.append(Launch(name, task, phase.attempt_of(task), host, locality))
+    return launches
+
+
+def by_program(problem: Uneven, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
+    """Algorithm 1."""
+    order = by_completion(linear_program(problem).completion)
+    return order, Lister(problem).runs(order)
+
+
+def by_search(
+    problem: Uneven, before: Sequence[int], seconds: float | None = None
+) -> tuple[Sequence[int], Runs]:
+    """The best order that is found in about so many seconds, gaps filled.
+
+    It begins with the order so far, so that one plan searches on where the last one ended.
+    """
+    tasks = sum(len(stage.work) for job in problem.jobs for stage in job.stages)
+    each = LIST_SECONDS * tasks * len(problem.speed)
+    steps = (BUDGET_SECONDS if seconds is None else seconds) / each
+    order = best_order(problem, Budget(steps), before)
+    return order, Lister(problem).runs(order, fills=True)
+
+
+def by_identical(problem: Uneven, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
+    """As if all machines were alike."""
+    runs = identical_machine(problem)
+    return by_completion(runs.completion), runs
+
+
+def by_maps(problem: Uneven, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
+    """By the maps alone; all later tasks on machines taken at random."""
+    runs = map_only(problem)
+    return by_completion(runs.completion), runs
