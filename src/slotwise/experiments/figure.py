@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -57,4 +57,17 @@ class Figure(Protocol):
 
     def draw(self, rows: Sequence[Row]) -> Picture:
         """The picture; it needs the extra `plots`."""
+        ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A figure whose experiments begin from what is measured on this machine."""
+
+    def measurements(self) -> Sequence[Experiment]:
+        """What to measure: one after another, while nothing else of the figure runs."""
+        ...
+
+    def measured(self, outcomes: Sequence[Any]) -> Figure:
+        """The figure that begins from these outcomes, in the order of the measurements."""
         ...

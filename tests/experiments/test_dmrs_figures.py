@@ -1,0 +1,221 @@
+"""DMRS, Figs 2 and 3: the jobs of section VI, gains, and a tiny figure from end to end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from slotwise.experiments import reproduce as reproducing
+from slotwise.experiments.dmrs_experiment import (
+    GB,
+    MIXED,
+    MORE_MIXED,
+    SAME,
+    Batch,
+    Case,
+    Outcome,
+    Setting,
+    draw_jobs,
+    experiment,
+    with_elephants,
+)
+from slotwise.experiments.dmrs_figures import (
+    DMRS,
+    DMRS_2A,
+    DMRS_3,
+    DMRS_ALL,
+    DMRS_SETTINGS,
+    OURS,
+    RIVALS,
+    SETTINGS,
+    DmrsFigure,
+    row_of,
+)
+from slotwise.experiments.dmrs_profiles import MB, Profile, measure, words
+from slotwise.experiments.reproduce import reproduce
+
+ALL = (DMRS, OURS, *RIVALS)
+NANO = Profile(map_seconds=3e-8, reduce_seconds=1e-8)
+FEW = (Batch(3, GB, 256 * MB), Batch(2, GB // 2, 128 * MB))
+SMALL = Setting(machines=4)
+
+
+@pytest.mark.parametrize(
+    ("batches", "of_gb"),
+    [
+        (SAME, {1.0: (20, 16)}),
+        (MIXED, {1.0: (12, 16), 0.5: (4, 16), 2.0: (4, 16)}),
+        (MORE_MIXED, {1.0: (6, 16), 0.5: (6, 16), 2.0: (6, 16)}),
+        (with_elephants(6), {2.0: (6, 32), 0.5: (12, 8)}),
+        (with_elephants(0), {0.5: (18, 8)}),
+    ],
+)
+def test_jobs_are_those_of_section_six(
+    batches: tuple[Batch, ...], of_gb: dict[float, tuple[int, int]]
+) -> None:
+    """So many of each size, maps as large as it says, and two groups of equal size."""
+    for benchmark, reduces in (("wordcount", 1), ("sort", 4), ("terasort", 4)):
+        jobs = draw_jobs(Case(benchmark, batches), NANO, np.random.default_rng(7))
+        found: Counter[tuple[float, int]] = Counter()
+        for job in jobs:
+            maps, reducing = job.phases
+            assert reducing.after == {"map"}
+            assert reducing.tasks.count == reduces
+            mapped, reduced = maps.tasks.work_total(), reducing.tasks.work_total()
+            assert mapped is not None
+            assert reduced == pytest.approx(mapped / 3)
+            found[mapped / (3e-8 * GB), maps.tasks.count] += 1
+        assert found == {(size, maps): count for size, (count, maps) in of_gb.items()}
+        late = Counter(job.arrival for job in jobs)
+        assert set(late.values()) == {len(jobs) // 2}
+        assert min(late) == 0
+        assert {job.weight for job in jobs} <= {1, 2, 3, 4, 5}
+
+
+def test_the_second_group_comes_when_the_setting_says() -> None:
+    """20 GB of 4e-8 s a byte on machines of speed 40 in all take 21.5 s, a quarter is 5.4 s."""
+    setting = Setting(machines=20, fast=0.5, ratio=3.0, interval=0.25)
+    assert sum(host.speed for host in setting.cluster.hosts) == 40
+    assert setting.seconds(NANO) == pytest.approx(20 * GB * 4e-8 / 40 / 4)
+    jobs = draw_jobs(Case("sort", SAME, setting), NANO, np.random.default_rng(1))
+    assert {job.arrival for job in jobs} == {0.0, setting.seconds(NANO)}
+
+
+def test_cases_of_one_draw_differ_in_nothing_else() -> None:
+    """More elephants: the same weights and groups, and who was one stays one."""
+    few, more = (
+        draw_jobs(Case("terasort", with_elephants(n)), NANO, np.random.default_rng(3))
+        for n in (3, 6)
+    )
+    assert [j.weight for j in few] == [j.weight for j in more]
+    assert [j.arrival for j in few] == [j.arrival for j in more]
+    for one, other in zip(few, more, strict=True):
+        assert (one.work or 0) <= (other.work or 0)
+
+
+def test_all_schedulers_are_above_the_bound_and_ours_is_no_worse_than_dmrs() -> None:
+    """One experiment, the same for the same numbers and another one for others."""
+    case = Case("sort", FEW, SMALL)
+    found = experiment(case, NANO, ALL, 0, 1)
+    assert list(found.values) == list(ALL)
+    assert 0 < found.bound <= min(found.values.values()) * (1 + 1e-9)
+    assert found.values[OURS] <= found.values[DMRS]
+    assert experiment(case, NANO, ALL, 0, 1) == found
+    assert experiment(case, NANO, ALL, 0, 2) != found
+    # Nothing but the unit of time depends on the speed of this machine.
+    slower = Profile(3e-7, 1e-7)
+    scaled = experiment(case, slower, ALL, 0, 1)
+    assert scaled.bound == pytest.approx(10 * found.bound)
+    assert list(scaled.values.values()) == pytest.approx(
+        [10 * value for value in found.values.values()]
+    )
+
+
+def test_gains_are_of_single_experiments() -> None:
+    """DMRS 10 and 30 against 20 and 40: better by a half and a quarter, by 3/8 in the mean."""
+    outcomes = [
+        Outcome({DMRS: 10.0, "fifo": 20.0}, 5.0),
+        Outcome({DMRS: 30.0, "fifo": 40.0}, 20.0),
+    ]
+    row = row_of(Case("sort", MIXED), NANO, "fifo", outcomes)
+    assert (row.gain, row.gain_least, row.gain_most) == (0.375, 0.25, 0.5)
+    assert (row.twct, row.bound, row.large_jobs, row.experiments) == (30, 12.5, 4, 2)
+    assert (row.over_bound, row.over_bound_least, row.over_bound_most) == (3, 2, 4)
+    assert row.over_bound_deviation == pytest.approx(2**0.5)
+    mine = row_of(Case("sort", MIXED), NANO, DMRS, outcomes)
+    assert (mine.gain, mine.gain_least, mine.gain_most) == (0, 0, 0)
+
+
+TINY = replace(
+    DMRS_2A,
+    name="tiny",
+    cases=tuple(Case(name, FEW, SMALL) for name in ("wordcount", "sort")),
+    profiles={"wordcount": Profile(9e-8, 3e-9), "sort": NANO},
+)
+
+
+def test_a_figure_is_reproduced_in_any_number_of_processes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The same rows, and files that hold the profile, too."""
+    monkeypatch.setattr(reproducing, "FIGURES", {"tiny": TINY})
+    made = reproduce("tiny", runs=2, seed=1)
+    assert reproduce("tiny", runs=2, seed=1, processes=2).rows == made.rows
+    assert [(row["benchmark"], row["scheduler"]) for row in made.rows] == [
+        (benchmark, name) for benchmark in ("wordcount", "sort") for name in ALL
+    ]
+    header, *lines = made.write_table(tmp_path).read_text().splitlines()
+    assert header.startswith("figure,benchmark,")
+    assert header.endswith("map_seconds_per_byte,reduce_seconds_per_byte")
+    assert len(lines) == len(made.rows)
+    assert lines[-1].endswith("3e-08,1e-08")
+    png, _ = made.write_pictures(tmp_path)
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_profiles_are_measured_before_the_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One measurement of each benchmark, which progress counts by itself."""
+    asked = []
+
+    def measured(benchmark: str) -> Profile:
+        asked.append(benchmark)
+        return NANO
+
+    monkeypatch.setattr("slotwise.experiments.dmrs_figures.measure", measured)
+    monkeypatch.setattr(reproducing, "FIGURES", {"tiny": replace(TINY, profiles=None)})
+    told: list[tuple[int, int]] = []
+    made = reproduce("tiny", runs=1, told=lambda done, total: told.append((done, total)))
+    assert asked == ["wordcount", "sort"]
+    assert told == [(1, 2), (2, 2)] * 2
+    assert {row["map_seconds_per_byte"] for row in made.rows} == {3e-8}
+
+
+@pytest.mark.parametrize("figure", DMRS_ALL, ids=lambda figure: figure.name)
+def test_every_figure_is_shown(figure: DmrsFigure) -> None:
+    """Table and picture have a place for each case, with what the paper says beside it."""
+    profiles = dict.fromkeys(figure.benchmarks, NANO)
+    figure = replace(figure, profiles=profiles)
+    outcome = Outcome({name: 1.0 + place for place, name in enumerate(ALL)}, 1.0)
+    rows = figure.rows([outcome] * len(figure.cases))
+    assert len(rows) == len(figure.cases) * len(figure.schedulers)
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(figure.table(rows, 1))
+    assert "up to 82 %" in captured.get()
+    assert "30.0 and 10.0" in captured.get()
+    picture = figure.draw(rows)
+    assert "82 %" in str(picture.spec())
+
+
+def test_the_sweep_holds_the_setting_of_the_other_figures() -> None:
+    """The default is one of the settings, and neither first nor last in what is varied."""
+    assert Setting() in SETTINGS
+    assert {case.setting for case in DMRS_3.cases} == {Setting()}
+    for name in ("machines", "fast", "ratio", "interval"):
+        values = sorted({getattr(case.setting, name) for case in DMRS_SETTINGS.cases})
+        assert values[0] < getattr(Setting(), name) < values[-1]
+
+
+@pytest.mark.parametrize("benchmark", ["wordcount", "sort", "terasort"])
+def test_a_profile_is_measured_by_really_running_a_benchmark(benchmark: str) -> None:
+    """Tiny input, and rates that are numbers above 0."""
+    profile = measure(benchmark, task_bytes=100_000)
+    assert 0 < profile.map_seconds < inf
+    assert 0 < profile.reduce_seconds < inf
+
+
+def test_a_text_has_words_as_languages_have_them() -> None:
+    """A text is as long as asked; its first word comes about twice as often as its second."""
+    text = "".join(words(1_000_000))
+    assert len(text) == 1_000_000
+    assert "".join(words(1_000_000)) == text
+    counts = Counter(text.split())
+    assert counts["a"] / counts["b"] == pytest.approx(2, rel=0.3)
+    assert counts["a"] / counts["d"] == pytest.approx(4, rel=0.4)
+    assert len(counts) > 10_000
