@@ -1,0 +1,228 @@
+"""DMRS at run time: queues of hosts, looked at before each launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotwise.analysis.replay import replay_log
+from slotwise.dmrs.jobs import uneven
+from slotwise.dmrs.listing import dmrs
+from slotwise.dmrs.queueing import Queueing, by_program
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Decision, Enqueue, Launch
+from slotwise.model.errors import InputError
+from slotwise.model.event import HostJoined, HostLost, JobArrived, TaskFinished
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.model.pool import Pool
+from slotwise.runtime.loop import run
+from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.state import State
+from slotwise.scheduler import QUEUEINGS, check_scheduler, make_scheduler
+
+NAMES = sorted(QUEUEINGS)
+works = st.lists(st.integers(1, 40).map(lambda tenth: tenth / 4), min_size=1, max_size=5)
+
+
+def mapreduce(name: str, maps: list[float], reduces: list[float], **rest: object) -> Job:
+    """A job of these maps and reduces."""
+    phases = Phase("map", Tasks(len(maps), tuple(maps)))
+    after = Phase("reduce", Tasks(len(reduces), tuple(reduces)), after=frozenset({"map"}))
+    return Job(name, (phases, after), **rest)
+
+
+def of_speeds(*speeds: float) -> Cluster:
+    """Hosts h0, h1 and so on, of one slot each."""
+    return Cluster(
+        tuple(Host(f"h{number}", {"task": 1}, speed=v) for number, v in enumerate(speeds))
+    )
+
+
+speeds = st.lists(st.sampled_from([1.0, 0.5, 0.25, 0.7]), min_size=1, max_size=4)
+clusters = speeds.map(lambda them: of_speeds(*them))
+
+
+@st.composite
+def jobs_at_once(draw: st.DrawFn) -> list[Job]:
+    """Up to five jobs that are there from the beginning."""
+    return [
+        mapreduce(f"j{number}", draw(works), draw(works), weight=draw(st.integers(1, 5)))
+        for number in range(draw(st.integers(1, 5)))
+    ]
+
+
+@given(jobs_at_once(), clusters)
+def test_what_runs_as_expected_runs_as_planned(
+    simulated: Callable[..., object], jobs: list[Job], cluster: Cluster
+) -> None:
+    """Where all is known and true, the run is the schedule of Algorithm 1, planned once."""
+    planned = dmrs(uneven(jobs, cluster, {})).completion
+    watch = simulated(jobs, cluster, name="dmrs")
+    assert [watch.state.completed[job.id] for job in jobs] == pytest.approx(planned.tolist())
+    decided = [d for turn in watch.log.turns for d in turn.decisions]
+    assert sum(isinstance(decision, Enqueue) for decision in decided) == 1
+
+
+@given(
+    jobs_at_once(),
+    clusters,
+    st.sampled_from(NAMES),
+    st.lists(st.floats(0, 30), min_size=5, max_size=5),
+    st.integers(0, 5),
+)
+def test_all_ends_whatever_comes(
+    simulated: Callable[..., object],
+    jobs: list[Job],
+    cluster: Cluster,
+    name: str,
+    arrivals: list[float],
+    seed: int,
+) -> None:
+    """Jobs come when they come, tasks take longer or shorter than expected: all are done, and
+    the log explains each decision."""
+    late = [
+        Job(job.id, job.phases, arrival=at, weight=job.weight)
+        for job, at in zip(jobs, arrivals, strict=False)
+    ]
+    watch = simulated(late, cluster, name=name, simulation=Simulation(seed=seed, noise=0.7))
+    assert watch.state.completed.keys() == {job.id for job in jobs}
+    assert replay_log(watch.log).is_identical
+
+
+def value(jobs: list[Job], scheduler: Queueing, told: Cluster, true: Cluster) -> float:
+    """The weighted sum of completions, where hosts are not as fast as the scheduler is told."""
+    state = State(told, jobs_expected=len(jobs))
+    run(scheduler, SimulatedWorld(true, jobs), state, lambda *_: None)
+    return sum(job.weight * state.completed[job.id] for job in jobs)
+
+
+def test_plans_are_made_anew_where_hosts_are_not_as_they_were_said_to_be() -> None:
+    """Two of four hosts are four times slower than stated: who looks before each launch finds
+    out, who does not is far behind; who knew it beforehand is ahead of both."""
+    jobs = [
+        mapreduce(f"j{number}", [4.0] * 12, [6.0] * 3, weight=1 + number % 3)
+        for number in range(8)
+    ]
+    told, true = of_speeds(1, 1, 1, 1), of_speeds(1, 1, 0.25, 0.25)
+    looks, blind = Queueing(by_program), Queueing(by_program, checks=False)
+    known = value(jobs, looks, true, true)
+    learned, unseen = value(jobs, looks, told, true), value(jobs, blind, told, true)
+    assert known < learned < 0.8 * unseen
+    assert learned < 1.25 * known
+
+
+def test_estimates_that_are_ten_times_off_are_put_right_by_the_first_task() -> None:
+    """One of two jobs was said to need ten times what it needs. Its first tasks tell, and from
+    then on it is planned as what it is."""
+    wrong = mapreduce("wrong", [10.0] * 8, [10.0])
+    right = mapreduce("right", [4.0] * 8, [4.0])
+    truth = mapreduce("wrong", [1.0] * 8, [1.0])
+    cluster = of_speeds(1, 1)
+    state, world = State(cluster, jobs_expected=2), SimulatedWorld(cluster, [truth, right])
+    state.apply(JobArrived(0.0, wrong))
+    state.apply(JobArrived(0.0, right))
+    world.wait(None)
+    scheduler, log = Queueing(by_program), []
+    snapshot = state.at(0.0)
+    while not state.is_done:
+        while decisions := scheduler.decide(snapshot):
+            for decision in decisions:
+                state.apply(decision)
+                log.append(decision)
+                if isinstance(decision, Launch):
+                    world.perform(decision)
+        events = world.wait(state.take_wake())
+        snapshot = state.at(world.now)
+        for event in events:
+            state.apply(event)
+    orders = [decision.jobs for decision in log if isinstance(decision, Enqueue)]
+    assert orders[0] == ("right", "wrong")
+    assert snapshot.seen[PhaseId("wrong", "map")].keys() <= {"h0", "h1"}
+    done = state.completed
+    assert done["right"] == pytest.approx(20.0)
+    assert done["wrong"] == pytest.approx(20.0 + 4.0 + 1.0, abs=1.0)
+
+
+class Story:
+    """A state that is told things by hand."""
+
+    def __init__(self, cluster: Cluster, *jobs: Job) -> None:
+        self.state = State(cluster, jobs_expected=len(jobs))
+        self.now = 0.0
+        for job in jobs:
+            self.state.apply(JobArrived(0.0, job))
+
+    def decide(self, name: str, now: float) -> list[Decision]:
+        """All that is decided at an instant; it is applied."""
+        snapshot, scheduler = self.state.at(now), make_scheduler(name)
+        decided: list[Decision] = []
+        while decisions := scheduler.decide(snapshot):
+            for decision in decisions:
+                self.state.apply(decision)
+                self.state.check()
+            decided += decisions
+        return decided
+
+
+def test_a_slot_waits_for_the_reduce_that_is_planned_on_it() -> None:
+    """The slow host runs the last map; the fast one waits for it, or is used meanwhile."""
+    first = mapreduce("a", [4.0, 4.0], [8.0], weight=9)
+    other = Job("b", (Phase("map", Tasks(3, 1.0)),))
+    for name, begins in (("dmrs", []), ("dmrs-best", ["b"])):
+        story = Story(of_speeds(1.0, 0.6), first, other)
+        story.decide(name, 0.0)
+        story.state.at(4.0)
+        story.state.apply(TaskFinished(4.0, PhaseId("a", "map"), 0, 1, 4.0))
+        decided = story.decide(name, 4.0)
+        assert [d.phase.job for d in decided if isinstance(d, Launch)] == begins
+
+
+def test_what_waits_for_a_silent_host_is_planned_elsewhere_and_what_runs_there_is_not() -> None:
+    """Its queue moves at once; its running task is left to it. Back, it gets new tasks."""
+    story = Story(of_speeds(1.0, 1.0), Job("a", (Phase("map", Tasks(8, 1.0)),)))
+    story.decide("dmrs", 0.0)
+    story.state.apply(HostLost(0.5, "h1"))
+    (enqueued,) = story.decide("dmrs", 0.5)
+    assert isinstance(enqueued, Enqueue)
+    assert {host: len(queue) for host, queue in enqueued.queues.items()} == {"h0": 6}
+    story.state.apply(HostJoined(0.75, "h1"))
+    (enqueued,) = story.decide("dmrs", 0.75)
+    assert isinstance(enqueued, Enqueue)
+    assert {host: len(queue) for host, queue in enqueued.queues.items()} == {"h0": 3, "h1": 3}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_decided_while_all_hosts_are_silent(name: str) -> None:
+    """And nothing is forgotten: when one is back, it gets it all."""
+    story = Story(of_speeds(1.0), Job("a", (Phase("map", Tasks(2, 1.0)),)))
+    story.state.apply(HostLost(0.0, "h0"))
+    assert story.decide(name, 0.0) == [Enqueue({})]
+    story.state.apply(HostJoined(9.0, "h0"))
+    decided = story.decide(name, 9.0)
+    assert [type(decision) for decision in decided] == [Enqueue, Launch]
+
+
+def test_what_queues_cannot_serve_is_refused() -> None:
+    """Each with its place and a remedy; so are an assigner and a budget that make no sense."""
+    plain = Job("a", (Phase("map", Tasks(2, 1.0)),))
+    cluster = of_speeds(1.0)
+    kinds = Cluster((Host("h", {"map": 1, "reduce": 1}),))
+    capped = Job("a", (Phase("map", Tasks(2, 1.0), slots_max=1),))
+    check = partial(check_scheduler, "dmrs")
+    for bad, told in (
+        (lambda: check([plain], kinds, {}), "slots of one kind"),
+        (lambda: check([capped], cluster, {}), "job 'a', phase 'map': dmrs keeps no least"),
+        (
+            lambda: check([plain], cluster, {"p": Pool("p", slots_max={"task": 1})}),
+            "pool 'p': dmrs keeps no shares of pools",
+        ),
+        (lambda: make_scheduler("dmrs", "delay"), "leave out the assigner 'delay'"),
+        (lambda: make_scheduler("dmrs-best", budget_seconds=-1), "budget_seconds is -1"),
+    ):
+        with pytest.raises(InputError, match=told):
+            bad()
+    check_scheduler("fair", [capped], kinds, {})
