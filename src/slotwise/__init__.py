@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from slotwise.results import Result as Result
     from slotwise.results import RunInterrupted as RunInterrupted
     from slotwise.results import TaskPlan as TaskPlan
-    from slotwise.runtime.simulated.world import Fault as Fault
-    from slotwise.runtime.simulated.world import Simulation as Simulation
+    from slotwise.runtime.simulated.outages import Outage as Outage
+    from slotwise.runtime.simulated.simulation import Fault as Fault
+    from slotwise.runtime.simulated.simulation import Simulation as Simulation
     from slotwise.workload.file import read_workload as read_workload
     from slotwise.workload.workload import Placement as Placement
     from slotwise.workload.workload import ProgramJob as ProgramJob
@@ -89,8 +90,9 @@ PUBLIC = {
     "BatchMapReduce": "slotwise.program.mapreduce",
     "Calls": "slotwise.program.calls",
     # A simulation
-    "Simulation": "slotwise.runtime.simulated.world",
-    "Fault": "slotwise.runtime.simulated.world",
+    "Simulation": "slotwise.runtime.simulated.simulation",
+    "Fault": "slotwise.runtime.simulated.simulation",
+    "Outage": "slotwise.runtime.simulated.outages",
     # Results
     "Plan": "slotwise.results",
     "TaskPlan": "slotwise.results",

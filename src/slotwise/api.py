@@ -98,6 +98,7 @@ def simulate(
     if truth.network is None:
         truth = replace(truth, network=source.workload.network)
     cluster = source.cluster(cluster_of(source.workload, slots))
+    truth.check(cluster)
     jobs = source.jobs(cluster)
     placement = source.workload.placement
     if placement is not None:
@@ -120,6 +121,7 @@ def simulate(
         "shuffle": source.shuffle and asdict(source.shuffle),
     }
     told = source.told(cluster)
+    parameters |= truth.troubles(cluster, told)
     setting = _Setting(scheduler, "simulated", jobs, told, source, options, parameters)
     return setting.run(lambda: nullcontext(SimulatedWorld(cluster, jobs, truth)))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from slotwise.asked import Slots
 from slotwise.model.errors import InputError
 from slotwise.model.pool import Preemption
+from slotwise.runtime.simulated.outages import Outage
 
 
 def parse_waits(text: str | None) -> tuple[float, float] | None:
@@ -68,6 +71,36 @@ def parse_preemption(text: str | None) -> Preemption | None:
             f" in seconds, {example}"
         )
     return Preemption(**{PREEMPT_KEYS[key]: value for key, value in given.items()})
+
+
+def parse_outage(text: str) -> Outage:
+    """A host, when it is cut off, and for how many seconds: h1=60+30."""
+    host, _, times = text.rpartition("=")
+    at, _, seconds = times.partition("+")
+    try:
+        if not host:
+            raise ValueError
+        return Outage(host, float(at), float(seconds))
+    except ValueError as error:
+        raise InputError(
+            f"--outage is {text!r}; give a host, an instant and seconds, as in h1=60+30"
+        ) from error
+
+
+def parse_speeds(texts: Iterable[str]) -> dict[str, float]:
+    """The true speed of each of some hosts: h1=0.5."""
+    speeds: dict[str, float] = {}
+    for text in texts:
+        host, _, speed = text.rpartition("=")
+        try:
+            if not host or host in speeds:
+                raise ValueError
+            speeds[host] = float(speed)
+        except ValueError as error:
+            raise InputError(
+                f"--true-speed is {text!r}; give each host once with its speed, as in h1=0.5"
+            ) from error
+    return speeds
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:

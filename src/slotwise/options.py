@@ -16,7 +16,12 @@ from slotwise.model.errors import InputError
 from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import PENALTIES
-from slotwise.option_texts import parse_preemption, parse_waits
+from slotwise.option_texts import (
+    parse_outage,
+    parse_preemption,
+    parse_speeds,
+    parse_waits,
+)
 from slotwise.report.page import check_report
 from slotwise.runtime.simulated.world import Simulation
 from slotwise.scheduler import ASSIGNERS, EPOCH_SECONDS
@@ -109,6 +114,17 @@ class Truth:
         float | None,
         typer.Option(min=0, help="What a task told to stop needs to keep what it has done."),
     ] = None
+    true_speed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST=SPEED", help="A host's true speed; may stand repeatedly."),
+    ] = None
+    outage: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST=AT+SECONDS",
+            help="A host is cut off for a while; may stand repeatedly.",
+        ),
+    ] = None
 
     def simulation(self) -> Simulation:
         """As the simulated world takes it."""
@@ -118,6 +134,8 @@ class Truth:
             self.remote_factor,
             self.rack_factor,
             save_seconds=self.save_seconds,
+            speeds=parse_speeds(self.true_speed or ()),
+            outages=tuple(map(parse_outage, self.outage or ())),
         )
 
 

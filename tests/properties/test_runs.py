@@ -447,18 +447,12 @@ def monkeypatch_truth(watched: Callable[..., object]) -> Callable[..., Log]:
     """Runs jobs in a simulated world in which tasks take what a test says."""
     from slotwise.runtime.simulated.world import SimulatedWorld
 
-    class Told(SimulatedWorld):
-        truth: dict[PhaseId, list[float]]
-
-        def _draw(self, phase_id: PhaseId) -> list[float]:
-            return self.truth[phase_id]
-
     def run(
         jobs: Sequence[Job], truth: dict[PhaseId, list[float]], name: str, assigner: str
     ) -> Log:
         cluster = Cluster.of_slots(2)
-        world = Told(cluster, jobs)
-        world.truth = truth
+        world = SimulatedWorld(cluster, jobs)
+        world._attempts._truths.draw = truth.__getitem__
         return watched(world, jobs, cluster, (), name, assigner=assigner).log
 
     return run

@@ -19,7 +19,7 @@ def measured_jobs(log: Log) -> tuple[Job, ...]:
     What a run would have come to under another scheduler is then a simulation of these jobs.
     InputError if a task of a job never ended well. O(attempts).
     """
-    speeds = {host.name: host.speed for host in log.header.cluster.hosts}
+    speeds = {host.name: host.speed for host in log.header.true_cluster.hosts}
     seconds: dict[tuple[PhaseId, int], float] = {}
 
     def measure(attempt: Attempt) -> None:

@@ -43,7 +43,7 @@ class Meter:
     """
 
     def __init__(self, header: Header) -> None:
-        self._cluster = header.cluster
+        self._cluster = header.true_cluster
         self._objective = Objective(**header.objective)
         self._slowdown = {
             Locality(number): factor
@@ -58,7 +58,7 @@ class Meter:
         self._lost = self._kept = 0.0
         self._work: defaultdict[PhaseId, float] = defaultdict(float)
         self._longest: defaultdict[PhaseId, float] = defaultdict(float)
-        self._speeds = {host.name: host.speed for host in header.cluster.hosts}
+        self._speeds = {host.name: host.speed for host in self._cluster.hosts}
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, Self
@@ -46,6 +46,15 @@ class Header:
     losses_max: int = 16
     parameters: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def true_cluster(self) -> Cluster:
+        """The cluster at its true speeds, where a simulation had others than were told."""
+        speeds = self.parameters.get("speeds")
+        if not speeds:
+            return self.cluster
+        hosts = (replace(h, speed=speeds.get(h.name, h.speed)) for h in self.cluster.hosts)
+        return replace(self.cluster, hosts=tuple(hosts))
 
     def to_plain(self) -> dict[str, Any]:
         """As a JSON object."""

@@ -135,7 +135,8 @@ class State:
 
     def apply(self, entry: Event | Decision) -> None:
         """Take in an event or a decision. News of an attempt that is over changes nothing."""
-        self.has_changed = True
+        if entry.__class__ is not LaunchDropped:
+            self.has_changed = True
         self._handlers[entry.__class__](entry)
 
     def at(self, now: float) -> State:

@@ -9,11 +9,10 @@ from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Block, Phase, PhaseId
 from slotwise.model.network import Network
 from slotwise.runtime.simulated.network import FlowNetwork, Traffic
+from slotwise.runtime.simulated.orders import AttemptKey
 
 OUTSIDE = ""
 """Where a block comes from that no host of the cluster holds."""
-
-AttemptKey = tuple[PhaseId, int, int]
 
 
 class Reading:
@@ -57,6 +56,10 @@ class Reading:
     def ended(self, now: float) -> list[Launch]:
         """The attempts that have their block by now, in the order in which they got it."""
         return [self._launches.pop(key) for key in self._flows.advance(now)]
+
+    def has(self, key: AttemptKey) -> bool:
+        """Whether an attempt reads now."""
+        return key in self._launches
 
     def give_up(self, now: float, key: AttemptKey) -> bool:
         """An attempt is killed; whether it was still reading."""

@@ -2,116 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
-from math import ceil
-
-import numpy as np
 
 from slotwise.model.cluster import Cluster
-from slotwise.model.decision import GiveUp, Launch, Locality, Preempt
+from slotwise.model.decision import GiveUp, Launch, Preempt
 from slotwise.model.errors import InputError
-from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
-from slotwise.model.job import Job, PhaseId
-from slotwise.model.network import Network
-from slotwise.runtime.simulated.copying import Copying
+from slotwise.model.event import (
+    Event,
+    HostJoined,
+    HostLost,
+    JobArrived,
+    LaunchDropped,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+)
+from slotwise.model.job import Job
+from slotwise.runtime.simulated.attempts import Attempts
+from slotwise.runtime.simulated.begun import Begun
+from slotwise.runtime.simulated.orders import (
+    Abandon,
+    AttemptKey,
+    Begin,
+    BeginAgain,
+    Order,
+    Stop,
+    key_of,
+)
+from slotwise.runtime.simulated.outages import Reports, Silences
 from slotwise.runtime.simulated.reading import Reading
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """An attempt ends badly after a part of its time; `lost` if the slot dies under it."""
-
-    reason: str
-    after: float = 0.5
-    lost: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Simulation:
-    """How the simulated cluster differs from what the scheduler is told.
-
-    seed           same seed, same truth, same log
-    noise          spread of true durations around the estimates: the standard deviation of
-                   the logarithm of a factor whose mean is 1; 0 makes the estimates true
-    remote_factor  how much longer a task takes that reads its input from another rack
-    rack_factor    the same from another host of its rack; None: as remote_factor
-    fault          says which attempts end badly; None: none does
-    save_seconds   what a task that is told to stop needs to save what it has done, after which
-                   it ends; None: it saves nothing and goes on until it is done or killed
-    network        what tasks read their blocks over where their host holds no copy, before they
-                   compute; None: reading takes no time beside the factors above
-    """
-
-    seed: int = 0
-    noise: float = 0.0
-    remote_factor: float = 1.0
-    rack_factor: float | None = None
-    fault: Callable[[Launch], Fault | None] | None = None
-    save_seconds: float | None = None
-    network: Network | None = None
-
-    def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise InputError(f"seed is {self.seed}; it must be >= 0")
-        if not 0 <= self.noise <= 10:
-            raise InputError(f"noise is {self.noise}; it must be between 0 and 10")
-        for name in "remote_factor", "rack_factor":
-            value = getattr(self, name)
-            if value is not None and not 1 <= value < float("inf"):
-                raise InputError(f"{name} is {value}; it must be >= 1")
-        if self.save_seconds is not None and not 0 <= self.save_seconds < float("inf"):
-            raise InputError(f"save_seconds is {self.save_seconds}; give seconds >= 0")
-
-    def slowdown(self, locality: Locality) -> float:
-        """By which factor reading from that far lengthens a task."""
-        if locality is Locality.NODE:
-            return 1.0
-        if locality is Locality.RACK and self.rack_factor is not None:
-            return self.rack_factor
-        return self.remote_factor
+from slotwise.runtime.simulated.simulation import Fault as Fault
+from slotwise.runtime.simulated.simulation import Simulation as Simulation
 
 
 class SimulatedWorld:
     """Runs launches by the clock of a heap. An event costs O(log of what is under way).
 
-    The true time of a task depends on the seed, its job, phase and number only, not on the
-    order of launches: every scheduler that is compared meets the same tasks.
+    What a host tells while it is cut off is heard when it is back: until then its tasks are
+    done for nobody, not for those either that copy from them. If its grace ends before, they
+    are lost, and never heard of again. An order that is given meanwhile is carried out when the
+    host is back: a launch unless its attempt is lost, a kill unless the attempt is done.
     """
 
     def __init__(
         self, cluster: Cluster, jobs: Sequence[Job], simulation: Simulation | None = None
     ) -> None:
+        truth = simulation or Simulation()
+        truth.check(cluster)
         self.now = 0.0
-        self._simulation = simulation or Simulation()
-        self._speeds = {host.name: host.speed for host in cluster.hosts}
-        self._truths: dict[PhaseId, list[float]] = {}
-        self._phases = {
-            PhaseId(job.id, phase.name): (number, place, phase)
-            for number, job in enumerate(jobs)
-            for place, phase in enumerate(job.phases)
-        }
-        self._slowdown = [self._simulation.slowdown(locality) for locality in Locality]
-        self._fault = self._simulation.fault
-        self._kept: dict[tuple[PhaseId, int], float] = {}
-        self._copying = Copying(jobs)
-        self._copies = bool(self._copying)  # Asked twice a task; most workloads never copy.
-        self._reading = self._make_reading(cluster)
-        self._beats = _beats(cluster)
-        self._heartbeat = cluster.heartbeat
+        self._simulation, self._grace = truth, cluster.grace
+        self._reports = Reports(cluster)
+        self._silences = Silences(truth.outages, self._reports)
+        self._is_steady = not truth.outages and truth.repeats is None
+        self._attempts = Attempts(cluster, jobs, truth, self._silences, self._tell)
+        self._reading, self._copies = self._attempts.reading, self._attempts.copies
+        self._begun = Begun(jobs)
+        self._hosts: dict[AttemptKey, str] = {}  # of all that is under way, if it is asked for
+        self._killed: set[AttemptKey] = set()  # Their next entry of the heap means nothing.
+        self._told: set[AttemptKey] = set()  # to stop
+        self._heap: list[tuple[float, int, Event | Order]] = []
         self._counter = 0
-        self._heap: list[tuple[float, int, Event | _Deadline]] = []
-        self._killed: set[tuple[PhaseId, int, int]] = set()
-        self._told: set[tuple[PhaseId, int, int]] = set()
-        self._deadlines = 0  # those in the heap, of attempts that have ended, too
+        # Entries of the heap that are not simply told; where hosts fall silent, any may be one.
+        self._odd = int(bool(self._silences))
         for job in sorted(jobs, key=lambda job: job.arrival):
             self._tell(job.arrival, JobArrived(job.arrival, job))
+        self._foretell_silences()
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
-        """Begin an attempt, or tell one to stop. A job given up needs nothing."""
+        """Begin an attempt, or tell one to stop. A job given up needs nothing.
+
+        An attempt that was to begin before does not begin again.
+        """
         if isinstance(decision, Launch):
-            self._launch(decision)
+            if not self._begun.is_new(decision):
+                self._order(self.now, BeginAgain(decision))
+            elif self._is_steady:
+                self._attempts.begin(decision, self.now)
+            else:
+                self._send(decision)
         elif isinstance(decision, Preempt):
             self._preempt(decision)
 
@@ -125,84 +95,57 @@ class SimulatedWorld:
             return ()
         assert heap, "jobs wait, but nothing will ever happen"
         self.now = at = heap[0][0]
-        events = [heappop(heap)[2]]
+        entries = [heappop(heap)[2]]
         while heap and heap[0][0] == at:
-            events.append(heappop(heap)[2])
-        if self._killed or self._deadlines:
-            events = self._without_killed(events)
+            entries.append(heappop(heap)[2])
+        if self._odd:
+            entries = list(self._carry_out(entries))
         if self._copies:
-            self._tell_copiers(events)
-        return events  # type: ignore[return-value]  # Deadlines have become kills.
-
-    def _launch(self, launch: Launch) -> None:
-        if not self._reading or not self._reading.begin(self.now, launch):
-            begin = self._copy if self._copies else self._compute
-            begin(launch, self.now)
+            self._attempts.tell_copiers(entries, at)
+        return entries  # type: ignore[return-value]  # Orders have been carried out.
 
     def _read(self, reading: Reading, until: float | None) -> None:
         """Let attempts have their blocks that get them before anything else happens."""
         while (at := reading.next_end()) is not None:
             if (until is not None and until < at) or (self._heap and self._heap[0][0] < at):
                 return
-            for launch in reading.ended(at):
-                self._copy(launch, at)
+            self._attempts.read(reading, at)
 
-    def _copy(self, launch: Launch, begun: float) -> None:
-        """From then on the attempt copies what other phases wrote for it, if any did."""
-        source = self._copying.source(launch.phase)
-        if source is None:
-            self._compute(launch, begun)
-            return
-        begins = source.copied_at(begun)
-        if begins is None:
-            source.waiting.append((begun, launch))
-        else:
-            self._compute(launch, begins)
+    def _tell(self, at: float, event: Event) -> None:
+        self._counter += 1
+        heappush(self._heap, (at, self._counter, event))
 
-    def _tell_copiers(self, events: Sequence[Event | _Deadline]) -> None:
-        """Some tasks have ended, so others may have all of their input now."""
-        for event in events:
-            if isinstance(event, TaskFinished):
-                for source in self._copying.ended(event.at, event.phase):
-                    for begun, launch in source.waiting:
-                        begins = source.copied_at(begun)
-                        assert begins is not None
-                        self._compute(launch, max(begins, self.now))
-                    source.waiting.clear()
+    # What is not simply told.
 
-    def _compute(self, launch: Launch, begins: float) -> None:
-        """The attempt has what it needs at that instant; draw its end."""
-        work = self._work_of(launch) * self._slowdown[launch.locality]
-        seconds = work / self._speeds[launch.host]
-        phase, task, attempt = launch.phase, launch.task, launch.attempt
-        event: Event
-        fault = self._fault(launch) if self._fault else None
-        if fault:
-            end = begins + seconds * fault.after
-            if self._heartbeat:
-                end = self._told_at(launch.host, end)
-            event = TaskFailed(end, phase, task, attempt, fault.reason, fault.lost)
-        else:
-            end = begins + seconds
-            if self._heartbeat:
-                end = self._told_at(launch.host, end)
-            event = TaskFinished(end, phase, task, attempt, seconds)
-        self._tell(end, event)
+    def _order(self, at: float, order: Order) -> None:
+        self._counter += 1
+        self._odd += 1
+        heappush(self._heap, (at, self._counter, order))
 
-    def _work_of(self, launch: Launch) -> float:
-        """The true work that this attempt has to do, in seconds at speed 1."""
-        truths = self._truths.get(launch.phase)
-        if truths is None:
-            truths = self._truths[launch.phase] = self._draw(launch.phase)
-        work = truths[launch.task]
-        if self._kept:
-            work -= self._kept.get((launch.phase, launch.task), 0.0)
-        return work
+    def _carry_out(self, entries: Sequence[Event | Order]) -> Iterator[Event]:
+        """Carry out orders and put off what is not heard yet; the events that are told."""
+        for entry in entries:
+            if isinstance(entry, Order):
+                self._odd -= 1
+                if not self._silences or not self._put_off(entry, entry.host):
+                    yield from self._obey(entry)
+            elif isinstance(entry, TaskFinished | TaskFailed):
+                key = key_of(entry)
+                if key in self._killed:
+                    self._pass_over(key)
+                elif not self._hosts or not self._put_off(entry, self._hosts[key]):
+                    self._told.discard(key)
+                    self._hosts.pop(key, None)
+                    yield entry
+            else:
+                yield entry
 
-    def _told_at(self, host: str, end: float) -> float:
-        """When the end of a task is known: with the next report of its host, if it reports."""
-        passed = ceil((end - self._beats[host]) / self._heartbeat)
-        return max(end, self._beats[host] + passed * self._heartbeat)
+    def _obey(self, order: Order) -> Sequence[Event]:
+        if isinstance(order, Abandon):
+            return self._abandon(order)
+        if isinstance(order, Stop):
+            return self._stop(order)
+        return self._receive(order)
 
     def _preempt(self, decision: Preempt) -> None:
         """Stop an attempt: now, when it has saved what it did, or when its grace is over.
@@ -212,107 +155,117 @@ class SimulatedWorld:
         key = (decision.phase, decision.task, decision.attempt)
         if key in self._told:
             return
-        kept, at = 0.0, self.now
+        kept, at = 0.0, self._silences.through(decision.host, self.now)
         if decision.until is not None:
-            at, saves = decision.until, self._simulation.save_seconds
-            computed = self._computed(decision)
-            if saves is not None and self.now + saves <= at and computed is not None:
-                at, kept = self.now + saves, computed
+            heard, at, saves = at, max(at, decision.until), self._simulation.save_seconds
+            computed = self._computed(key, decision.host, heard)
+            if saves is not None and heard + saves <= at and computed is not None:
+                at, kept = heard + saves, computed
         self._told.add(key)
-        self._counter += 1
-        self._deadlines += 1
-        heappush(self._heap, (at, self._counter, _Deadline(at, key, kept)))
+        self._order(at, Stop(key, decision.host, kept))
 
-    def _computed(self, decision: Preempt) -> float | None:
+    def _computed(self, key: AttemptKey, host: str, now: float) -> float | None:
         """The work that a running attempt has done, at speed 1; None if it will not end well.
 
         It is looked for among all ends to come: few attempts are ever told to stop.
         """
-        key = (decision.phase, decision.task, decision.attempt)
-        for _, _, event in self._heap:
-            if isinstance(event, TaskFinished) and _key(event) == key:
-                launch = Launch(*key, decision.host, Locality.NODE)
-                whole = self._work_of(launch)
-                begun = event.at - event.seconds
-                part = (self.now - begun) / event.seconds if event.seconds else 1.0
-                return whole * min(1.0, max(0.0, part))
+        for _, _, entry in self._heap:
+            if isinstance(entry, TaskFinished) and key_of(entry) == key:
+                return self._attempts.computed(entry, host, now)
         return None
 
-    def _make_reading(self, cluster: Cluster) -> Reading | None:
-        network = self._simulation.network
-        if network is None:
-            return None
-        phases = {name: phase for name, (_, _, phase) in self._phases.items()}
-        return Reading(cluster, network, phases, self._simulation.seed)
+    def _stop(self, stop: Stop) -> Sequence[Event]:
+        if stop.key not in self._told:
+            return ()
+        phase, task, attempt = stop.key
+        self._cancel(stop.key)
+        self._attempts.keep(phase, task, stop.kept)
+        return (TaskKilled(self.now, phase, task, attempt, stop.kept),)
 
-    def _draw(self, phase_id: PhaseId) -> list[float]:
-        """The true work of each task of a phase, in seconds at speed 1."""
-        number, place, phase = self._phases[phase_id]
-        tasks = phase.tasks
-        if tasks.work is None:
-            raise InputError(f"phase {phase_id}: a simulation needs the work of its tasks")
-        work = np.broadcast_to(np.asarray(tasks.work, dtype=float), tasks.count)
-        noise = self._simulation.noise
-        if noise > 0:
-            rng = np.random.default_rng([self._simulation.seed, number, place])
-            work = work * np.exp(noise * rng.standard_normal(tasks.count) - noise**2 / 2)
-        drawn: list[float] = work.tolist()
-        return drawn
-
-    def _tell(self, at: float, event: Event) -> None:
-        self._counter += 1
-        heappush(self._heap, (at, self._counter, event))
-
-    def _without_killed(self, events: list[Event | _Deadline]) -> list[Event | _Deadline]:
-        """Kill whose grace is over; drop the ends of those that were killed before."""
-        told: list[Event | _Deadline] = []
-        for event in events:
-            if isinstance(event, _Deadline):
-                self._deadlines -= 1
-                if event.key in self._told:
-                    told.append(self._kill(event))
-                continue
-            if isinstance(event, TaskFinished | TaskFailed):
-                key = _key(event)
-                if key in self._killed:
-                    self._killed.remove(key)
-                    continue
-                self._told.discard(key)
-            told.append(event)
-        return told
-
-    def _kill(self, deadline: _Deadline) -> TaskKilled:
-        phase, task, attempt = key = deadline.key
-        self._told.remove(key)
-        source = self._copying.source(phase)
-        if self._reading and self._reading.give_up(deadline.at, key):
-            pass  # No end of it is among those to come.
-        elif source is not None and any(_key(launch) == key for _, launch in source.waiting):
-            source.waiting = [w for w in source.waiting if _key(w[1]) != key]
-        else:
+    def _cancel(self, key: AttemptKey) -> None:
+        """Nothing more is told of an attempt that is under way."""
+        phase, task, _ = key
+        self._told.discard(key)
+        self._hosts.pop(key, None)
+        self._begun.take_back(phase, task)
+        if not self._attempts.give_up(key, self.now):
             self._killed.add(key)
-        if deadline.kept:
-            self._kept[phase, task] = self._kept.get((phase, task), 0.0) + deadline.kept
-        return TaskKilled(deadline.at, phase, task, attempt, deadline.kept)
+            self._odd += 1
 
+    def _pass_over(self, key: AttemptKey) -> None:
+        self._killed.remove(key)
+        self._odd -= 1
 
-@dataclass(frozen=True, slots=True)
-class _Deadline:
-    """An attempt that still runs then is stopped, and has kept so much of its work."""
+    # Hosts that fall silent, and messages that come twice.
 
-    at: float
-    key: tuple[PhaseId, int, int]
-    kept: float
+    def _foretell_silences(self) -> None:
+        for silence in self._silences:
+            if silence.noticed is not None:
+                host, given_up = silence.host, silence.noticed + self._grace
+                self._tell(silence.noticed, HostLost(silence.noticed, host))
+                if given_up < silence.back:
+                    self._order(given_up, Abandon(host))
+                self._tell(silence.back, HostJoined(silence.back, host))
 
+    def _send(self, launch: Launch) -> None:
+        """Tell a host to begin an attempt: it may hear of it later, or twice."""
+        host, repeats = launch.host, self._simulation.repeats
+        arrives = self._silences.through(host, self.now)
+        if self._silences:
+            self._hosts[key_of(launch)] = host
+        if arrives > self.now:
+            self._order(arrives, Begin(launch))
+        else:
+            self._attempts.begin(launch, self.now)
+        later = repeats(launch) if repeats else None
+        if later is not None:
+            if not 0 <= later < float("inf"):
+                raise InputError(
+                    f"repeats gives {later} for {launch}; let it give seconds >= 0"
+                )
+            self._order(self._reports.next(host, self.now + later), BeginAgain(launch))
 
-def _key(one: Launch | TaskFinished | TaskFailed) -> tuple[PhaseId, int, int]:
-    return one.phase, one.task, one.attempt
+    def _receive(self, order: Begin) -> Sequence[Event]:
+        """A host is told to begin an attempt, later than it was to be, or again."""
+        launch, key = order.launch, key_of(order.launch)
+        if not isinstance(order, BeginAgain):
+            if key not in self._killed:
+                self._attempts.begin(launch, self.now)
+                return ()
+            self._pass_over(key)
+            reason = "was taken back"
+        elif self._is_under_way(key):
+            reason = "runs already"
+        elif self._attempts.fails(launch):
+            reason = "has failed"
+        else:
+            reason = "was taken back" if self._begun.was_taken_back(launch) else "is done"
+        return (LaunchDropped(self.now, *key, launch.host, reason),)
 
+    def _is_under_way(self, key: AttemptKey) -> bool:
+        """Whether an attempt has begun and not ended: looked for among all ends to come."""
+        if key in self._killed:
+            return False
+        ends = (entry for _, _, entry in self._heap)
+        return self._attempts.is_waiting(key) or any(
+            isinstance(end, TaskFinished | TaskFailed) and key_of(end) == key for end in ends
+        )
 
-def _beats(cluster: Cluster) -> dict[str, float]:
-    """When each host reports first: evenly spread over the interval between two reports."""
-    count = len(cluster.hosts)
-    return {
-        host.name: cluster.heartbeat * number / count
-        for number, host in enumerate(cluster.hosts)
-    }
+    def _put_off(self, entry: TaskFinished | TaskFailed | Order, host: str) -> bool:
+        """Whether a host is silent now: then this is heard of when it is back."""
+        back = self._silences.through(host, self.now)
+        if back == self.now or isinstance(entry, Abandon):
+            return False
+        if isinstance(entry, TaskFinished | TaskFailed):
+            self._tell(back, replace(entry, at=back))
+        else:
+            self._order(back, entry)
+        return True
+
+    def _abandon(self, order: Abandon) -> Sequence[Event]:
+        """A host has been silent for longer than its grace: what runs there is lost."""
+        reason = f"host {order.host} has been silent for more than {self._grace:g} s"
+        lost = [key for key, host in self._hosts.items() if host == order.host]
+        for key in lost:
+            self._cancel(key)
+        return [TaskFailed(self.now, *key, reason, lost=True) for key in lost]

@@ -1,0 +1,132 @@
+"""Attempts on simulated hosts, from their launch to their end: they read, copy, and compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.decision import Launch, Locality
+from slotwise.model.event import Event, TaskFailed, TaskFinished
+from slotwise.model.job import Job, PhaseId
+from slotwise.runtime.simulated.copying import Copying
+from slotwise.runtime.simulated.orders import AttemptKey, key_of
+from slotwise.runtime.simulated.outages import Reports, Silences
+from slotwise.runtime.simulated.reading import Reading
+from slotwise.runtime.simulated.simulation import Simulation
+from slotwise.runtime.simulated.truths import Truths
+
+
+class Attempts:
+    """Lets attempts run, and foretells each end by `tell` as soon as it is certain.
+
+    reading  the attempts that read their blocks over a network, None if there is none
+    copies   whether any phase copies what others wrote; most workloads never do
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        jobs: Sequence[Job],
+        simulation: Simulation,
+        silences: Silences,
+        tell: Callable[[float, Event], None],
+    ) -> None:
+        self._tell, self._silences = tell, silences
+        self._truths = Truths(jobs, simulation)
+        self._speeds = {host.name: simulation.speed_of(host) for host in cluster.hosts}
+        self._slowdown = [simulation.slowdown(locality) for locality in Locality]
+        self._fault = simulation.fault
+        self._reports = Reports(cluster) if cluster.heartbeat else None
+        self._copying = Copying(jobs)
+        self.copies = bool(self._copying)
+        self.reading: Reading | None = None
+        if simulation.network is not None:
+            phases = {PhaseId(job.id, p.name): p for job in jobs for p in job.phases}
+            self.reading = Reading(cluster, simulation.network, phases, simulation.seed)
+
+    def begin(self, launch: Launch, now: float) -> None:
+        """A host begins an attempt."""
+        if not self.reading or not self.reading.begin(now, launch):
+            begin = self._copy if self.copies else self._compute
+            begin(launch, now)
+
+    def read(self, reading: Reading, now: float) -> None:
+        """Some attempts have their blocks now."""
+        for launch in reading.ended(now):
+            self._copy(launch, now)
+
+    def tell_copiers(self, events: Iterable[object], now: float) -> None:
+        """Some tasks have ended, so others may have all of their input now."""
+        for event in events:
+            if isinstance(event, TaskFinished):
+                for source in self._copying.ended(event.at, event.phase):
+                    for begun, launch in source.waiting:
+                        begins = source.copied_at(begun)
+                        assert begins is not None
+                        told = self._silences.through(launch.host, now)
+                        self._compute(launch, max(begins, told))
+                    source.waiting.clear()
+
+    def is_waiting(self, key: AttemptKey) -> bool:
+        """Whether an attempt reads, or copies what is not all there, so that no end is told."""
+        if self.reading and self.reading.has(key):
+            return True
+        source = self._copying.source(key[0])
+        return source is not None and any(key_of(one) == key for _, one in source.waiting)
+
+    def give_up(self, key: AttemptKey, now: float) -> bool:
+        """An attempt is stopped that is waiting; False if it is not, but computes."""
+        if self.reading and self.reading.give_up(now, key):
+            return True
+        if not self.is_waiting(key):
+            return False
+        source = self._copying.source(key[0])
+        assert source is not None
+        source.waiting = [one for one in source.waiting if key_of(one[1]) != key]
+        return True
+
+    def computed(self, end: TaskFinished, host: str, now: float) -> float:
+        """The work that an attempt with this end has done by now, in seconds at speed 1."""
+        whole = self._truths.work_of(Launch(*key_of(end), host, Locality.NODE))
+        begun = end.at - end.seconds
+        part = (now - begun) / end.seconds if end.seconds else 1.0
+        return whole * min(1.0, max(0.0, part))
+
+    def keep(self, phase: PhaseId, task: int, work: float) -> None:
+        """So much of a task need not be done again."""
+        self._truths.keep(phase, task, work)
+
+    def fails(self, launch: Launch) -> bool:
+        """Whether an attempt fails, or has failed, by itself."""
+        return self._fault is not None and self._fault(launch) is not None
+
+    def _copy(self, launch: Launch, begun: float) -> None:
+        """From then on the attempt copies what other phases wrote for it, if any did."""
+        source = self._copying.source(launch.phase)
+        if source is None:
+            self._compute(launch, begun)
+            return
+        begins = source.copied_at(begun)
+        if begins is None:
+            source.waiting.append((begun, launch))
+        else:
+            self._compute(launch, begins)
+
+    def _compute(self, launch: Launch, begins: float) -> None:
+        """The attempt has what it needs at that instant; draw its end."""
+        work = self._truths.work_of(launch) * self._slowdown[launch.locality]
+        seconds = work / self._speeds[launch.host]
+        phase, task, attempt = launch.phase, launch.task, launch.attempt
+        event: Event
+        fault = self._fault(launch) if self._fault else None
+        if fault:
+            end = begins + seconds * fault.after
+            if self._reports:
+                end = self._reports.next(launch.host, end)
+            event = TaskFailed(end, phase, task, attempt, fault.reason, fault.lost)
+        else:
+            end = begins + seconds
+            if self._reports:
+                end = self._reports.next(launch.host, end)
+            event = TaskFinished(end, phase, task, attempt, seconds)
+        self._tell(end, event)

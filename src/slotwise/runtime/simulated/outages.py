@@ -1,0 +1,116 @@
+"""Outages: hosts that are cut off from the scheduler for a while, and what it hears of that.
+
+Messages between the scheduler and a host that is cut off, in either direction, wait until it is
+heard again. What runs there goes on, and hosts send each other what they read and copy as ever.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import ceil, inf
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A host is cut off at an instant, for so many seconds."""
+
+    host: str
+    at: float
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.at < inf:
+            raise InputError(f"{self}: it begins at {self.at}; give seconds >= 0")
+        if not 0 < self.seconds < inf:
+            raise InputError(f"{self}: it lasts {self.seconds} s; give seconds > 0")
+
+    @property
+    def over(self) -> float:
+        """The instant at which the host can be reached again."""
+        return self.at + self.seconds
+
+    def __str__(self) -> str:
+        return f"outage {self.host}={self.at:g}+{self.seconds:g}"
+
+
+def check_outages(outages: Iterable[Outage]) -> None:
+    """Refuse outages of one host that overlap."""
+    earlier: dict[str, Outage] = {}
+    for outage in sorted(outages, key=lambda one: (one.host, one.at)):
+        before = earlier.get(outage.host)
+        if before is not None and outage.at < before.over:
+            raise InputError(f"{before} and {outage} overlap; make them one")
+        earlier[outage.host] = outage
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A time in which nothing gets through, from the instant `cut` until just before `back`.
+
+    It is noticed with the first report that is missing: `noticed` is None if none is.
+    """
+
+    host: str
+    cut: float
+    noticed: float | None
+    back: float
+
+
+class Reports:
+    """When each host reports: at every multiple of the heartbeat, evenly spread; or at once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._heartbeat, count = cluster.heartbeat, len(cluster.hosts)
+        self._first = {
+            host.name: cluster.heartbeat * number / count
+            for number, host in enumerate(cluster.hosts)
+        }
+
+    def next(self, host: str, at: float) -> float:
+        """The first report of a host at an instant or later."""
+        if not self._heartbeat:
+            return at
+        first = self._first[host]
+        return max(at, first + ceil((at - first) / self._heartbeat) * self._heartbeat)
+
+
+class Silences:
+    """All silences of all hosts. False if there are none."""
+
+    def __init__(self, outages: Iterable[Outage], reports: Reports) -> None:
+        self._of: dict[str, list[Silence]] = {}
+        for host in sorted({outage.host for outage in outages}):
+            own = sorted((o for o in outages if o.host == host), key=lambda one: one.at)
+            self._of[host] = list(_silences(own, reports))
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def __iter__(self) -> Iterator[Silence]:
+        for silences in self._of.values():
+            yield from silences
+
+    def through(self, host: str, at: float) -> float:
+        """When a message to or from a host gets through that is sent at this instant."""
+        silences = self._of.get(host, ())
+        place = bisect_right(silences, at, key=lambda one: one.cut)
+        return max(at, silences[place - 1].back) if place else at
+
+
+def _silences(outages: list[Outage], reports: Reports) -> Iterator[Silence]:
+    """The silences of one host, whose outages are in order."""
+    left = outages[::-1]
+    while left:
+        host, cut, over = left[-1].host, left[-1].at, left.pop().over
+        missing = reports.next(host, cut)
+        while True:
+            back = reports.next(host, over) if missing < over else over
+            if not left or left[-1].at > back:
+                break
+            over = left.pop().over  # The next one begins before anything was heard.
+        yield Silence(host, cut, missing if missing < over else None, back)

@@ -1,0 +1,106 @@
+"""What makes a simulation true: how the cluster differs from what the scheduler is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Launch, Locality
+from slotwise.model.errors import InputError
+from slotwise.model.network import Network
+from slotwise.runtime.simulated.outages import Outage, check_outages
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An attempt ends badly after a part of its time; `lost` if the slot dies under it."""
+
+    reason: str
+    after: float = 0.5
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """How the simulated cluster differs from what the scheduler is told.
+
+    seed           same seed, same truth, same log
+    noise          spread of true durations around the estimates: the standard deviation of
+                   the logarithm of a factor whose mean is 1; 0 makes the estimates true
+    remote_factor  how much longer a task takes that reads its input from another rack
+    rack_factor    the same from another host of its rack; None: as remote_factor
+    fault          says which attempts end badly; None: none does
+    save_seconds   what a task that is told to stop needs to save what it has done, after which
+                   it ends; None: it saves nothing and goes on until it is done or killed
+    network        what tasks read their blocks over where their host holds no copy, before they
+                   compute; None: reading takes no time beside the factors above
+    speeds         the true speeds of hosts of which the scheduler is told others
+    outages        when hosts are cut off from the scheduler
+    repeats        after how many seconds a host is told a second time to begin an attempt;
+                   None, for all attempts or one: it is told once
+    """
+
+    seed: int = 0
+    noise: float = 0.0
+    remote_factor: float = 1.0
+    rack_factor: float | None = None
+    fault: Callable[[Launch], Fault | None] | None = None
+    save_seconds: float | None = None
+    network: Network | None = None
+    speeds: Mapping[str, float] = field(default_factory=dict)
+    outages: tuple[Outage, ...] = ()
+    repeats: Callable[[Launch], float | None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise InputError(f"seed is {self.seed}; it must be >= 0")
+        if not 0 <= self.noise <= 10:
+            raise InputError(f"noise is {self.noise}; it must be between 0 and 10")
+        for name in "remote_factor", "rack_factor":
+            value = getattr(self, name)
+            if value is not None and not 1 <= value < inf:
+                raise InputError(f"{name} is {value}; it must be >= 1")
+        if self.save_seconds is not None and not 0 <= self.save_seconds < inf:
+            raise InputError(f"save_seconds is {self.save_seconds}; give seconds >= 0")
+        for host, speed in self.speeds.items():
+            if not 0 < speed < inf:
+                raise InputError(f"true speed of host {host!r} is {speed}; it must be > 0")
+        check_outages(self.outages)
+
+    def check(self, cluster: Cluster) -> None:
+        """Refuse hosts that the cluster does not have."""
+        named = [(outage.host, str(outage)) for outage in self.outages]
+        named += [(host, f"true speed {speed:g}") for host, speed in self.speeds.items()]
+        for host, what in named:
+            if host not in cluster.by_name:
+                known = ", ".join(cluster.by_name)
+                raise InputError(f"{what}: there is no host {host!r}; known: {known}")
+
+    def slowdown(self, locality: Locality) -> float:
+        """By which factor reading from that far lengthens a task."""
+        if locality is Locality.NODE:
+            return 1.0
+        if locality is Locality.RACK and self.rack_factor is not None:
+            return self.rack_factor
+        return self.remote_factor
+
+    def speed_of(self, host: Host) -> float:
+        """The true speed of a host of the cluster."""
+        return self.speeds.get(host.name, host.speed)
+
+    def troubles(self, cluster: Cluster, told: Cluster) -> dict[str, Any]:
+        """What is not as the scheduler is told, or goes wrong on the way, for the log.
+
+        `told` is the cluster that it is told of. What is right is left out.
+        """
+        believed = {host.name: host.speed for host in told.hosts}
+        true = {host.name: self.speed_of(host) for host in cluster.hosts}
+        found: dict[str, Any] = {
+            "speeds": {name: true[name] for name in true if true[name] != believed[name]},
+            "outages": [[one.host, one.at, one.seconds] for one in self.outages],
+            "repeats": self.repeats is not None,
+        }
+        return {key: value for key, value in found.items() if value}
