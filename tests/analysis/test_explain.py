@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import slotwise
 from slotwise.analysis.explain import explain
 from slotwise.cli import app
-from slotwise.model.cluster import Cluster
+from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Log, LogFile
 from slotwise.report.explanation import explanation_lines
+from slotwise.workload.workload import Workload
 
 POOLS = [
     Pool("ads", slots_min=2, preemption=Preemption(least_after=5.0)),
@@ -61,6 +63,28 @@ def test_it_knows_limits_and_doors(log: Log) -> None:
     last = log.turns[-1].now
     assert explain(log, "l", last).status.startswith("completed at ")
     assert explain(log, "w1", 0.0).phases[0].running == 8
+
+
+def test_it_names_the_queues_in_which_tasks_wait() -> None:
+    """Where hosts have queues, nothing is allocated: what counts is who is before."""
+    cluster = Cluster((Host("fast", {"task": 1}), Host("slow", {"task": 1}, speed=0.5)))
+    jobs = [
+        Job("a", (Phase("map", Tasks(3, 2.0)),), weight=9),
+        Job("b", (Phase("map", Tasks(3, 2.0)), Phase("end", Tasks(1, 1.0), after={"map"}))),
+    ]
+    log = slotwise.simulate(Workload(tuple(jobs), cluster=cluster), "dmrs").log
+    (held,) = explain(log, "a", 0.0).phases
+    assert (held.running, held.allocated, held.shares) == (2, None, ())
+    assert held.why == (
+        "its job was placed as number 1 of 2, and its tasks wait in queues:"
+        " 1 task on fast, first"
+    )
+    first, last = explain(log, "b", 0.0).phases
+    assert first.why.startswith("its job was placed as number 2 of 2")
+    assert "on fast, behind 1 task" in first.why
+    assert last.why == "it waits for map"
+    lines = list(explanation_lines(explain(log, "a", 0.0)))
+    assert lines[1] == "  map: holds 2 slots of kind task; 1 tasks wait, 0 are done"
 
 
 def test_it_refuses_what_is_not_in_the_log(log: Log) -> None:

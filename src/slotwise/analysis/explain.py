@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass
 from math import ceil, inf
 from typing import Any
 
+from slotwise.analysis.queued import why_queued
 from slotwise.model.errors import InputError
 from slotwise.record.log import Log
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.state import State
 from slotwise.runtime.turns import ROUNDING, whole
+from slotwise.scheduler import QUEUEINGS
 
 NEIGHBOURS = 5
 """So many of those that are served before and after a phase are named."""
@@ -55,7 +57,9 @@ class PhaseExplained:
 
     `shares` are those of its pools, the nearest first; `over` other pools that hold more than
     their share of the same slots. `before` are phases of its pool with tasks waiting that are
-    served before it, `after` those that come behind it; both cut to the nearest few.
+    served before it, `after` those that come behind it; both cut to the nearest few. Where
+    hosts have queues, nothing is allocated: `allocated` is None, shares and neighbours are
+    empty.
     """
 
     phase: str
@@ -64,7 +68,7 @@ class PhaseExplained:
     stopping: int
     pending: int
     done: int
-    allocated: float
+    allocated: float | None
     most: int
     why: str
     shares: tuple[ShareExplained, ...]
@@ -151,8 +155,9 @@ def _status(state: State, job: str, pool: str) -> str:
 
 
 def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
-    before, after = _neighbours(phase)
-    path = list(path_to(phase.pool)) if phase.is_ready else []
+    is_queued = scheduler in QUEUEINGS
+    before, after = ((), ()) if is_queued else _neighbours(phase)
+    path = list(path_to(phase.pool)) if phase.is_ready and not is_queued else []
     over = [p for p in state.shares(phase.slot_kind) if path and p.running > _up(p.share)]
     return PhaseExplained(
         phase=phase.id.phase,
@@ -161,7 +166,7 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
         stopping=len(phase.stopping),
         pending=phase.pending + phase.blocked,
         done=phase.done,
-        allocated=phase.allocated,
+        allocated=None if is_queued else phase.allocated,
         most=phase.most,
         why=_why(state, phase, scheduler),
         shares=tuple(_share(state, pool) for pool in path if pool.parent is not None),
@@ -179,11 +184,14 @@ def _why(state: State, phase: PhaseState, scheduler: str) -> str:
         return f"it waits for {', '.join(sorted(phase.waits_for))}"
     if phase.done == phase.phase.tasks.count:
         return "it is done"
-    if phase.running > _up(phase.allocated):
+    is_queued = scheduler in QUEUEINGS
+    if phase.running > _up(phase.allocated) and not is_queued:
         return _why_more(phase)
     if not phase.pending:
         rest = f", and {phase.blocked} wait for those that they continue"
         return f"all its tasks run{rest if phase.blocked else ''}: it can use no more"
+    if is_queued:
+        return why_queued(state, phase)
     if phase.running >= phase.most:
         return f"it holds its most share of {phase.most}"
     for pool in path_to(phase.pool):

@@ -19,8 +19,9 @@ def explanation_lines(explanation: Explanation) -> Iterator[str]:
 
 def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
     stopping = f" ({phase.stopping} told to stop)" if phase.stopping else ""
+    allocated = "" if phase.allocated is None else f" of {phase.allocated:.6g}"
     yield (
-        f"  {phase.phase}: holds {phase.running}{stopping} of {phase.allocated:.6g} slots of"
+        f"  {phase.phase}: holds {phase.running}{stopping}{allocated} slots of"
         f" kind {phase.slot_kind}; {phase.pending} tasks wait, {phase.done} are done"
     )
     yield f"    because {phase.why}"

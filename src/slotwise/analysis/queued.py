@@ -1,0 +1,29 @@
+"""Why tasks wait in the queues of hosts, under policies that plan these."""
+
+from __future__ import annotations
+
+from slotwise.runtime.phase_state import PhaseState
+from slotwise.runtime.state import State
+
+
+def why_queued(state: State, phase: PhaseState) -> str:
+    """Where the tasks of a phase that wait are queued, and behind how many."""
+    queues = state.queues
+    waiting = []
+    for host, queue in queues.by_host.items():
+        places = [place for place, (name, _) in enumerate(queue) if name == phase.id]
+        if places:
+            others = f"behind {_tasks(places[0])}" if places[0] else "first"
+            waiting.append(f"{_tasks(len(places))} on {host}, {others}")
+    if not waiting:
+        silent = ", ".join(sorted(state.lost)) or "none is"
+        return f"its tasks are in no queue: hosts that are silent: {silent}"
+    place = queues.jobs.index(phase.job.id) + 1
+    return (
+        f"its job was placed as number {place} of {len(queues.jobs)}, and its tasks wait in"
+        f" queues: {'; '.join(waiting)}"
+    )
+
+
+def _tasks(count: int) -> str:
+    return "1 task" if count == 1 else f"{count} tasks"
