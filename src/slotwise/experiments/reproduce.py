@@ -11,6 +11,7 @@ from typing import Any
 
 from slotwise.experiments.cluster_figures import FLEX_6
 from slotwise.experiments.dmrs_figures import DMRS_ALL
+from slotwise.experiments.dmrs_history import DMRS_HISTORY
 from slotwise.experiments.figure import Experiment, Figure, Measured
 from slotwise.experiments.flex_figures import FLEX_5
 from slotwise.experiments.flowflex_cluster_figures import FLOWFLEX_12_BOTH
@@ -28,6 +29,7 @@ _ALL: tuple[Figure, ...] = (
     *FLOWFLEX_RATIOS,
     *FLOWFLEX_12_BOTH,
     HAMMR_5,
+    DMRS_HISTORY,
     *SLIDES,
     *DMRS_ALL,
 )
