@@ -43,6 +43,15 @@ class Runner:
     reducers: int
     memory_bytes: int
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrive in a worker, and load what tasks need, before the time of the first one begins.
+
+        From the times of tasks the next run is estimated, and most are not the first.
+        """
+        self.__dict__.update(state)
+        self._bodies()
+        _ = self.input
+
     @cached_property
     def input(self) -> InputFormat:
         """The format of the input."""
