@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from slotwise.experiments.dmrs_experiment import ELEPHANTS_OF, Setting
-from slotwise.experiments.dmrs_figures import (
+from slotwise.experiments.dmrs_experiment import (
+    AT_RUN_TIME,
     DMRS,
-    INTERVALS,
+    ELEPHANTS_OF,
+    NOISES,
+    NOISY,
     OURS,
-    PAPER_MOST,
     RIVALS,
-    by_setting,
-    gains_over,
+    Setting,
 )
+from slotwise.experiments.dmrs_figures import INTERVALS, PAPER_MOST, by_setting, gains_over
 from slotwise.experiments.dmrs_profiles import LABELS as BENCHMARKS
-from slotwise.report.palette import INK, MUTED, RUNS
+from slotwise.report.palette import INK, MUTED, RUNS, tinted
 from slotwise.report.pictures.picture import Picture, Rows, source
 
 if TYPE_CHECKING:
@@ -27,15 +28,31 @@ if TYPE_CHECKING:
 LABELS = {
     OURS: "ours (dmrs-best)",
     DMRS: "DMRS",
+    AT_RUN_TIME: "DMRS at run time",
+    NOISY: f"the same, tasks {100 * NOISES[NOISY]:.0f} % off",
     "fifo": "FIFO",
     "identical-machine": "Identical-machine",
     "map-only": "Map-only",
 }
-COLOURS = dict(zip(LABELS.values(), (RUNS[2], RUNS[0], RUNS[1], RUNS[3], RUNS[4]), strict=True))
+COLOURS = dict(
+    zip(
+        LABELS.values(),
+        (
+            RUNS[2],
+            RUNS[0],
+            tinted(RUNS[0], 0.35),
+            tinted(RUNS[0], 0.65),
+            RUNS[1],
+            RUNS[3],
+            RUNS[5],
+        ),
+        strict=True,
+    )
+)
 BOUND = "bound"
 
 HEIGHT = 270
-BAR = 24
+BAR = 26
 """Pixels; a bar's room is as wide as its number."""
 
 CELLS = 190, 108
@@ -282,7 +299,7 @@ def _bars(key: str, benchmarks: list[str], names: list[str], title: str) -> list
     return [
         base.mark_bar(opacity=1).encode(y=_y("y", title), color=_colour(names)),
         base.mark_rule(strokeWidth=1.5).encode(y=_y("low"), y2="high"),
-        base.mark_text(dy=-7, fontSize=10).encode(y=high, text="label:N"),
+        base.mark_text(dy=-7, fontSize=9.5).encode(y=high, text="label:N"),
     ]
 
 
