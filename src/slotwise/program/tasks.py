@@ -44,7 +44,7 @@ class Runner:
     memory_bytes: int
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Arrive in a worker, and load what tasks need, before the time of the first one begins.
+        """Arrive in a worker, and load what tasks need before the clock of the first one runs.
 
         From the times of tasks the next run is estimated, and most are not the first.
         """
