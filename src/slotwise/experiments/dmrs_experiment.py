@@ -14,6 +14,7 @@ from slotwise.analysis.measured import measured_jobs
 from slotwise.dmrs.jobs import uneven
 from slotwise.dmrs.planning import PLANNERS
 from slotwise.experiments.dmrs_profiles import MB, REDUCES, Profile
+from slotwise.experiments.dmrs_waiting import map_only_eager
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool_tree import PoolTree
@@ -32,7 +33,8 @@ STEPS = 500
 ROUNDING = 1e-9
 
 DMRS, OURS = "dmrs", "dmrs-best"
-RIVALS = ("fifo", "identical-machine", "map-only")
+EAGER = "map-only, eager"
+RIVALS = ("fifo", "identical-machine", "map-only", EAGER)
 
 AT_RUN_TIME = "dmrs at run time"
 NOISY = "dmrs at run time, noisy"
@@ -139,7 +141,10 @@ def _planned(workload: Workload, name: str) -> float:
     jobs, cluster = _jobs(workload), workload.cluster
     assert cluster is not None
     problem = uneven(jobs, cluster, PoolTree().with_pools(job.pool for job in jobs))
-    runs = PLANNERS[name](problem, Budget(STEPS))
+    if name == EAGER:
+        runs = map_only_eager(problem)
+    else:
+        runs = PLANNERS[name](problem, Budget(STEPS))
     runs.check(problem)
     return problem.value(runs.completion)
 

@@ -10,6 +10,7 @@ import altair as alt
 from slotwise.experiments.dmrs_experiment import (
     AT_RUN_TIME,
     DMRS,
+    EAGER,
     ELEPHANTS_OF,
     NOISES,
     NOISY,
@@ -33,6 +34,7 @@ LABELS = {
     "fifo": "FIFO",
     "identical-machine": "Identical-machine",
     "map-only": "Map-only",
+    EAGER: "Map-only, eager",
 }
 COLOURS = dict(
     zip(
@@ -45,6 +47,7 @@ COLOURS = dict(
             RUNS[1],
             RUNS[3],
             RUNS[5],
+            tinted(RUNS[5], 0.5),
         ),
         strict=True,
     )
