@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slotwise.model.decision import Launch
+from slotwise.model.decision import Launch, Preempt
 from slotwise.model.event import TaskFailed, TaskFinished
 from slotwise.model.job import PhaseId
 
@@ -12,8 +12,20 @@ AttemptKey = tuple[PhaseId, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
-    """The order to begin an attempt reaches a host that could not be reached before."""
+class Deliver:
+    """A decision reaches a host that could not be reached before."""
+
+    decision: Launch | Preempt
+
+    @property
+    def host(self) -> str:
+        """Where."""
+        return self.decision.host
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A host is told again to begin an attempt."""
 
     launch: Launch
 
@@ -21,11 +33,6 @@ class Begin:
     def host(self) -> str:
         """Where."""
         return self.launch.host
-
-
-@dataclass(frozen=True, slots=True)
-class BeginAgain(Begin):
-    """The same order for an attempt of which the host was told before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +51,9 @@ class Abandon:
     host: str
 
 
-Order = Begin | Stop | Abandon
+Order = Deliver | Repeat | Stop | Abandon
 
 
-def key_of(one: Launch | TaskFinished | TaskFailed) -> AttemptKey:
+def key_of(one: Launch | Preempt | TaskFinished | TaskFailed) -> AttemptKey:
     """The attempt that it is about."""
     return one.phase, one.task, one.attempt

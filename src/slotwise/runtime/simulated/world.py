@@ -25,9 +25,9 @@ from slotwise.runtime.simulated.begun import Begun
 from slotwise.runtime.simulated.orders import (
     Abandon,
     AttemptKey,
-    Begin,
-    BeginAgain,
+    Deliver,
     Order,
+    Repeat,
     Stop,
     key_of,
 )
@@ -77,7 +77,7 @@ class SimulatedWorld:
         """
         if isinstance(decision, Launch):
             if not self._begun.is_new(decision):
-                self._order(self.now, BeginAgain(decision))
+                self._order(self.now, Repeat(decision))
             elif self._is_steady:
                 self._attempts.begin(decision, self.now)
             else:
@@ -141,37 +141,43 @@ class SimulatedWorld:
                 yield entry
 
     def _obey(self, order: Order) -> Sequence[Event]:
-        if isinstance(order, Abandon):
-            return self._abandon(order)
         if isinstance(order, Stop):
             return self._stop(order)
-        return self._receive(order)
+        if isinstance(order, Deliver):
+            return self._deliver(order.decision)
+        if isinstance(order, Repeat):
+            return (self._drop(order.launch, self._why_dropped(order.launch)),)
+        return self._abandon(order.host)
 
     def _preempt(self, decision: Preempt) -> None:
         """Stop an attempt: now, when it has saved what it did, or when its grace is over.
 
         One that is done by then ends as if nothing had been.
         """
-        key = (decision.phase, decision.task, decision.attempt)
+        key = key_of(decision)
         if key in self._told:
             return
-        kept, at = 0.0, self._silences.through(decision.host, self.now)
+        back = self._silences.through(decision.host, self.now)
+        if back > self.now:
+            self._order(back, Deliver(decision))
+            return
+        kept, at = 0.0, self.now
         if decision.until is not None:
-            heard, at, saves = at, max(at, decision.until), self._simulation.save_seconds
-            computed = self._computed(key, decision.host, heard)
-            if saves is not None and heard + saves <= at and computed is not None:
-                at, kept = heard + saves, computed
+            at, saves = max(at, decision.until), self._simulation.save_seconds
+            computed = self._computed(key, decision.host)
+            if saves is not None and self.now + saves <= at and computed is not None:
+                at, kept = self.now + saves, computed
         self._told.add(key)
         self._order(at, Stop(key, decision.host, kept))
 
-    def _computed(self, key: AttemptKey, host: str, now: float) -> float | None:
+    def _computed(self, key: AttemptKey, host: str) -> float | None:
         """The work that a running attempt has done, at speed 1; None if it will not end well.
 
         It is looked for among all ends to come: few attempts are ever told to stop.
         """
         for _, _, entry in self._heap:
             if isinstance(entry, TaskFinished) and key_of(entry) == key:
-                return self._attempts.computed(entry, host, now)
+                return self._attempts.computed(entry, host, self.now)
         return None
 
     def _stop(self, stop: Stop) -> Sequence[Event]:
@@ -214,7 +220,7 @@ class SimulatedWorld:
         if self._silences:
             self._hosts[key_of(launch)] = host
         if arrives > self.now:
-            self._order(arrives, Begin(launch))
+            self._order(arrives, Deliver(launch))
         else:
             self._attempts.begin(launch, self.now)
         later = repeats(launch) if repeats else None
@@ -223,24 +229,31 @@ class SimulatedWorld:
                 raise InputError(
                     f"repeats gives {later} for {launch}; let it give seconds >= 0"
                 )
-            self._order(self._reports.next(host, self.now + later), BeginAgain(launch))
+            self._order(self._reports.next(host, self.now + later), Repeat(launch))
 
-    def _receive(self, order: Begin) -> Sequence[Event]:
-        """A host is told to begin an attempt, later than it was to be, or again."""
-        launch, key = order.launch, key_of(order.launch)
-        if not isinstance(order, BeginAgain):
-            if key not in self._killed:
-                self._attempts.begin(launch, self.now)
-                return ()
+    def _deliver(self, decision: Launch | Preempt) -> Sequence[Event]:
+        """A host that is back hears what it was told meanwhile."""
+        key = key_of(decision)
+        if isinstance(decision, Preempt):
+            if key in self._hosts:
+                self._preempt(decision)
+        elif key in self._killed:
             self._pass_over(key)
-            reason = "was taken back"
-        elif self._is_under_way(key):
-            reason = "runs already"
-        elif self._attempts.fails(launch):
-            reason = "has failed"
+            return (self._drop(decision, "was taken back"),)
         else:
-            reason = "was taken back" if self._begun.was_taken_back(launch) else "is done"
-        return (LaunchDropped(self.now, *key, launch.host, reason),)
+            self._attempts.begin(decision, self.now)
+        return ()
+
+    def _drop(self, launch: Launch, reason: str) -> LaunchDropped:
+        return LaunchDropped(self.now, *key_of(launch), launch.host, reason)
+
+    def _why_dropped(self, launch: Launch) -> str:
+        """What a host says that was told before to begin an attempt."""
+        if self._is_under_way(key_of(launch)):
+            return "runs already"
+        if self._attempts.fails(launch):
+            return "has failed"
+        return "was taken back" if self._begun.was_taken_back(launch) else "is done"
 
     def _is_under_way(self, key: AttemptKey) -> bool:
         """Whether an attempt has begun and not ended: looked for among all ends to come."""
@@ -262,10 +275,10 @@ class SimulatedWorld:
             self._order(back, entry)
         return True
 
-    def _abandon(self, order: Abandon) -> Sequence[Event]:
+    def _abandon(self, host: str) -> Sequence[Event]:
         """A host has been silent for longer than its grace: what runs there is lost."""
-        reason = f"host {order.host} has been silent for more than {self._grace:g} s"
-        lost = [key for key, host in self._hosts.items() if host == order.host]
+        reason = f"host {host} has been silent for more than {self._grace:g} s"
+        lost = [key for key, where in self._hosts.items() if where == host]
         for key in lost:
             self._cancel(key)
         return [TaskFailed(self.now, *key, reason, lost=True) for key in lost]

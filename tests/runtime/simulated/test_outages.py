@@ -1,0 +1,520 @@
+"""Simulated hosts that are cut off for a while, launches that come twice, speeds untold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slotwise import simulate
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Launch, Locality, Preempt
+from slotwise.model.errors import InputError
+from slotwise.model.event import (
+    Event,
+    HostJoined,
+    HostLost,
+    JobArrived,
+    LaunchDropped,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+)
+from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
+from slotwise.model.network import Network
+from slotwise.runtime.simulated.outages import Outage
+from slotwise.runtime.simulated.simulation import Fault, Simulation
+from slotwise.runtime.simulated.world import SimulatedWorld
+from slotwise.workload.workload import Workload
+
+MAP, REDUCE = PhaseId("a", "map"), PhaseId("a", "reduce")
+
+
+def cluster(heartbeat: float = 0.0, grace: float = 5.0) -> Cluster:
+    """Two hosts of two slots; with a heartbeat h2 reports half of it after h1."""
+    hosts = tuple(Host(name, {"task": 2}) for name in ("h1", "h2"))
+    return Cluster(hosts, heartbeat, grace)
+
+
+def world_of(
+    *outages: Outage,
+    heartbeat: float = 0.0,
+    grace: float = 5.0,
+    work: float = 4.0,
+    **simulation: Any,
+) -> SimulatedWorld:
+    """A world in which a job of eight maps and a reduce of 1 s has arrived."""
+    maps = Phase("map", Tasks(8, work))
+    job = Job("a", (maps, Phase("reduce", Tasks(2, 1.0), after=frozenset({"map"}))))
+    truth = Simulation(outages=outages, **simulation)
+    world = SimulatedWorld(cluster(heartbeat, grace), (job,), truth)
+    assert JobArrived(0.0, job) in world.wait(None)
+    return world
+
+
+def launch(task: int, host: str = "h1", attempt: int = 1) -> Launch:
+    """An attempt of a map."""
+    return Launch(MAP, task, attempt, host, Locality.NODE)
+
+
+def finished(at: float, task: int, seconds: float = 4.0, attempt: int = 1) -> TaskFinished:
+    """The good end of a map."""
+    return TaskFinished(at, MAP, task, attempt, seconds)
+
+
+def lost(at: float, task: int, host: str = "h1", grace: float = 5.0) -> TaskFailed:
+    """The first attempt of a map is given up."""
+    reason = f"host {host} has been silent for more than {grace:g} s"
+    return TaskFailed(at, MAP, task, 1, reason, lost=True)
+
+
+def until_quiet(world: SimulatedWorld) -> list[Event]:
+    """All that is still to happen."""
+    events: list[Event] = []
+    while world._heap or (world._reading and world._reading.next_end() is not None):
+        events += world.wait(None)
+    return events
+
+
+# Short silences.
+
+
+def test_what_ends_in_a_silence_is_known_when_it_is_over() -> None:
+    """Two tasks of 4 s on h1, begun at 0 and 1.5; nothing is heard of it from 3 to 6."""
+    world = world_of(Outage("h1", 3, 3))
+    world.perform(launch(0))
+    assert world.wait(1.5) == ()
+    world.perform(launch(1))
+    world.perform(launch(2, "h2"))
+    assert until_quiet(world) == [
+        HostLost(3.0, "h1"),
+        finished(5.5, 2),
+        HostJoined(6.0, "h1"),
+        finished(6.0, 0),
+        finished(6.0, 1),
+    ]
+
+
+def test_what_ends_later_ends_as_if_nothing_had_been() -> None:
+    """A silence from 1 to 3 within a task of 4 s."""
+    world = world_of(Outage("h1", 1, 2))
+    world.perform(launch(0))
+    assert until_quiet(world) == [HostLost(1.0, "h1"), HostJoined(3.0, "h1"), finished(4.0, 0)]
+
+
+def test_a_silence_as_long_as_the_grace_is_put_up_with() -> None:
+    """Back at the very instant at which the grace of 5 s ends, tasks are not lost."""
+    world = world_of(Outage("h1", 1, 5))
+    world.perform(launch(0))
+    assert until_quiet(world)[-1] == finished(6.0, 0)
+
+
+def test_an_end_at_the_instant_of_the_cut_is_not_heard() -> None:
+    """Nor is one at the instant of the return late."""
+    world = world_of(Outage("h1", 4, 1), Outage("h2", 1, 3))
+    world.perform(launch(0, "h1"))
+    world.perform(launch(1, "h2"))
+    assert until_quiet(world) == [
+        HostLost(1.0, "h2"),
+        HostLost(4.0, "h1"),
+        HostJoined(4.0, "h2"),
+        finished(4.0, 1),
+        HostJoined(5.0, "h1"),
+        finished(5.0, 0),
+    ]
+
+
+def test_outages_that_touch_are_one_silence() -> None:
+    """3 s and 3 s are more than the grace of 5 s."""
+    world = world_of(Outage("h1", 4, 3), Outage("h1", 1, 3))
+    world.perform(launch(0))
+    assert until_quiet(world) == [HostLost(1.0, "h1"), lost(6.0, 0), HostJoined(7.0, "h1")]
+
+
+# Long silences.
+
+
+def test_after_the_grace_what_runs_there_is_lost_and_never_heard_of_again() -> None:
+    """Both tasks of h1 at 6, though one was done by then; others may begin when it is back."""
+    world = world_of(Outage("h1", 1, 20), work=4.0)
+    world.perform(launch(0))
+    world.perform(launch(1))
+    told = [world.wait(None) for _ in range(2)]
+    assert told[0] == [HostLost(1.0, "h1")]
+    assert world.now == 4.0, "something has ended there that nobody hears"
+    assert world.wait(None) == [lost(6.0, 0), lost(6.0, 1)]
+    world.perform(launch(0, "h2", attempt=2))
+    assert until_quiet(world) == [finished(10.0, 0, attempt=2), HostJoined(21.0, "h1")]
+
+
+def test_with_no_grace_tasks_are_lost_as_soon_as_silence_is_noticed() -> None:
+    """At the instant of the outage."""
+    world = world_of(Outage("h1", 1, 0.5), grace=0.0)
+    world.perform(launch(0))
+    events = [HostLost(1.0, "h1"), lost(1.0, 0, grace=0.0), HostJoined(1.5, "h1")]
+    assert until_quiet(world) == events
+
+
+# Hosts that report now and then. h1 reports at 0, 2, 4, ..., h2 at 1, 3, 5, ...
+
+
+def test_silence_is_noticed_with_the_first_missing_report_and_ends_with_the_next_one() -> None:
+    """Cut off from 1 to 4.5: noticed at 2, back at 6. The end at 4 is known then, too."""
+    world = world_of(Outage("h1", 1, 3.5), heartbeat=2.0)
+    world.perform(launch(0))
+    assert until_quiet(world) == [HostLost(2.0, "h1"), HostJoined(6.0, "h1"), finished(6.0, 0)]
+
+
+def test_an_outage_between_two_reports_is_not_noticed() -> None:
+    """A launch within it begins when it is over, at 1.5; its end at 5.5 is known at 6."""
+    world = world_of(Outage("h1", 0.5, 1.0), heartbeat=2.0)
+    assert world.wait(1.0) == ()
+    world.perform(launch(0))
+    world.perform(launch(1, "h2"))
+    assert until_quiet(world) == [finished(5.0, 1), finished(6.0, 0)]
+
+
+def test_outages_without_a_report_between_them_are_one_silence() -> None:
+    """At 2 and at 4 nothing is heard, though the host could be reached from 2.5 to 3.5."""
+    world = world_of(Outage("h1", 1.5, 1), Outage("h1", 3.5, 1), heartbeat=2.0)
+    assert until_quiet(world) == [HostLost(2.0, "h1"), HostJoined(6.0, "h1")]
+
+
+def test_the_grace_begins_when_silence_is_noticed() -> None:
+    """Noticed at 2, lost at 7; cut off until 6.5 only, but the next report is at 8."""
+    world = world_of(Outage("h1", 0.5, 6), heartbeat=2.0)
+    world.perform(launch(0))
+    assert until_quiet(world) == [HostLost(2.0, "h1"), lost(7.0, 0), HostJoined(8.0, "h1")]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "events"),
+    [
+        (2.0, [HostLost(2.0, "h1"), HostJoined(4.0, "h1"), finished(8.0, 0)]),
+        (
+            9.0,
+            [
+                HostLost(2.0, "h1"),
+                lost(7.0, 0),
+                HostJoined(10.0, "h1"),
+                LaunchDropped(10.0, MAP, 0, 1, "h1", "was taken back"),
+            ],
+        ),
+    ],
+)
+def test_a_launch_that_nobody_heard(seconds: float, events: list[Event]) -> None:
+    """Between the cut and its notice: it begins on return, or is dropped if it was lost."""
+    world = world_of(Outage("h1", 0.5, seconds), heartbeat=2.0)
+    assert world.wait(1.0) == ()
+    world.perform(launch(0))
+    assert until_quiet(world) == events
+
+
+# Orders to stop.
+
+
+def test_a_kill_reaches_a_silent_host_when_it_is_back() -> None:
+    """One of two tasks is done by then, and ends as if nothing had been."""
+    world = world_of(Outage("h1", 2, 3), work=4.0)
+    world.perform(launch(0))
+    assert world.wait(1.5) == ()
+    world.perform(launch(1))
+    assert world.wait(None) == [HostLost(2.0, "h1")]
+    world.perform(Preempt(MAP, 0, 1, "h1"))
+    world.perform(Preempt(MAP, 1, 1, "h1"))
+    assert until_quiet(world) == [
+        HostJoined(5.0, "h1"),
+        finished(5.0, 0),
+        TaskKilled(5.0, MAP, 1, 1),
+    ]
+
+
+def test_a_kill_comes_to_nothing_when_the_attempt_is_lost() -> None:
+    """The grace is over first."""
+    world = world_of(Outage("h1", 2, 30))
+    world.perform(launch(0))
+    assert world.wait(None) == [HostLost(2.0, "h1")]
+    world.perform(Preempt(MAP, 0, 1, "h1", until=3.0))
+    assert until_quiet(world) == [lost(7.0, 0), HostJoined(32.0, "h1")]
+
+
+def test_a_launch_and_its_kill_may_both_wait() -> None:
+    """It begins and is stopped at once."""
+    world = world_of(Outage("h1", 0.5, 1), heartbeat=2.0)
+    assert world.wait(1.0) == ()
+    world.perform(launch(0))
+    world.perform(Preempt(MAP, 0, 1, "h1"))
+    assert until_quiet(world) == [TaskKilled(1.5, MAP, 0, 1)]
+
+
+def test_what_was_saved_in_a_silence_is_known_when_it_is_over() -> None:
+    """Told to stop at 1 after 1 s, it saves until 2, and is heard of at 4: not as done."""
+    world = world_of(Outage("h1", 1.5, 3), work=2.0, save_seconds=0.5)
+    world.perform(launch(0))
+    assert world.wait(1.0) == ()
+    world.perform(Preempt(MAP, 0, 1, "h1", until=9.0))
+    events = [HostLost(1.5, "h1"), HostJoined(4.5, "h1"), TaskKilled(4.5, MAP, 0, 1, kept=1.0)]
+    assert until_quiet(world) == events
+
+
+# What others copy and read.
+
+
+def reduce_world(*outages: Outage, grace: float = 5.0) -> SimulatedWorld:
+    """Two maps of 4 s, and two reduces of 1 s that copy from them, without losing time."""
+    early = Phase("reduce", Tasks(2, 1.0), after=frozenset({"map"}), slow_start=0.0)
+    job = Job("a", (Phase("map", Tasks(2, 4.0)), early))
+    world = SimulatedWorld(cluster(grace=grace), (job,), Simulation(outages=outages))
+    world.wait(None)
+    world.perform(launch(0, "h1"))
+    world.perform(launch(1, "h2"))
+    world.perform(Launch(REDUCE, 0, 1, "h1", Locality.NODE))
+    world.perform(Launch(REDUCE, 1, 1, "h2", Locality.NODE))
+    return world
+
+
+def reduced(at: float, task: int) -> TaskFinished:
+    """The good end of a reduce."""
+    return TaskFinished(at, REDUCE, task, 1, 1.0)
+
+
+def test_others_copy_from_a_map_when_its_end_is_known() -> None:
+    """The map on h1 ends at 4, which is known at 7: both reduces end at 8."""
+    told = until_quiet(reduce_world(Outage("h1", 3, 4)))
+    assert told[-2:] == [reduced(8.0, 0), reduced(8.0, 1)]
+
+
+def test_a_reduce_on_a_silent_host_learns_of_maps_when_it_is_back() -> None:
+    """The maps end at 4 and 4; h2 hears of it at 7, after its own map's end was known."""
+    told = until_quiet(reduce_world(Outage("h1", 4.5, 3), Outage("h2", 3, 3)))
+    ends = [event for event in told if isinstance(event, TaskFinished)]
+    assert ends == [finished(4.0, 0), finished(6.0, 1), reduced(7.0, 1), reduced(8.5, 0)]
+
+
+def test_a_map_that_was_lost_is_copied_from_once() -> None:
+    """Lost at 4, though done; the reduces wait for the second attempt, which ends at 8."""
+    world = reduce_world(Outage("h1", 3.5, 9), grace=0.5)
+    events = []
+    while not any(isinstance(event, TaskFailed) for event in events):
+        events += world.wait(None)
+    assert {event.phase for event in events if isinstance(event, TaskFailed)} == {MAP, REDUCE}
+    world.perform(launch(0, "h2", attempt=2))
+    assert until_quiet(world) == [
+        finished(8.0, 0, attempt=2),
+        reduced(9.0, 1),
+        HostJoined(12.5, "h1"),
+    ]
+
+
+def reading_world(*outages: Outage) -> SimulatedWorld:
+    """Two tasks of 1 s read 20 bytes each from h1 over 10 bytes a second."""
+    blocks = tuple(Block(frozenset({"h1"}), 20) for _ in range(2))
+    job = Job("a", (Phase("map", Tasks(2, 1.0, blocks)),))
+    hosts = tuple(Host(name, {"task": 2}) for name in ("h1", "h2", "h3"))
+    truth = Simulation(network=Network(host=10), outages=outages)
+    world = SimulatedWorld(Cluster(hosts, grace=1.0), (job,), truth)
+    world.wait(None)
+    world.perform(Launch(MAP, 0, 1, "h2", Locality.RACK))
+    world.perform(Launch(MAP, 1, 1, "h3", Locality.RACK))
+    return world
+
+
+def test_hosts_that_the_scheduler_cannot_reach_send_and_read_on() -> None:
+    """Both have their blocks at 4, whoever is cut off: only that they are done is late."""
+    world = reading_world(Outage("h1", 1, 1), Outage("h2", 4.5, 1))
+    assert until_quiet(world) == [
+        HostLost(1.0, "h1"),
+        HostJoined(2.0, "h1"),
+        HostLost(4.5, "h2"),
+        finished(5.0, 1, seconds=1.0),
+        HostJoined(5.5, "h2"),
+        finished(5.5, 0, seconds=1.0),
+    ]
+
+
+def test_a_reader_that_is_lost_leaves_the_network_to_others() -> None:
+    """Half of 10 until 2, when the other one is lost; then all of it for the 10 bytes left."""
+    world = reading_world(Outage("h2", 1, 9))
+    assert until_quiet(world) == [
+        HostLost(1.0, "h2"),
+        lost(2.0, 0, "h2", grace=1.0),
+        finished(2.0 + 1.0 + 1.0, 1, seconds=1.0),
+        HostJoined(10.0, "h2"),
+    ]
+
+
+# Launches that come twice.
+
+
+def dropped(at: float, task: int, reason: str, attempt: int = 1) -> LaunchDropped:
+    """A launch on h1 that had come before."""
+    return LaunchDropped(at, MAP, task, attempt, "h1", reason)
+
+
+@pytest.mark.parametrize(
+    ("after", "events"),
+    [
+        (0.0, [dropped(0.0, 0, "runs already"), finished(4.0, 0)]),
+        (1.5, [dropped(1.5, 0, "runs already"), finished(4.0, 0)]),
+        (9.0, [finished(4.0, 0), dropped(9.0, 0, "is done")]),
+    ],
+)
+def test_a_launch_that_comes_twice_is_dropped(after: float, events: list[Event]) -> None:
+    """While it runs, and when it is done."""
+    world = world_of(repeats=lambda _: after)
+    world.perform(launch(0))
+    assert until_quiet(world) == events
+
+
+def test_a_repeated_launch_of_what_ended_badly_is_dropped() -> None:
+    """One was killed and begun anew, one was killed, one failed."""
+    faults = {2: Fault("it broke", 0.25)}
+    world = world_of(repeats=lambda _: 2.0, fault=lambda launch: faults.get(launch.task))
+    for task in range(3):
+        world.perform(launch(task))
+    world.perform(Preempt(MAP, 0, 1, "h1"))
+    world.perform(Preempt(MAP, 1, 1, "h1"))
+    assert world.wait(None) == [TaskKilled(0.0, MAP, 0, 1), TaskKilled(0.0, MAP, 1, 1)]
+    world.perform(launch(0, "h1", attempt=2))
+    assert until_quiet(world) == [
+        TaskFailed(1.0, MAP, 2, 1, "it broke"),
+        dropped(2.0, 0, "was taken back"),
+        dropped(2.0, 1, "was taken back"),
+        dropped(2.0, 2, "has failed"),
+        dropped(2.0, 0, "runs already", attempt=2),
+        finished(4.0, 0, attempt=2),
+    ]
+
+
+def test_to_perform_a_launch_twice_does_no_harm() -> None:
+    """Nor a third time, when it is done, nor an older attempt, in any simulation."""
+    world = world_of()
+    world.perform(launch(0))
+    world.perform(launch(0))
+    assert world.wait(None) == [dropped(0.0, 0, "runs already")]
+    assert world.wait(None) == [finished(4.0, 0)]
+    world.perform(launch(0))
+    world.perform(launch(1, attempt=1))
+    world.perform(Preempt(MAP, 1, 1, "h1"))
+    assert world.wait(None) == [dropped(4.0, 0, "is done"), TaskKilled(4.0, MAP, 1, 1)]
+    world.perform(launch(1, attempt=2))
+    world.perform(launch(1, attempt=1))
+    assert until_quiet(world) == [
+        dropped(4.0, 1, "was taken back"),
+        finished(8.0, 1, attempt=2),
+    ]
+
+
+def test_a_repeated_launch_waits_for_the_host_and_for_its_report() -> None:
+    """Told twice while the host is cut off: it begins once, on return."""
+    world = world_of(Outage("h1", 0.5, 2), heartbeat=2.0, repeats=lambda _: 0.25)
+    assert world.wait(1.0) == ()
+    world.perform(launch(0))
+    assert until_quiet(world) == [
+        HostLost(2.0, "h1"),
+        HostJoined(4.0, "h1"),
+        dropped(4.0, 0, "runs already"),
+        finished(8.0, 0),
+    ]
+
+
+def test_a_repeat_needs_a_time() -> None:
+    """It may not come before the launch."""
+    world = world_of(repeats=lambda _: -1.0)
+    with pytest.raises(InputError, match=r"repeats gives -1.0 .*; let it give seconds >= 0"):
+        world.perform(launch(0))
+
+
+# Whole runs.
+
+
+@pytest.mark.parametrize("name", ["fifo", "fair", "flex", "flowflex"])
+def test_repeats_change_nothing_but_that_they_are_told(name: str) -> None:
+    """Turn by turn, without the launches that were dropped, the log is the same."""
+    jobs = tuple(
+        Job(
+            f"j{number}",
+            (
+                Phase("map", Tasks(5, 1.0 + number)),
+                Phase("reduce", Tasks(2, 2.0), after=frozenset({"map"})),
+            ),
+            arrival=number / 3,
+        )
+        for number in range(6)
+    )
+    truth = Simulation(
+        seed=1,
+        noise=0.5,
+        fault=lambda one: Fault("no") if one.task == 3 > one.attempt else None,
+    )
+    again = replace(truth, repeats=lambda one: 0.37 * (1 + one.task))
+    workload = Workload(jobs, cluster())
+    plain = simulate(workload, name, simulation=truth).log.turns
+    repeated = simulate(workload, name, simulation=again).log.turns
+    told = [event for turn in repeated for event in turn.events]
+    assert sum(isinstance(event, LaunchDropped) for event in told) > 30
+    stripped = [
+        replace(turn, events=tuple(e for e in turn.events if not isinstance(e, LaunchDropped)))
+        for turn in repeated
+    ]
+    expected = [(turn.now, list(turn.events), list(turn.decisions)) for turn in plain]
+    found = [(turn.now, list(turn.events), list(turn.decisions)) for turn in stripped]
+    assert [turn for turn in found if turn[1] or turn[2]] == expected
+
+
+def test_true_speeds_decide_and_the_bound_is_by_them() -> None:
+    """Told that both go at 1, the scheduler takes h1, which goes at 0.1: 100 s, of 10."""
+    hosts = tuple(Host(name, {"task": 1}) for name in ("h1", "h2"))
+    workload = Workload((Job("a", (Phase("map", Tasks(1, 10.0)),)),), Cluster(hosts))
+    result = simulate(workload, "fair", simulation=Simulation(speeds={"h1": 0.1}))
+    assert result.metrics["value"] == pytest.approx(100.0)
+    assert result.bound == pytest.approx(10.0)
+    assert result.log.header.parameters["speeds"] == {"h1": 0.1}
+    assert result.log.header.cluster == workload.cluster
+
+
+def test_what_goes_wrong_stands_in_the_log_and_nothing_else_does() -> None:
+    """The outages; of a run without any not so much as a key."""
+    workload = Workload((Job("a", (Phase("map", Tasks(1, 1.0)),)),), cluster())
+    plain = simulate(workload).log.header.parameters
+    truth = Simulation(outages=(Outage("h1", 3, 2),), repeats=lambda _: None)
+    troubled = simulate(workload, simulation=truth).log.header.parameters
+    assert troubled == plain | {"outages": [["h1", 3, 2]], "repeats": True}
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Outage("h1", -1, 2), "outage h1=-1+2: it begins at -1; give seconds >= 0"),
+        (lambda: Outage("h1", float("nan"), 2), "it begins at nan; give seconds >= 0"),
+        (lambda: Outage("h1", 1, 0), "outage h1=1+0: it lasts 0 s; give seconds > 0"),
+        (lambda: Outage("h1", 1, float("inf")), "it lasts inf s; give seconds > 0"),
+        (
+            lambda: Simulation(outages=(Outage("h1", 3, 2), Outage("h1", 1, 2.5))),
+            "outage h1=1+2.5 and outage h1=3+2 overlap; make them one",
+        ),
+        (lambda: Simulation(speeds={"h1": 0.0}), "true speed of host 'h1' is 0.0; it must be"),
+        (lambda: Simulation(speeds={"h1": float("inf")}), "is inf; it must be > 0"),
+        (
+            lambda: simulated(Simulation(outages=(Outage("h3", 3, 2),))),
+            "outage h3=3+2: there is no host 'h3'; known: h1, h2",
+        ),
+        (
+            lambda: simulated(Simulation(speeds={"h3": 2.0})),
+            "true speed 2: there is no host 'h3'; known: h1, h2",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(make: Callable[[], object], words: str) -> None:
+    """With the place, the value and the remedy."""
+    with pytest.raises(InputError) as refused:
+        make()
+    assert words in str(refused.value)
+
+
+def simulated(simulation: Simulation) -> object:
+    """What comes of a small job."""
+    workload = Workload((Job("a", (Phase("map", Tasks(1, 1.0)),)),), cluster())
+    return simulate(workload, simulation=simulation)
