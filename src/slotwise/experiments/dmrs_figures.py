@@ -325,7 +325,7 @@ SETTINGS = tuple(
     )
 )
 
-RUNS_OF_SETTINGS = 4
+RUNS_OF_SETTINGS = 3
 
 DMRS_2A = DmrsFigure(
     "dmrs-2a",
