@@ -14,6 +14,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+SPEED_VARIABLE = "SLOTWISE_HOST_SPEED"
+"""The variable of its environment by which a worker process knows the speed of its host."""
+
 Hook = Callable[[float], object]
 """Called with the seconds that a task has left when it is told to stop."""
 
@@ -75,13 +78,26 @@ def kept(default: Any = None) -> Any:
     return _attempt.kept()
 
 
+def host_speed() -> float:
+    """The speed of the host that this task runs on: 1, unless a slower one is played here.
+
+    A host that is played runs its tasks a part of the time. What a task only waits for, a
+    sleep or an answer over a network, is not slowed by that; who wants it to be can ask here.
+    """
+    return float(os.environ.get(SPEED_VARIABLE, "1"))
+
+
 def sleep(seconds: float) -> None:
-    """A task that only sleeps. Told to stop, it stops; its next attempt sleeps the rest."""
-    slept = kept(0.0)
+    """A task that only sleeps: so many seconds on a host of speed 1, longer on a slower one.
+
+    Told to stop, it stops; its next attempt sleeps the rest.
+    """
+    speed = host_speed()
+    done = kept(0.0)
     begun = time.monotonic()
     try:
-        when_told(lambda _: stop(keep=slept + time.monotonic() - begun))
-        time.sleep(max(0.0, seconds - slept))
+        when_told(lambda _: stop(keep=done + (time.monotonic() - begun) * speed))
+        time.sleep(max(0.0, seconds - done) / speed)
     except Stopped:
         if _attempt is not None:
             _attempt.torn = False  # No sleep is half done.

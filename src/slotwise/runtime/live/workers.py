@@ -11,7 +11,7 @@ import pickle
 import select
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
@@ -19,7 +19,9 @@ from typing import Literal, Self
 import cloudpickle
 
 from slotwise.model.errors import SlotwiseError
+from slotwise.runtime.live.pacing import SPEED_LEAST, Pacer
 from slotwise.runtime.live.process import WorkerProcess
+from slotwise.runtime.live.stopped import is_stopped
 from slotwise.runtime.live.worker import (
     DONE,
     FORGET,
@@ -31,6 +33,7 @@ from slotwise.runtime.live.worker import (
     pickled,
     summary,
 )
+from slotwise.task import SPEED_VARIABLE
 
 DEFAULTS = {
     # A slot is one core: without this every worker's numpy would start a thread for each core.
@@ -75,10 +78,24 @@ class Workers:
     stopped by a hook in the midst of whatever it did. The processes end with `close`,
     and by the kernel's hand when the manager dies, even by SIGKILL; so do the processes that
     user code starts, unless they leave their process group.
+
+    `speeds` has a number of at most 1 for each slot: the part of the time for which its worker
+    is let run while it has a task. All are 1 unless given.
     """
 
-    def __init__(self, slots: int, *, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        slots: int,
+        *,
+        environment: Mapping[str, str] | None = None,
+        speeds: Sequence[float] | None = None,
+    ) -> None:
         assert slots >= 1
+        self._speeds = list(speeds or [1.0] * slots)
+        assert len(self._speeds) == slots
+        assert all(SPEED_LEAST <= speed <= 1 for speed in self._speeds)
+        self._pacer = Pacer() if min(self._speeds) < 1 else None
+        self._paced: set[int] = set()  # slots whose worker is to be slowed once it is ready
         self._environment = DEFAULTS | os.environ | dict(environment or {})
         self._runners: dict[str, bytes] = {}
         self._early: list[Outcome] = []
@@ -104,12 +121,15 @@ class Workers:
         runner: Callable[..., object],
         arguments: tuple[object, ...],
         kept: Pickle = b"",
+        *,
+        sleeps: bool = False,
     ) -> None:
         """Begins `runner(*arguments)` in a free slot; returns before it has begun.
 
         The runner is pickled once for each key and sent once to each worker; a later runner
         of the same key is not looked at. `kept` is what an earlier attempt has kept. Whatever
-        goes wrong is told by an outcome.
+        goes wrong is told by an outcome. One that `sleeps` keeps to the speed of its slot by
+        itself, and is not slowed.
         """
         assert not self._workers[slot].busy
         try:
@@ -125,6 +145,9 @@ class Workers:
             # The worker died while it was idle, so nothing is lost.
             self._replace(slot)
             self._send(slot, key, task, kept)
+        if self._pacer is not None and self._speeds[slot] < 1 and not sleeps:
+            self._paced.add(slot)
+            self._pace(slot)
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
         """Blocks until some tasks have ended, or `timeout` seconds; none means forever.
@@ -151,6 +174,8 @@ class Workers:
         """
         if self._workers[slot].busy:
             self._workers[slot].tell(until)
+            if self._pacer is not None:
+                self._pacer.nudge(slot)  # It shall hear now, not when it is continued.
 
     def kill(self, slot: int) -> None:
         """Stops the task in a slot by SIGKILL to all its processes; no outcome will tell of it.
@@ -170,12 +195,21 @@ class Workers:
                 worker.send(FORGET, pickle.dumps(key))
                 self._watch(worker)
 
+    def is_stopped(self, slot: int) -> bool:
+        """Whether somebody else has stopped the worker of a slot by SIGSTOP."""
+        pid = self._workers[slot].pid
+        if self._pacer is not None:
+            return self._pacer.is_held(slot, pid)
+        return is_stopped(pid, by_us=False)
+
     def pids(self) -> tuple[int, ...]:
         """The process of each slot, now."""
         return tuple(worker.pid for worker in self._workers)
 
     def close(self) -> None:
         """Kills all workers and what user code started in them, and waits for their end."""
+        if self._pacer is not None:
+            self._pacer.close()
         ending = self._dying + self._workers
         for worker in ending:
             worker.kill()
@@ -222,8 +256,10 @@ class Workers:
         except EOFError:
             return self._bury(slot)
         if reply is None:
+            self._pace(slot)  # It may have said that it is ready.
             return None
         worker.busy = False
+        self._let_be(slot)
         what, started, seconds, body = reply
         if what == TORN:
             self._replace(slot)
@@ -240,6 +276,7 @@ class Workers:
     def _bury(self, slot: int) -> Outcome | None:
         """Replaces a worker that died; the outcome tells of the task lost with it, if any."""
         worker = self._workers[slot]
+        self._let_be(slot)
         sentence = worker.last_words()
         unready = 0 if worker.ready else worker.unready + 1
         if unready >= STARTS_MAX:
@@ -253,6 +290,7 @@ class Workers:
     def _replace(self, slot: int, unready: int = 0) -> None:
         """Kills the worker of a slot, if it lives, and starts another without waiting."""
         worker = self._workers[slot]
+        self._let_be(slot)
         self._poll.unregister(worker.channel)
         del self._by_channel[worker.channel]
         worker.kill()
@@ -260,10 +298,27 @@ class Workers:
         self._workers[slot] = self._new_worker(slot, unready)
 
     def _new_worker(self, slot: int, unready: int = 0) -> WorkerProcess:
-        worker = WorkerProcess(self._environment, unready)
+        speed = {SPEED_VARIABLE: repr(self._speeds[slot])}
+        worker = WorkerProcess(self._environment | speed, unready)
         self._by_channel[worker.channel] = slot
         self._watch(worker)
         return worker
+
+    def _pace(self, slot: int) -> None:
+        """Slow the worker of a slot from now on, if it is to be slowed and is ready.
+
+        Before that it does not yet die with us, so it must not be found stopped.
+        """
+        if slot in self._paced and self._workers[slot].ready:
+            assert self._pacer is not None
+            self._paced.remove(slot)
+            self._pacer.begin(slot, self._workers[slot].pid, self._speeds[slot])
+
+    def _let_be(self, slot: int) -> None:
+        """The worker of a slot has no task any more, or will not live: it is not slowed."""
+        if self._pacer is not None:
+            self._paced.discard(slot)
+            self._pacer.end(slot)
 
     def _watch(self, worker: WorkerProcess) -> None:
         wanted = select.POLLIN | select.POLLOUT if worker.unsent else select.POLLIN

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import signal
 import time
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
 from types import TracebackType
@@ -16,12 +17,26 @@ from typing import Self
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.decision import GiveUp, Launch, Preempt
-from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.event import (
+    Event,
+    HostJoined,
+    HostLost,
+    JobArrived,
+    LaunchDropped,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+)
+from slotwise.program.calls import Sleep
 from slotwise.program.execution import Execution, Waits
+from slotwise.runtime.live.silence import Silence, Turn
 from slotwise.runtime.live.workers import Outcome, Pickle, Workers
 
 HOST = "localhost"
 """The name of the one host, where no cluster is played."""
+
+DONE = 2**32 - 1
+"""Stands for the number of the last attempt of a task that is done: no attempt comes later."""
 
 ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 """The signals by which a run is ended from outside."""
@@ -31,12 +46,14 @@ ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 class _LiveJob:
     """A job that is not over: its execution, and how much of it is left and under way.
 
+    begun  the number of the last attempt of each task that was begun, by phase; 0: none
     kept   what tasks that are not done have kept of stopped attempts, by phase and number
     waits  the execution, if it tells for how long its tasks waited
     """
 
     execution: Execution
     tasks_left: int
+    begun: dict[str, array[int]]
     running: int = 0
     given_up: bool = False
     kept: dict[tuple[str, int], Pickle] = field(default_factory=dict)
@@ -51,6 +68,12 @@ class LiveWorld:
     kind. A task that is to be stopped is told so, and killed at the instant that the decision
     names. What it has kept when it stops by itself is handed to its next attempt.
 
+    A host all of whose workers somebody else has stopped is silent. Within the grace of the
+    cluster it may go on as if nothing had been; then what runs there is told as lost, and
+    nothing more is heard of it: its processes are killed when the host is back.
+
+    An attempt is begun once. A launch that comes again, or too late, is dropped, and told so.
+
     A job is committed when its last task has ended well: only then is that end told, so a job
     that counts as completed has its output in place. Whatever the job's own code or the disk
     does wrong is told as a failed task. `close` ends all processes and takes back the output
@@ -63,9 +86,12 @@ class LiveWorld:
         self._jobs: dict[str, _LiveJob] = {}
         given = list(executions)
         for execution in given:
-            tasks = sum(phase.tasks.count for phase in execution.job.phases)
+            counts = {phase.name: phase.tasks.count for phase in execution.job.phases}
+            begun = {name: array("I", [0]) * count for name, count in counts.items()}
             waits = execution if isinstance(execution, Waits) else None
-            self._jobs[execution.job.id] = _LiveJob(execution, tasks, waits=waits)
+            self._jobs[execution.job.id] = _LiveJob(
+                execution, sum(counts.values()), begun, waits=waits
+            )
         # The next one is last; jobs of one instant keep the order in which they were given.
         self._arrivals = sorted(
             (JobArrived(execution.job.arrival, execution.job) for execution in reversed(given)),
@@ -74,15 +100,19 @@ class LiveWorld:
         self._told: list[Event] = []  # events that wait for nothing any more
         cluster = slots if isinstance(slots, Cluster) else self.cluster(slots)
         self._host_of = [
-            host.name for host in cluster.hosts for _ in range(sum(host.slots.values()))
+            host for host in cluster.hosts for _ in range(sum(host.slots.values()))
         ]
         # The slots of each host in which nothing runs; the next one is last.
         self._free: dict[str, list[int]] = {host.name: [] for host in cluster.hosts}
         for slot in reversed(range(len(self._host_of))):
-            self._free[self._host_of[slot]].append(slot)
+            self._free[self._host_of[slot].name].append(slot)
         self._held: dict[int, Launch] = {}
         self._ends: dict[int, float] = {}  # when those are killed that have been told to stop
-        self._workers = Workers(len(self._host_of))
+        # What silent hosts may still run although it is over for everybody else.
+        self._abandoned: dict[int, tuple[_LiveJob, Launch]] = {}
+        speeds = [host.speed for host in self._host_of]
+        self._workers = Workers(len(speeds), speeds=speeds)
+        self._silence = Silence(self._free, cluster.grace, self._workers.is_stopped)
         self._zero = time.monotonic()
 
     @staticmethod
@@ -111,22 +141,25 @@ class LiveWorld:
 
         It wakes up to kill what was told to stop and still runs, and tells of that at once.
         """
-        due = min(
-            inf if until is None else until,
-            self._arrivals[-1].at if self._arrivals else inf,
-            min(self._ends.values(), default=inf),
-            -inf if self._told else inf,
-        )
-        timeout = None if due == inf else max(0.0, due - self.now)
-        for outcome in self._workers.wait(timeout):
-            self._hear(outcome)
-        now = self.now
-        for slot in [slot for slot, end in self._ends.items() if end <= now]:
-            self._kill(slot)
-        while self._arrivals and self._arrivals[-1].at <= now:
-            self._told.append(self._arrivals.pop())
-        told, self._told = self._told, []
-        return told
+        due = inf if until is None else until
+        if self._arrivals:
+            due = min(due, self._arrivals[-1].at)
+        while True:
+            wake = min(due, self._silence.next_look, *self._ends.values())
+            timeout = None if wake == inf else max(0.0, wake - self.now)
+            outcomes = self._workers.wait(0.0 if self._told else timeout)
+            if self._silence.next_look <= self.now or self._is_heard_again(outcomes):
+                self._look()
+            for outcome in outcomes:
+                self._hear(outcome)
+            now = self.now
+            for slot in [slot for slot, end in self._ends.items() if end <= now]:
+                self._kill(slot)
+            while self._arrivals and self._arrivals[-1].at <= now:
+                self._told.append(self._arrivals.pop())
+            if self._told or due <= now:
+                told, self._told = self._told, []
+                return told
 
     def close(self) -> None:
         """End all processes; take back what unfinished jobs have written. Idempotent."""
@@ -147,8 +180,15 @@ class LiveWorld:
         self.close()
 
     def _launch(self, launch: Launch) -> None:
+        if reason := self._objection(launch):
+            phase, host = launch.phase, launch.host
+            self._told.append(
+                LaunchDropped(self.now, phase, launch.task, launch.attempt, host, reason)
+            )
+            return
         live = self._jobs[launch.phase.job]
         live.running += 1
+        live.begun[launch.phase.phase][launch.task] = launch.attempt
         try:
             arguments = live.execution.arguments(
                 launch.phase.phase, launch.task, launch.attempt
@@ -158,9 +198,32 @@ class LiveWorld:
             return
         slot = self._free[launch.host].pop()
         self._held[slot] = launch
+        self._silence.take_stopped(slot)
         kept = live.kept.get((launch.phase.phase, launch.task), b"")
         runner = live.execution.runner
-        self._workers.start(slot, launch.phase.job, runner, arguments, kept)
+        sleeps = isinstance(live.execution, Sleep)
+        self._workers.start(slot, launch.phase.job, runner, arguments, kept, sleeps=sleeps)
+
+    def _objection(self, launch: Launch) -> str:
+        """Why an attempt is not begun; empty if it is."""
+        live = self._jobs.get(launch.phase.job)
+        if live is None or live.given_up:
+            return "its job is over"
+        begun = live.begun[launch.phase.phase][launch.task]
+        if begun == DONE:
+            return "the task is done"
+        # What was never begun does not run: so it is with most launches.
+        is_known = begun and any(
+            (held.phase, held.task) == (launch.phase, launch.task)
+            for held in self._held.values()
+        )
+        if is_known:
+            return f"attempt {begun} of the task runs"
+        if launch.attempt <= begun:
+            return f"attempt {begun} of the task was begun before, and is over"
+        if not self._free[launch.host]:
+            return f"no worker of {launch.host} is free"
+        return ""
 
     def _stop(self, preempt: Preempt) -> None:
         """Kill an attempt, or tell it to stop. One that has just ended by itself is let be.
@@ -179,21 +242,64 @@ class LiveWorld:
                 return
 
     def _kill(self, slot: int) -> None:
-        self._workers.kill(slot)
-        launch = self._release(slot)
-        self._discard(launch)
+        """End an attempt. On a silent host that is for later: nobody there would hear of it."""
+        if self._host_of[slot].name in self._silence:
+            live, launch = self._abandon(slot)
+        else:
+            self._workers.kill(slot)
+            live, launch = self._release(slot)
+        self._discard(live, launch)
         self._told.append(TaskKilled(self.now, launch.phase, launch.task, launch.attempt))
-        self._one_less(self._jobs[launch.phase.job])
+        self._one_less(live)
 
-    def _release(self, slot: int) -> Launch:
-        """The attempt in a slot is over; what it was."""
-        self._free[self._host_of[slot]].append(slot)
+    def _release(self, slot: int) -> tuple[_LiveJob, Launch]:
+        """The attempt in a slot is over, and the slot is free; what it was."""
+        self._free[self._host_of[slot].name].append(slot)
         self._ends.pop(slot, None)
-        return self._held.pop(slot)
+        launch = self._held.pop(slot)
+        return self._jobs[launch.phase.job], launch
+
+    def _abandon(self, slot: int) -> tuple[_LiveJob, Launch]:
+        """The attempt in a slot is over for everybody but its silent host; what it was."""
+        live, launch = self._abandoned[slot] = self._release(slot)
+        self._free[self._host_of[slot].name].remove(slot)
+        return live, launch
+
+    def _is_heard_again(self, outcomes: list[Outcome]) -> bool:
+        """Whether a silent host has said something: it may be back."""
+        return any(self._host_of[outcome.slot].name in self._silence for outcome in outcomes)
+
+    def _look(self) -> None:
+        """Tell which hosts have fallen silent, have been so for too long, or are back."""
+        now = self.now
+        for host, turn in self._silence.look(now):
+            if turn is Turn.LOST:
+                self._told.append(HostLost(now, host))
+            elif turn is Turn.OVERDUE:
+                seconds = self._silence.seconds(host, now)
+                for slot in self._slots_of(host, self._held):
+                    live, launch = self._abandon(slot)
+                    reason = f"host {host} has been silent for {seconds:.1f} s"
+                    self._fail(live, launch, reason, lost=True)
+            else:
+                for slot in self._slots_of(host, self._abandoned):
+                    self._workers.kill(slot)
+                    self._free_abandoned(slot)
+                self._told.append(HostJoined(now, host))
+
+    def _slots_of(self, host: str, slots: Iterable[int]) -> list[int]:
+        return [slot for slot in slots if self._host_of[slot].name == host]
+
+    def _free_abandoned(self, slot: int) -> None:
+        """An abandoned attempt is over on its host, too: what it wrote since goes."""
+        self._free[self._host_of[slot].name].append(slot)
+        self._discard(*self._abandoned.pop(slot))
 
     def _hear(self, outcome: Outcome) -> None:
-        launch = self._release(outcome.slot)
-        live = self._jobs[launch.phase.job]
+        if outcome.slot in self._abandoned:
+            self._free_abandoned(outcome.slot)
+            return
+        live, launch = self._release(outcome.slot)
         if outcome.status == "stopped":
             self._stopped(live, launch, outcome)
             return
@@ -214,7 +320,8 @@ class LiveWorld:
             return
         live.tasks_left -= 1
         live.kept.pop((launch.phase.phase, launch.task), None)
-        seconds = outcome.seconds
+        live.begun[launch.phase.phase][launch.task] = DONE
+        seconds = self._computed(live, outcome)
         if live.waits is not None:
             seconds -= live.waits.waited(launch.phase.phase, launch.task, launch.attempt)
         self._told.append(
@@ -230,15 +337,23 @@ class LiveWorld:
         assert isinstance(outcome.value, Pickle)
         if outcome.value:
             live.kept[launch.phase.phase, launch.task] = outcome.value
-        self._discard(launch)
-        seconds = outcome.seconds if outcome.value else 0.0
+        self._discard(live, launch)
+        speed = self._host_of[outcome.slot].speed
+        kept = self._computed(live, outcome) * speed if outcome.value else 0.0
         self._told.append(
-            TaskKilled(self.now, launch.phase, launch.task, launch.attempt, kept=seconds)
+            TaskKilled(self.now, launch.phase, launch.task, launch.attempt, kept=kept)
         )
         self._one_less(live)
 
+    def _computed(self, live: _LiveJob, outcome: Outcome) -> float:
+        """The seconds of an attempt, but for those for which somebody else had stopped it."""
+        stopped = self._silence.take_stopped(outcome.slot)
+        if isinstance(live.execution, Sleep):
+            return outcome.seconds  # Sleep goes on while it is stopped.
+        return max(0.0, outcome.seconds - stopped)
+
     def _fail(self, live: _LiveJob, launch: Launch, reason: str, lost: bool = False) -> None:
-        self._discard(launch)
+        self._discard(live, launch)
         what = live.execution.describe(launch.phase.phase, launch.task)
         self._told.append(
             TaskFailed(
@@ -247,13 +362,10 @@ class LiveWorld:
         )
         self._one_less(live)
 
-    def _discard(self, launch: Launch) -> None:
+    def _discard(self, live: _LiveJob, launch: Launch) -> None:
         """Remove what an attempt left. What cannot be removed now goes when the job closes."""
-        try:
-            execution = self._jobs[launch.phase.job].execution
-            execution.discard(launch.phase.phase, launch.task, launch.attempt)
-        except OSError:
-            pass
+        with suppress(OSError):
+            live.execution.discard(launch.phase.phase, launch.task, launch.attempt)
 
     def _one_less(self, live: _LiveJob) -> None:
         live.running -= 1

@@ -1,0 +1,226 @@
+"""Slow hosts, played: worker processes that run a part of the time, by stop and continue.
+
+A worker of a host of speed s runs while its task runs, is stopped when it has run for long
+enough, and goes on when it has been stopped for (1 - s) / s of that time. See
+docs/decisions/0017-slowed-hosts.md for why so, and for what it costs and how exact it is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+
+from slotwise.runtime.live.stopped import is_stopped
+
+PERIOD_SECONDS = 0.05
+"""A run and the stop after it take about so long together."""
+
+LEAST_SECONDS = 0.002
+"""No run and no stop is meant to be shorter: the period gets longer for very small parts."""
+
+OWED_MOST = 2.0
+"""What a worker owes of stops, or has paid too much of them, beyond this is forgotten: seconds.
+
+It matters only where the thread below could not run for long.
+"""
+
+TAKEN_SECONDS = 0.002
+"""How often we look whether a worker has taken a stop, where processors are short."""
+
+LOOK_SECONDS = 0.05
+"""How often we look whether a worker that somebody else has stopped goes on."""
+
+SPEED_LEAST = 0.001
+"""Slower than this is not played: such a worker would be stopped for a second at a time."""
+
+
+@dataclass(slots=True)
+class _Pace:
+    """How a worker of one slot is slowed; kept from task to task, so that short ones are, too.
+
+    owed   seconds for which it must yet be stopped for what it has run; negative: it has been
+           stopped for longer than it should
+    state  "runs", "stopping" (it was told, but has not had a processor to hear it), "stopped"
+           by us, or "held": stopped by somebody else
+    since  the instant from which on the account is open
+    due    the instant at which to do something about it
+    """
+
+    speed: float
+    owed: float
+    pid: int = 0
+    state: str = "runs"
+    since: float = 0.0
+    due: float = inf
+
+    @property
+    def by_us(self) -> bool:
+        """Whether we have told it to stop and not yet to go on."""
+        return self.state in ("stopping", "stopped")
+
+    @property
+    def stop(self) -> float:
+        """The seconds of an ordinary stop."""
+        least = LEAST_SECONDS / min(self.speed, 1 - self.speed)
+        return max(PERIOD_SECONDS, least) * (1 - self.speed)
+
+    def book(self, now: float) -> None:
+        """Bring the account up to date. What somebody else's stop takes is not our concern."""
+        passed, self.since = now - self.since, now
+        if self.state in ("runs", "stopping"):
+            self.owed = min(OWED_MOST, self.owed + passed * (1 - self.speed) / self.speed)
+        elif self.state == "stopped":
+            self.owed = max(-OWED_MOST, self.owed - passed)
+
+    def go_on(self, now: float, least: float = 0.0) -> None:
+        """From now on it runs, until it owes an ordinary stop, but at least for so long."""
+        self.state, self.since = "runs", now
+        self.due = now + max(least, (self.stop - self.owed) * self.speed / (1 - self.speed))
+
+
+class Pacer:
+    """Slows worker processes while they run tasks, by SIGSTOP and SIGCONT to their groups.
+
+    One thread does it by the clock. It keeps an account for each slot, so waking up late or
+    being kept from running changes when a worker is stopped, but not what part of the time it
+    runs. Only what stands between `begin` and `end` is signalled: call `end` before a process
+    is reaped, for then its number may become that of another. After `end` a worker runs.
+    A worker that somebody else has stopped is left alone until somebody continues it.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._paces: dict[int, _Pace] = {}  # by slot
+        self._active: dict[int, _Pace] = {}  # those with a task
+        self._sleeps_until = inf
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run, name="slotwise-pacer", daemon=True)
+        # Signals are for the main thread: it alone can let them wait, and it sleeps in poll.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            self._thread.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def begin(self, slot: int, pid: int, speed: float) -> None:
+        """A task runs in the worker of a slot, which is to run this part (< 1) of the time."""
+        with self._changed:
+            pace = self._paces.get(slot)
+            if pace is None:
+                pace = self._paces[slot] = _Pace(speed, 0.0)
+                pace.owed = pace.stop / 2  # The first stop comes neither early nor late.
+            pace.pid = pid
+            pace.go_on(time.monotonic())
+            self._active[slot] = pace
+            if pace.due < self._sleeps_until:
+                self._changed.notify()
+
+    def end(self, slot: int) -> None:
+        """The task of a slot is over, or its worker is about to be killed; it runs on."""
+        if slot not in self._active:
+            return  # This thread alone changes which are there.
+        with self._changed:
+            pace = self._active.pop(slot)
+            _go_on(pace)
+
+    def nudge(self, slot: int) -> None:
+        """Let the worker of a slot run now, if we have stopped it: it has something to hear.
+
+        The account remembers, so its speed stays what it is.
+        """
+        with self._changed:
+            pace = self._active.get(slot)
+            if pace is not None and pace.by_us:
+                pace.due, pace.state = -inf, "stopped"
+                self._changed.notify()
+
+    def is_held(self, slot: int, pid: int) -> bool:
+        """Whether somebody else has stopped the worker of a slot."""
+        with self._changed:
+            pace = self._active.get(slot)
+            return is_stopped(pid, by_us=pace is not None and pace.by_us)
+
+    def close(self) -> None:
+        """Continue all, and stop slowing. Idempotent."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        """Stop and continue what is due until `close`; whatever happens, none stays stopped."""
+        with self._changed:
+            try:
+                while not self._is_over:
+                    due = min((pace.due for pace in self._active.values()), default=inf)
+                    now = time.monotonic()
+                    if due > now:
+                        self._sleeps_until = due
+                        self._changed.wait(min(due - now, threading.TIMEOUT_MAX))
+                        self._sleeps_until = -inf
+                        continue
+                    for pace in self._active.values():
+                        if pace.due <= now:
+                            _turn(pace)
+            finally:
+                for pace in self._active.values():
+                    _go_on(pace)
+                self._active.clear()
+
+
+def _turn(pace: _Pace) -> None:
+    """Stop what has run long enough, continue what has been stopped long enough."""
+    if pace.state == "stopped":
+        if _go_on(pace):
+            pace.go_on(pace.since, LEAST_SECONDS)
+        else:
+            pace.due = pace.since + LOOK_SECONDS
+        return
+    now = time.monotonic()
+    is_still = is_stopped(pace.pid, by_us=False)
+    if pace.state == "held":
+        if not is_still:
+            pace.go_on(now)
+        else:
+            pace.due = now + LOOK_SECONDS
+    elif pace.state == "runs" and is_still:
+        # Somebody else did it, nobody knows when: what it ran since it went on is not counted.
+        pace.state, pace.due = "held", now + LOOK_SECONDS
+    else:
+        if pace.state == "runs":
+            _signal(pace, signal.SIGSTOP)
+            now = time.monotonic()
+            pace.book(now)
+            is_still = is_stopped(pace.pid, by_us=False)
+        elif is_still:
+            pace.book((pace.since + now) / 2)  # It took the stop somewhere in between.
+        else:
+            pace.book(now)
+        pace.state = "stopped" if is_still else "stopping"
+        pace.due = now + (pace.owed if is_still else TAKEN_SECONDS)
+
+
+def _go_on(pace: _Pace) -> bool:
+    """Continue what we have stopped; False if somebody else has stopped it, too: it stays.
+
+    The account is brought up to date to the instant of the signal. This thread may have to
+    wait for a processor at any line, the more so once the worker has been woken up.
+    """
+    is_held = pace.by_us and is_stopped(pace.pid, by_us=True)
+    pace.book(time.monotonic())
+    if is_held:
+        pace.state = "held"
+    elif pace.by_us:
+        _signal(pace, signal.SIGCONT)
+        pace.state = "runs"
+    return not is_held
+
+
+def _signal(pace: _Pace, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pace.pid, number)

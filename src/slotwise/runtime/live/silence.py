@@ -1,0 +1,108 @@
+"""Which hosts are silent: somebody else has stopped all of their worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import inf
+
+LOOK_SECONDS = 0.5
+"""How often we look at all workers; a shorter silence may not be noticed."""
+
+SOON_SECONDS = 0.05
+"""The same while a host is silent for longer than its grace: when it goes on, what it still
+believes it has to do is to be stopped before it has done much."""
+
+
+class Turn(Enum):
+    """What can happen to a host."""
+
+    LOST = "it fell silent"
+    OVERDUE = "it has been silent for longer than its grace"
+    JOINED = "it is back"
+
+
+@dataclass(slots=True)
+class _Silent:
+    """A host that is silent; `due` is the instant at which its grace ends, inf once told."""
+
+    since: float
+    due: float
+
+
+class Silence:
+    """Looks at the workers of all hosts now and then.
+
+    A host is silent once all of its workers are stopped: one that runs shows that the host
+    lives, and a task under a single stopped worker waits as one that hangs. It is back once
+    none of them is stopped: who continues them one by one is not done after the first.
+
+    next_look  the instant from which on `look` has something to do
+    """
+
+    def __init__(
+        self,
+        slots: Mapping[str, Sequence[int]],
+        grace: float,
+        is_stopped: Callable[[int], bool],
+    ) -> None:
+        """`slots` has those of each host, `is_stopped` says so of the worker of a slot."""
+        self.next_look = LOOK_SECONDS
+        self._slots = {host: list(of_host) for host, of_host in slots.items() if of_host}
+        self._grace = grace
+        self._is_stopped = is_stopped
+        self._silent: dict[str, _Silent] = {}
+        self._stopped_at: dict[int, float] = {}
+        self._seconds: dict[int, float] = {}
+
+    def __contains__(self, host: str) -> bool:
+        """Whether a host is silent."""
+        return host in self._silent
+
+    def look(self, now: float) -> list[tuple[str, Turn]]:
+        """What has happened since the last look; some 20 microseconds for each worker."""
+        turns = [
+            (host, turn)
+            for host in self._slots
+            for turn in self._turns(host, self._look_at(host, now), now)
+        ]
+        silent = self._silent.values()
+        soon = any(one.due == inf for one in silent)
+        self.next_look = now + (SOON_SECONDS if soon else LOOK_SECONDS)
+        self.next_look = min(self.next_look, *(one.due for one in silent), inf)
+        return turns
+
+    def seconds(self, host: str, now: float) -> float:
+        """For how long a silent host has been so."""
+        return now - self._silent[host].since
+
+    def take_stopped(self, slot: int) -> float:
+        """For how many seconds the worker of a slot was seen stopped since this was asked."""
+        return self._seconds.pop(slot, 0.0)
+
+    def _look_at(self, host: str, now: float) -> int:
+        """How many workers of a host are stopped; notes for how long they have been."""
+        count = 0
+        for slot in self._slots[host]:
+            before = self._stopped_at.pop(slot, None)
+            if self._is_stopped(slot):
+                count += 1
+                self._stopped_at[slot] = now
+                if before is not None:
+                    self._seconds[slot] = self._seconds.get(slot, 0.0) + now - before
+        return count
+
+    def _turns(self, host: str, stopped: int, now: float) -> list[Turn]:
+        silent = self._silent.get(host)
+        turns = []
+        if silent is None and stopped == len(self._slots[host]):
+            silent = self._silent[host] = _Silent(now, now + self._grace)
+            turns.append(Turn.LOST)
+        if silent is not None and not stopped:
+            del self._silent[host]
+            turns.append(Turn.JOINED)
+        elif silent is not None and silent.due <= now:
+            silent.due = inf
+            turns.append(Turn.OVERDUE)
+        return turns
