@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slotwise.api import compare, plan, plan_tasks, replay, run, simulate
+from slotwise.api import Simulation, compare, plan, plan_tasks, replay, run, simulate
 from slotwise.model.event import JobArrived
 from slotwise.model.observation import Observation
 from slotwise.record.history import append_history, read_history
@@ -273,3 +273,34 @@ def test_a_run_remembers_the_speed_that_is_stated(words: Path) -> None:
     append_history(words / "h.db", seen(9, "elsewhere", 4.0) + seen(20, "localhost", 1.0))
     run("words.yaml", slots=1, history="h.db")
     assert {o.speed for o in read_history(words / "h.db")} == {1.0}
+
+
+@pytest.mark.parametrize("scheduler", ["dmrs", "flex"])
+def test_learned_speeds_that_are_true(scheduler: str, slotwise: Any, known: Path) -> None:
+    """The cluster plays what was learned: the scheduler knows it, and the bound is a bound."""
+    told = slotwise(
+        *("simulate", "words.yaml", "--scheduler", scheduler, "--json", "--log", "log.jsonl"),
+        *("--history", "h.db", "--true-speed", "h2=0.5"),
+    )
+    assert (told.exit_code, told.stderr) == (0, "")
+    found, log = json.loads(told.stdout), read_log("log.jsonl")
+    assert log.header.cluster == log.header.true_cluster
+    assert [host.speed for host in log.header.cluster.hosts] == [1.0, 0.5]
+    assert found["bound"] <= found["metrics"]["value"]
+    assert replay(log).is_identical
+
+
+def test_knowing_the_slow_host_helps(words: Path) -> None:
+    """Three large maps: who knows that the other host takes four times as long leaves it none.
+
+    Both histories know the work; within the run it is too late to learn the rest.
+    """
+    (words / "words.yaml").write_text(PROGRAMS.replace("1000}", "4000}"))
+    append_history(words / "one.db", seen(20, "h1", 1.0) + seen(1, "h1", 1.0, "reduce"))
+    append_history(words / "both.db", read_history(words / "one.db") + seen(9, "h2", 0.25))
+    truth = Simulation(speeds={"h2": 0.25})
+    one, both = (
+        simulate("words.yaml", "dmrs", simulation=truth, history=name).metrics["makespan"]
+        for name in ("one.db", "both.db")
+    )
+    assert both < one

@@ -75,7 +75,8 @@ class Speed:
         error = MEDIAN_ERROR * log1p(self.spread) / sqrt(self.alike)
         off = abs(log(self.speed / self.stated))
         is_enough = self.alike >= SEEN_ENOUGH and off > max(ERRORS_ENOUGH * error, ROUNDING)
-        return self.speed if is_enough else self.stated
+        # What it is beyond four digits is chance, and hard to read in a log.
+        return float(f"{self.speed:.4g}") if is_enough else self.stated
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def _first_panel(jobs: Sequence[str]) -> Any:
     x = alt.X(
         field="known",
         type="nominal",
-        title="known",
+        title="what is known of earlier runs",
         sort=None,
         scale=alt.Scale(domain=list(HISTORIES)),
         axis=alt.Axis(labelAngle=-25, grid=False),
@@ -77,7 +77,7 @@ def _first_panel(jobs: Sequence[str]) -> Any:
     beside = alt.XOffset(field="job", type="nominal", scale=alt.Scale(domain=list(jobs)))
     dots = alt.Chart(source("first")).mark_circle(size=60, opacity=1)
     points = dots.encode(x=x, xOffset=beside, y=_y("estimate / truth"), color=_colour(jobs))
-    return _panel(points, "work of the job, first")
+    return _panel(points, "work of each job, first")
 
 
 def _course_panel(key: str, history: str, axis: str, jobs: Sequence[str]) -> Any:
