@@ -23,6 +23,9 @@ from slotwise.model.snapshot import Snapshot
 TOLERANCE = 1e-9
 """Relative: an end that is earlier by less is no reason to plan anew."""
 
+LISTINGS = 1_000
+"""How many schedules are listed in a run, about: for so many, machine code is worth loading."""
+
 LIST_SECONDS = 1e-7
 """What a list schedule takes for each task and machine, about: so a budget in seconds becomes
 one in steps, and the same run is decided in the same way on every machine."""
@@ -96,7 +99,7 @@ class Queueing:
         left = remaining(snapshot, estimates, jobs)
         if left.problem is None:
             return False
-        runs = Lister(left.problem).runs(_order(left, jobs), self.fills).runs
+        runs = Lister(left.problem, LISTINGS).runs(_order(left, jobs), self.fills).runs
         by_task = {_task(left, run): run for run in runs}
         for launch in heads:
             run = by_task[launch.phase, launch.task]
@@ -149,7 +152,7 @@ def _heads(snapshot: Snapshot) -> list[Launch]:
 def by_program(problem: Uneven, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
     """Algorithm 1."""
     order = by_completion(linear_program(problem).completion)
-    return order, Lister(problem).runs(order)
+    return order, Lister(problem, LISTINGS).runs(order)
 
 
 def by_search(
@@ -163,7 +166,7 @@ def by_search(
     each = LIST_SECONDS * tasks * len(problem.speed)
     steps = (BUDGET_SECONDS if seconds is None else seconds) / each
     order = best_order(problem, Budget(steps), before)
-    return order, Lister(problem).runs(order, fills=True)
+    return order, Lister(problem, LISTINGS).runs(order, fills=True)
 
 
 def by_identical(problem: Uneven, before: Sequence[int]) -> tuple[Sequence[int], Runs]:

@@ -59,7 +59,7 @@ def best_order(problem: Uneven, budget: Budget, before: Sequence[int]) -> Sequen
 
     Begins as `best_found` does, or with the order that was best before, and moves jobs only.
     """
-    lister = Lister(problem, min(budget.steps, ASKED))
+    lister = Lister(problem, ASKED)
 
     def value(order: Sequence[int]) -> float:
         return problem.value(lister.completions(order, fills=True))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp, log
+from math import log
+
+import numpy as np
 
 from slotwise.estimation.extrapolation import RUNNING_FLOOR, WORK_LEAST
 from slotwise.model.decision import Launch
@@ -19,6 +21,9 @@ SWEEPS_MOST = 20
 
 SETTLED = 1e-9
 """A change of all logarithms below this is none."""
+
+TINY = 1e-300
+"""In place of no tasks at all, to divide by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,28 +63,30 @@ def corrected(
     wrong that was, and a host must be slow with several phases, or slower than others with one,
     to count as slow. O(phases x hosts) a sweep.
     """
-    costs = [
-        (phase, host, log(one.seconds * stated[host] / one.expected), one.tasks)
-        for phase, hosts in seen.items()
-        for host, one in hosts.items()
-        if one.seconds > 0 and one.expected > 0
-    ]
-    factors = dict.fromkeys((phase for phase, *_ in costs), 0.0)
-    slowness = dict.fromkeys(stated, 0.0)
+    if not seen:
+        return Corrected({}, stated)
+    hosts = {host: column for column, host in enumerate(stated)}
+    tasks = np.zeros((len(seen), len(hosts)))
+    costs = np.zeros_like(tasks)
+    for row, by_host in enumerate(seen.values()):
+        for host, one in by_host.items():
+            if one.seconds > 0 and one.expected > 0:
+                tasks[row, hosts[host]] = one.tasks
+                costs[row, hosts[host]] = log(one.seconds * stated[host] / one.expected)
+    of_phase, of_host = np.maximum(tasks.sum(axis=1), TINY), tasks.sum(axis=0) + TRUST
+    slowness = np.zeros(len(hosts))
     for _ in range(SWEEPS_MOST):
-        sums = {phase: [0.0, 0.0] for phase in factors}
-        for phase, host, cost, tasks in costs:
-            sums[phase][0] += tasks * (cost - slowness[host])
-            sums[phase][1] += tasks
-        factors = {phase: total / count for phase, (total, count) in sums.items()}
-        held = {host: [0.0, TRUST] for host in stated}
-        for phase, host, cost, tasks in costs:
-            held[host][0] += tasks * (cost - factors[phase])
-            held[host][1] += tasks
-        before, slowness = slowness, {h: total / count for h, (total, count) in held.items()}
-        if all(abs(slowness[host] - before[host]) < SETTLED for host in stated):
+        factors = (tasks * (costs - slowness)).sum(axis=1) / of_phase
+        before = slowness
+        slowness = (tasks * (costs - factors[:, None])).sum(axis=0) / of_host
+        if np.abs(slowness - before).max() < SETTLED:
             break
     return Corrected(
-        {phase: exp(factor) for phase, factor in factors.items()},
-        {host: speed * exp(-slowness[host]) for host, speed in stated.items()},
+        dict(zip(seen, np.exp(factors).tolist(), strict=True)),
+        {
+            host: speed * by
+            for (host, speed), by in zip(
+                stated.items(), np.exp(-slowness).tolist(), strict=True
+            )
+        },
     )

@@ -51,7 +51,7 @@ ATTEMPTS_MAX = 4
 LOSSES_MAX = 16
 """How often the slot may die under a task before the task is taken to be the cause."""
 
-SEEN_MOST = 64
+SEEN_MOST = 32
 """So many phases are kept of which is known what their tasks took on each host."""
 
 PHASES_MOST = 1_000_000
