@@ -17,7 +17,7 @@ from slotwise.model.event import Event
 from slotwise.objective.penalty import PENALTIES
 from slotwise.program.loading import BUILTINS
 from slotwise.record.codec import encode_job
-from slotwise.scheduler import ALLOCATORS, ASSIGNERS
+from slotwise.scheduler import ASSIGNERS, SCHEDULERS
 from slotwise.workload import schema
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +77,7 @@ def test_every_key_of_a_workload_file_is_told_of() -> None:
     assert [key for key in sorted(keys) if f"| `{key}` |" not in page] == []
 
 
-@pytest.mark.parametrize("name", [*ALLOCATORS, *ASSIGNERS, *PENALTIES, *BUILTINS])
+@pytest.mark.parametrize("name", [*SCHEDULERS, *ASSIGNERS, *PENALTIES, *BUILTINS])
 def test_every_registered_name_is_told_of(name: str) -> None:
     """Allocators, assigners, penalties and built-in programs stand in the reference pages."""
     pages = [DOCS / name for name in ("workload-file.md", "concepts.md", "tutorial.md")]
