@@ -37,6 +37,7 @@ from slotwise.record.log import Header, Log, LogFile, read_log
 from slotwise.record.remembering import Remembering
 from slotwise.report import page
 from slotwise.results import Result, RunInterrupted
+from slotwise.runtime.live.hosts import played
 from slotwise.runtime.live.world import LiveWorld
 from slotwise.runtime.loop import Record
 from slotwise.runtime.loop import run as run_loop
@@ -131,33 +132,49 @@ def run(
     scheduler: str = "flex",
     *,
     slots: Slots | None = None,
+    play_hosts: bool = False,
     history: str | Path | None = None,
     **options: Unpack[Options],
 ) -> Result:
     """Run a workload really, in worker processes of this machine.
 
     Jobs of stated work sleep for it, and copy nothing. `slots` is the number of processors
-    unless given, or a number for each kind. `history` is a database of earlier runs: from it
-    come the work of programs and the speeds of hosts that it knows, and each task of a program
-    that ends is added to it within seconds; it is made if there is none. RunInterrupted (a
-    KeyboardInterrupt) carries what was done when Ctrl-C comes.
+    unless given, or a number for each kind. `play_hosts`: instead, the hosts of the workload's
+    cluster are played here, each with workers of its own, which run for as much of the time as
+    its speed says; none may be faster than this machine, which is 1.
+
+    `history` is a database of earlier runs: from it come the work of programs and the speeds of
+    hosts that it knows, and each task of a program that ends is added to it within seconds; it
+    is made if there is none. RunInterrupted (a KeyboardInterrupt) carries what was done when
+    Ctrl-C comes.
     """
     _refuse_log(history, options)
-    return _run(
-        _source(workload, options, _existing(history)), scheduler, slots, history, options
-    )
+    source = _source(workload, options, _existing(history))
+    cluster = _live_cluster(source, slots, play_hosts)
+    return _run(source, scheduler, cluster, play_hosts, history, options)
+
+
+def _live_cluster(source: Source, slots: Slots | None, play_hosts: bool) -> Cluster:
+    """What a live run runs on: this machine, or the hosts that are played on it."""
+    if not play_hosts:
+        return source.cluster(LiveWorld.cluster(processors() if slots is None else slots))
+    if slots is not None:
+        raise InputError(
+            f"slots are {slots} where hosts are played, which have slots of their own; leave"
+            " out one of --slots and --play-hosts"
+        )
+    return source.cluster(played(source.workload.cluster))
 
 
 def _run(
     source: Source,
     scheduler: str,
-    slots: Slots | None,
+    cluster: Cluster,
+    is_played: bool,
     history: str | Path | None,
     options: Options,
 ) -> Result:
     """Run really what is known by now, and add to the history what ends."""
-    given = processors() if slots is None else slots
-    cluster = source.cluster(LiveWorld.cluster(given))
     executions = source.executions(cluster)
     listeners = []
     if history is not None:
@@ -165,14 +182,15 @@ def _run(
         programs = {one.job.id: (one.program, one.sizes) for one in sized}
         listeners.append(Remembering(history, programs, cluster))
     jobs = tuple(execution.job for execution in executions)
-    (host,) = cluster.hosts
-    parameters = {
-        "slots": given if isinstance(given, int) else dict(given),
-        "shuffle": source.shuffle and asdict(source.shuffle),
-    }
+    parameters: dict[str, Any] = {"shuffle": source.shuffle and asdict(source.shuffle)}
+    if is_played:
+        parameters["speeds"] = {host.name: host.speed for host in cluster.hosts}
+    else:
+        (host,) = cluster.hosts
+        parameters["slots"] = dict(host.slots)
     told = source.told(cluster)
     setting = _Setting(scheduler, "live", jobs, told, source, options, parameters, listeners)
-    return setting.run(lambda: LiveWorld(executions, host.slots))
+    return setting.run(lambda: LiveWorld(executions, cluster))
 
 
 def compare(
@@ -181,6 +199,7 @@ def compare(
     *,
     live: bool = False,
     slots: Slots | None = None,
+    play_hosts: bool = False,
     simulation: Simulation | None = None,
     history: str | Path | None = None,
     **options: Unpack[Options],
@@ -188,8 +207,9 @@ def compare(
     """The same workload under several schedulers, in the simulated world or really.
 
     Live, each scheduler's programs write to outputs of their own: OUTPUT-fifo and so on. Logs
-    are named in the same way. A `history` tells all of them the same, what is known before the
-    first; live, it is made if there is none, and what ends is added.
+    are named in the same way. `play_hosts` is for live runs, as in run. A `history` tells all
+    of them the same, what is known before the first; live, it is made if there is none, and
+    what ends is added.
     """
     names = _check_names([schedulers] if isinstance(schedulers, str) else schedulers)
     apiece = {name: _apart(options, name) for name in names}
@@ -197,15 +217,17 @@ def compare(
         _refuse_log(history, mine)
     source = _source(workload, options, _existing(history) if live else history)
     sources = [source.apart(name) if live else source for name in names]
+    if play_hosts and not live:
+        raise InputError("hosts are played in live runs; add --live, or leave --play-hosts out")
     if live:
+        cluster = _live_cluster(source, slots, play_hosts)
         for apart in sources:
-            # Refuses the last one's output before the first one runs.
-            apart.executions(source.cluster(LiveWorld.cluster(slots or 1)))
+            apart.executions(cluster)  # Refuses the last output before the first one runs.
     results = []
     for name, apart in zip(names, sources, strict=True):
         mine = apiece[name]
         if live:
-            results.append(_run(apart, name, slots, history, mine))
+            results.append(_run(apart, name, cluster, play_hosts, history, mine))
         else:
             results.append(simulate(apart, name, simulation=simulation, slots=slots, **mine))
     return results

@@ -71,6 +71,12 @@ A workload file, **jobs.yaml**:
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A workload file, YAML or JSON.")]
 SchedulerName = Annotated[str, typer.Option("--scheduler", help=f"{', '.join(SCHEDULERS)}.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace outputs that exist.")]
+PlayHosts = Annotated[
+    bool,
+    typer.Option(
+        "--play-hosts", help="Play the hosts of the workload's cluster here, at their speeds."
+    ),
+]
 History = Annotated[
     Path | None,
     typer.Option(
@@ -197,6 +203,7 @@ def _run(
     *,
     scheduler: SchedulerName = "flex",
     slots: SlotsText = None,
+    play_hosts: PlayHosts = False,
     overwrite: Overwrite = False,
     history: History = None,
     scheduling: Scheduling,
@@ -216,6 +223,7 @@ def _run(
                 source.overwriting() if overwrite else source,
                 scheduler,
                 slots=parse_slots(slots),
+                play_hosts=play_hosts,
                 history=history,
                 **options,
             )
@@ -230,6 +238,7 @@ def _compare(
     schedulers: Annotated[str, typer.Option(help="Their names.")] = "fifo,fair,flex",
     live: Annotated[bool, typer.Option("--live", help="Really, one after the other.")] = False,
     slots: SlotsText = None,
+    play_hosts: PlayHosts = False,
     overwrite: Overwrite = False,
     history: Annotated[
         Path | None,
@@ -259,6 +268,7 @@ def _compare(
                 names,
                 live=live,
                 slots=parse_slots(slots),
+                play_hosts=play_hosts,
                 simulation=truth.simulation(),
                 history=history,
                 **options,

@@ -1,0 +1,42 @@
+"""Clusters that can be played on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.errors import InputError
+from slotwise.runtime.live.pacing import SPEED_LEAST
+
+
+def played(cluster: Cluster | None) -> Cluster:
+    """The hosts of a workload's cluster as this machine can play them.
+
+    Nobody reports now and then: what ends is known at once. InputError for a cluster that names
+    no hosts, or one of whose hosts is faster than a slot of this machine, or far too slow.
+    """
+    if cluster is None or _is_plain(cluster):
+        raise InputError(
+            "there are no hosts to play: the workload has no `cluster: hosts`; give it some,"
+            " each with name, slots and speed, or run without --play-hosts"
+        )
+    fastest = max(host.speed for host in cluster.hosts)
+    for host in cluster.hosts:
+        if host.speed > 1:
+            raise InputError(
+                f"host {host.name!r}: speed is {host.speed:g}, and a slot of this machine has"
+                f" speed 1: only slower ones can be played; divide all speeds by {fastest:g},"
+                " the largest"
+            )
+        if host.speed < SPEED_LEAST:
+            raise InputError(
+                f"host {host.name!r}: speed is {host.speed:g}; no host slower than"
+                f" {SPEED_LEAST:g} can be played"
+            )
+    return replace(cluster, heartbeat=0.0)
+
+
+def _is_plain(cluster: Cluster) -> bool:
+    """Whether it is but a number of slots, all for every kind, on no host in particular."""
+    plain = Cluster.of_slots(sum(cluster.capacity.values()))
+    return cluster.hosts == plain.hosts
