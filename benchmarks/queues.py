@@ -1,0 +1,86 @@
+"""DMRS at run time: what a launch costs beside FAIR, and what looking at plans is worth.
+
+Jobs of maps and reduces come in two groups, on hosts half of which have half the speed; tasks
+take longer or shorter than expected, and some hosts are not as fast as the scheduler is told.
+All schedulers meet the same tasks. Times are those of the whole loop, over the launches.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Decision, Enqueue
+from slotwise.model.event import Event
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.runtime.loop import run
+from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.state import State
+from slotwise.scheduler import make_scheduler
+
+SIZES = ((20, 16, 20), (50, 40, 50))
+NAMES = ("fair", "flex", "dmrs", "dmrs-best", "identical-machine")
+NOISE = 0.3
+
+
+def main() -> None:
+    print(f"{'jobs':>5} {'maps':>5} {'hosts':>6} {'scheduler':>18} {'ms a launch':>12}", end="")
+    print(f" {'over fair':>10} {'plans':>6} {'weighted completion over dmrs':>30}")
+    for jobs, maps, hosts in SIZES:
+        given = draw(jobs, maps, hosts, seed=jobs)
+        rows = [(name, *simulated(name, *given)) for name in NAMES]
+        fair = rows[0][1]
+        dmrs = next(value for name, _, _, value in rows if name == "dmrs")
+        for name, seconds, plans, value in rows:
+            line = f"{jobs:5} {maps:5} {hosts:6} {name:>18} {seconds * 1e3:12.3f}"
+            print(f"{line} {seconds / fair:10.1f} {plans:6} {value / dmrs:30.3f}", flush=True)
+
+
+def draw(jobs: int, maps: int, hosts: int, seed: int) -> tuple[list[Job], Cluster, Cluster]:
+    """Jobs, the cluster that schedulers are told of, and the true one."""
+    rng = np.random.default_rng(seed)
+
+    def phase(name: str, count: int, seconds: float, *after: str) -> Phase:
+        work = tuple((rng.uniform(0.5, 1.5, count) * seconds).tolist())
+        return Phase(name, Tasks(count, work), after=frozenset(after))
+
+    given = [
+        Job(
+            f"j{number}",
+            (phase("map", maps, 60.0), phase("reduce", 4, 120.0, "map")),
+            arrival=(number % 2) * 60.0,
+            weight=float(rng.integers(1, 6)),
+        )
+        for number in range(jobs)
+    ]
+    told = [Host(f"h{h}", {"task": 1}, speed=0.5 if h % 2 else 1.0) for h in range(hosts)]
+    true = [
+        replace(one, speed=one.speed / (4 if h % 8 == 0 else 1)) for h, one in enumerate(told)
+    ]
+    return given, Cluster(tuple(told)), Cluster(tuple(true))
+
+
+def simulated(
+    name: str, jobs: list[Job], told: Cluster, true: Cluster
+) -> tuple[float, int, float]:
+    """Seconds a launch, how often queues were planned, and the sum of weighted completions."""
+    launches = sum(phase.tasks.count for job in jobs for phase in job.phases)
+    plans = 0
+
+    def count(now: float, events: list[Event], decisions: list[Decision]) -> None:
+        nonlocal plans
+        plans += sum(isinstance(decision, Enqueue) for decision in decisions)
+
+    state = State(told, jobs_expected=len(jobs))
+    world = SimulatedWorld(true, jobs, Simulation(noise=NOISE))
+    begun = time.perf_counter()
+    run(make_scheduler(name), world, state, count)
+    seconds = time.perf_counter() - begun
+    return seconds / launches, plans, sum(j.weight * state.completed[j.id] for j in jobs)
+
+
+if __name__ == "__main__":
+    main()
