@@ -100,7 +100,7 @@ class DmrsFigure:
         """Those of the cases, each once."""
         return list(dict.fromkeys(case.benchmark for case in self.cases))
 
-    def measurements(self) -> Sequence[Experiment]:
+    def measurements(self, runs: int, seed: int) -> Sequence[Experiment]:
         """One of each benchmark, which must have the machine for itself."""
         return [partial(measure, name) for name in self.benchmarks if self.profiles is None]
 

@@ -59,7 +59,7 @@ def measure(benchmark: str, task_bytes: int = TASK_BYTES, maps: int = MAPS) -> P
     """
     with TemporaryDirectory(prefix="slotwise-") as name:
         folder = Path(name)
-        inputs = _write_input(benchmark, folder, task_bytes * maps)
+        inputs = write_input(benchmark, folder, task_bytes * maps)
         history = folder / "history.db"
         job = slotwise.mapreduce(
             benchmark,
@@ -74,7 +74,7 @@ def measure(benchmark: str, task_bytes: int = TASK_BYTES, maps: int = MAPS) -> P
     return Profile(*(rates[benchmark, phase].seconds_per_byte for phase in ("map", "reduce")))
 
 
-def _write_input(benchmark: str, folder: Path, size: int) -> str:
+def write_input(benchmark: str, folder: Path, size: int) -> str:
     """Input of about so many bytes; the paths of its files."""
     if benchmark == "wordcount":
         with (folder / "text.txt").open("w", encoding="ascii") as file:

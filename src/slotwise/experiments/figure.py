@@ -62,9 +62,9 @@ class Figure(Protocol):
 
 @runtime_checkable
 class Measured(Protocol):
-    """A figure whose experiments begin from what is measured on this machine."""
+    """A figure that begins from what is measured on this machine."""
 
-    def measurements(self) -> Sequence[Experiment]:
+    def measurements(self, runs: int, seed: int) -> Sequence[Experiment]:
         """What to measure: one after another, while nothing else of the figure runs."""
         ...
 

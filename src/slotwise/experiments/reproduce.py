@@ -12,6 +12,7 @@ from typing import Any
 from slotwise.experiments.cluster_figures import FLEX_6
 from slotwise.experiments.dmrs_figures import DMRS_ALL
 from slotwise.experiments.dmrs_history import DMRS_HISTORY
+from slotwise.experiments.dmrs_live_figures import DMRS_2_LIVE
 from slotwise.experiments.figure import Experiment, Figure, Measured
 from slotwise.experiments.flex_figures import FLEX_5
 from slotwise.experiments.flowflex_cluster_figures import FLOWFLEX_12_BOTH
@@ -29,9 +30,10 @@ _ALL: tuple[Figure, ...] = (
     *FLOWFLEX_RATIOS,
     *FLOWFLEX_12_BOTH,
     HAMMR_5,
-    DMRS_HISTORY,
     *SLIDES,
     *DMRS_ALL,
+    DMRS_2_LIVE,
+    DMRS_HISTORY,
 )
 
 FIGURES: Mapping[str, Figure] = MappingProxyType({figure.name: figure for figure in _ALL})
@@ -69,7 +71,7 @@ def reproduce(
     if runs < 1:
         raise InputError(f"runs is {runs}; give at least 1")
     if isinstance(figure, Measured):
-        figure = figure.measured(_all(figure.measurements(), 1, told))
+        figure = figure.measured(_all(figure.measurements(runs, seed), 1, told))
     outcomes = _all(figure.experiments(runs, seed), processes, told)
     rows = tuple(figure.rows(outcomes))
     return Reproduction(figure, runs, seed, time.monotonic() - began, rows)
