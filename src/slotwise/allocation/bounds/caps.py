@@ -8,8 +8,8 @@ from slotwise.allocation.bounds.contrapolymatroid import least_completions
 from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.allocation.bounds.profiles import latest_moments
 
-JOBS_MOST = 4000
-"""Above so many jobs, O(J^2) takes too long."""
+JOBS_MOST = 40_000
+"""Above so many jobs, O(J^2) takes more than a second or two."""
 
 
 def caps_bound(jobs: BoundJobs, capacity: float) -> float:
