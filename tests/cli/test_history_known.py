@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slotwise.api import Simulation, compare, plan, plan_tasks, replay, run, simulate
+from slotwise.api import Simulation, compare, plan, plan_tasks, replay, simulate
 from slotwise.model.event import JobArrived
 from slotwise.model.observation import Observation
 from slotwise.record.history import append_history, read_history
@@ -268,13 +268,6 @@ def test_too_little_is_no_reason_to_doubt_what_is_stated(words: Path) -> None:
     assert [host.speed for host in told.hosts] == [1.0, 2.0]
 
 
-def test_a_run_remembers_the_speed_that_is_stated(words: Path) -> None:
-    """What was learned is never taken for what was said: else it would count twice."""
-    append_history(words / "h.db", seen(9, "elsewhere", 4.0) + seen(20, "localhost", 1.0))
-    run("words.yaml", slots=1, history="h.db")
-    assert {o.speed for o in read_history(words / "h.db")} == {1.0}
-
-
 @pytest.mark.parametrize("scheduler", ["dmrs", "flex"])
 def test_learned_speeds_that_are_true(scheduler: str, slotwise: Any, known: Path) -> None:
     """The cluster plays what was learned: the scheduler knows it, and the bound is a bound."""
@@ -304,3 +297,19 @@ def test_knowing_the_slow_host_helps(words: Path) -> None:
         for name in ("one.db", "both.db")
     )
     assert both < one
+
+
+def test_played_hosts_are_known_by_their_names(slotwise: Any, known: Path) -> None:
+    """A live run tells the scheduler what was learned of them, and adds what they did."""
+    told = slotwise(
+        *("run", "words.yaml", "--play-hosts", "--scheduler", "dmrs", "--json"),
+        *("--history", "h.db", "--log", "log.jsonl"),
+    )
+    assert told.exit_code == 0, told.stderr
+    log = read_log("log.jsonl")
+    assert [host.speed for host in log.header.cluster.hosts] == [1.0, 0.5]
+    assert arrived(log) == KNOWN_WORK
+    assert replay(log).is_identical
+    tasks = read_history(known)
+    assert len(tasks) == 30 + MAPS + 1
+    assert {(o.host, o.speed) for o in tasks} == {("h1", 1.0), ("h2", 1.0)}
