@@ -22,7 +22,7 @@ class Guarantees:
     so for its time-out and its grace together; a pool with pools below it, for the longest of
     its own and theirs, as they take for it. A pool that can use more than before lacks those
     slots anew. Least shares that did not fit and now do count from the next epoch on, when
-    slots are allocated anew.
+    slots are allocated anew. While a host is silent there may be too few slots for anything.
     """
 
     since: dict[tuple[str, ShareKey], tuple[float, int]] = field(default_factory=dict)
@@ -30,6 +30,9 @@ class Guarantees:
 
     def look(self, snapshot: Snapshot) -> None:
         """Look when nothing more is to be decided at an instant."""
+        if snapshot.lost:
+            self.since.clear()
+            return
         for kind in snapshot.cluster.capacity:
             phases = [phase for phase in snapshot.ready(kind) if phase.pending or phase.running]
             owed = _owed(snapshot, kind, phases)

@@ -1,0 +1,268 @@
+"""Random outages and repeated launches, under all schedulers: no harm is done.
+
+State and scheduler are watched at every single step (see tests/conftest.py). When hosts are
+heard is found here by stepping from report to report, and compared with what was told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slotwise.analysis.metrics import Meter
+from slotwise.analysis.replay import replay_log
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Launch, Preempt
+from slotwise.model.event import (
+    HostJoined,
+    HostLost,
+    LaunchDropped,
+    TaskEnded,
+    TaskFailed,
+    TaskFinished,
+)
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.model.pool import Pool, Preemption
+from slotwise.model.shuffle import Shuffle
+from slotwise.record.log import Log
+from slotwise.runtime.simulated.outages import Outage
+from slotwise.runtime.simulated.simulation import Simulation
+
+EXAMPLES = settings.default.max_examples
+NAMES = ("fifo", "fair", "flex", "flowflex-fast", "dmrs", "delay")
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Case:
+    """All that makes a run."""
+
+    jobs: tuple[Job, ...]
+    cluster: Cluster
+    pools: tuple[Pool, ...]
+    simulation: Simulation
+    name: str
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Some launches come a second time, chosen by their numbers."""
+
+    after: float
+
+    def __call__(self, launch: Launch) -> float | None:
+        """The same ones each time."""
+        return None if (launch.task + launch.attempt) % 3 == 0 else self.after
+
+
+@st.composite
+def outages(draw: st.DrawFn, cluster: Cluster) -> tuple[Outage, ...]:
+    """Up to three of each host; some touch, and some begin or end when other things do."""
+    found = []
+    for host in cluster.by_name:
+        at = 0.0
+        for _ in range(draw(st.integers(0, 3))):
+            at += draw(st.sampled_from([0.0, 0.0, 0.3, 1.0, 2.7]))
+            seconds = draw(st.sampled_from([0.1, 0.5, 1.0, 2.5, 9.0]))
+            found.append(Outage(host, at, seconds))
+            at = found[-1].over
+    return tuple(found)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """A small cluster that nobody can rely on."""
+    name = draw(st.sampled_from(NAMES))
+    plain = name == "dmrs"
+    slots = (
+        {"task": 2} if plain else draw(st.sampled_from([{"task": 1}, {"map": 2, "reduce": 1}]))
+    )
+    hosts = tuple(
+        Host(f"h{number}", slots, speed=draw(st.sampled_from([1.0, 0.5])))
+        for number in range(draw(st.integers(1, 3)))
+    )
+    heartbeat = draw(st.sampled_from([0.0, 0.0, 0.7]))
+    cluster = Cluster(hosts, heartbeat, grace=draw(st.sampled_from([0.0, 0.6, 2.0, 30.0])))
+    shuffle = Shuffle(slow_start=1.0 if plain else draw(st.sampled_from([1.0, 0.4])))
+    jobs = []
+    for number in range(draw(st.integers(1, 4))):
+        maps = Phase(
+            "map", Tasks(draw(st.integers(1, 5)), draw(st.sampled_from([0.5, 2.0]))), "map"
+        )
+        copy = draw(st.sampled_from([0.0, 0.4]))
+        reduces = Phase("reduce", Tasks(2, 1.0), "reduce", frozenset({"map"}), copy=copy)
+        arrival = draw(st.sampled_from([0.0, 1.0, 1.3]))
+        job = Job(f"j{number}", (maps, reduces), arrival, draw(st.sampled_from("ab")))
+        jobs.append(shuffle.job(job, cluster))
+    taking = Preemption(least_after=0.2, fair_after=1.0, grace=0.3)
+    pools = (Pool("a", slots_min=1, preemption=taking), Pool("b")) if not plain else ()
+    simulation = Simulation(
+        seed=draw(st.integers(0, 9)),
+        noise=draw(st.sampled_from([0.0, 0.4])),
+        save_seconds=draw(st.sampled_from([None, 0.1])),
+        outages=draw(outages(cluster)),
+        repeats=draw(st.sampled_from([None, Repeats(0.0), Repeats(0.8), Repeats(5.0)])),
+    )
+    return Case(tuple(jobs), cluster, pools, simulation, name)
+
+
+@pytest.fixture(scope="session")
+def run_case(simulated: Callable[..., object]) -> Callable[[Case], object]:
+    """Runs a case in the simulated world, watched."""
+
+    def run(case: Case) -> object:
+        delayed = {"assigner": "delay", "waits": (0.3, 0.6)} if case.name == "delay" else {}
+        name = "fair" if delayed else case.name
+        return simulated(case.jobs, case.cluster, case.pools, name, case.simulation, **delayed)
+
+    return run
+
+
+@given(cases())
+@settings(max_examples=EXAMPLES // 2)
+def test_no_outage_does_harm(run_case: Callable[[Case], object], case: Case) -> None:
+    """All jobs are done, each task once, slots are kept, the log explains every decision."""
+    watch = run_case(case)
+    assert watch.state.completed.keys() == {job.id for job in case.jobs}
+    done = Counter(
+        (event.phase, event.task)
+        for turn in watch.log.turns
+        for event in turn.events
+        if isinstance(event, TaskFinished)
+    )
+    assert done == {
+        (PhaseId(job.id, phase.name), task): 1
+        for job in case.jobs
+        for phase in job.phases
+        for task in range(phase.tasks.count)
+    }
+    check_slots(case, watch.log)
+    assert replay_log(watch.log).is_identical
+    outcome = Meter.of_log(watch.log).outcome()
+    assert outcome.bound <= outcome.metrics["value"] * (1 + TOLERANCE)
+
+
+def check_slots(case: Case, log: Log) -> None:
+    """Nothing begins on a silent host, and no host holds more attempts than it has slots."""
+    silent: set[str] = set()
+    runs: dict[tuple[PhaseId, int, int], str] = {}
+    for turn in log.turns:
+        for event in turn.events:
+            if isinstance(event, HostLost):
+                silent.add(event.host)
+            elif isinstance(event, HostJoined):
+                silent.remove(event.host)
+            elif isinstance(event, TaskEnded):
+                del runs[event.phase, event.task, event.attempt]
+            elif isinstance(event, LaunchDropped):
+                key = (event.phase, event.task, event.attempt)
+                assert (event.reason == "runs already") == (runs.get(key) == event.host)
+        for decision in turn.decisions:
+            if isinstance(decision, Launch):
+                assert decision.host not in silent
+                runs[decision.phase, decision.task, decision.attempt] = decision.host
+        for host, held in Counter(runs.values()).items():
+            assert held <= sum(case.cluster.by_name[host].slots.values())
+
+
+@dataclass(frozen=True)
+class Line:
+    """When one host can be heard, found by stepping through its outages and its reports."""
+
+    outages: tuple[Outage, ...]
+    heartbeat: float
+    first: float
+
+    def is_cut(self, at: float) -> bool:
+        """Whether the host is cut off at an instant."""
+        return any(one.at <= at < one.over for one in self.outages)
+
+    def report(self, at: float) -> float:
+        """The first report at that instant or later, if it gets through or not."""
+        if not self.heartbeat:
+            return at
+        times = (self.first + number * self.heartbeat for number in count())
+        return next(time for time in times if time >= at - TOLERANCE)
+
+    def heard(self, at: float) -> float:
+        """When something is heard of that happens then."""
+        at = self.report(at)
+        while self.is_cut(at):
+            at = self.report(self.restored(at))
+        return at
+
+    def restored(self, at: float) -> float:
+        """When the host can be reached again."""
+        while self.is_cut(at):
+            at = next(one.over for one in self.outages if one.at <= at < one.over)
+        return at
+
+    def begins(self, at: float) -> float:
+        """When a host begins what it was told to begin then: with its next sign of life, or
+        with the end of an outage that nobody notices."""
+        if not self.is_cut(at):
+            return at
+        return self.heard(at) if self.is_cut(self.report(at)) else self.restored(at)
+
+
+def line_of(case: Case, host: str) -> Line:
+    """That of one host."""
+    names = list(case.cluster.by_name)
+    outages = tuple(one for one in case.simulation.outages if one.host == host)
+    heartbeat = case.cluster.heartbeat
+    return Line(outages, heartbeat, heartbeat * names.index(host) / len(names))
+
+
+@given(cases())
+@settings(max_examples=EXAMPLES // 2)
+def test_everything_is_told_when_it_can_be_heard(
+    run_case: Callable[[Case], object], case: Case
+) -> None:
+    """Ends of tasks that only compute, silences, their ends, and what is lost in them."""
+    case = replace(case, simulation=replace(case.simulation, save_seconds=None))
+    log = run_case(case).log
+    lines = {host: line_of(case, host) for host in case.cluster.by_name}
+    since: dict[str, float] = {}
+    begun: dict[tuple[PhaseId, int, int], tuple[str, float]] = {}
+    told = {
+        (d.phase, d.task, d.attempt)
+        for turn in log.turns
+        for d in turn.decisions
+        if isinstance(d, Preempt)
+    }
+    for turn in log.turns:
+        for event in turn.events:
+            assert getattr(event, "at", turn.now) == turn.now
+            if isinstance(event, HostLost):
+                line = lines[event.host]
+                assert line.is_cut(turn.now)
+                assert line.report(turn.now) == pytest.approx(turn.now)
+                since[event.host] = turn.now
+            elif isinstance(event, HostJoined):
+                lost_at = since.pop(event.host)
+                assert lines[event.host].heard(lost_at) == pytest.approx(turn.now)
+            elif isinstance(event, TaskEnded):
+                key = (event.phase, event.task, event.attempt)
+                host, start = begun.pop(key)
+                if isinstance(event, TaskFailed):
+                    assert event.lost
+                    assert turn.now == pytest.approx(since[host] + case.cluster.grace)
+                    assert lines[host].heard(since[host]) > turn.now
+                elif isinstance(event, TaskFinished) and event.phase.phase == "map":
+                    end = lines[host].begins(start) + event.seconds
+                    assert turn.now == pytest.approx(lines[host].heard(end))
+                elif not isinstance(event, TaskFinished):
+                    assert key in told
+        for decision in turn.decisions:
+            if isinstance(decision, Launch):
+                key = (decision.phase, decision.task, decision.attempt)
+                begun[key] = (decision.host, turn.now)
+        for host, at in since.items():
+            if turn.now >= at + case.cluster.grace and lines[host].heard(at) > turn.now:
+                assert host not in {one for one, _ in begun.values()}, "what runs there is lost"
