@@ -11,8 +11,8 @@ LOOK_SECONDS = 0.5
 """How often we look at all workers; a shorter silence may not be noticed."""
 
 SOON_SECONDS = 0.05
-"""The same while a host is silent for longer than its grace: when it goes on, what it still
-believes it has to do is to be stopped before it has done much."""
+"""The same while a host is silent: what it still believes it has to do is to be stopped soon
+after it goes on, and for how long it stood still is to be known."""
 
 
 class Turn(Enum):
@@ -60,6 +60,10 @@ class Silence:
         """Whether a host is silent."""
         return host in self._silent
 
+    def __bool__(self) -> bool:
+        """Whether any host is."""
+        return bool(self._silent)
+
     def look(self, now: float) -> list[tuple[str, Turn]]:
         """What has happened since the last look; some 20 microseconds for each worker."""
         turns = [
@@ -67,10 +71,9 @@ class Silence:
             for host in self._slots
             for turn in self._turns(host, self._look_at(host, now), now)
         ]
-        silent = self._silent.values()
-        soon = any(one.due == inf for one in silent)
-        self.next_look = now + (SOON_SECONDS if soon else LOOK_SECONDS)
-        self.next_look = min(self.next_look, *(one.due for one in silent), inf)
+        self.next_look = now + (SOON_SECONDS if self._silent else LOOK_SECONDS)
+        for silent in self._silent.values():
+            self.next_look = min(self.next_look, silent.due)
         return turns
 
     def seconds(self, host: str, now: float) -> float:

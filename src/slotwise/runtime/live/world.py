@@ -145,16 +145,19 @@ class LiveWorld:
         if self._arrivals:
             due = min(due, self._arrivals[-1].at)
         while True:
-            wake = min(due, self._silence.next_look, *self._ends.values())
+            wake = min(due, self._silence.next_look, *self._ends_heard().values())
             timeout = None if wake == inf else max(0.0, wake - self.now)
             outcomes = self._workers.wait(0.0 if self._told else timeout)
-            if self._silence.next_look <= self.now or self._is_heard_again(outcomes):
+            if self._silence:
+                outcomes = self._not_abandoned(outcomes)
+            if self._silence.next_look <= self.now:
                 self._look()
             for outcome in outcomes:
                 self._hear(outcome)
             now = self.now
-            for slot in [slot for slot, end in self._ends.items() if end <= now]:
-                self._kill(slot)
+            for slot, end in list(self._ends_heard().items()):
+                if end <= now:
+                    self._kill(slot)
             while self._arrivals and self._arrivals[-1].at <= now:
                 self._told.append(self._arrivals.pop())
             if self._told or due <= now:
@@ -235,19 +238,24 @@ class LiveWorld:
             if (launch.phase, launch.task, launch.attempt) == wanted:
                 end = -inf if preempt.until is None else preempt.until
                 if end <= self.now:
-                    self._kill(slot)
+                    self._ends[slot] = end
+                    if slot in self._ends_heard():
+                        self._kill(slot)
                 elif end < self._ends.get(slot, inf):
                     self._ends[slot] = end
                     self._workers.tell(slot, self._zero + end)
                 return
 
+    def _ends_heard(self) -> dict[int, float]:
+        """When attempts are to be killed; those of silent hosts are when these are back."""
+        if not (self._ends and self._silence):
+            return self._ends
+        silent = self._silence
+        return {s: end for s, end in self._ends.items() if self._host_of[s].name not in silent}
+
     def _kill(self, slot: int) -> None:
-        """End an attempt. On a silent host that is for later: nobody there would hear of it."""
-        if self._host_of[slot].name in self._silence:
-            live, launch = self._abandon(slot)
-        else:
-            self._workers.kill(slot)
-            live, launch = self._release(slot)
+        self._workers.kill(slot)
+        live, launch = self._release(slot)
         self._discard(live, launch)
         self._told.append(TaskKilled(self.now, launch.phase, launch.task, launch.attempt))
         self._one_less(live)
@@ -265,9 +273,15 @@ class LiveWorld:
         self._free[self._host_of[slot].name].remove(slot)
         return live, launch
 
-    def _is_heard_again(self, outcomes: list[Outcome]) -> bool:
-        """Whether a silent host has said something: it may be back."""
-        return any(self._host_of[outcome.slot].name in self._silence for outcome in outcomes)
+    def _not_abandoned(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Those of attempts that are not over yet. Who is heard of may be back: look now."""
+        for outcome in outcomes:
+            if self._host_of[outcome.slot].name in self._silence:
+                self._silence.next_look = -inf
+            if outcome.slot in self._abandoned:
+                self._free_abandoned(outcome.slot)
+                outcomes = [one for one in outcomes if one is not outcome]
+        return outcomes
 
     def _look(self) -> None:
         """Tell which hosts have fallen silent, have been so for too long, or are back."""
@@ -296,7 +310,7 @@ class LiveWorld:
         self._discard(*self._abandoned.pop(slot))
 
     def _hear(self, outcome: Outcome) -> None:
-        if outcome.slot in self._abandoned:
+        if outcome.slot in self._abandoned:  # Its host has been silent for too long just now.
             self._free_abandoned(outcome.slot)
             return
         live, launch = self._release(outcome.slot)

@@ -1,0 +1,376 @@
+"""Hosts that fall silent: their worker processes are stopped from outside, and continued."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import GiveUp, Launch, Locality, Preempt
+from slotwise.model.event import (
+    HostJoined,
+    HostLost,
+    JobArrived,
+    LaunchDropped,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+)
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.program.calls import Calls
+from slotwise.runtime.live.world import LiveWorld
+
+PHASE = PhaseId("j", "p")
+
+
+@dataclass
+class Scene:
+    """A live world played by hand; a is a host of two slots, b one of one slot."""
+
+    world: LiveWorld
+    calls: Calls
+    heard: list[Any] = field(default_factory=list)
+
+    def launch(self, task: int, host: str, attempt: int = 1) -> None:
+        """Begin an attempt."""
+        self.world.perform(Launch(PHASE, task, attempt, host, Locality.ANY))
+
+    def pids(self, host: str) -> list[int]:
+        """The worker processes of a host."""
+        slots = {"a": slice(0, 2), "b": slice(2, 3)}[host]
+        return list(self.world._workers.pids()[slots])
+
+    def signal(self, number: signal.Signals, pids: Iterable[int]) -> None:
+        """Stop, continue or end processes with all of their groups."""
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.killpg(pid, number)
+
+    def hear(self, *kinds: type, seconds: float = 20.0) -> list[Any]:
+        """Wait until an event of each kind was told since the last time; all events since."""
+        until, told = time.monotonic() + seconds, []
+        while not {*kinds} <= {type(event) for event in told}:
+            assert time.monotonic() < until, f"only {told} was told"
+            told += self.world.wait(self.world.now + 1.0)
+        self.heard += told
+        return told
+
+    def hear_until(self, instant: float) -> list[Any]:
+        """All events until an instant of the world."""
+        told: list[Any] = []
+        while self.world.now < instant:
+            told += self.world.wait(instant)
+        self.heard += told
+        return told
+
+
+Play = Callable[..., Scene]
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """We look more often than usual, so that stories are short."""
+    monkeypatch.setattr("slotwise.runtime.live.silence.LOOK_SECONDS", 0.1)
+
+
+def exists(pid: int) -> bool:
+    """Whether there is such a process, be it dead and not yet waited for."""
+    return Path(f"/proc/{pid}").exists()
+
+
+@pytest.fixture
+def play() -> Iterator[Play]:
+    """Makes scenes of eight calls of a function; all of their processes end with them."""
+    scenes: list[Scene] = []
+
+    def make(
+        function: Callable[[int], object], grace: float = 0.3, speed: float = 1.0
+    ) -> Scene:
+        calls = Calls(Job("j", (Phase("p", Tasks(8)),)), function)
+        hosts = (Host("a", {"task": 2}, speed=speed), Host("b", {"task": 1}, speed=speed))
+        world = LiveWorld([calls], Cluster(hosts, grace=grace))
+        scenes.append(Scene(world, calls))
+        assert isinstance(scenes[-1].hear(JobArrived)[0], JobArrived)
+        return scenes[-1]
+
+    yield make
+    for scene in scenes:
+        pids = scene.world._workers.pids()
+        scene.world.close()
+        assert not any(map(exists, pids))
+
+
+def marking(folder: Path, steps: int = 20) -> Callable[[int], object]:
+    """A task of steps of 20 ms, each of which leaves a mark in a file of its own attempt."""
+    path = str(folder)
+
+    def work(task: int) -> int:
+        import os
+        import time
+
+        with open(f"{path}/{task}-{os.getpid()}", "a", buffering=1) as file:
+            for _ in range(steps):
+                file.write("x")
+                file.flush()
+                time.sleep(0.02)
+        return task * task
+
+    return work
+
+
+def wait_for_marks(folder: Path, count: int) -> None:
+    """Block until so many tasks have begun."""
+    until = time.monotonic() + 20
+    while sum(path.stat().st_size > 0 for path in folder.iterdir()) < count:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("speed", [1.0, 0.5])
+def test_within_the_grace_tasks_go_on_as_if_nothing_had_been(
+    play: Play, tmp_path: Path, speed: float
+) -> None:
+    """Stopped and continued: nothing is lost or done twice; the host was away meanwhile.
+
+    On a slow host our own stops and continues neither look like silence nor end one.
+    """
+    scene = play(marking(tmp_path), grace=30.0, speed=speed)
+    begun = scene.world.now
+    for task in range(2):
+        scene.launch(task, "a")
+    wait_for_marks(tmp_path, 2)
+    scene.signal(signal.SIGSTOP, scene.pids("a"))
+    lost = scene.hear(HostLost)
+    assert [(type(event), event.host) for event in lost] == [(HostLost, "a")]
+    assert scene.hear_until(scene.world.now + 0.5) == []
+    sizes = [path.stat().st_size for path in tmp_path.iterdir()]
+    scene.signal(signal.SIGCONT, scene.pids("a"))
+    scene.hear(HostJoined)
+    while len(scene.heard) < 5:
+        scene.hear(TaskFinished)
+    assert all(0 < size < 20 for size in sizes), "they stood still"
+    assert sorted(event.task for event in scene.heard[-2:]) == [0, 1]
+    assert scene.calls.results["p"] == {0: 0, 1: 1}
+    assert len(list(tmp_path.iterdir())) == 2, "each was begun once"
+    for event in scene.heard[-2:]:
+        assert 0.3 < event.seconds < event.at - begun - 0.4, "a stop is not computing"
+
+
+@pytest.mark.parametrize("speed", [1.0, 0.5])
+def test_beyond_the_grace_tasks_are_lost_and_their_results_never_told(
+    play: Play, tmp_path: Path, speed: float
+) -> None:
+    """They run elsewhere; when the host is back its old attempts are killed, then it joins."""
+    scene = play(marking(tmp_path, steps=30), speed=speed)
+    for task in range(2):
+        scene.launch(task, "a")
+    wait_for_marks(tmp_path, 2)
+    old = scene.pids("a")
+    scene.signal(signal.SIGSTOP, old)
+    told = scene.hear(TaskFailed)
+    assert isinstance(told[0], HostLost)
+    failed = [event for event in told if isinstance(event, TaskFailed)]
+    assert {(event.task, event.attempt, event.lost) for event in failed} == {
+        (0, 1, True), (1, 1, True),
+    }  # fmt: skip
+    for event in failed:
+        assert event.reason.startswith(f"p task {event.task} of job j: host a has been silent")
+        assert event.reason.endswith(" s")
+    assert [event.at - told[0].at for event in failed] == pytest.approx([0.3, 0.3], abs=0.25)
+    scene.launch(0, "b", attempt=2)
+    (finished,) = scene.hear(TaskFinished)
+    assert (finished.task, finished.attempt) == (0, 2)
+    assert scene.pids("a") == old, "nobody touches what is silent"
+    scene.signal(signal.SIGCONT, old)
+    (joined,) = scene.hear(HostJoined)
+    assert joined.host == "a"
+    assert not {*scene.pids("a")} & {*old}
+    scene.launch(1, "a", attempt=2)
+    scene.launch(2, "a")
+    assert {(e.task, e.attempt) for e in (*scene.hear(TaskFinished), *scene.hear_until(
+        scene.world.now + 0.3))} == {(1, 2), (2, 1)}  # fmt: skip
+    assert scene.calls.results["p"] == {0: 0, 1: 1, 2: 4}
+    cut = [path for path in tmp_path.iterdir() if path.stat().st_size < 30]
+    assert len(cut) == 2, "the old attempts did not get to their ends"
+
+
+def test_a_host_is_silent_when_all_of_its_workers_are(play: Play, tmp_path: Path) -> None:
+    """One of two stopped: the host lives. Both: it is silent, until none is stopped."""
+    scene = play(marking(tmp_path), grace=30.0)
+    first, second = scene.pids("a")
+    scene.signal(signal.SIGSTOP, [first])
+    assert scene.hear_until(scene.world.now + 0.3) == []
+    scene.signal(signal.SIGSTOP, [second])
+    scene.hear(HostLost)
+    scene.signal(signal.SIGCONT, [first])
+    assert scene.hear_until(scene.world.now + 0.3) == []
+    scene.signal(signal.SIGCONT, [second])
+    scene.hear(HostJoined)
+
+
+def test_a_result_told_at_the_last_moment_counts(play: Play, tmp_path: Path) -> None:
+    """Continued within the grace, a task may end before anybody looks: that is heard."""
+    scene = play(marking(tmp_path, steps=10), grace=30.0)
+    scene.launch(0, "b")
+    wait_for_marks(tmp_path, 1)
+    scene.signal(signal.SIGSTOP, scene.pids("b"))
+    scene.hear(HostLost)
+    scene.signal(signal.SIGCONT, scene.pids("b"))
+    told = scene.hear(HostJoined, TaskFinished)
+    assert [type(event) for event in told] == [HostJoined, TaskFinished]
+
+
+def test_a_result_that_comes_after_the_grace_is_dropped(play: Play, tmp_path: Path) -> None:
+    """The task ends at once when it is continued; who gave it up does not want to know."""
+    flag = tmp_path / "go"
+
+    def work(task: int, flag: str = str(flag)) -> int:
+        import os
+        import time
+
+        while not os.path.exists(flag):
+            time.sleep(0.001)
+        return task
+
+    scene = play(work)
+    scene.launch(0, "b")
+    time.sleep(0.3)
+    scene.signal(signal.SIGSTOP, scene.pids("b"))
+    scene.hear(TaskFailed)
+    flag.touch()
+    scene.signal(signal.SIGCONT, scene.pids("b"))
+    time.sleep(0.1)  # Its reply is there before we look.
+    assert [type(event) for event in scene.hear(HostJoined)] == [HostJoined]
+    assert scene.calls.results["p"] == {}
+    scene.launch(0, "b", attempt=2)
+    (finished,) = scene.hear(TaskFinished)
+    assert (finished.task, finished.attempt) == (0, 2)
+
+
+def test_a_kill_of_a_silent_task_waits_for_the_host(play: Play, tmp_path: Path) -> None:
+    """A host that is silent does not hear that a task is to be stopped; back, it obeys."""
+    scene = play(marking(tmp_path), grace=30.0)
+    scene.launch(0, "b")
+    wait_for_marks(tmp_path, 1)
+    scene.signal(signal.SIGSTOP, scene.pids("b"))
+    scene.hear(HostLost)
+    scene.world.perform(Preempt(PHASE, 0, 1, "b"))
+    assert scene.hear_until(scene.world.now + 0.2) == []
+    scene.signal(signal.SIGCONT, scene.pids("b"))
+    told = scene.hear(TaskKilled)
+    assert [type(event) for event in told] == [HostJoined, TaskKilled]
+
+
+def test_a_worker_killed_while_its_host_is_silent(play: Play, tmp_path: Path) -> None:
+    """Its task is lost at once, though the grace is not over; a new worker brings it back."""
+    scene = play(marking(tmp_path), grace=30.0)
+    scene.launch(0, "b")
+    wait_for_marks(tmp_path, 1)
+    scene.signal(signal.SIGSTOP, scene.pids("b"))
+    scene.hear(HostLost)
+    scene.signal(signal.SIGKILL, scene.pids("b"))
+    told = scene.hear(HostJoined, TaskFailed)
+    (failed,) = (event for event in told if isinstance(event, TaskFailed))
+    assert failed.lost
+    assert "was killed by signal 9" in failed.reason
+    scene.launch(0, "b", attempt=2)
+    scene.hear(TaskFinished)
+
+
+def test_all_hosts_silent_costs_no_processor_time(play: Play, tmp_path: Path) -> None:
+    """The world waits; it looks now and then, and does not spin, after the grace neither."""
+    scene = play(marking(tmp_path))
+    scene.launch(0, "b")
+    wait_for_marks(tmp_path, 1)
+    scene.signal(signal.SIGSTOP, scene.world._workers.pids())
+    told = scene.hear(TaskFailed)
+    assert [type(event) for event in told].count(HostLost) == 2
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    assert scene.hear_until(scene.world.now + 1.0) == []
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert used < 0.2
+
+
+def test_closing_ends_what_is_silent(play: Play, tmp_path: Path) -> None:
+    """Within the grace, beyond it, and with a job given up: nothing is left (see `play`)."""
+    for grace, kind in ((30.0, HostLost), (0.1, TaskFailed)):
+        scene = play(marking(tmp_path / "", steps=1000), grace=grace)
+        scene.launch(0, "a")
+        scene.launch(1, "b")
+        scene.signal(signal.SIGSTOP, scene.world._workers.pids())
+        scene.hear(kind)
+        scene.world.perform(GiveUp("j", "enough"))
+
+
+# Launches that come late or twice.
+
+
+def dropped(scene: Scene, task: int, host: str, attempt: int = 1) -> str:
+    """Why a launch was dropped."""
+    scene.launch(task, host, attempt)
+    event = scene.hear(LaunchDropped)[-1]
+    assert (event.phase, event.task, event.attempt, event.host) == (PHASE, task, attempt, host)
+    return str(event.reason)
+
+
+def test_an_attempt_is_begun_once(play: Play, tmp_path: Path) -> None:
+    """While it runs, when it has ended, when it was killed: a repeated launch does nothing."""
+    scene = play(marking(tmp_path, steps=5))
+    scene.launch(0, "a")
+    assert dropped(scene, 0, "a") == "attempt 1 of the task runs"
+    assert dropped(scene, 0, "b") == "attempt 1 of the task runs"
+    assert dropped(scene, 0, "a", attempt=2) == "attempt 1 of the task runs"
+    scene.hear(TaskFinished)
+    assert dropped(scene, 0, "a") == "the task is done"
+    assert dropped(scene, 0, "a", attempt=2) == "the task is done"
+    scene.launch(1, "a")
+    scene.world.perform(Preempt(PHASE, 1, 1, "a"))
+    scene.hear(TaskKilled)
+    assert dropped(scene, 1, "a") == "attempt 1 of the task was begun before, and is over"
+    assert scene.hear_until(scene.world.now + 0.3) == []
+    assert scene.calls.results["p"] == {0: 0}
+    assert sum(path.name.startswith("0-") for path in tmp_path.iterdir()) == 1
+
+
+def test_an_abandoned_attempt_is_not_begun_again(play: Play, tmp_path: Path) -> None:
+    """Though its host is back; a new attempt is."""
+    scene = play(marking(tmp_path, steps=5))
+    scene.launch(0, "b")
+    scene.signal(signal.SIGSTOP, scene.pids("b"))
+    scene.hear(TaskFailed)
+    assert dropped(scene, 0, "a") == "attempt 1 of the task was begun before, and is over"
+    scene.signal(signal.SIGCONT, scene.pids("b"))
+    scene.hear(HostJoined)
+    assert dropped(scene, 0, "b") == "attempt 1 of the task was begun before, and is over"
+    scene.launch(0, "b", attempt=2)
+    (finished,) = scene.hear(TaskFinished)
+    assert finished.attempt == 2
+
+
+def test_a_launch_for_which_no_worker_is_free_is_dropped(play: Play, tmp_path: Path) -> None:
+    """Nor is one begun where what ran there before is abandoned and not yet ended."""
+    scene = play(marking(tmp_path))
+    scene.launch(0, "b")
+    assert dropped(scene, 1, "b") == "no worker of b is free"
+    scene.signal(signal.SIGSTOP, scene.pids("b"))
+    scene.hear(TaskFailed)
+    assert dropped(scene, 1, "b") == "no worker of b is free"
+    scene.launch(1, "a")
+    scene.hear(TaskFinished)
+
+
+def test_a_launch_of_a_job_that_is_over_is_dropped(play: Play) -> None:
+    """Done or given up: nothing of it is begun."""
+    scene = play(lambda task: task)
+    scene.world.perform(GiveUp("j", "enough"))
+    assert dropped(scene, 0, "a") == "its job is over"
