@@ -117,7 +117,8 @@ class Cluster:
             return kind
         if ANY_KIND in slots:
             return ANY_KIND
+        wanted = " or ".join(repr(one) for one in dict.fromkeys((kind, ANY_KIND)))
         raise InputError(
             f"no host has slots for phases of kind {kind!r}; the cluster has slots of kind"
-            f" {', '.join(self.capacity)}: add {kind!r} or {ANY_KIND!r} slots to a host"
+            f" {', '.join(self.capacity)}: add {wanted} slots to a host"
         )
