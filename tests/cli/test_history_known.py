@@ -27,7 +27,7 @@ jobs:
      split_bytes: 1000}
 """
 
-MAPS, BYTES = 12, 12_000
+MAPS, BYTES, KEPT = 12, 12_000, 33
 RATE = 0.01
 """Seconds a byte of the maps in the history; the reduce takes a tenth of it."""
 
@@ -50,7 +50,8 @@ def words(folder: Path) -> Path:
 @pytest.fixture
 def known(words: Path) -> Path:
     """A history by which h2 is half as fast as it was said to be."""
-    tasks = seen(20, "h1", 1.0) + seen(9, "h2", 0.5) + seen(1, "h1", 1.0, "reduce")
+    tasks = seen(20, "h1", 1.0) + seen(12, "h2", 0.5) + seen(1, "h1", 1.0, "reduce")
+    assert len(tasks) == KEPT
     append_history(words / "h.db", tasks)
     return words / "h.db"
 
@@ -121,7 +122,7 @@ def test_python_takes_a_history_as_the_command_does(known: Path) -> None:
     assert arrived(simulate("words.yaml", history="h.db").log) == KNOWN_WORK
     for result in compare("words.yaml", ["fifo", "fair"], history=known):
         assert arrived(result.log) == KNOWN_WORK
-    assert len(read_history(known)) == 30, "nothing was added"
+    assert len(read_history(known)) == KEPT, "nothing was added"
 
 
 def test_a_live_comparison_estimates_and_adds(slotwise: Any, known: Path) -> None:
@@ -258,12 +259,12 @@ def test_what_the_history_does_not_know_is_told(
 
 
 def test_too_little_is_no_reason_to_doubt_what_is_stated(words: Path) -> None:
-    """Seven tasks are not enough; a host of the name that was said to be faster is another."""
-    append_history(words / "few.db", seen(20, "h1", 1.0) + seen(7, "h2", 0.5))
+    """Eleven tasks are not enough; a host of the name that was said to be faster is another."""
+    append_history(words / "few.db", seen(40, "h1", 1.0) + seen(11, "h2", 0.5))
     told = simulate("words.yaml", history="few.db").log.header.cluster
     assert [host.speed for host in told.hosts] == [1.0, 1.0]
     (words / "words.yaml").write_text(PROGRAMS.replace("{name: h2,", "{name: h2, speed: 2.0,"))
-    append_history(words / "few.db", seen(7, "h2", 0.5))
+    append_history(words / "few.db", seen(11, "h2", 0.5))
     told = simulate("words.yaml", history="few.db").log.header.cluster
     assert [host.speed for host in told.hosts] == [1.0, 2.0]
 
@@ -290,7 +291,7 @@ def test_knowing_the_slow_host_helps(words: Path) -> None:
     """
     (words / "words.yaml").write_text(PROGRAMS.replace("1000}", "4000}"))
     append_history(words / "one.db", seen(20, "h1", 1.0) + seen(1, "h1", 1.0, "reduce"))
-    append_history(words / "both.db", read_history(words / "one.db") + seen(9, "h2", 0.25))
+    append_history(words / "both.db", read_history(words / "one.db") + seen(12, "h2", 0.25))
     truth = Simulation(speeds={"h2": 0.25})
     one, both = (
         simulate("words.yaml", "dmrs", simulation=truth, history=name).metrics["makespan"]
@@ -311,5 +312,5 @@ def test_played_hosts_are_known_by_their_names(slotwise: Any, known: Path) -> No
     assert arrived(log) == KNOWN_WORK
     assert replay(log).is_identical
     tasks = read_history(known)
-    assert len(tasks) == 30 + MAPS + 1
+    assert len(tasks) == KEPT + MAPS + 1
     assert {(o.host, o.speed) for o in tasks} == {("h1", 1.0), ("h2", 1.0)}

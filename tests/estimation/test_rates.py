@@ -143,16 +143,16 @@ def told(tasks: list[Observation], **stated: float) -> dict[str, float]:
 
 @given(st.integers(1, 30), positive)
 def test_a_speed_is_believed_once_enough_was_seen(count: int, speed: float) -> None:
-    """From eight tasks on; one large task among small ones is not many."""
+    """From twelve tasks on; one large task among small ones is not many."""
     many = [seen(1.0, host="plain")] * 99
     believed = told(many + [seen(1 / speed, host="odd")] * count, plain=1.0, odd=1.0)
-    known = speed if count >= 8 else 1.0
+    known = speed if count >= 12 else 1.0
     assert believed == pytest.approx({"plain": 1.0, "odd": known}, rel=1e-3)
     large = [seen(100 / speed, 10_000, "odd"), *[seen(0.01 / speed, 1, "odd")] * count]
     assert told([*many * 99, *large], plain=1.0, odd=1.0)["odd"] == 1.0
 
 
-@given(st.lists(st.floats(0.5, 2), min_size=8, max_size=40), st.floats(0.2, 5))
+@given(st.lists(st.floats(0.5, 2), min_size=12, max_size=40), st.floats(0.2, 5))
 def test_what_may_be_chance_is_not_believed(factors: list[float], speed: float) -> None:
     """Where times differ much from task to task, a small difference of speed tells nothing."""
     many = [seen(1.0, host="plain")] * 99
@@ -168,6 +168,6 @@ def test_what_may_be_chance_is_not_believed(factors: list[float], speed: float) 
 
 def test_a_host_is_known_by_name_and_stated_speed() -> None:
     """Said to be of another speed, it is another host; one nobody has seen stays as stated."""
-    tasks = [seen(1.0, host="a")] * 9 + [seen(1.0, host="b", speed=2.0)] * 8
+    tasks = [seen(1.0, host="a")] * 13 + [seen(1.0, host="b", speed=2.0)] * 12
     assert told(tasks, a=1.0, b=2.0, c=3.0) == pytest.approx({"a": 1.0, "b": 1.0, "c": 3.0})
     assert told(tasks, a=1.0, b=1.0) == {"a": 1.0, "b": 1.0}

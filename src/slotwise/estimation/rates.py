@@ -20,8 +20,9 @@ SWEEPS_MOST = 50
 SETTLED = 1e-9
 """A change of all logarithms below this is none."""
 
-SEEN_ENOUGH = 8.0
-"""A learned speed is believed if it rests on at least so many tasks."""
+SEEN_ENOUGH = 12.0
+"""A learned speed is believed if it rests on at least so many tasks. Of fewer, chance shows too
+small a spread; from so many on, one of twenty hosts that are as stated is told apart by it."""
 
 ERRORS_ENOUGH = 2.0
 """And if it is off from what was stated by so many standard errors: else it may be chance."""
