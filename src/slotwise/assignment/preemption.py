@@ -18,7 +18,8 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
     it, so this is asked when nothing more can be launched. Taken are the newest tasks, from
     pools that hold more than their share, and never so many that such a pool would hold less
     than the whole slots of it. Where the taker lies in a pool that holds its most share, from
-    within that one. Hadoop Fair Scheduler (HADOOP-4665); the soft kill is Hammr's (5.2).
+    within that one. None is on a silent host: nobody could have its slot. Hadoop Fair Scheduler
+    (HADOOP-4665); the soft kill is Hammr's (5.2).
 
     One pool at a time: asked again, it sees what it has decided. O(running tasks) if a pool
     takes something, else O(overdue pools).
@@ -46,6 +47,8 @@ def _take(
     taken_from: Counter[PoolView] = Counter()
     decisions = []
     for phase, launch in _newest_first(snapshot.ready(slot_kind)):
+        if launch.host in snapshot.lost:
+            continue
         # What lies in a pool of the taker's own changes nothing for that pool.
         path = list(_path(phase.pool))
         giving = [pool for pool in path if pool not in above]

@@ -24,6 +24,7 @@ from slotwise.model.event import (
 )
 from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.network import Network
+from slotwise.model.pool import Pool, Preemption
 from slotwise.runtime.simulated.outages import Outage
 from slotwise.runtime.simulated.simulation import Fault, Simulation
 from slotwise.runtime.simulated.world import SimulatedWorld
@@ -462,6 +463,23 @@ def test_repeats_change_nothing_but_that_they_are_told(name: str) -> None:
     expected = [(turn.now, list(turn.events), list(turn.decisions)) for turn in plain]
     found = [(turn.now, list(turn.events), list(turn.decisions)) for turn in stripped]
     assert [turn for turn in found if turn[1] or turn[2]] == expected
+
+
+def test_no_pool_takes_slots_of_a_silent_host() -> None:
+    """b takes the slot of the older task on h2: that of the newer one on h1 cannot be had."""
+    hosts = tuple(Host(name, {"task": 1}) for name in ("h2", "h1"))
+    long = Phase("map", Tasks(2, 50.0))
+    jobs = (
+        Job("a", (long,), pool="a"),
+        Job("b", (Phase("map", Tasks(1, 1.0)),), arrival=3.0, pool="b"),
+    )
+    taking = Pool("b", slots_min=1, preemption=Preemption(least_after=1.0))
+    truth = Simulation(outages=(Outage("h1", 2, 10),))
+    result = simulate(Workload(jobs, Cluster(hosts), (taking,)), "fair", simulation=truth)
+    decisions = [d for turn in result.log.turns for d in turn.decisions]
+    (taken,) = (d for d in decisions if isinstance(d, Preempt))
+    assert (taken.host, taken.task) == ("h2", 0)
+    assert result.jobs["b"]["completion"] == 5.0
 
 
 def test_true_speeds_decide_and_the_bound_is_by_them() -> None:
