@@ -88,21 +88,24 @@ class SimulatedWorld:
     def wait(self, until: float | None) -> Sequence[Event]:
         """Move the clock to the next events, or to `until` if they come later."""
         heap = self._heap
-        if self._reading:
-            self._read(self._reading, until)
-        if until is not None and (not heap or until < heap[0][0]):
-            self.now = until
-            return ()
-        assert heap, "jobs wait, but nothing will ever happen"
-        self.now = at = heap[0][0]
-        entries = [heappop(heap)[2]]
-        while heap and heap[0][0] == at:
-            entries.append(heappop(heap)[2])
-        if self._odd:
-            entries = list(self._carry_out(entries))
-        if self._copies:
-            self._attempts.tell_copiers(entries, at)
-        return entries  # type: ignore[return-value]  # Orders have been carried out.
+        while True:
+            if self._reading:
+                self._read(self._reading, until)
+            if until is not None and (not heap or until < heap[0][0]):
+                self.now = until
+                return ()
+            assert heap, "jobs wait, but nothing will ever happen"
+            self.now = at = heap[0][0]
+            entries = [heappop(heap)[2]]
+            while heap and heap[0][0] == at:
+                entries.append(heappop(heap)[2])
+            if self._odd:
+                entries = list(self._carry_out(entries))
+                if not entries:
+                    continue  # Nobody can know that something has happened.
+            if self._copies:
+                self._attempts.tell_copiers(entries, at)
+            return entries  # type: ignore[return-value]  # Orders have been carried out.
 
     def _read(self, reading: Reading, until: float | None) -> None:
         """Let attempts have their blocks that get them before anything else happens."""
