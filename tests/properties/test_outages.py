@@ -109,6 +109,7 @@ def cases(draw: st.DrawFn) -> Case:
         seed=draw(st.integers(0, 9)),
         noise=draw(st.sampled_from([0.0, 0.4])),
         save_seconds=draw(st.sampled_from([None, 0.1])),
+        speeds=draw(st.sampled_from([{}, {}, {"h0": 0.25}])),
         outages=draw(outages(cluster)),
         repeats=draw(st.sampled_from([None, Repeats(0.0), Repeats(0.75), Repeats(5.0)])),
     )
@@ -120,9 +121,12 @@ def run_case(simulated: Callable[..., object]) -> Callable[[Case], object]:
     """Runs a case in the simulated world, watched."""
 
     def run(case: Case) -> object:
-        delayed = {"assigner": "delay", "waits": (0.3, 0.6)} if case.name == "delay" else {}
-        name = "fair" if delayed else case.name
-        return simulated(case.jobs, case.cluster, case.pools, name, case.simulation, **delayed)
+        cluster, truth = case.cluster, case.simulation
+        options: dict[str, object] = {"parameters": truth.troubles(cluster, cluster)}
+        name = case.name
+        if name == "delay":
+            name, options = "fair", options | {"assigner": "delay", "waits": (0.3, 0.6)}
+        return simulated(case.jobs, cluster, case.pools, name, truth, **options)
 
     return run
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slotwise import simulate
+from slotwise import replay, simulate
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality, Preempt
 from slotwise.model.errors import InputError
@@ -404,6 +404,8 @@ def test_to_perform_a_launch_twice_does_no_harm() -> None:
         dropped(4.0, 1, "was taken back"),
         finished(8.0, 1, attempt=2),
     ]
+    world.perform(launch(1, attempt=2))
+    assert world.wait(None) == [dropped(1000.0, 1, "is done", attempt=2)]
 
 
 def test_a_repeated_launch_waits_for_the_host_and_for_its_report() -> None:
@@ -461,6 +463,32 @@ def test_repeats_change_nothing_but_that_they_are_told(name: str) -> None:
     expected = [(turn.now, list(turn.events), list(turn.decisions)) for turn in plain]
     found = [(turn.now, list(turn.events), list(turn.decisions)) for turn in stripped]
     assert [turn for turn in found if turn[1] or turn[2]] == expected
+
+
+def test_when_all_hosts_are_silent_everything_waits() -> None:
+    """Cut off from 0 on, h1 until 3, h2 until 4; the job arrives at 1 and begins at 3."""
+    hosts = tuple(Host(name, {"task": 1}) for name in ("h1", "h2"))
+    jobs = (Job("a", (Phase("map", Tasks(2, 2.0)),), arrival=1.0),)
+    truth = Simulation(outages=(Outage("h1", 0, 3), Outage("h2", 0, 4)))
+    result = simulate(Workload(jobs, Cluster(hosts, grace=0.0)), "fair", simulation=truth)
+    assert (result.jobs["a"]["start"], result.jobs["a"]["completion"]) == (3.0, 6.0)
+
+
+def test_a_pool_below_another_waits_for_the_only_host_of_its_kind() -> None:
+    """Reduces run on h1 alone: lost at 3 by a grace of 1 s, begun anew at 8, done at 10."""
+    hosts = (Host("h1", {"reduce": 2}), Host("h2", {"map": 2}))
+    phases = (
+        Phase("map", Tasks(2, 1.0), "map"),
+        Phase("reduce", Tasks(2, 2.0), "reduce", frozenset({"map"})),
+    )
+    pools = (Pool("above", slots_min=2), Pool("below", parent="above", slots_min=2))
+    workload = Workload((Job("a", phases, pool="below"),), Cluster(hosts, grace=1.0), pools)
+    truth = Simulation(outages=(Outage("h1", 2, 6),))
+    for name in ("fifo", "fair", "flex", "flowflex"):
+        result = simulate(workload, name, simulation=truth)
+        assert result.jobs["a"]["completion"] == 10.0
+        assert result.metrics["attempts"] == {"done": 4, "lost": 2}
+        assert replay(result.log).is_identical
 
 
 def test_no_pool_takes_slots_of_a_silent_host() -> None:
