@@ -1,0 +1,147 @@
+"""Launches that come twice: the second one is dropped, and nothing else changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from runtime.simulated.test_outages import (
+    MAP,
+    cluster,
+    finished,
+    launch,
+    until_quiet,
+    world_of,
+)
+from slotwise import simulate
+from slotwise.model.decision import Preempt
+from slotwise.model.errors import InputError
+from slotwise.model.event import (
+    Event,
+    HostJoined,
+    HostLost,
+    LaunchDropped,
+    TaskFailed,
+    TaskKilled,
+)
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.runtime.simulated.outages import Outage
+from slotwise.runtime.simulated.simulation import Fault, Simulation
+from slotwise.workload.workload import Workload
+
+
+def dropped(at: float, task: int, reason: str, attempt: int = 1) -> LaunchDropped:
+    """A launch on h1 that had come before."""
+    return LaunchDropped(at, MAP, task, attempt, "h1", reason)
+
+
+@pytest.mark.parametrize(
+    ("after", "events"),
+    [
+        (0.0, [dropped(0.0, 0, "runs already"), finished(4.0, 0)]),
+        (1.5, [dropped(1.5, 0, "runs already"), finished(4.0, 0)]),
+        (9.0, [finished(4.0, 0), dropped(9.0, 0, "is done")]),
+    ],
+)
+def test_a_launch_that_comes_twice_is_dropped(after: float, events: list[Event]) -> None:
+    """While it runs, and when it is done."""
+    world = world_of(repeats=lambda _: after)
+    world.perform(launch(0))
+    assert until_quiet(world) == events
+
+
+def test_a_repeated_launch_of_what_ended_badly_is_dropped() -> None:
+    """One was killed and begun anew, one was killed, one failed."""
+    faults = {2: Fault("it broke", 0.25)}
+    world = world_of(repeats=lambda _: 2.0, fault=lambda launch: faults.get(launch.task))
+    for task in range(3):
+        world.perform(launch(task))
+    world.perform(Preempt(MAP, 0, 1, "h1"))
+    world.perform(Preempt(MAP, 1, 1, "h1"))
+    assert world.wait(None) == [TaskKilled(0.0, MAP, 0, 1), TaskKilled(0.0, MAP, 1, 1)]
+    world.perform(launch(0, "h1", attempt=2))
+    assert until_quiet(world) == [
+        TaskFailed(1.0, MAP, 2, 1, "it broke"),
+        dropped(2.0, 0, "was taken back"),
+        dropped(2.0, 1, "was taken back"),
+        dropped(2.0, 2, "has failed"),
+        dropped(2.0, 0, "runs already", attempt=2),
+        finished(4.0, 0, attempt=2),
+    ]
+
+
+def test_to_perform_a_launch_twice_does_no_harm() -> None:
+    """Nor a third time, when it is done, nor an older attempt, in any simulation."""
+    world = world_of()
+    world.perform(launch(0))
+    world.perform(launch(0))
+    assert world.wait(None) == [dropped(0.0, 0, "runs already")]
+    assert world.wait(None) == [finished(4.0, 0)]
+    world.perform(launch(0))
+    world.perform(launch(1, attempt=1))
+    world.perform(Preempt(MAP, 1, 1, "h1"))
+    assert world.wait(None) == [dropped(4.0, 0, "is done"), TaskKilled(4.0, MAP, 1, 1)]
+    world.perform(launch(1, attempt=2))
+    world.perform(launch(1, attempt=1))
+    assert until_quiet(world) == [
+        dropped(4.0, 1, "was taken back"),
+        finished(8.0, 1, attempt=2),
+    ]
+    world.perform(launch(1, attempt=2))
+    assert world.wait(None) == [dropped(1000.0, 1, "is done", attempt=2)]
+
+
+def test_a_repeated_launch_waits_for_the_host_and_for_its_report() -> None:
+    """Told twice while the host is cut off: it begins once, on return."""
+    world = world_of(Outage("h1", 0.5, 2), heartbeat=2.0, repeats=lambda _: 0.25)
+    assert world.wait(1.0) == ()
+    world.perform(launch(0))
+    assert until_quiet(world) == [
+        HostLost(2.0, "h1"),
+        HostJoined(4.0, "h1"),
+        dropped(4.0, 0, "runs already"),
+        finished(8.0, 0),
+    ]
+
+
+def test_a_repeat_needs_a_time() -> None:
+    """It may not come before the launch."""
+    world = world_of(repeats=lambda _: -1.0)
+    with pytest.raises(InputError, match=r"repeats gives -1.0 .*; let it give seconds >= 0"):
+        world.perform(launch(0))
+
+
+@pytest.mark.parametrize("heartbeat", [0.0, 0.7])
+@pytest.mark.parametrize("name", ["fifo", "fair", "flex", "flowflex", "dmrs"])
+def test_repeats_change_nothing_but_that_they_are_told(name: str, heartbeat: float) -> None:
+    """Turn by turn, without the launches that were dropped, the log is the same."""
+    jobs = tuple(
+        Job(
+            f"j{number}",
+            (
+                Phase("map", Tasks(5, 1.0 + number)),
+                Phase("reduce", Tasks(2, 2.0), after=frozenset({"map"})),
+            ),
+            arrival=number / 3,
+        )
+        for number in range(6)
+    )
+    truth = Simulation(
+        seed=1,
+        noise=0.5,
+        fault=lambda one: Fault("no") if one.task == 3 > one.attempt else None,
+    )
+    again = replace(truth, repeats=lambda one: 0.37 * (1 + one.task))
+    workload = Workload(jobs, cluster(heartbeat))
+    plain = simulate(workload, name, simulation=truth).log.turns
+    repeated = simulate(workload, name, simulation=again).log.turns
+    told = [event for turn in repeated for event in turn.events]
+    assert sum(isinstance(event, LaunchDropped) for event in told) > 30
+    stripped = [
+        replace(turn, events=tuple(e for e in turn.events if not isinstance(e, LaunchDropped)))
+        for turn in repeated
+    ]
+    expected = [(turn.now, list(turn.events), list(turn.decisions)) for turn in plain]
+    found = [(turn.now, list(turn.events), list(turn.decisions)) for turn in stripped]
+    assert [turn for turn in found if turn[1] or turn[2]] == expected
