@@ -49,6 +49,7 @@ class _Pace:
            by us, or "held": stopped by somebody else
     since  the instant from which on the account is open
     due    the instant at which to do something about it
+    until  while stopping, the instant from which on it is continued though it took no stop
     """
 
     speed: float
@@ -57,6 +58,7 @@ class _Pace:
     state: str = "runs"
     since: float = 0.0
     due: float = inf
+    until: float = inf
 
     @property
     def by_us(self) -> bool:
@@ -174,35 +176,38 @@ class Pacer:
 
 
 def _turn(pace: _Pace) -> None:
-    """Stop what has run long enough, continue what has been stopped long enough."""
+    """Stop what has run long enough, continue what has been stopped long enough.
+
+    What does not take a stop is continued all the same when it would have been. One that is
+    starting a child may wait for that without hearing signals, while the child is stopped:
+    neither would ever go on. It counts as stopped, for it did nothing.
+    """
+    now = time.monotonic()
+    if pace.state == "stopping" and pace.until <= now:
+        pace.state = "stopped"
     if pace.state == "stopped":
         if _go_on(pace):
             pace.go_on(pace.since, LEAST_SECONDS)
         else:
             pace.due = pace.since + LOOK_SECONDS
         return
-    now = time.monotonic()
-    is_still = is_stopped(pace.pid, by_us=False)
-    if pace.state == "held":
-        if not is_still:
+    if pace.state == "runs" and not is_stopped(pace.pid, by_us=False):
+        _signal(pace, signal.SIGSTOP)
+        pace.book(time.monotonic())
+        pace.state, pace.until, now = "stopping", pace.since + pace.owed, pace.since
+        pace.due = now + TAKEN_SECONDS
+    if not is_stopped(pace.pid, by_us=False):
+        if pace.state == "held":
             pace.go_on(now)
         else:
-            pace.due = now + LOOK_SECONDS
-    elif pace.state == "runs" and is_still:
+            pace.due = now + TAKEN_SECONDS
+    elif pace.state == "stopping":
+        looked = pace.due - TAKEN_SECONDS
+        pace.book((looked + now) / 2)  # It took the stop somewhere in between.
+        pace.state, pace.due = "stopped", pace.since + pace.owed
+    else:
         # Somebody else did it, nobody knows when: what it ran since it went on is not counted.
         pace.state, pace.due = "held", now + LOOK_SECONDS
-    else:
-        if pace.state == "runs":
-            _signal(pace, signal.SIGSTOP)
-            now = time.monotonic()
-            pace.book(now)
-            is_still = is_stopped(pace.pid, by_us=False)
-        elif is_still:
-            pace.book((pace.since + now) / 2)  # It took the stop somewhere in between.
-        else:
-            pace.book(now)
-        pace.state = "stopped" if is_still else "stopping"
-        pace.due = now + (pace.owed if is_still else TAKEN_SECONDS)
 
 
 def _go_on(pace: _Pace) -> bool:

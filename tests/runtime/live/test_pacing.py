@@ -1,0 +1,344 @@
+"""Slots that run a part of the time: how large a part, and that nothing stays stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from slotwise import task as running
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Launch, Locality
+from slotwise.model.errors import InputError
+from slotwise.model.event import TaskFinished
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.program.calls import Calls, Sleep
+from slotwise.runtime.live.hosts import played
+from slotwise.runtime.live.workers import Outcome, Workers
+from slotwise.runtime.live.world import LiveWorld
+
+PATIENCE = 30.0
+"""Seconds that nothing here takes; a test that waits so long has failed."""
+
+SPEEDS = (1.0, 0.5, 0.25)
+
+
+@pytest.fixture
+def workers() -> Iterator[Workers]:
+    """A slot for each speed; all processes are gone afterwards."""
+    pool = Workers(len(SPEEDS), speeds=SPEEDS)
+    try:
+        yield pool
+        pids = pool.pids()
+    finally:
+        pool.close()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def state(pid: int) -> str:
+    """What a process does: "T" if it is stopped, "Z" if it has ended."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def watch(pid: int, seconds: float) -> set[str]:
+    """All states in which a process was seen."""
+    until, seen = time.monotonic() + seconds, set()
+    while time.monotonic() < until:
+        seen.add(state(pid))
+        time.sleep(0.002)
+    return seen
+
+
+def call(
+    workers: Workers, function: Callable[..., object], *arguments: object, slot: int
+) -> Outcome:
+    """Run one task to its end."""
+    workers.start(slot, f"call {time.monotonic_ns()}", function, arguments)
+    (outcome,) = workers.wait(PATIENCE)
+    assert outcome.status == "done", outcome.value
+    return outcome
+
+
+def looping(loops: int) -> Callable[[], tuple[float, float, float]]:
+    """A loop of fixed size in Python.
+
+    It tells its seconds, those for which it used a processor, and those for which it could
+    have: it ran, or it waited for a processor that others had. Only the rest was it stopped.
+    """
+
+    def work() -> tuple[float, float, float]:
+        import time
+
+        def runnable() -> float:
+            with open("/proc/self/schedstat") as schedule:
+                return sum(map(int, schedule.read().split()[:2])) / 1e9
+
+        begun, used, could = time.perf_counter(), time.process_time(), runnable()
+        total = 0
+        for number in range(loops):
+            total += number * number
+        return (
+            time.perf_counter() - begun,
+            time.process_time() - used,
+            runnable() - could,
+        )
+
+    return work
+
+
+def sampled(workers: Workers, slot: int) -> tuple[float, float]:
+    """The part of the time for which a loop was not stopped, and its seconds at full speed."""
+    wall, used, could = call(workers, looping(3_000_000), slot=slot).value  # type: ignore[misc]
+    return could / wall, used
+
+
+def test_a_slow_slot_runs_a_part_of_the_time(workers: Workers) -> None:
+    """The same loop on slots of speed 1, 1/2 and 1/4, in one run.
+
+    What is decided here is for how long a task is stopped, and that is what is measured: how
+    much a processor does in the rest depends on who else uses it. On a machine with nothing
+    else to do it comes to the same (see benchmarks/pacing.py). Up to three tries: a machine
+    that is overloaded may let us sleep through a period.
+    """
+    for slot, speed in enumerate(SPEEDS):
+        tries = []
+        for _ in range(3):
+            share, used = sampled(workers, slot)
+            assert used > 0.02, "long enough to say something"
+            tries.append(share / speed)
+            if abs(tries[-1] - 1) < 0.15:
+                break
+        else:
+            pytest.fail(f"a slot of speed {speed} ran at {tries} of it")
+
+
+def test_its_seconds_are_those_of_the_clock(workers: Workers) -> None:
+    """The stops are in them, so that seconds times speed is the work."""
+    outcome = call(workers, looping(3_000_000), slot=2)
+    wall, used, _ = outcome.value  # type: ignore[misc]
+    assert wall <= outcome.seconds < wall + 0.1
+    assert outcome.seconds > 2 * used
+
+
+def test_short_tasks_are_slowed_too(workers: Workers) -> None:
+    """Many tasks, each shorter than a run between two stops, take the longer together."""
+    pids = workers.pids()
+    call(workers, looping(1000), slot=2)
+    begun = time.monotonic()
+    used = sum(call(workers, looping(50_000), slot=2).value[1] for _ in range(60))  # type: ignore[index]
+    assert time.monotonic() - begun > 2.5 * used
+    assert workers.pids() == pids
+
+
+def test_an_idle_worker_is_not_slowed(workers: Workers) -> None:
+    """Before its first task, between tasks; while it has one, it is."""
+    assert "T" not in watch(workers.pids()[2], 0.15)
+    call(workers, looping(300_000), slot=2)
+    assert "T" not in watch(workers.pids()[2], 0.15)
+    workers.start(2, "sleep", time.sleep, (0.3,))
+    assert "T" in watch(workers.pids()[2], 0.2)
+    assert workers.wait(PATIENCE)[0].status == "done"
+
+
+def test_children_of_a_task_are_slowed_with_it(workers: Workers, tmp_path: Path) -> None:
+    """What a task starts belongs to its host; what runs at full speed is never stopped."""
+
+    def work(path: str) -> None:
+        import subprocess
+        import time
+
+        child = subprocess.Popen(["sleep", "60"])
+        with open(path + ".new", "w") as file:
+            file.write(str(child.pid))
+        import os
+
+        os.rename(path + ".new", path)
+        time.sleep(0.4)
+        child.kill()
+        child.wait()
+
+    for slot, stops in ((2, True), (0, False)):
+        path = tmp_path / str(slot)
+        workers.start(slot, "work", work, (str(path),))
+        while not path.exists():
+            assert workers.wait(0.01) == []
+        assert ("T" in watch(int(path.read_text()), 0.2)) == stops
+        assert workers.wait(PATIENCE)[0].status == "done"
+
+
+def test_a_task_that_starts_many_children_gets_on(workers: Workers) -> None:
+    """One that is stopped while it starts a child cannot take the stop; it is continued."""
+
+    def work(count: int) -> int:
+        import subprocess
+
+        return sum(subprocess.run(["true"]).returncode == 0 for _ in range(count))
+
+    assert call(workers, work, 60, slot=2).value == 60
+
+
+def test_a_stopped_worker_hears_that_it_is_to_stop(workers: Workers) -> None:
+    """It is continued for that, however slow; what it keeps is kept within its grace."""
+
+    def work() -> None:
+        from slotwise import task as running
+
+        while not running.told_to_stop():
+            sum(range(1000))
+        running.stop(keep="this far")
+
+    for _ in range(3):
+        workers.start(2, "work", work, ())
+        assert workers.wait(0.3) == []
+        told = time.monotonic()
+        workers.tell(2, told + 20)
+        (outcome,) = workers.wait(PATIENCE)
+        assert outcome.status == "stopped"
+        assert time.monotonic() - told < 5
+
+
+def test_a_slow_worker_can_be_killed_at_any_moment(workers: Workers) -> None:
+    """Stopped or not, it is dead and replaced, and the next task is slowed as well."""
+    for wait in (0.0, 0.05, 0.1, 0.13):
+        old = workers.pids()[2]
+        workers.start(2, "sleep", time.sleep, (60,))
+        workers.wait(wait)
+        workers.kill(2)
+        assert workers.pids()[2] != old
+    outcome = call(workers, looping(1_000_000), slot=2)
+    wall, used, _ = outcome.value  # type: ignore[misc]
+    assert wall > 2 * used
+
+
+def test_a_slow_worker_killed_from_outside_is_replaced(workers: Workers) -> None:
+    """Even while we have it stopped."""
+    workers.start(2, "sleep", time.sleep, (60,))
+    pid = workers.pids()[2]
+    workers.wait(0.1)
+    os.kill(pid, signal.SIGKILL)
+    (outcome,) = workers.wait(PATIENCE)
+    assert (outcome.status, outcome.value) == (
+        "lost", f"worker process {pid} was killed by signal 9",
+    )  # fmt: skip
+    assert call(workers, looping(1000), slot=2).status == "done"
+
+
+MANAGER = """
+import sys, time
+from slotwise.runtime.live.workers import Workers
+workers = Workers(4, speeds=[0.001, 0.02, 0.5, 1.0])
+for slot in range(4):
+    workers.start(slot, "sleep", time.sleep, (600,))
+until = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < until:
+    workers.wait(0.02)
+print(*workers.pids(), flush=True)
+while True:
+    workers.wait(None)
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.4])
+def test_nothing_is_left_when_the_manager_is_killed(seconds: float) -> None:
+    """SIGKILL to it ends its workers, though most are stopped; just begun ones, too."""
+    manager = subprocess.Popen(
+        [sys.executable, "-c", MANAGER, str(seconds)], stdout=subprocess.PIPE, text=True
+    )
+    assert manager.stdout is not None
+    pids = [int(pid) for pid in manager.stdout.readline().split()]
+    assert len(pids) == 4
+    if seconds:
+        assert "T" in watch(pids[0], 1.5)
+    manager.kill()
+    manager.wait()
+    until = time.monotonic() + PATIENCE
+    while not all(is_gone(pid) for pid in pids):
+        assert time.monotonic() < until, "a worker outlives its manager"
+        time.sleep(0.01)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended."""
+    try:
+        return state(pid) == "Z"
+    except OSError:
+        return True
+
+
+def test_only_slow_slots_need_a_thread() -> None:
+    """One for all of them, which ends with them; without any there is none."""
+    before = threading.active_count()
+    for speeds, more in (((1.0, 1.0), 0), ((0.5, 0.5), 1)):
+        with Workers(2, speeds=speeds):
+            assert threading.active_count() == before + more
+        assert threading.active_count() == before
+
+
+def test_sleepers_sleep_as_long_as_their_host_needs(watched: Callable[..., object]) -> None:
+    """A task of 0.1 s takes 0.2 s on a host of speed 1/2, and is not stopped for it."""
+    job = Job("j", (Phase("p", Tasks(2, 0.1)),))
+    cluster = Cluster((Host("fast", {"task": 1}), Host("slow", {"task": 1}, speed=0.5)))
+    with LiveWorld([Sleep(job)], cluster) as world:
+        watch_ = watched(world, [job], cluster, world_name="live")
+    hosts, took = {}, {}
+    for turn in watch_.log.turns:
+        hosts |= {d.task: d.host for d in turn.decisions if hasattr(d, "host")}
+        took |= {e.task: e.seconds for e in turn.events if hasattr(e, "seconds")}
+    by_host = {hosts[task]: seconds for task, seconds in took.items()}
+    assert 0.1 <= by_host["fast"] < by_host["slow"]
+    assert by_host["slow"] >= 0.2
+
+
+def test_a_task_knows_the_speed_of_its_host() -> None:
+    """As its host's worker was told when it was started; outside of any it is 1."""
+    job = Job("j", (Phase("p", Tasks(3)),))
+    calls = Calls(job, lambda task: running.host_speed())
+    assert running.host_speed() == 1.0
+    cluster = played(
+        Cluster((Host("a", {"task": 1}, speed=0.25), Host("b", {"task": 1}, speed=1.0)))
+    )
+    with LiveWorld([calls], cluster) as world:
+        world.wait(1.0)
+        for task, host in enumerate("ab"):
+            world.perform(Launch(PhaseId("j", "p"), task, 1, host, Locality.ANY))
+        told: list[object] = []
+        while len(told) < 2:
+            told += [e for e in world.wait(world.now + 5) if isinstance(e, TaskFinished)]
+    assert calls.results["p"] == {0: 0.25, 1: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "says"),
+    [
+        (None, "give it some, each with name, slots and speed"),
+        (Cluster.of_slots(4), "the workload has no `cluster: hosts`"),
+        (
+            Cluster((Host("a", {"task": 1}, speed=3.0), Host("b", {"task": 1}, speed=2.0))),
+            "host 'a': speed is 3, and a slot of this machine has speed 1: only slower ones can"
+            " be played; divide all speeds by 3, the largest",
+        ),
+        (
+            Cluster((Host("a", {"task": 1}, speed=1e-12),)),
+            "host 'a': speed is 1e-12; no host slower than 0.001 can be played",
+        ),
+    ],
+)
+def test_hosts_that_cannot_be_played_are_refused(cluster: Cluster | None, says: str) -> None:
+    """With place, value and remedy."""
+    with pytest.raises(InputError) as refused:
+        played(cluster)
+    assert says in str(refused.value)
+
+
+def test_hosts_that_are_played_do_not_report_now_and_then() -> None:
+    """All else of the cluster stays: names, racks, slots, speeds, grace."""
+    hosts = (Host("a", {"map": 2, "reduce": 1}, "r1"), Host("b", {"map": 1}, "r2", 0.5))
+    given = Cluster(hosts, heartbeat=3.0, grace=7.0)
+    assert played(given) == Cluster(hosts, heartbeat=0.0, grace=7.0)
