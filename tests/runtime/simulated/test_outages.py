@@ -416,6 +416,7 @@ def test_what_goes_wrong_stands_in_the_log_and_nothing_else_does() -> None:
         (lambda: Outage("h1", float("nan"), 2), "it begins at nan; give seconds >= 0"),
         (lambda: Outage("h1", 1, 0), "outage h1=1+0: it lasts 0 s; give seconds > 0"),
         (lambda: Outage("h1", 1, float("inf")), "it lasts inf s; give seconds > 0"),
+        (lambda: Outage("h1", 1e308, 1e308), "it lasts 1e+308 s; give seconds > 0"),
         (
             lambda: Simulation(outages=(Outage("h1", 3, 2), Outage("h1", 1, 2.5))),
             "outage h1=1+2.5 and outage h1=3+2 overlap; make them one",

@@ -26,7 +26,7 @@ class Outage:
     def __post_init__(self) -> None:
         if not 0 <= self.at < inf:
             raise InputError(f"{self}: it begins at {self.at}; give seconds >= 0")
-        if not 0 < self.seconds < inf:
+        if not (self.seconds > 0 and self.over < inf):
             raise InputError(f"{self}: it lasts {self.seconds} s; give seconds > 0")
 
     @property
