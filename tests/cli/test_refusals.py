@@ -117,7 +117,7 @@ def test_overwriting_spares_what_no_job_wrote(slotwise: Any, folder: Path) -> No
 
 OPTIONS = {
     "simulate --scheduler best": "unknown scheduler 'best'; known: fifo, fair, ",
-    "plan --allocator best": "unknown scheduler 'best'; known: fifo, fair, ",
+    "plan --allocator best": "unknown allocator 'best'; known: fifo, fair, ",
     "compare --schedulers fifo,best": "unknown scheduler 'best'; known: fifo, fair, ",
     "compare --schedulers ,": "--schedulers is empty; name some, such as fifo,fair,flex",
     "simulate --assigner best": "unknown assigner 'best'; known: greedy, delay",
