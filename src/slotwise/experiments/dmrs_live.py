@@ -33,16 +33,16 @@ SPLIT_BYTES = 4 * MB
 """Of a map."""
 
 SIZES = {
-    "wordcount": (8 * MB, 16 * MB),
-    "sort": (16 * MB, 48 * MB),
-    "terasort": (16 * MB, 48 * MB),
+    "wordcount": (5 * MB, 10 * MB),
+    "sort": (10 * MB, 30 * MB),
+    "terasort": (10 * MB, 30 * MB),
 }
 """Input of a small and of a large job of each benchmark: about as long for each."""
 
 JOBS_EACH = 4
 """Jobs of each benchmark, half of them small."""
 
-SECOND_RELEASE = 4.0
+SECOND_RELEASE = 3.0
 """Seconds: when the second half of the jobs comes."""
 
 
@@ -67,7 +67,7 @@ def live_runs(
     schedulers: Sequence[str] = SCHEDULERS,
     scale: float = 1.0,
 ) -> list[LiveRun]:
-    """The same jobs under each scheduler, one run after another; about a minute.
+    """The same jobs under each scheduler, one run after another; about a minute and a half.
 
     A run with one slot comes first, from whose history all of them know the programs alike.
     Each experiment begins with another scheduler. With a `scale`, inputs are so much as large.

@@ -55,7 +55,7 @@ COLOURS = dict(
 BOUND = "bound"
 
 HEIGHT = 270
-BAR = 26
+BAR = 22
 """Pixels; a bar's room is as wide as its number."""
 
 CELLS = 190, 108
@@ -302,7 +302,7 @@ def _bars(key: str, benchmarks: list[str], names: list[str], title: str) -> list
     return [
         base.mark_bar(opacity=1).encode(y=_y("y", title), color=_colour(names)),
         base.mark_rule(strokeWidth=1.5).encode(y=_y("low"), y2="high"),
-        base.mark_text(dy=-7, fontSize=9.5).encode(y=high, text="label:N"),
+        base.mark_text(dy=-7, fontSize=9).encode(y=high, text="label:N"),
     ]
 
 
