@@ -1,0 +1,187 @@
+"""Hosts that fall silent and launches that come twice, in every world: no harm is done.
+
+In the simulated world a host is cut off; live, its worker processes are stopped and continued.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotwise.analysis.replay import replay_log
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Launch
+from slotwise.model.event import (
+    Event,
+    HostJoined,
+    HostLost,
+    LaunchDropped,
+    TaskFailed,
+    TaskFinished,
+)
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.program.calls import Calls
+from slotwise.runtime.live.world import LiveWorld
+from slotwise.runtime.simulated.outages import Outage
+from slotwise.runtime.simulated.simulation import Simulation
+from slotwise.runtime.simulated.world import SimulatedWorld
+from worlds.test_worlds import Play, body
+
+HOSTS = (Host("a", {"task": 1}), Host("b", {"task": 1}))
+
+HostStage = Callable[..., Play]
+
+
+@dataclass
+class Disturbed:
+    """A live world whose hosts are stopped and continued at instants, and told all twice."""
+
+    world: LiveWorld
+    outages: Sequence[Outage]
+    is_told_twice: bool
+    signals: list[tuple[float, signal.Signals, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for outage in self.outages:
+            pid = self.world._workers.pids()[[host.name for host in HOSTS].index(outage.host)]
+            self.signals.append((outage.at, signal.SIGSTOP, pid))
+            self.signals.append((outage.over, signal.SIGCONT, pid))
+        self.signals.sort()
+
+    @property
+    def now(self) -> float:
+        """As in the world."""
+        return self.world.now
+
+    def perform(self, decision: Any) -> None:
+        """Do it; a launch is told again."""
+        self.world.perform(decision)
+        if self.is_told_twice and isinstance(decision, Launch):
+            self.world.perform(decision)
+
+    def wait(self, until: float | None) -> Sequence[Event]:
+        """As in the world, but for what is to be done meanwhile."""
+        while self.signals:
+            at, number, pid = self.signals[0]
+            if until is not None and until <= at:
+                break
+            if told := self.world.wait(at):
+                return told
+            with suppress(ProcessLookupError):
+                os.killpg(pid, number)
+            del self.signals[0]
+        return self.world.wait(until)
+
+
+@pytest.fixture(params=["simulated", "live"])
+def stage(
+    request: pytest.FixtureRequest,
+    watched: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> HostStage:
+    """Plays a job on hosts a and b, each of one slot, by fair sharing or as it is told."""
+    monkeypatch.setattr("slotwise.runtime.live.silence.LOOK_SECONDS", 0.05)
+
+    def simulated(job: Job, cluster: Cluster, outages: Sequence[Outage], twice: bool) -> Play:
+        repeats = (lambda launch: 0.0) if twice else None
+        truth = Simulation(outages=tuple(outages), repeats=repeats)
+        world = SimulatedWorld(cluster, (job,), truth)
+        watch = watched(world, [job], cluster)
+        return Play(watch.log, watch.state.completed, watch.state.failed)
+
+    def live(job: Job, cluster: Cluster, outages: Sequence[Outage], twice: bool) -> Play:
+        calls = Calls(job, {p.name: body(job.id, p, str(tmp_path), {}) for p in job.phases})
+        with LiveWorld([calls], cluster) as world:
+            disturbed = Disturbed(world, outages, twice)
+            watch = watched(disturbed, [job], cluster, world_name="live")
+        begun: Counter[tuple[str, str, int]] = Counter()
+        for mark in tmp_path.glob("begun-*"):
+            _, job_id, phase, task, _ = mark.name.split("-")
+            begun[job_id, phase, int(task)] += 1
+        results: Mapping[str, object] = {job.id: calls.results}
+        return Play(watch.log, watch.state.completed, watch.state.failed, results, begun)
+
+    world = simulated if request.param == "simulated" else live
+
+    def play(count: int, *outages: Outage, grace: float = 30.0, twice: bool = False) -> Play:
+        job = Job("j", (Phase("p", Tasks(count, 0.1)),))
+        found = world(job, Cluster(HOSTS, grace=grace), outages, twice)
+        assert found.completed.keys() == {"j"}
+        done = Counter(event.task for event in found.events(TaskFinished))
+        assert done == Counter(range(count)), "each task is done once"
+        assert replay_log(found.log).is_identical
+        return found
+
+    return play
+
+
+def hosts_told(play: Play) -> list[tuple[type, str]]:
+    """What was told of hosts, in order."""
+    return [(type(event), event.host) for event in play.events(HostLost | HostJoined)]
+
+
+def test_a_host_silent_for_less_than_its_grace_loses_nothing(stage: HostStage) -> None:
+    """Nothing begins on a meanwhile; what ran there ends as if nothing had been."""
+    play = stage(16, Outage("a", 0.25, 0.5))
+    assert hosts_told(play) == [(HostLost, "a"), (HostJoined, "a")]
+    assert not play.events(TaskFailed)
+    launches = [(turn.now, d) for turn in play.log.turns for d in turn.decisions
+                if isinstance(d, Launch)]  # fmt: skip
+    assert len(launches) == 16
+    (lost,), (joined,) = play.events(HostLost), play.events(HostJoined)
+    assert not any(d.host == "a" for at, d in launches if lost.at < at < joined.at)
+    assert any(d.host == "a" for at, d in launches if at > joined.at)
+    if play.begun is not None:
+        assert set(play.begun.values()) == {1}
+
+
+def test_a_host_silent_for_longer_loses_what_ran_there(stage: HostStage) -> None:
+    """It runs again on b; when a is back, it is given others."""
+    play = stage(20, Outage("a", 0.25, 0.8), grace=0.2)
+    assert hosts_told(play) == [(HostLost, "a"), (HostJoined, "a")]
+    (failed,) = play.events(TaskFailed)
+    assert failed.lost
+    assert "host a has been silent for" in failed.reason
+    (again,) = (d for d in play.decisions(Launch) if d.attempt == 2)
+    assert (again.task, again.host) == (failed.task, "b")
+    (joined,) = play.events(HostJoined)
+    assert any(
+        isinstance(d, Launch) and d.host == "a"
+        for turn in play.log.turns if turn.now >= joined.at for d in turn.decisions
+    )  # fmt: skip
+    if play.begun is not None:
+        # That which was stopped had perhaps not yet left its mark.
+        assert sum(play.begun.values()) in (20, 21)
+
+
+def test_all_hosts_silent_for_a_while(stage: HostStage) -> None:
+    """Nothing is heard of anybody; then all go on."""
+    play = stage(8, Outage("a", 0.15, 0.5), Outage("b", 0.15, 0.5))
+    told = hosts_told(play)
+    assert {*told} == {(kind, host) for kind in (HostLost, HostJoined) for host in "ab"}
+    assert len(told) == 4
+    assert not play.events(TaskFailed)
+
+
+def test_launches_that_come_twice_are_done_once(stage: HostStage) -> None:
+    """Each second one is dropped, and told so with a reason."""
+    play = stage(6, twice=True)
+    launches = play.decisions(Launch)
+    dropped = play.events(LaunchDropped)
+    assert len(launches) == 6
+    assert {(d.phase, d.task, d.attempt, d.host) for d in dropped} == {
+        (d.phase, d.task, d.attempt, d.host) for d in launches
+    }
+    assert len(dropped) == 6
+    assert all(d.reason for d in dropped)
+    if play.begun is not None:
+        assert set(play.begun.values()) == {1}
