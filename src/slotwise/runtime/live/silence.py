@@ -38,6 +38,7 @@ class Silence:
     lives, and a task under a single stopped worker waits as one that hangs. It is back once
     none of them is stopped: who continues them one by one is not done after the first.
 
+    silent     the hosts that are
     next_look  the instant from which on `look` has something to do
     """
 
@@ -52,17 +53,9 @@ class Silence:
         self._slots = {host: list(of_host) for host, of_host in slots.items() if of_host}
         self._grace = grace
         self._is_stopped = is_stopped
-        self._silent: dict[str, _Silent] = {}
+        self.silent: dict[str, _Silent] = {}
         self._stopped_at: dict[int, float] = {}
         self._seconds: dict[int, float] = {}
-
-    def __contains__(self, host: str) -> bool:
-        """Whether a host is silent."""
-        return host in self._silent
-
-    def __bool__(self) -> bool:
-        """Whether any host is."""
-        return bool(self._silent)
 
     def look(self, now: float) -> list[tuple[str, Turn]]:
         """What has happened since the last look; some 20 microseconds for each worker."""
@@ -71,14 +64,14 @@ class Silence:
             for host in self._slots
             for turn in self._turns(host, self._look_at(host, now), now)
         ]
-        self.next_look = now + (SOON_SECONDS if self._silent else LOOK_SECONDS)
-        for silent in self._silent.values():
+        self.next_look = now + (SOON_SECONDS if self.silent else LOOK_SECONDS)
+        for silent in self.silent.values():
             self.next_look = min(self.next_look, silent.due)
         return turns
 
     def seconds(self, host: str, now: float) -> float:
         """For how long a silent host has been so."""
-        return now - self._silent[host].since
+        return now - self.silent[host].since
 
     def take_stopped(self, slot: int) -> float:
         """For how many seconds the worker of a slot was seen stopped since this was asked."""
@@ -97,13 +90,13 @@ class Silence:
         return count
 
     def _turns(self, host: str, stopped: int, now: float) -> list[Turn]:
-        silent = self._silent.get(host)
+        silent = self.silent.get(host)
         turns = []
         if silent is None and stopped == len(self._slots[host]):
-            silent = self._silent[host] = _Silent(now, now + self._grace)
+            silent = self.silent[host] = _Silent(now, now + self._grace)
             turns.append(Turn.LOST)
         if silent is not None and not stopped:
-            del self._silent[host]
+            del self.silent[host]
             turns.append(Turn.JOINED)
         elif silent is not None and silent.due <= now:
             silent.due = inf

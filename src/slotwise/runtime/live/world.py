@@ -145,19 +145,22 @@ class LiveWorld:
         if self._arrivals:
             due = min(due, self._arrivals[-1].at)
         while True:
-            wake = min(due, self._silence.next_look, *self._ends_heard().values())
-            timeout = None if wake == inf else max(0.0, wake - self.now)
-            outcomes = self._workers.wait(0.0 if self._told else timeout)
-            if self._silence:
+            wake = min(due, self._silence.next_look)
+            if self._ends:
+                wake = min([wake, *self._ends_heard().values()])
+            timeout = 0.0 if self._told else max(0.0, wake - self.now)
+            outcomes = self._workers.wait(timeout)
+            now = self.now
+            if self._silence.silent:
                 outcomes = self._not_abandoned(outcomes)
-            if self._silence.next_look <= self.now:
+            if self._silence.next_look <= now:
                 self._look()
             for outcome in outcomes:
                 self._hear(outcome)
-            now = self.now
-            for slot, end in list(self._ends_heard().items()):
-                if end <= now:
-                    self._kill(slot)
+            if self._ends:
+                for slot, end in list(self._ends_heard().items()):
+                    if end <= now:
+                        self._kill(slot)
             while self._arrivals and self._arrivals[-1].at <= now:
                 self._told.append(self._arrivals.pop())
             if self._told or due <= now:
@@ -248,9 +251,9 @@ class LiveWorld:
 
     def _ends_heard(self) -> dict[int, float]:
         """When attempts are to be killed; those of silent hosts are when these are back."""
-        if not (self._ends and self._silence):
+        silent = self._silence.silent
+        if not silent:
             return self._ends
-        silent = self._silence
         return {s: end for s, end in self._ends.items() if self._host_of[s].name not in silent}
 
     def _kill(self, slot: int) -> None:
@@ -276,7 +279,7 @@ class LiveWorld:
     def _not_abandoned(self, outcomes: list[Outcome]) -> list[Outcome]:
         """Those of attempts that are not over yet. Who is heard of may be back: look now."""
         for outcome in outcomes:
-            if self._host_of[outcome.slot].name in self._silence:
+            if self._host_of[outcome.slot].name in self._silence.silent:
                 self._silence.next_look = -inf
             if outcome.slot in self._abandoned:
                 self._free_abandoned(outcome.slot)
