@@ -260,6 +260,8 @@ def _compare(
         if not names:
             raise InputError("--schedulers is empty; name some, such as fifo,fair,flex")
         output.check(file)
+        if live:
+            truth.refuse_live()
         options = scheduling.options(source, output.log)
         with Progress(errors(), *(f"{name}, live" for name in names)) as progress:
             options["progress"] = progress if live else None

@@ -126,6 +126,18 @@ class Truth:
         ),
     ] = None
 
+    def refuse_live(self) -> None:
+        """Refuse options that mean nothing where programs really run."""
+        given = [
+            f"--{option.name.replace('_', '-')}"
+            for option in fields(self)
+            if getattr(self, option.name) not in (option.default, [])
+        ]
+        if given:
+            raise InputError(
+                f"{', '.join(given)}: for simulations only; leave it out, or leave out --live"
+            )
+
     def simulation(self) -> Simulation:
         """As the simulated world takes it."""
         return Simulation(

@@ -29,6 +29,21 @@ def test_the_first_task_sets_an_estimate_right_that_is_ten_times_off() -> None:
     assert found.speeds["h"] == pytest.approx(1.0, rel=1e-6)
 
 
+def test_a_phase_that_has_nothing_to_show_is_taken_to_be_as_wrong_as_its_job() -> None:
+    """Maps took a fifth of what was expected, so reduces are taken to; other jobs are not."""
+    found = corrected({A: {"h": Seen(10.0, 2.0, 2)}}, {"h": 1.0})
+
+    class View:
+        def __init__(self, name: PhaseId) -> None:
+            self.id = name
+
+        def expected(self, task: int) -> float:
+            return 5.0
+
+    assert found.work(View(B), 0) == pytest.approx(1.0)
+    assert found.work(View(PhaseId("k", "map")), 0) == 5.0
+
+
 def test_what_runs_as_was_said_leaves_all_as_it_was() -> None:
     """On a host of speed 0.5 a task takes twice its work, as it should."""
     seen = {A: {"fast": Seen(8.0, 8.0, 4), "slow": Seen(4.0, 8.0, 2)}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log
+from math import exp, log
 
 import numpy as np
 
@@ -30,16 +30,21 @@ TINY = 1e-300
 class Corrected:
     """Estimates as the finished tasks of this run have set them right.
 
-    factors  by phase, how much more work a task was than expected; 1 for phases not named
+    factors  by phase, how much more work a task was than expected
+    of_jobs  the same by job, for phases not named; 1 for jobs that are not named either
     speeds   by host
     """
 
     factors: Mapping[PhaseId, float]
+    of_jobs: Mapping[str, float]
     speeds: Mapping[str, float]
 
     def work(self, phase: PhaseView, task: int) -> float:
         """The work of a task, seconds at speed 1, above 0."""
-        return max(phase.expected(task) * self.factors.get(phase.id, 1.0), WORK_LEAST)
+        factor = self.factors.get(phase.id)
+        if factor is None:
+            factor = self.of_jobs.get(phase.id.job, 1.0)
+        return max(phase.expected(task) * factor, WORK_LEAST)
 
     def seconds_left(
         self, phase: PhaseView, launch: Launch, started: float, now: float
@@ -60,11 +65,12 @@ def corrected(
     logarithms that is a sum, which means in turn take apart, each phase and host weighed by the
     tasks that ran: the factor of a phase is free, while a speed is held by what was stated as
     if `TRUST` tasks had shown it. So the first task of a phase sets its estimate right, however
-    wrong that was, and a host must be slow with several phases, or slower than others with one,
-    to count as slow. O(phases x hosts) a sweep.
+    wrong that was, and the phases behind it until they have tasks of their own to show: what
+    made one estimate of a job wrong mostly made all wrong. A host must be slow with several
+    phases, or slower than others with one, to count as slow. O(phases x hosts) a sweep.
     """
     if not seen:
-        return Corrected({}, stated)
+        return Corrected({}, {}, stated)
     hosts = {host: column for column, host in enumerate(stated)}
     tasks = np.zeros((len(seen), len(hosts)))
     costs = np.zeros_like(tasks)
@@ -81,8 +87,13 @@ def corrected(
         slowness = (tasks * (costs - factors[:, None])).sum(axis=0) / of_host
         if np.abs(slowness - before).max() < SETTLED:
             break
+    sums: dict[str, tuple[float, float]] = {}
+    for phase, factor, count in zip(seen, factors.tolist(), of_phase.tolist(), strict=True):
+        total, before_it = sums.get(phase.job, (0.0, 0.0))
+        sums[phase.job] = total + count * factor, before_it + count
     return Corrected(
         dict(zip(seen, np.exp(factors).tolist(), strict=True)),
+        {job: exp(total / count) for job, (total, count) in sums.items()},
         {
             host: speed * by
             for (host, speed), by in zip(
