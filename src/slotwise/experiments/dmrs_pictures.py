@@ -16,16 +16,14 @@ from slotwise.experiments.dmrs_experiment import (
     NOISY,
     OURS,
     RIVALS,
-    Setting,
 )
-from slotwise.experiments.dmrs_figures import INTERVALS, PAPER_MOST, by_setting, gains_over
 from slotwise.experiments.dmrs_profiles import LABELS as BENCHMARKS
+from slotwise.experiments.dmrs_settings import PAPER_MOST
 from slotwise.report.palette import INK, MUTED, RUNS, tinted
 from slotwise.report.pictures.picture import Picture, Rows, source
 
 if TYPE_CHECKING:
-    from slotwise.experiments.dmrs_figures import DmrsRow
-
+    from slotwise.experiments.dmrs_figure import DmrsRow
 LABELS = {
     OURS: "ours (dmrs-best)",
     DMRS: "DMRS",
@@ -58,9 +56,6 @@ HEIGHT = 270
 BAR = 22
 """Pixels; a bar's room is as wide as its number."""
 
-CELLS = 190, 108
-"""Width and height of a panel of cells."""
-
 PAPER = f"the paper: up to {100 * PAPER_MOST:.0f} %"
 
 
@@ -76,12 +71,12 @@ def draw_benchmarks(name: str, title: str, rows: Sequence[DmrsRow]) -> Picture:
     benchmarks = [BENCHMARKS[key] for key in dict.fromkeys(row.benchmark for row in rows)]
     values = alt.layer(
         *_bars("values", benchmarks, names, "total weighted completion time / bound"),
-        alt.Chart(source("one")).mark_rule(color=INK, strokeDash=[4, 3]).encode(y=_y("y")),
+        alt.Chart(source("one")).mark_rule(color=INK, strokeDash=[4, 3]).encode(y=y_axis("y")),
     )
     rivals = [LABELS[rival] for rival in RIVALS]
     gains = alt.layer(
         *_bars("gains", benchmarks, rivals, "DMRS is better by (%)"),
-        *_paper_line(),
+        *paper_line(),
     )
     chart = alt.hconcat(
         values.properties(width=BAR * (len(names) + 1) * len(benchmarks), height=HEIGHT),
@@ -94,7 +89,7 @@ def draw_benchmarks(name: str, title: str, rows: Sequence[DmrsRow]) -> Picture:
         "Right: what DMRS gains over its rivals; lines go to the most of single experiments.",
     ]
     return Picture(
-        name, title, " ".join(sentence), chart.properties(title=_heading(title, sentence)),
+        name, title, " ".join(sentence), chart.properties(title=heading_of(title, sentence)),
         datasets,
     )  # fmt: skip
 
@@ -122,22 +117,22 @@ def draw_elephants(name: str, title: str, rows: Sequence[DmrsRow]) -> Picture:
         scale=alt.Scale(domain=[0, 100], nice=False),
         axis=alt.Axis(grid=False, values=sorted({point["x"] for point in lines}), format=".0f"),
     )
-    colour = _colour(names)
+    colour = colour_of(names)
     base = alt.Chart(source("values")).encode(
-        x=x, y=_y("y", "total weighted completion time (weight x s)"), color=colour
+        x=x, y=y_axis("y", "total weighted completion time (weight x s)"), color=colour
     )
     bound = alt.Chart(source("bounds")).mark_line(color=INK, strokeDash=[4, 3])
     left = alt.layer(
-        bound.encode(x=x, y=_y("y")),
+        bound.encode(x=x, y=y_axis("y")),
         base.mark_line(strokeWidth=2),
         base.mark_circle(size=42, opacity=1),
     )
     gained = alt.Chart(source("gains")).encode(x=x, color=colour)
     right = alt.layer(
-        gained.mark_rule(strokeWidth=1.5, opacity=0.5).encode(y=_y("y"), y2="most"),
-        gained.mark_line(strokeWidth=2).encode(y=_y("y", "DMRS is better by (%)")),
-        gained.mark_circle(size=42, opacity=1).encode(y=_y("y")),
-        *_paper_line(),
+        gained.mark_rule(strokeWidth=1.5, opacity=0.5).encode(y=y_axis("y"), y2="most"),
+        gained.mark_line(strokeWidth=2).encode(y=y_axis("y", "DMRS is better by (%)")),
+        gained.mark_circle(size=42, opacity=1).encode(y=y_axis("y")),
+        *paper_line(),
     )
     size = {"width": 340, "height": HEIGHT}
     sentence = [
@@ -145,115 +140,8 @@ def draw_elephants(name: str, title: str, rows: Sequence[DmrsRow]) -> Picture:
         "Right: what DMRS gains over its rivals; lines go to the most of single experiments.",
     ]
     chart = alt.hconcat(left.properties(**size), right.properties(**size), spacing=30)
-    chart = chart.properties(title=_heading(title, sentence))
+    chart = chart.properties(title=heading_of(title, sentence))
     return Picture(name, title, " ".join(sentence), chart, datasets)
-
-
-def draw_settings(name: str, title: str, rows: Sequence[DmrsRow]) -> Picture:
-    """Cells of what DMRS gains by machines and ratio, a panel for each rival and fast part;
-    below, lines over the interval between the releases."""
-    places = by_setting(rows)
-    usual = _usual_interval(list(places))
-    fasts = sorted({fast for _, fast, _, interval in places if interval == usual})
-    datasets: dict[str, Rows] = {}
-    grid = []
-    for rival in RIVALS:
-        panels = []
-        for fast in fasts:
-            key = f"{rival}_{fast:g}"
-            datasets[key] = [
-                {
-                    "machines": f"{place[0]}",
-                    "ratio": f"{place[2]:g}",
-                    "gain": 100 * gain,
-                    "label": f"{100 * gain:.0f}",
-                    "most": f"{100 * most:.0f}",
-                    "ink": "white" if gain > 0.5 else INK,
-                }
-                for place, some in places.items()
-                if place[1] == fast and place[3] == usual
-                for gain, most in [gains_over(rival, some)]
-            ]
-            panels.append(_cells(key, rival, fast, fast == fasts[0], rival == RIVALS[-1]))
-        grid.append(alt.hconcat(*panels, spacing=16))
-    middle = Setting()
-    datasets["paper"] = [{"y": 100 * PAPER_MOST, "label": PAPER}]
-    datasets["intervals"] = [
-        {"x": place[3], "scheduler": LABELS[rival], "y": 100 * gain, "most": 100 * most}
-        for place, some in places.items()
-        if place[:3] == (middle.machines, middle.fast, middle.ratio)
-        for rival in RIVALS
-        for gain, most in [gains_over(rival, some)]
-    ]
-    chart = alt.vconcat(*grid, _intervals(), spacing=18).resolve_scale(color="independent")
-    sentence = [
-        "By how much DMRS is better than each rival (%): mean over the three benchmarks and"
-        f" {rows[0].experiments} experiments of each;",
-        f"small, or where a line ends, the most. The paper: up to {100 * PAPER_MOST:.0f} %."
-        " Half of the jobs are released at",
-        f"{usual:g} of the time that 20 GB take, or as the last panel says.",
-    ]
-    chart = chart.properties(title=_heading(title, sentence))
-    return Picture(name, title, " ".join(sentence), chart, datasets)
-
-
-def _usual_interval(places: list[tuple[int, float, float, float]]) -> float:
-    """The interval of most settings."""
-    return max(INTERVALS, key=lambda one: sum(place[3] == one for place in places))
-
-
-def _cells(key: str, rival: str, fast: float, is_first: bool, is_last: bool) -> Any:
-    x = alt.X(
-        field="ratio",
-        type="ordinal",
-        title="speed of fast machines / slow" if is_last else None,
-        sort=None,
-        axis=alt.Axis(labelAngle=0, ticks=False, domain=False, labels=is_last),
-    )
-    y = alt.Y(
-        field="machines",
-        type="ordinal",
-        title=[LABELS[rival], "machines"] if is_first else None,
-        sort=None,
-        axis=alt.Axis(ticks=False, domain=False, labels=is_first),
-    )
-    scale = alt.Scale(scheme="blues", domain=[0, 100])
-    colour = alt.Color(field="gain", type="quantitative", scale=scale, legend=None)
-    base = alt.Chart(source(key)).encode(x=x, y=y)
-    ink = alt.Color(field="ink", type="nominal", scale=None)
-    properties: dict[str, Any] = dict(zip(("width", "height"), CELLS, strict=True))
-    if rival == RIVALS[0]:
-        properties["title"] = alt.TitleParams(
-            f"{100 * fast:.0f} % fast machines", fontSize=12, offset=6
-        )
-    cells = alt.layer(
-        base.mark_rect(stroke="white", strokeWidth=2).encode(color=colour),
-        base.mark_text(fontSize=12, dy=-5).encode(text="label:N", color=ink),
-        base.mark_text(fontSize=9, dy=9).encode(text="most:N", color=ink),
-    )
-    return cells.resolve_scale(color="independent").properties(**properties)
-
-
-def _intervals() -> Any:
-    x = alt.X(
-        field="x",
-        type="quantitative",
-        title="second release, in parts of the time that 20 GB take",
-        axis=alt.Axis(grid=False, values=list(INTERVALS), format=".3~f"),
-    )
-    colour = _colour([LABELS[rival] for rival in RIVALS])
-    base = alt.Chart(source("intervals")).encode(x=x, color=colour)
-    middle = Setting()
-    said = (
-        f"{middle.machines} machines, {100 * middle.fast:.0f} % of them fast,"
-        f" {middle.ratio:g} times as fast"
-    )
-    return alt.layer(
-        base.mark_rule(strokeWidth=1.5, opacity=0.5).encode(y=_y("y"), y2="most"),
-        base.mark_line(strokeWidth=2).encode(y=_y("y", "DMRS is better by (%)")),
-        base.mark_circle(size=42, opacity=1).encode(y=_y("y")),
-        *_paper_line(),
-    ).properties(width=3 * CELLS[0] + 32, height=150, title=alt.TitleParams(said, fontSize=12))
 
 
 def _value_bar(row: DmrsRow) -> dict[str, Any]:
@@ -300,14 +188,15 @@ def _bars(key: str, benchmarks: list[str], names: list[str], title: str) -> list
     base = alt.Chart(source(key)).encode(x=x, xOffset=offset)
     high = alt.Y(field="high", type="quantitative")
     return [
-        base.mark_bar(opacity=1).encode(y=_y("y", title), color=_colour(names)),
-        base.mark_rule(strokeWidth=1.5).encode(y=_y("low"), y2="high"),
+        base.mark_bar(opacity=1).encode(y=y_axis("y", title), color=colour_of(names)),
+        base.mark_rule(strokeWidth=1.5).encode(y=y_axis("low"), y2="high"),
         base.mark_text(dy=-7, fontSize=9).encode(y=high, text="label:N"),
     ]
 
 
-def _paper_line() -> list[Any]:
-    base = alt.Chart(source("paper")).encode(y=_y("y"))
+def paper_line() -> list[Any]:
+    """The most that the paper's DMRS gains, as a line; its data are the rows `paper`."""
+    base = alt.Chart(source("paper")).encode(y=y_axis("y"))
     return [
         base.mark_rule(color=MUTED, strokeDash=[4, 3]),
         base.mark_text(align="left", x=4, dy=-6, fontSize=10, color=MUTED).encode(
@@ -316,14 +205,15 @@ def _paper_line() -> list[Any]:
     ]
 
 
-def _y(field: str, title: str | None = None) -> alt.Y:
+def y_axis(field: str, title: str | None = None) -> alt.Y:
     """An axis from 0 on. The layer that names it does so for all."""
     if title is None:
         return alt.Y(field=field, type="quantitative", scale=alt.Scale(zero=True))
     return alt.Y(field=field, type="quantitative", title=title, scale=alt.Scale(zero=True))
 
 
-def _colour(names: list[str]) -> alt.Color:
+def colour_of(names: list[str]) -> alt.Color:
+    """The colours of these schedulers, with a legend."""
     scale = alt.Scale(domain=names, range=[COLOURS[name] for name in names])
     legend = alt.Legend(
         title=None, orient="top", symbolType="square", symbolOpacity=1, labelLimit=160
@@ -331,7 +221,8 @@ def _colour(names: list[str]) -> alt.Color:
     return alt.Color(field="scheduler", type="nominal", scale=scale, legend=legend)
 
 
-def _heading(title: str, sentence: list[str]) -> alt.TitleParams:
+def heading_of(title: str, sentence: list[str]) -> alt.TitleParams:
+    """Title and lines below it."""
     return alt.TitleParams(
         title, subtitle=sentence, subtitleColor=MUTED, subtitlePadding=4, offset=14
     )
