@@ -183,12 +183,15 @@ def _run(
         listeners.append(Remembering(history, programs, cluster))
     jobs = tuple(execution.job for execution in executions)
     parameters: dict[str, Any] = {"shuffle": source.shuffle and asdict(source.shuffle)}
+    told = source.told(cluster)
     if is_played:
-        parameters["speeds"] = {host.name: host.speed for host in cluster.hosts}
+        parameters["play_hosts"] = True
+        true = {h.name: h.speed for h in cluster.hosts if h.speed != told.by_name[h.name].speed}
+        if true:
+            parameters["speeds"] = true
     else:
         (host,) = cluster.hosts
         parameters["slots"] = dict(host.slots)
-    told = source.told(cluster)
     setting = _Setting(scheduler, "live", jobs, told, source, options, parameters, listeners)
     return setting.run(lambda: LiveWorld(executions, cluster))
 

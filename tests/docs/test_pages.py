@@ -14,6 +14,7 @@ FOLLOWED = (
     "docs/howto/read-a-report.md",
     "docs/howto/replay-a-trace.md",
     "docs/howto/history.md",
+    "docs/howto/play-a-cluster.md",
 )
 
 
