@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,9 +15,19 @@ import pytest
 import slotwise
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Decision, Launch
-from slotwise.model.event import Event, HostJoined, HostLost, TaskFailed, TaskFinished
+from slotwise.model.decision import Decision, GiveUp, Launch, Locality
+from slotwise.model.event import (
+    Event,
+    HostJoined,
+    HostLost,
+    JobArrived,
+    TaskFailed,
+    TaskFinished,
+)
+from slotwise.model.job import PhaseId
+from slotwise.program import plan_mapreduce
 from slotwise.record.log import read_log
+from slotwise.runtime.live.world import LiveWorld
 from slotwise.workload.workload import Workload
 
 HOSTS = (Host("fast", {"task": 1}), Host("slow", {"task": 1}, speed=0.5))
@@ -175,6 +186,51 @@ def stop_workers(process: Any, running: Sequence[int], processes: Any) -> None:
     for pid in running:
         if pid in children:
             os.killpg(pid, signal.SIGSTOP)
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_what_goes_on_after_its_job_is_over_leaves_nothing(
+    tmp_path: Path, is_done: bool
+) -> None:
+    """A silent host begins what it was told when the job is done elsewhere, or given up.
+
+    It is continued and makes folders; then we notice, end it, and these are removed.
+    """
+    (tmp_path / "in").write_text("a b a\n")
+    job = plan_mapreduce(
+        "j", "wordcount", [str(tmp_path / "in")], str(tmp_path / "x/y/out"), reducers=0,
+        work_dir=str(tmp_path / "work"),
+    )  # fmt: skip
+    phase = PhaseId("j", "map")
+    with LiveWorld([job], Cluster(HOSTS, grace=0.1)) as world:
+        assert [type(event) for event in world.wait(1.0)] == [JobArrived]
+        slow = world._workers.pids()[1:]
+        send(signal.SIGSTOP, slow)
+        world.perform(Launch(phase, 0, 1, "slow", Locality.ANY))
+        hear(world, TaskFailed)
+        if is_done:
+            world.perform(Launch(phase, 0, 2, "fast", Locality.ANY))
+            hear(world, TaskFinished)
+        else:
+            world.perform(GiveUp("j", "enough"))
+        send(signal.SIGCONT, slow)
+        until = time.monotonic() + 20
+        while not list(tmp_path.glob("work/*")):
+            assert time.monotonic() < until, "it did nothing"
+            time.sleep(0.01)
+        hear(world, HostJoined)
+    assert list(tmp_path.glob("work/*")) == []
+    assert {path.name for path in (tmp_path / "x").rglob("*")} == (
+        {"y", "out", "part-m-00000", "_SUCCESS"} if is_done else set()
+    )
+    assert (tmp_path / "x").exists() == is_done
+
+
+def hear(world: LiveWorld, kind: type) -> None:
+    """Wait for an event of a kind."""
+    until = time.monotonic() + 20
+    while not any(isinstance(event, kind) for event in world.wait(world.now + 1)):
+        assert time.monotonic() < until
 
 
 @pytest.mark.slow

@@ -92,6 +92,13 @@ class OutputDirectory:
             with suppress(OSError):
                 self._fs.rmdir(parent)
 
+    def sweep(self) -> None:
+        """Remove what was written aside after the commit or the abort, and nothing else."""
+        self._remove(self._layout.temporary)
+        for made in (self._path, *self._made_parents):
+            with suppress(OSError):
+                self._fs.rmdir(made)  # Only if it is empty.
+
     def _missing_parents(self) -> list[str]:
         parents = PurePosixPath(self._path).parents
         return [str(parent) for parent in parents if not self._fs.exists(str(parent))]

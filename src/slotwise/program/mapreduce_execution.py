@@ -47,7 +47,7 @@ class MapReduceExecution:
         self._winners: dict[str, dict[int, int]] = {name: {} for name in job.by_name}
         self._in_place: InPlace | None = None
         self._finished_maps: FinishedMaps | None = None
-        self._is_open = False
+        self._is_open = self._is_closed = False
         self._writes_parts = "reduce" if runner.reducers else "map"
 
     @property
@@ -102,7 +102,14 @@ class MapReduceExecution:
         return result.copying if isinstance(result, TaskResult) else 0.0
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
-        """Remove the files of an attempt, unless it is the one that won."""
+        """Remove the files of an attempt, unless it is the one that won.
+
+        On a host that was silent an attempt may have gone on when the job was over.
+        """
+        if self._is_closed:
+            shutil.rmtree(self._layout.work_dir, ignore_errors=True)
+            self._output.sweep()
+            return
         if self._winners[phase].get(task) == attempt:
             return
         shutil.rmtree(self._layout.attempt_dir(phase, task, attempt), ignore_errors=True)
@@ -119,6 +126,7 @@ class MapReduceExecution:
         finally:
             if self._is_open:
                 shutil.rmtree(self._layout.work_dir, ignore_errors=True)
+        self._is_closed = self._is_open
 
     def _open(self) -> None:
         self._output.open()

@@ -173,6 +173,9 @@ class LiveWorld:
         while self._jobs:
             _, live = self._jobs.popitem()
             live.execution.close(succeeded=False)
+        while self._abandoned:
+            _, (live, launch) = self._abandoned.popitem()
+            self._discard(live, launch)
 
     def __enter__(self) -> Self:
         return self
