@@ -66,6 +66,8 @@ class Calls:
 class Sleep:
     """A synthetic job: each task sleeps as many seconds as its phase says it works.
 
+    On a host of speed s that is played it sleeps 1 / s times as long: stopping and continuing
+    a process, by which computing is slowed there, does not slow a sleep.
     Told to stop, a task stops at once; its next attempt sleeps the rest only.
     Raises InputError for a phase whose work nobody has said.
     """
