@@ -93,6 +93,22 @@ def test_all_ends_whatever_comes(
     assert replay_log(watch.log).is_identical
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_tasks_that_are_over_when_they_begin_are_queued_in_order(
+    simulated: Callable[..., object], name: str
+) -> None:
+    """So late in time that a task of a nanosecond ends when it begins, phases one behind the
+    other are planned for one instant, on any slot of a host: none is queued before the last."""
+    begin = Phase("p0", Tasks(1, 1e9))
+    chain = [
+        Phase(f"p{n}", Tasks(1, 1e-9), after=frozenset({f"p{n - 1}"})) for n in range(1, 9)
+    ]
+    watch = simulated(
+        [Job("a", (begin, *chain))], Cluster((Host("h", {"task": 3}),)), name=name
+    )
+    assert watch.state.completed == {"a": pytest.approx(1e9)}
+
+
 def value(jobs: list[Job], scheduler: Queueing, told: Cluster, true: Cluster) -> float:
     """The weighted sum of completions, where hosts are not as fast as the scheduler is told."""
     state = State(told, jobs_expected=len(jobs))

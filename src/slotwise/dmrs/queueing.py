@@ -80,7 +80,7 @@ class Queueing:
             return Enqueue({})
         order, runs = self.plan(left.problem, _order(left, snapshot.queues.jobs))
         queues: dict[str, list[Task]] = {host: [] for host in left.hosts}
-        for run in sorted(runs.runs, key=lambda run: (run.start, run.machine)):
+        for run in sorted(runs.runs, key=_place):
             queues[left.hosts[run.machine]].append(_task(left, run))
         return Enqueue(
             {host: tuple(queue) for host, queue in queues.items()},
@@ -126,6 +126,15 @@ def _order(left: Remaining, jobs: Sequence[str]) -> list[int]:
     place = {name: number for number, name in enumerate(jobs)}
     numbers = range(len(left.jobs))
     return sorted(numbers, key=lambda number: place.get(left.jobs[number], len(place)))
+
+
+def _place(run: Run) -> tuple[float, bool, int, int]:
+    """By which runs are queued: each behind all that it waits for.
+
+    Late in time, tasks may be so short that they end when they begin, and what waits for them
+    begins at the same instant.
+    """
+    return run.start, run.end > run.start, run.stage, run.machine
 
 
 def _task(left: Remaining, run: Run) -> Task:
