@@ -11,8 +11,9 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from slotwise.runtime.live.stopped import is_stopped
@@ -23,7 +24,7 @@ PERIOD_SECONDS = 0.05
 LEAST_SECONDS = 0.002
 """No run and no stop is meant to be shorter: the period gets longer for very small parts."""
 
-OWED_MOST = 2.0
+OWED_MOST = 5.0
 """What a worker owes of stops, or has paid too much of them, beyond this is forgotten: seconds.
 
 It matters only where the thread below could not run for long.
@@ -34,6 +35,9 @@ TAKEN_SECONDS = 0.002
 
 LOOK_SECONDS = 0.05
 """How often we look whether a worker that somebody else has stopped goes on."""
+
+MARKS_MOST = 32
+"""So many of the last stops and continues of a task are remembered."""
 
 SPEED_LEAST = 0.001
 """Slower than this is not played: such a worker would be stopped for a second at a time."""
@@ -50,6 +54,7 @@ class _Pace:
     since  the instant from which on the account is open
     due    the instant at which to do something about it
     until  while stopping, the instant from which on it is continued though it took no stop
+    marks  how the account stood when the last states of this task began
     """
 
     speed: float
@@ -59,6 +64,9 @@ class _Pace:
     since: float = 0.0
     due: float = inf
     until: float = inf
+    marks: deque[tuple[float, float, str]] = field(
+        default_factory=lambda: deque(maxlen=MARKS_MOST)
+    )
 
     @property
     def by_us(self) -> bool:
@@ -73,16 +81,44 @@ class _Pace:
 
     def book(self, now: float) -> None:
         """Bring the account up to date. What somebody else's stop takes is not our concern."""
-        passed, self.since = now - self.since, now
-        if self.state in ("runs", "stopping"):
-            self.owed = min(OWED_MOST, self.owed + passed * (1 - self.speed) / self.speed)
-        elif self.state == "stopped":
-            self.owed = max(-OWED_MOST, self.owed - passed)
+        self.owed += self._earned(self.state, now - self.since)
+        self.owed = max(-OWED_MOST, min(OWED_MOST, self.owed))
+        self.since = now
+
+    def turn_to(self, state: str) -> None:
+        """From the instant on to which the account is booked it is in this state."""
+        self.state = state
+        self.marks.append((self.since, self.owed, state))
 
     def go_on(self, now: float, least: float = 0.0) -> None:
         """From now on it runs, until it owes an ordinary stop, but at least for so long."""
-        self.state, self.since = "runs", now
+        self.since = now
+        self.turn_to("runs")
         self.due = now + max(least, (self.stop - self.owed) * self.speed / (1 - self.speed))
+
+    def owed_within(self, started: float, over: float) -> float:
+        """How the account stands if only what passed between these instants counts.
+
+        That is the task itself: before, the worker was on its way to it; after, nobody may
+        have listened to it for long.
+        """
+        begun, owed, _ = self.marks[0]
+        early = 0.0
+        if len(self.marks) < MARKS_MOST:  # Else the beginning is forgotten, and the task long.
+            early = self._owed_at(max(begun, started)) - owed
+        return self._owed_at(over) - early
+
+    def _owed_at(self, instant: float) -> float:
+        for since, owed, state in reversed(self.marks):
+            if since <= instant:
+                return owed + self._earned(state, instant - since)
+        return self.owed
+
+    def _earned(self, state: str, seconds: float) -> float:
+        """By how much the account grows in so long a time in a state."""
+        if state == "stopped":
+            return -seconds
+        return 0.0 if state == "held" else seconds * (1 - self.speed) / self.speed
 
 
 class Pacer:
@@ -117,18 +153,26 @@ class Pacer:
                 pace = self._paces[slot] = _Pace(speed, 0.0)
                 pace.owed = pace.stop / 2  # The first stop comes neither early nor late.
             pace.pid = pid
+            pace.marks.clear()
             pace.go_on(time.monotonic())
             self._active[slot] = pace
             if pace.due < self._sleeps_until:
                 self._changed.notify()
 
-    def end(self, slot: int) -> None:
-        """The task of a slot is over, or its worker is about to be killed; it runs on."""
+    def end(self, slot: int, started: float = 0.0, over: float = 0.0) -> None:
+        """The task of a slot is over, or its worker is about to be killed; it runs on.
+
+        `started` and `over` are the instants at which the task itself began and ended, if it
+        did: we may learn of it late.
+        """
         if slot not in self._active:
             return  # This thread alone changes which are there.
         with self._changed:
             pace = self._active.pop(slot)
+            owed = pace.owed_within(started, over) if started else pace.owed
             _go_on(pace)
+            if started:
+                pace.owed = owed
 
     def nudge(self, slot: int) -> None:
         """Let the worker of a slot run now, if we have stopped it: it has something to hear.
@@ -184,7 +228,7 @@ def _turn(pace: _Pace) -> None:
     """
     now = time.monotonic()
     if pace.state == "stopping" and pace.until <= now:
-        pace.state = "stopped"
+        pace.turn_to("stopped")
     if pace.state == "stopped":
         if _go_on(pace):
             pace.go_on(pace.since, LEAST_SECONDS)
@@ -194,8 +238,9 @@ def _turn(pace: _Pace) -> None:
     if pace.state == "runs" and not is_stopped(pace.pid, by_us=False):
         _signal(pace, signal.SIGSTOP)
         pace.book(time.monotonic())
-        pace.state, pace.until, now = "stopping", pace.since + pace.owed, pace.since
-        pace.due = now + TAKEN_SECONDS
+        pace.turn_to("stopping")
+        now = pace.since
+        pace.until, pace.due = now + pace.owed, now + TAKEN_SECONDS
     if not is_stopped(pace.pid, by_us=False):
         if pace.state == "held":
             pace.go_on(now)
@@ -204,10 +249,12 @@ def _turn(pace: _Pace) -> None:
     elif pace.state == "stopping":
         looked = pace.due - TAKEN_SECONDS
         pace.book((looked + now) / 2)  # It took the stop somewhere in between.
-        pace.state, pace.due = "stopped", pace.since + pace.owed
+        pace.turn_to("stopped")
+        pace.due = pace.since + pace.owed
     else:
         # Somebody else did it, nobody knows when: what it ran since it went on is not counted.
-        pace.state, pace.due = "held", now + LOOK_SECONDS
+        pace.since, pace.due = now, now + LOOK_SECONDS
+        pace.turn_to("held")
 
 
 def _go_on(pace: _Pace) -> bool:
@@ -219,7 +266,7 @@ def _go_on(pace: _Pace) -> bool:
     is_held = pace.by_us and is_stopped(pace.pid, by_us=True)
     pace.book(time.monotonic())
     if is_held:
-        pace.state = "held"
+        pace.turn_to("held")
     elif pace.by_us:
         _signal(pace, signal.SIGCONT)
         pace.state = "runs"

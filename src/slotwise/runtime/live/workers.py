@@ -259,8 +259,8 @@ class Workers:
             self._pace(slot)  # It may have said that it is ready.
             return None
         worker.busy = False
-        self._let_be(slot)
         what, started, seconds, body = reply
+        self._let_be(slot, started, started + seconds)
         if what == TORN:
             self._replace(slot)
         if what in (STOPPED, TORN):
@@ -314,11 +314,11 @@ class Workers:
             self._paced.remove(slot)
             self._pacer.begin(slot, self._workers[slot].pid, self._speeds[slot])
 
-    def _let_be(self, slot: int) -> None:
+    def _let_be(self, slot: int, started: float = 0.0, over: float = 0.0) -> None:
         """The worker of a slot has no task any more, or will not live: it is not slowed."""
         if self._pacer is not None:
             self._paced.discard(slot)
-            self._pacer.end(slot)
+            self._pacer.end(slot, started, over)
 
     def _watch(self, worker: WorkerProcess) -> None:
         wanted = select.POLLIN | select.POLLOUT if worker.unsent else select.POLLIN
