@@ -15,7 +15,7 @@ import numpy as np
 from slotwise.allocation.packing import completions
 from slotwise.allocation.search.exhaustive import best_order
 from slotwise.allocation.search.orders import by_area, by_height
-from slotwise.experiments.flex_experiment import (
+from slotwise.experiments.flex.experiment import (
     MEAN_RESPONSE,
     Metric,
     fair_completion,

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from slotwise.allocation.problem import Claims
-from slotwise.experiments.cluster_experiment import (
+from slotwise.experiments.flex.cluster_experiment import (
     ClusterSetting,
     SharedLeast,
     Untold,
     experiment,
     mean_response,
 )
-from slotwise.experiments.cluster_jobs import (
+from slotwise.experiments.flex.cluster_jobs import (
     SIZE_MEAN,
     Drawing,
     GridMix,

@@ -6,15 +6,15 @@ import pytest
 from rich.console import Console
 
 from slotwise.experiments import reproduce as reproducing
-from slotwise.experiments.cluster_experiment import ClusterSetting
-from slotwise.experiments.cluster_figures import (
+from slotwise.experiments.flex.cluster_experiment import ClusterSetting
+from slotwise.experiments.flex.cluster_figures import (
     FLEX_6,
     FLEX_6A,
     ClusterFigure,
     ClusterPoint,
     row_of,
 )
-from slotwise.experiments.cluster_jobs import SpreadJobs
+from slotwise.experiments.flex.cluster_jobs import SpreadJobs
 from slotwise.experiments.reproduce import reproduce
 
 

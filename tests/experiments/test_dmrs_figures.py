@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from slotwise.experiments import reproduce as reproducing
-from slotwise.experiments.dmrs_experiment import (
+from slotwise.experiments.dmrs.experiment import (
     DMRS,
     GB,
     MIXED,
@@ -30,15 +30,15 @@ from slotwise.experiments.dmrs_experiment import (
     experiment,
     with_elephants,
 )
-from slotwise.experiments.dmrs_figure import DmrsFigure, row_of
-from slotwise.experiments.dmrs_figures import (
+from slotwise.experiments.dmrs.figure import DmrsFigure, row_of
+from slotwise.experiments.dmrs.figures import (
     DMRS_2A,
     DMRS_3,
     DMRS_ALL,
     DMRS_SETTINGS,
 )
-from slotwise.experiments.dmrs_profiles import MB, Profile, measure, words
-from slotwise.experiments.dmrs_settings import SETTINGS
+from slotwise.experiments.dmrs.profiles import MB, Profile, measure, words
+from slotwise.experiments.dmrs.settings import SETTINGS
 from slotwise.experiments.reproduce import reproduce
 
 ALL = (OURS, DMRS, *NOISES, *RIVALS)
@@ -171,7 +171,7 @@ def test_profiles_are_measured_before_the_experiments(monkeypatch: pytest.Monkey
         asked.append(benchmark)
         return NANO
 
-    monkeypatch.setattr("slotwise.experiments.dmrs_figure.measure", measured)
+    monkeypatch.setattr("slotwise.experiments.dmrs.figure.measure", measured)
     monkeypatch.setattr(reproducing, "FIGURES", {"tiny": replace(TINY, profiles=None)})
     told: list[tuple[int, int]] = []
     made = reproduce("tiny", runs=1, told=lambda done, total: told.append((done, total)))

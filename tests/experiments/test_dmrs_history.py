@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from slotwise.experiments.dmrs_history import (
+from slotwise.experiments.dmrs.history import (
     DMRS_HISTORY,
     first_ratios,
     later_ratios,
@@ -16,7 +16,7 @@ from slotwise.experiments.dmrs_history import (
     mean_wrong,
     ratio_of,
 )
-from slotwise.experiments.dmrs_history_experiment import (
+from slotwise.experiments.dmrs.history_experiment import (
     HISTORIES,
     KNOWN,
     LONG,

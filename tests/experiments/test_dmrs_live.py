@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from slotwise.experiments import reproduce as reproducing
-from slotwise.experiments.dmrs_experiment import DMRS
-from slotwise.experiments.dmrs_live import (
+from slotwise.experiments.dmrs.experiment import DMRS
+from slotwise.experiments.dmrs.live import (
     CLUSTER,
     SCHEDULERS,
     SECOND_RELEASE,
@@ -19,7 +19,7 @@ from slotwise.experiments.dmrs_live import (
     LiveRun,
     draw_jobs,
 )
-from slotwise.experiments.dmrs_live_figures import DMRS_2_LIVE, rows_of
+from slotwise.experiments.dmrs.live_figures import DMRS_2_LIVE, rows_of
 from slotwise.experiments.reproduce import reproduce
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slotwise.allocation.malleable import Malleable
-from slotwise.experiments.flex_experiment import (
+from slotwise.experiments.flex.experiment import (
     Metric,
     Setting,
     experiment,
@@ -14,7 +14,7 @@ from slotwise.experiments.flex_experiment import (
     fifo_completion,
     problem_of,
 )
-from slotwise.experiments.flex_figures import METRICS
+from slotwise.experiments.flex.figures import METRICS
 from slotwise.objective.cost import Line
 from slotwise.workload.generators import DrawnJobs, FlexGenerator
 

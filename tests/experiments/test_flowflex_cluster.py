@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from slotwise.experiments import reproduce as reproducing
-from slotwise.experiments.flowflex_cluster import (
+from slotwise.experiments.flowflex.cluster import (
     AIMS,
     SCHEMES,
     FlowClusterSetting,
@@ -18,13 +18,13 @@ from slotwise.experiments.flowflex_cluster import (
     experiment,
     measured,
 )
-from slotwise.experiments.flowflex_cluster_figures import (
+from slotwise.experiments.flowflex.cluster_figures import (
     FLOWFLEX_12,
     FLOWFLEX_12_BOTH,
     FlowClusterFigure,
     row_of,
 )
-from slotwise.experiments.flowflex_jobs import GridMixFlows, faster, told
+from slotwise.experiments.flowflex.jobs import GridMixFlows, faster, told
 from slotwise.experiments.reproduce import reproduce
 from slotwise.model.job import Job, Phase, Tasks
 

@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 import slotwise
-from slotwise.experiments import flowflex_experiment as experimenting
 from slotwise.experiments import reproduce as reproducing
-from slotwise.experiments.flowflex_experiment import (
+from slotwise.experiments.flowflex import experiment as experimenting
+from slotwise.experiments.flowflex.experiment import (
     ALONE,
     FLOWFLEX,
     SCHEMES,
@@ -18,7 +18,7 @@ from slotwise.experiments.flowflex_experiment import (
     FlowSetting,
     experiment,
 )
-from slotwise.experiments.flowflex_figures import (
+from slotwise.experiments.flowflex.figures import (
     FLOWFLEX_10,
     FLOWFLEX_11,
     FLOWFLEX_RATIOS,

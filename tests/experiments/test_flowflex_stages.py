@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slotwise.experiments.figure import Row
-from slotwise.experiments.flowflex_stages import (
+from slotwise.experiments.flowflex.stages import (
     FLOWFLEX_STAGES,
     FLOWS,
     LISTED,

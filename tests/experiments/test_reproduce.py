@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from slotwise.cli import app
 from slotwise.experiments import reproduce as reproducing
 from slotwise.experiments import reproduction
-from slotwise.experiments.flex_experiment import Outcome, Setting
-from slotwise.experiments.flex_figures import FLEX_5, FLEX_5A
+from slotwise.experiments.flex.experiment import Outcome, Setting
+from slotwise.experiments.flex.figures import FLEX_5, FLEX_5A
 from slotwise.experiments.ratios import BEST_ORDER, BOUND, Point, RatioFigure, rows_of
 from slotwise.experiments.reproduce import FIGURES, reproduce
 from slotwise.model.errors import InputError, MissingExtraError

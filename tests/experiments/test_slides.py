@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from slotwise.cli import app
 from slotwise.experiments import reproduce as reproducing
 from slotwise.experiments.figure import Figure
-from slotwise.experiments.slides_cluster import JobType, Seen, Trial, observe, slides_cluster
-from slotwise.experiments.slides_figure import WITH, WITHOUT, SlidesFigure, SlidesRow
-from slotwise.experiments.slides_figures import (
+from slotwise.experiments.slides.cluster import JobType, Seen, Trial, observe, slides_cluster
+from slotwise.experiments.slides.figure import WITH, WITHOUT, SlidesFigure, SlidesRow
+from slotwise.experiments.slides.figures import (
     GAINS,
     SCHEMES,
     SLIDES,
@@ -24,7 +24,7 @@ from slotwise.experiments.slides_figures import (
     SLIDES_STICKY,
     expected_when_sticky,
 )
-from slotwise.experiments.slides_traffic import BIN, SORT, TrafficFigure
+from slotwise.experiments.slides.traffic import BIN, SORT, TrafficFigure
 from slotwise.model.decision import Locality
 
 STANDARD_ERRORS = 4.0

@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from slotwise.experiments.figure import Experiment, Row
-from slotwise.experiments.flex_experiment import Outcome, Setting, experiment
+from slotwise.experiments.flex.experiment import Outcome, Setting, experiment
 from slotwise.report.numbers import MISSING
 
 if TYPE_CHECKING:

@@ -9,18 +9,18 @@ from multiprocessing import get_context
 from types import MappingProxyType
 from typing import Any
 
-from slotwise.experiments.cluster_figures import FLEX_6
-from slotwise.experiments.dmrs_figures import DMRS_ALL
-from slotwise.experiments.dmrs_history import DMRS_HISTORY
-from slotwise.experiments.dmrs_live_figures import DMRS_2_LIVE
+from slotwise.experiments.dmrs.figures import DMRS_ALL
+from slotwise.experiments.dmrs.history import DMRS_HISTORY
+from slotwise.experiments.dmrs.live_figures import DMRS_2_LIVE
 from slotwise.experiments.figure import Experiment, Figure, Measured
-from slotwise.experiments.flex_figures import FLEX_5
-from slotwise.experiments.flowflex_cluster_figures import FLOWFLEX_12_BOTH
-from slotwise.experiments.flowflex_figures import FLOWFLEX_RATIOS
-from slotwise.experiments.flowflex_stages import FLOWFLEX_STAGES
-from slotwise.experiments.hammr_figures import HAMMR_5
+from slotwise.experiments.flex.cluster_figures import FLEX_6
+from slotwise.experiments.flex.figures import FLEX_5
+from slotwise.experiments.flowflex.cluster_figures import FLOWFLEX_12_BOTH
+from slotwise.experiments.flowflex.figures import FLOWFLEX_RATIOS
+from slotwise.experiments.flowflex.stages import FLOWFLEX_STAGES
+from slotwise.experiments.hammr.figures import HAMMR_5
 from slotwise.experiments.reproduction import Reproduction
-from slotwise.experiments.slides_figures import SLIDES
+from slotwise.experiments.slides.figures import SLIDES
 from slotwise.model.errors import InputError
 
 _ALL: tuple[Figure, ...] = (

@@ -1,0 +1,1 @@
+"""The figures of FLEX: simulations, and jobs on a cluster."""
