@@ -87,13 +87,16 @@ def send(number: signal.Signals, pids: Sequence[int]) -> None:
 
 
 class Interrupter:
-    """Stops the worker of the slow host at its fifth launch, for so many turns or its grace."""
+    """Stops the worker of the slow host at its fifth launch, until it is missed or given up.
+
+    A stop that coincides with one by which the host is slowed is lost, so it is sent again.
+    """
 
     def __init__(self, is_patient: bool) -> None:
         self.is_patient = is_patient
         self.launched: list[str] = []
         self.stopped: list[int] = []
-        self.ended = 0
+        self.is_missed = False
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -102,6 +105,8 @@ class Interrupter:
         self.launched += [d.host for d in decisions if isinstance(d, Launch)]
         if not self.stopped and self.launched.count("slow") == 5:
             self.stopped = [pid for pid in workers() if speed_of(pid) == "0.5"]
+        self.is_missed |= any(isinstance(event, HostLost) for event in events)
+        if self.stopped and not self.is_missed:
             send(signal.SIGSTOP, self.stopped)
         waited_for = HostLost if self.is_patient else TaskFailed
         if any(isinstance(event, waited_for) for event in events):
@@ -180,12 +185,17 @@ def pids_of(folder: Path) -> list[int]:
     return [int(path.name.removeprefix("pid-")) for path in (folder / "pids").iterdir()]
 
 
-def stop_workers(process: Any, running: Sequence[int], processes: Any) -> None:
-    """Make all hosts of a run fall silent."""
-    children = processes.children(process.pid)
-    for pid in running:
-        if pid in children:
-            os.killpg(pid, signal.SIGSTOP)
+def stop_workers(process: Any, running: Sequence[int], command: Any, processes: Any) -> None:
+    """Make all hosts of a run fall silent; a stop that coincides with one of ours is lost."""
+    children = set(processes.children(process.pid))
+
+    def are_silent() -> bool:
+        if command.stderr.count(": silent") == 2:
+            return True
+        send(signal.SIGSTOP, [pid for pid in running if pid in children])
+        return False
+
+    processes.wait_for(are_silent)
 
 
 @pytest.mark.parametrize("is_done", [True, False])
@@ -268,9 +278,9 @@ def test_a_stopped_run_leaves_nothing(
     """While all hosts run (None), are silent, or have been so for longer than the grace."""
     process, running = stuck(grace or 30.0)
     if grace is not None:
-        stop_workers(process, running, processes)
-        said = ": silent" if grace > 1 else ", attempt 1 lost: "
-        processes.wait_for(lambda: command.stderr.count(said) == 2)
+        stop_workers(process, running, command, processes)
+        lost = 0 if grace > 1 else 2
+        processes.wait_for(lambda: command.stderr.count(", attempt 1 lost: ") == lost)
     os.kill(process.pid, number)
     assert process.wait(processes.PATIENCE) == 130
     processes.wait_for(lambda: not any(map(processes.lives, running)), seconds=5)
@@ -287,7 +297,7 @@ def test_workers_die_with_their_manager(
     """After SIGKILL to it no worker lives, stopped by us, by others, or given up."""
     process, running = stuck(grace or 30.0)
     if grace is not None:
-        stop_workers(process, running, processes)
+        stop_workers(process, running, command, processes)
         processes.wait_for(lambda: command.stderr.count(", attempt 1 lost: ") == 2)
     process.kill()
     process.wait()
