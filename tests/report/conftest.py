@@ -31,7 +31,7 @@ def one_failure(launch):
     return None
 
 
-def make_run(name, jobs, hosts=2, slots=2, fault=None, objective="response"):
+def make_run(name, jobs, hosts=2, slots=2, fault=None, objective="response", outages=()):
     """One simulated run of jobs of the given names."""
     rng = Random(5)
     cluster = Cluster(tuple(Host(f"h{number}", {"task": slots}) for number in range(hosts)))
@@ -51,7 +51,9 @@ def make_run(name, jobs, hosts=2, slots=2, fault=None, objective="response"):
             len(jobs),
         )
     )
-    world = SimulatedWorld(cluster, made, Simulation(seed=1, noise=0.3, fault=fault))
+    world = SimulatedWorld(
+        cluster, made, Simulation(seed=1, noise=0.3, fault=fault, outages=outages)
+    )
     state = State(cluster, jobs_expected=len(jobs))
     run(make_scheduler(name, "greedy"), world, state, log)
     return ReportedRun(name, "simulated", log, Meter.of_log(log).outcome())

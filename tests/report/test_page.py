@@ -10,6 +10,7 @@ import pytest
 
 from slotwise.report import write_pictures, write_report
 from slotwise.report.tables import FAILED_BECAUSE, job_columns
+from slotwise.runtime.simulated.outages import Outage
 from slotwise.runtime.simulated.world import Fault
 
 ADDRESSES = ("src", "href", "action", "data", "srcset", "poster", "background")
@@ -214,6 +215,22 @@ def test_one_run_alone_is_a_report_too(three_runs, tmp_path):
     path = tmp_path / "r.html"
     write_report(three_runs[:1], path)
     assert "comparison" not in Page(path.read_text(encoding="utf-8")).pictures
+
+
+def test_silent_hosts_are_seen(make, tmp_path):
+    """A line in each slot of the host, or one in its row where hosts are many."""
+    outages = (Outage("h1", 2.0, 4.0),)
+    path = tmp_path / "r.html"
+    for hosts, rows in ((2, ["h1 · 1", "h1 · 2"]), (40, ["h1"])):
+        write_report([make("fair", ["q1", "q2"], hosts=hosts, outages=outages)], path)
+        page = Page(path.read_text(encoding="utf-8"))
+        lines = page.rows("slots", "slots0silent")
+        assert [line["row"] for line in lines] == rows
+        assert {(line["host"], line["start"], line["end"]) for line in lines} == {("h1", 2, 6)}
+        assert "A dark line along a row" in " ".join(page.texts)
+    write_report([make("fair", ["q1"])], path)
+    page = Page(path.read_text(encoding="utf-8"))
+    assert "A dark line along a row" not in " ".join(page.texts)
 
 
 def test_many_slots_and_jobs_stay_small(make, tmp_path):

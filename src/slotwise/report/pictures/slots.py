@@ -22,6 +22,7 @@ from slotwise.report.pictures.picture import (
     tooltip,
     under_each_other,
 )
+from slotwise.report.pictures.silence import SENTENCE, silence_marks, silence_rows
 from slotwise.report.reported import distinct
 from slotwise.report.scene import Scene
 
@@ -56,6 +57,7 @@ def draw(scene: Scene) -> Picture:
         drawn = [_row(scene, line, bar, texts[bar.row]) for bar in bars]
         rows[name] = [row for row in drawn if "mark" not in row]
         rows[f"{name}bad"] = [row for row in drawn if "mark" in row]
+        rows[f"{name}silent"] = silence_rows(scene, line, _texts_of_hosts(labels))
         is_last = number == len(scene.runs) - 1
         charts.append(_bars(scene, name, texts, len(bars), is_last))
     sentence = "Each bar is an attempt of a task in its slot"
@@ -65,6 +67,8 @@ def draw(scene: Scene) -> Picture:
     if ended & _MARKS.keys():
         sentence += "; in red frames: × failed, † lost, – killed, … still running at the end"
     sentence += "."
+    if any(line.silences for line in scene.timelines):
+        sentence += SENTENCE.format(who="its host was")
     if left_out:
         sentence += f" The {left_out:,} shortest attempts are left out."
     chart = under_each_other(scene, charts)
@@ -72,7 +76,7 @@ def draw(scene: Scene) -> Picture:
 
 
 def _bars(scene: Scene, name: str, texts: list[str], count: int, is_last: bool) -> Any:
-    unit = scene.unit.symbol
+    unit, height = scene.unit.symbol, _row_height(len(texts))
     tips = tooltip(
         job="job",
         phase="phase",
@@ -97,7 +101,8 @@ def _bars(scene: Scene, name: str, texts: list[str], count: int, is_last: bool) 
         bad.transform_calculate(middle="(datum.start + datum.end) / 2")
         .mark_text(color=BAD, fontSize=11, fontWeight="bold")
         .encode(x="middle:Q", y=row_axis(texts), text="mark:N"),
-    ).properties(width=WIDTH, height=len(texts) * _row_height(len(texts)))
+        silence_marks(scene, f"{name}silent", texts, height, is_last),
+    ).properties(width=WIDTH, height=len(texts) * height)
 
 
 def _row(scene: Scene, line: Timeline, bar: Bar, text: str) -> dict[str, Any]:
@@ -148,6 +153,13 @@ def _labels(line: Timeline) -> dict[tuple[str, str, int], str]:
         for host, kind, lane in slots
     )
     return dict(zip(slots, texts, strict=True))
+
+
+def _texts_of_hosts(labels: dict[tuple[str, str, int], str]) -> dict[str, list[str]]:
+    texts: dict[str, list[str]] = {}
+    for (host, _, _), text in labels.items():
+        texts.setdefault(host, []).append(text)
+    return texts
 
 
 def _row_height(rows: int) -> int:
