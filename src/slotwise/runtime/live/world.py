@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import signal
 import time
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from math import inf
 from types import TracebackType
 from typing import Self
@@ -28,36 +26,16 @@ from slotwise.model.event import (
     TaskKilled,
 )
 from slotwise.program.calls import Sleep
-from slotwise.program.execution import Execution, Waits
+from slotwise.program.execution import Execution
+from slotwise.runtime.live.jobs import DONE, LiveJob
 from slotwise.runtime.live.silence import Silence, Turn
 from slotwise.runtime.live.workers import Outcome, Pickle, Workers
 
 HOST = "localhost"
 """The name of the one host, where no cluster is played."""
 
-DONE = 2**32 - 1
-"""Stands for the number of the last attempt of a task that is done: no attempt comes later."""
-
 ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 """The signals by which a run is ended from outside."""
-
-
-@dataclass(slots=True)
-class _LiveJob:
-    """A job that is not over: its execution, and how much of it is left and under way.
-
-    begun  the number of the last attempt of each task that was begun, by phase; 0: none
-    kept   what tasks that are not done have kept of stopped attempts, by phase and number
-    waits  the execution, if it tells for how long its tasks waited
-    """
-
-    execution: Execution
-    tasks_left: int
-    begun: dict[str, array[int]]
-    running: int = 0
-    given_up: bool = False
-    kept: dict[tuple[str, int], Pickle] = field(default_factory=dict)
-    waits: Waits | None = None
 
 
 class LiveWorld:
@@ -83,15 +61,8 @@ class LiveWorld:
     def __init__(
         self, executions: Iterable[Execution], slots: int | Mapping[str, int] | Cluster
     ) -> None:
-        self._jobs: dict[str, _LiveJob] = {}
         given = list(executions)
-        for execution in given:
-            counts = {phase.name: phase.tasks.count for phase in execution.job.phases}
-            begun = {name: array("I", [0]) * count for name, count in counts.items()}
-            waits = execution if isinstance(execution, Waits) else None
-            self._jobs[execution.job.id] = _LiveJob(
-                execution, sum(counts.values()), begun, waits=waits
-            )
+        self._jobs = {execution.job.id: LiveJob.of(execution) for execution in given}
         # The next one is last; jobs of one instant keep the order in which they were given.
         self._arrivals = sorted(
             (JobArrived(execution.job.arrival, execution.job) for execution in reversed(given)),
@@ -109,7 +80,7 @@ class LiveWorld:
         self._held: dict[int, Launch] = {}
         self._ends: dict[int, float] = {}  # when those are killed that have been told to stop
         # What silent hosts may still run although it is over for everybody else.
-        self._abandoned: dict[int, tuple[_LiveJob, Launch]] = {}
+        self._abandoned: dict[int, tuple[LiveJob, Launch]] = {}
         speeds = [host.speed for host in self._host_of]
         self._workers = Workers(len(speeds), speeds=speeds)
         self._silence = Silence(self._free, cluster.grace, self._workers.is_stopped)
@@ -196,8 +167,7 @@ class LiveWorld:
             )
             return
         live = self._jobs[launch.phase.job]
-        live.running += 1
-        live.begun[launch.phase.phase][launch.task] = launch.attempt
+        live.begin(launch)
         try:
             arguments = live.execution.arguments(
                 launch.phase.phase, launch.task, launch.attempt
@@ -218,7 +188,7 @@ class LiveWorld:
         live = self._jobs.get(launch.phase.job)
         if live is None or live.given_up:
             return "its job is over"
-        begun = live.begun[launch.phase.phase][launch.task]
+        begun = live.latest(launch)
         if begun == DONE:
             return "the task is done"
         # What was never begun does not run: so it is with most launches.
@@ -266,14 +236,14 @@ class LiveWorld:
         self._told.append(TaskKilled(self.now, launch.phase, launch.task, launch.attempt))
         self._one_less(live)
 
-    def _release(self, slot: int) -> tuple[_LiveJob, Launch]:
+    def _release(self, slot: int) -> tuple[LiveJob, Launch]:
         """The attempt in a slot is over, and the slot is free; what it was."""
         self._free[self._host_of[slot].name].append(slot)
         self._ends.pop(slot, None)
         launch = self._held.pop(slot)
         return self._jobs[launch.phase.job], launch
 
-    def _abandon(self, slot: int) -> tuple[_LiveJob, Launch]:
+    def _abandon(self, slot: int) -> tuple[LiveJob, Launch]:
         """The attempt in a slot is over for everybody but its silent host; what it was."""
         live, launch = self._abandoned[slot] = self._release(slot)
         self._free[self._host_of[slot].name].remove(slot)
@@ -338,9 +308,7 @@ class LiveWorld:
         except Exception as error:
             self._fail(live, launch, f"its result cannot be kept: {_sentence(error)}")
             return
-        live.tasks_left -= 1
-        live.kept.pop((launch.phase.phase, launch.task), None)
-        live.begun[launch.phase.phase][launch.task] = DONE
+        live.finish(launch)
         seconds = self._computed(live, outcome)
         if live.waits is not None:
             seconds -= live.waits.waited(launch.phase.phase, launch.task, launch.attempt)
@@ -352,7 +320,7 @@ class LiveWorld:
         else:
             self._forget(live)
 
-    def _stopped(self, live: _LiveJob, launch: Launch, outcome: Outcome) -> None:
+    def _stopped(self, live: LiveJob, launch: Launch, outcome: Outcome) -> None:
         """An attempt stopped because it was told to; if it kept a value, its seconds count."""
         assert isinstance(outcome.value, Pickle)
         if outcome.value:
@@ -365,14 +333,14 @@ class LiveWorld:
         )
         self._one_less(live)
 
-    def _computed(self, live: _LiveJob, outcome: Outcome) -> float:
+    def _computed(self, live: LiveJob, outcome: Outcome) -> float:
         """The seconds of an attempt, but for those for which somebody else had stopped it."""
         stopped = self._silence.take_stopped(outcome.slot)
         if isinstance(live.execution, Sleep):
             return outcome.seconds  # Sleep goes on while it is stopped.
         return max(0.0, outcome.seconds - stopped)
 
-    def _fail(self, live: _LiveJob, launch: Launch, reason: str, lost: bool = False) -> None:
+    def _fail(self, live: LiveJob, launch: Launch, reason: str, lost: bool = False) -> None:
         self._discard(live, launch)
         what = live.execution.describe(launch.phase.phase, launch.task)
         self._told.append(
@@ -382,21 +350,21 @@ class LiveWorld:
         )
         self._one_less(live)
 
-    def _discard(self, live: _LiveJob, launch: Launch) -> None:
+    def _discard(self, live: LiveJob, launch: Launch) -> None:
         """Remove what an attempt left. What cannot be removed now goes when the job closes."""
         with suppress(OSError):
             live.execution.discard(launch.phase.phase, launch.task, launch.attempt)
 
-    def _one_less(self, live: _LiveJob) -> None:
+    def _one_less(self, live: LiveJob) -> None:
         live.running -= 1
         self._close_if_given_up(live)
 
-    def _close_if_given_up(self, live: _LiveJob) -> None:
+    def _close_if_given_up(self, live: LiveJob) -> None:
         if live.given_up and not live.running:
             self._forget(live)
             live.execution.close(succeeded=False)
 
-    def _forget(self, live: _LiveJob) -> None:
+    def _forget(self, live: LiveJob) -> None:
         del self._jobs[live.execution.job.id]
         self._workers.forget(live.execution.job.id)
 
