@@ -122,7 +122,9 @@ def _plan(
     ] = None,
     budget_seconds: Annotated[
         float | None,
-        typer.Option(min=0, help=f"How long flex may search [default: {PLAN_SECONDS}]."),
+        typer.Option(
+            min=0, help=f"How long flex or dmrs-best may search [default: {PLAN_SECONDS}]."
+        ),
     ] = None,
     budget_steps: Annotated[
         int | None,
@@ -133,7 +135,12 @@ def _plan(
 ) -> None:
     """The malleable schedule of a static problem, its value, bound and gap.
 
+    With `--scheduler`, a schedule of whole tasks on hosts of any speeds instead, jobs coming
+    when they arrive.
+
     `slotwise plan jobs.yaml --allocator flex --objective tardiness --aggregate max --json`
+
+    `slotwise plan jobs.yaml --scheduler dmrs`
     """
     with door():
         source = read_source(file, history)
@@ -242,7 +249,9 @@ def _compare(
     overwrite: Overwrite = False,
     history: Annotated[
         Path | None,
-        typer.Option(metavar="DB", help="As plan and simulate; as run with --live."),
+        typer.Option(
+            metavar="DB", help="Estimate by what this database knows; with --live, add to it."
+        ),
     ] = None,
     scheduling: Scheduling,
     truth: Truth,

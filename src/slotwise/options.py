@@ -66,7 +66,10 @@ class Scheduling:
         bool | None, typer.Option(help="Copying has slots of its own, apart from computing.")
     ] = None
     budget_seconds: Annotated[
-        float | None, typer.Option(min=0, help="How long flex may search at a decision.")
+        float | None,
+        typer.Option(
+            min=0, help="How long flex, flowflex or dmrs-best may search at a decision."
+        ),
     ] = None
     epoch: Annotated[
         float, typer.Option(help="Seconds between decisions on the allocation.")
@@ -116,13 +119,16 @@ class Truth:
     ] = None
     true_speed: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST=SPEED", help="A host's true speed; may stand repeatedly."),
+        typer.Option(
+            metavar="HOST=SPEED",
+            help="A host's true speed, which the scheduler is not told; may be repeated.",
+        ),
     ] = None
     outage: Annotated[
         list[str] | None,
         typer.Option(
             metavar="HOST=AT+SECONDS",
-            help="A host is cut off for a while; may stand repeatedly.",
+            help="A host is cut off: h1=60+30, from 60 s on for 30 s; may be repeated.",
         ),
     ] = None
 

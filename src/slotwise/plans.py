@@ -46,7 +46,8 @@ def plan(
     cluster = cluster_of(source.workload, slots)
     if any(host.speed != 1 for host in cluster.hosts):
         raise InputError(
-            "a plan takes slots of speed 1; set every host's speed to 1, or simulate"
+            "a malleable plan takes slots of speed 1; set every host's speed to 1, plan whole"
+            " tasks (--scheduler dmrs, in Python plan_tasks), or simulate"
         )
     chosen = make_allocator(allocator, aim)
     budget = _budget(budget_seconds, budget_steps)

@@ -17,6 +17,8 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Log, LogFile
 from slotwise.report.explanation import explanation_lines
+from slotwise.runtime.simulated.outages import Outage
+from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.workload.workload import Workload
 
 POOLS = [
@@ -84,7 +86,26 @@ def test_it_names_the_queues_in_which_tasks_wait() -> None:
     assert "on fast, behind 1 task" in first.why
     assert last.why == "it waits for map"
     lines = list(explanation_lines(explain(log, "a", 0.0)))
-    assert lines[1] == "  map: holds 2 slots of kind task; 1 tasks wait, 0 are done"
+    assert lines[1] == "  map: holds 2 slots of kind task; 1 task waits, 0 are done"
+
+
+def test_it_tells_of_silent_hosts_and_of_queues_that_wait() -> None:
+    """A task on a silent host is held, and named; a slot that is kept for a reduce says so."""
+    cluster = Cluster((Host("a", {"task": 1}), Host("b", {"task": 1}, speed=0.25)), grace=9.0)
+    phases = (
+        Phase("map", Tasks(2, work=(3.0, 0.9))),
+        Phase("end", Tasks(1, 1.0), after={"map"}),
+    )
+    jobs = (Job("j", phases, weight=9), Job("k", (Phase("map", Tasks(1, 8.0)),)))
+    simulation = Simulation(outages=(Outage("b", 1.0, 2.0),))
+    workload = Workload(jobs, cluster=cluster)
+    log = slotwise.simulate(workload, "dmrs", simulation=simulation).log
+    assert explain(log, "j", 0.5).phases[0].silent == {}
+    silent = explain(log, "j", 1.5)
+    assert silent.phases[0].silent == {"b": 1}
+    assert "    on hosts that are silent: 1 on b" in explanation_lines(silent)
+    (waits,) = explain(log, "k", 3.3).phases
+    assert waits.why.endswith("1 task on a, behind 1 task (next is j/end, which waits for map)")
 
 
 def test_it_refuses_what_is_not_in_the_log(log: Log) -> None:

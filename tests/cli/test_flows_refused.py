@@ -96,7 +96,8 @@ BAD = {
     "slots of another speed": (
         "slotwise: 1\ncluster: {hosts: [{name: h, slots: 2, speed: 2}]}\n"
         f"jobs: [{{id: j, phases: [{A}]}}]\n",
-        "a plan takes slots of speed 1; set every host's speed to 1, or simulate",
+        "a malleable plan takes slots of speed 1; set every host's speed to 1, plan whole tasks"
+        " (--scheduler dmrs, in Python plan_tasks), or simulate",
     ),
 }
 """What only a plan refuses, and what only a flow can have wrong."""

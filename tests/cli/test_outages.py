@@ -65,7 +65,7 @@ REFUSED = {
     "--true-speed h1=1 --true-speed h1=2": "--true-speed is 'h1=2'; give each host once",
     "--true-speed h1=0": "true speed of host 'h1' is 0.0; it must be > 0",
     "--true-speed h1=nan": "true speed of host 'h1' is nan; it must be > 0",
-    "--true-speed h2=1": "true speed 1: there is no host 'h2'; known: h1, a=b",
+    "--true-speed h2=1": "true speed h2=1: there is no host 'h2'; known: h1, a=b",
 }
 """Options that will not do, and what is said to them."""
 

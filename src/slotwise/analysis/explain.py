@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import ceil, inf
@@ -59,12 +60,13 @@ class PhaseExplained:
     their share of the same slots. `before` are phases of its pool with tasks waiting that are
     served before it, `after` those that come behind it; both cut to the nearest few. Where
     hosts have queues, nothing is allocated: `allocated` is None, shares and neighbours are
-    empty.
+    empty. `silent` counts those of its running tasks that are on silent hosts, by host.
     """
 
     phase: str
     slot_kind: str
     running: int
+    silent: dict[str, int]
     stopping: int
     pending: int
     done: int
@@ -163,6 +165,7 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
         phase=phase.id.phase,
         slot_kind=phase.slot_kind,
         running=phase.running,
+        silent=_silent(state, phase),
         stopping=len(phase.stopping),
         pending=phase.pending + phase.blocked,
         done=phase.done,
@@ -174,6 +177,12 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
         before=before,
         after=after,
     )
+
+
+def _silent(state: State, phase: PhaseState) -> dict[str, int]:
+    """How many of its running tasks are on each silent host."""
+    hosts = Counter(launch.host for launch, *_ in phase.launches.values())
+    return {host: hosts[host] for host in sorted(hosts.keys() & state.lost)}
 
 
 def _why(state: State, phase: PhaseState, scheduler: str) -> str:

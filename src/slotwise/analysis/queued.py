@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from slotwise.model.job import PhaseId
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.state import State
 
@@ -14,7 +15,8 @@ def why_queued(state: State, phase: PhaseState) -> str:
         places = [place for place, (name, _) in enumerate(queue) if name == phase.id]
         if places:
             others = f"behind {_tasks(places[0])}" if places[0] else "first"
-            waiting.append(f"{_tasks(len(places))} on {host}, {others}")
+            idle = _kept_idle(state, queue[0][0])
+            waiting.append(f"{_tasks(len(places))} on {host}, {others}{idle}")
     if not waiting:
         silent = ", ".join(sorted(state.lost)) or "none is"
         return f"its tasks are in no queue: hosts that are silent: {silent}"
@@ -22,6 +24,16 @@ def why_queued(state: State, phase: PhaseState) -> str:
     return (
         f"its job was placed as number {place} of {len(queues.jobs)}, and its tasks wait in"
         f" queues: {'; '.join(waiting)}"
+    )
+
+
+def _kept_idle(state: State, first: PhaseId) -> str:
+    """What the first task of a queue still waits for; empty if it only needs a slot."""
+    waits_for = state.phase(first).waits_for
+    if not waits_for:
+        return ""
+    return (
+        f" (next is {first.job}/{first.phase}, which waits for {', '.join(sorted(waits_for))})"
     )
 
 

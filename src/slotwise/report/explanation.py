@@ -20,11 +20,17 @@ def explanation_lines(explanation: Explanation) -> Iterator[str]:
 def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
     stopping = f" ({phase.stopping} told to stop)" if phase.stopping else ""
     allocated = "" if phase.allocated is None else f" of {phase.allocated:.6g}"
+    slots = "slot" if (phase.running, phase.allocated) == (1, None) else "slots"
+    wait = "1 task waits" if phase.pending == 1 else f"{phase.pending} tasks wait"
+    done = "1 is done" if phase.done == 1 else f"{phase.done} are done"
     yield (
-        f"  {phase.phase}: holds {phase.running}{stopping}{allocated} slots of"
-        f" kind {phase.slot_kind}; {phase.pending} tasks wait, {phase.done} are done"
+        f"  {phase.phase}: holds {phase.running}{stopping}{allocated} {slots} of"
+        f" kind {phase.slot_kind}; {wait}, {done}"
     )
     yield f"    because {phase.why}"
+    if phase.silent:
+        held = ", ".join(f"{count} on {host}" for host, count in phase.silent.items())
+        yield f"    on hosts that are silent: {held}"
     for share in phase.shares:
         yield f"    pool {share.pool}: {_share(share)}"
     for share in phase.over:

@@ -429,7 +429,7 @@ def test_what_goes_wrong_stands_in_the_log_and_nothing_else_does() -> None:
         ),
         (
             lambda: simulated(Simulation(speeds={"h3": 2.0})),
-            "true speed 2: there is no host 'h3'; known: h1, h2",
+            "true speed h3=2: there is no host 'h3'; known: h1, h2",
         ),
     ],
 )

@@ -73,7 +73,7 @@ class Simulation:
     def check(self, cluster: Cluster) -> None:
         """Refuse hosts that the cluster does not have."""
         named = [(outage.host, str(outage)) for outage in self.outages]
-        named += [(host, f"true speed {speed:g}") for host, speed in self.speeds.items()]
+        named += [(host, f"true speed {host}={speed:g}") for host, speed in self.speeds.items()]
         for host, what in named:
             if host not in cluster.by_name:
                 known = ", ".join(cluster.by_name)
