@@ -167,8 +167,15 @@ def check_scheduler(
     name: str, jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool]
 ) -> None:
     """Refuse jobs, a cluster or pools that this scheduler cannot serve."""
-    if name in QUEUEINGS:
-        check_queues(jobs, cluster, pools)
+    if name not in QUEUEINGS:
+        return
+    check_queues(jobs, cluster, pools)
+    for pool in pools.values():
+        if pool.preemption is not None:
+            raise InputError(
+                f"pool {pool.name!r}: {name} takes no slots back; leave out preemption, or take"
+                " another scheduler"
+            )
 
 
 def _check_budget(seconds: float | None) -> None:

@@ -18,7 +18,7 @@ from slotwise.model.decision import Decision, Enqueue, Launch
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostJoined, HostLost, JobArrived, TaskFinished
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.model.pool import Pool
+from slotwise.model.pool import Pool, Preemption
 from slotwise.runtime.loop import run
 from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
 from slotwise.runtime.state import State
@@ -235,6 +235,10 @@ def test_what_queues_cannot_serve_is_refused() -> None:
         (
             lambda: check([plain], cluster, {"p": Pool("p", slots_max={"task": 1})}),
             "pool 'p': dmrs keeps no shares of pools",
+        ),
+        (
+            lambda: check([plain], cluster, {"p": Pool("p", preemption=Preemption(1.0))}),
+            "pool 'p': dmrs takes no slots back; leave out preemption",
         ),
         (lambda: make_scheduler("dmrs", "delay"), "leave out the assigner 'delay'"),
         (lambda: make_scheduler("dmrs-best", budget_seconds=-1), "budget_seconds is -1"),
