@@ -290,15 +290,11 @@ def test_a_stopped_run_leaves_nothing(
     assert replay_log(read_log(command.folder / "log.jsonl")).is_identical
 
 
-@pytest.mark.parametrize("grace", [None, 0.1])
-def test_workers_die_with_their_manager(
-    grace: float | None, stuck: Any, command: Any, processes: Any
-) -> None:
-    """After SIGKILL to it no worker lives, stopped by us, by others, or given up."""
-    process, running = stuck(grace or 30.0)
-    if grace is not None:
-        stop_workers(process, running, command, processes)
-        processes.wait_for(lambda: command.stderr.count(", attempt 1 lost: ") == 2)
+def test_workers_die_with_their_manager(stuck: Any, command: Any, processes: Any) -> None:
+    """After SIGKILL to it no worker lives, though they are stopped and given up."""
+    process, running = stuck(0.1)
+    stop_workers(process, running, command, processes)
+    processes.wait_for(lambda: command.stderr.count(", attempt 1 lost: ") == 2)
     process.kill()
     process.wait()
     processes.wait_for(lambda: not any(map(processes.lives, running)), seconds=5)
