@@ -6,6 +6,7 @@ a value. InputError, with place, value and remedy, before anything is begun.
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -156,14 +157,16 @@ def run(
 
 def _live_cluster(source: Source, slots: Slots | None, play_hosts: bool) -> Cluster:
     """What a live run runs on: this machine, or the hosts that are played on it."""
+    stated = source.workload.cluster
     if not play_hosts:
-        return source.cluster(LiveWorld.cluster(processors() if slots is None else slots))
+        here = LiveWorld.cluster(processors() if slots is None else slots)
+        return source.cluster(here if stated is None else replace(here, grace=stated.grace))
     if slots is not None:
         raise InputError(
             f"slots are {slots} where hosts are played, which have slots of their own; leave"
             " out one of --slots and --play-hosts"
         )
-    return source.cluster(played(source.workload.cluster))
+    return source.cluster(played(stated))
 
 
 def _run(
@@ -363,7 +366,7 @@ def _source(workload: Given, options: Options, history: str | Path | None = None
 
 def _existing(history: str | Path | None) -> str | Path | None:
     """A history that is there; none where one is still to be made."""
-    return None if history is None or not Path(history).exists() else history
+    return history if history is not None and os.path.exists(history) else None
 
 
 def _refuse_log(history: str | Path | None, options: Options) -> None:

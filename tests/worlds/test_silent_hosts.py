@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import slotwise
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch
@@ -33,6 +34,7 @@ from slotwise.runtime.live.world import LiveWorld
 from slotwise.runtime.simulated.outages import Outage
 from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.runtime.simulated.world import SimulatedWorld
+from slotwise.workload.workload import Workload
 from worlds.test_worlds import Play, body
 
 HOSTS = (Host("a", {"task": 1}), Host("b", {"task": 1}))
@@ -185,3 +187,13 @@ def test_launches_that_come_twice_are_done_once(stage: HostStage) -> None:
     assert all(d.reason for d in dropped)
     if play.begun is not None:
         assert set(play.begun.values()) == {1}
+
+
+def test_the_grace_of_the_workload_holds_for_this_machine() -> None:
+    """A live run has slots of its own, and yet the grace that the file states."""
+    cluster = Cluster(HOSTS, grace=7.0)
+    workload = Workload((Job("nap", (Phase("map", Tasks(1, 0.01)),)),), cluster=cluster)
+    for given in ({}, {"slots": 1}, {"play_hosts": True}):
+        assert slotwise.run(workload, "fair", **given).log.header.cluster.grace == 7.0
+    bare = Workload(workload.jobs)
+    assert slotwise.run(bare, "fair", slots=1).log.header.cluster.grace == Cluster(HOSTS).grace
