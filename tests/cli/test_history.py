@@ -80,6 +80,16 @@ def test_what_is_no_history_is_refused(slotwise: Any, folder: Path) -> None:
     assert (sorted(folder.iterdir()), (folder / "jobs.yaml").read_bytes()) == before
 
 
+@pytest.mark.parametrize("command", ["plan", "simulate", "run", "history"])
+def test_a_name_that_is_too_long_is_refused(command: str, slotwise: Any, folder: Path) -> None:
+    """As any other that will not do: it is not even looked for."""
+    name = "x" * 5000
+    asked = ["history"] if command == "history" else [command, "jobs.yaml", "--history"]
+    told = slotwise(*asked, name)
+    assert (told.exit_code, told.stdout, told.stderr.count("\n")) == (2, "", 1)
+    assert "File name too long; name another file" in told.stderr
+
+
 PACED = """\
 import time
 from slotwise.program.builtin.wordcount import WordCount

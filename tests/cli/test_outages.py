@@ -65,6 +65,8 @@ REFUSED = {
     "--true-speed h1=1 --true-speed h1=2": "--true-speed is 'h1=2'; give each host once",
     "--true-speed h1=0": "true speed of host 'h1' is 0.0; it must be > 0",
     "--true-speed h1=nan": "true speed of host 'h1' is nan; it must be > 0",
+    "--true-speed h1=5e-324": "is 4.94066e-324; give a number from 1e-12 to 1e+12, as in a",
+    "--true-speed h1=1e308": "true speed of host 'h1' is 1e+308; give a number from 1e-12 to",
     "--true-speed h2=1": "true speed h2=1: there is no host 'h2'; known: h1, a=b",
 }
 """Options that will not do, and what is said to them."""

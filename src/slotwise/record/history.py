@@ -91,12 +91,12 @@ def read_history(path: str | Path) -> list[Observation]:
     is checked first: O(size).
     """
     place = Path(path)
-    if not place.exists():
-        raise InputError(
-            f"history {str(path)!r}: there is no such file; name one that"
-            " `slotwise run --history` has written"
-        )
     with _told(path):
+        if not place.exists():
+            raise InputError(
+                f"history {str(path)!r}: there is no such file; name one that"
+                " `slotwise run --history` has written"
+            )
         _refuse_others(path)
         with closing(_opened_to_read(place)) as database:
             database.execute("BEGIN")

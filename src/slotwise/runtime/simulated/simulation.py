@@ -13,6 +13,9 @@ from slotwise.model.errors import InputError
 from slotwise.model.network import Network
 from slotwise.runtime.simulated.outages import Outage, check_outages
 
+SPEED_MOST = 1e12
+"""No host is faster, nor slower than 1 over it: beyond that, times are no floats any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -68,6 +71,11 @@ class Simulation:
         for host, speed in self.speeds.items():
             if not 0 < speed < inf:
                 raise InputError(f"true speed of host {host!r} is {speed}; it must be > 0")
+            if not 1 / SPEED_MOST <= speed <= SPEED_MOST:
+                raise InputError(
+                    f"true speed of host {host!r} is {speed:g}; give a number from"
+                    f" {1 / SPEED_MOST:g} to {SPEED_MOST:g}, as in a workload file"
+                )
         check_outages(self.outages)
 
     def check(self, cluster: Cluster) -> None:
