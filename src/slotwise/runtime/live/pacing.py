@@ -30,8 +30,8 @@ OWED_MOST = 5.0
 It matters only where the thread below could not run for long.
 """
 
-TAKEN_SECONDS = 0.002
-"""How often we look whether a worker has taken a stop, where processors are short."""
+TAKEN_SECONDS = 0.0001
+"""When we first look whether a worker has taken a stop; then after twice as long, and so on."""
 
 LOOK_SECONDS = 0.05
 """How often we look whether a worker that somebody else has stopped goes on."""
@@ -54,6 +54,7 @@ class _Pace:
     since  the instant from which on the account is open
     due    the instant at which to do something about it
     until  while stopping, the instant from which on it is continued though it took no stop
+    looked the last instant at which it had not taken it
     marks  how the account stood when the last states of this task began
     """
 
@@ -64,6 +65,7 @@ class _Pace:
     since: float = 0.0
     due: float = inf
     until: float = inf
+    looked: float = 0.0
     marks: deque[tuple[float, float, str]] = field(
         default_factory=lambda: deque(maxlen=MARKS_MOST)
     )
@@ -239,16 +241,15 @@ def _turn(pace: _Pace) -> None:
         _signal(pace, signal.SIGSTOP)
         pace.book(time.monotonic())
         pace.turn_to("stopping")
-        now = pace.since
-        pace.until, pace.due = now + pace.owed, now + TAKEN_SECONDS
+        now = pace.looked = pace.since
+        pace.until = now + pace.owed
     if not is_stopped(pace.pid, by_us=False):
         if pace.state == "held":
             pace.go_on(now)
         else:
-            pace.due = now + TAKEN_SECONDS
+            pace.looked, pace.due = now, now + max(TAKEN_SECONDS, now - pace.since)
     elif pace.state == "stopping":
-        looked = pace.due - TAKEN_SECONDS
-        pace.book((looked + now) / 2)  # It took the stop somewhere in between.
+        pace.book((pace.looked + now) / 2)  # It took the stop somewhere in between.
         pace.turn_to("stopped")
         pace.due = pace.since + pace.owed
     else:
