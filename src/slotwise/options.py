@@ -11,7 +11,6 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from slotwise.api import Options
 from slotwise.model.errors import InputError
 from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
@@ -23,6 +22,7 @@ from slotwise.option_texts import (
     parse_waits,
 )
 from slotwise.report.page import check_report
+from slotwise.running import Options
 from slotwise.runtime.simulated.world import Simulation
 from slotwise.scheduler import ASSIGNERS, EPOCH_SECONDS
 from slotwise.sources import Source

@@ -1,0 +1,183 @@
+"""Running: all that makes a run but the world, and the loop that it goes through."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from slotwise.asked import objective_of
+from slotwise.assignment.delay import Delay
+from slotwise.model.cluster import Cluster
+from slotwise.model.decision import Decision
+from slotwise.model.errors import InputError
+from slotwise.model.event import Event
+from slotwise.model.job import Job
+from slotwise.model.pool import Preemption
+from slotwise.model.shuffle import Shuffle
+from slotwise.objective.objective import Objective
+from slotwise.record.log import Header, Log, LogFile
+from slotwise.record.remembering import Remembering
+from slotwise.results import Result, RunInterrupted
+from slotwise.runtime.loop import Record
+from slotwise.runtime.loop import run as run_loop
+from slotwise.runtime.simulated.simulation import Simulation
+from slotwise.runtime.state import ATTEMPTS_MAX, LOSSES_MAX, State
+from slotwise.runtime.world import World
+from slotwise.scheduler import EPOCH_SECONDS, check_scheduler, make_scheduler
+from slotwise.sources import Source
+from slotwise.version import __version__
+
+
+class Options(TypedDict, total=False):
+    """How a run is scheduled, in either world; the keyword arguments of simulate and run.
+
+    assigner       "greedy" or "delay"
+    epoch_seconds  how often the allocation is decided anew
+    waits          delay scheduling's two waits in seconds: for the rack, for any slot; None:
+                   one and a half and three heartbeats of the cluster, 5 and 10 without any
+    budget_seconds how long flex may search at each decision, about; None leaves it to flex
+    objective      instead of the workload's own: an Objective, or the name of a penalty
+    preemption     instead of the workload's: how pools take slots back that do not say so
+                   themselves
+    shuffle        instead of the workload's: how reduces come to what maps have written
+    attempts_max   how often a task may fail before its job does
+    log            file to write the log to
+    progress       told of every turn of the loop
+    """
+
+    assigner: str
+    epoch_seconds: float
+    waits: tuple[float, float] | None
+    budget_seconds: float | None
+    objective: Objective | str | None
+    preemption: Preemption | None
+    shuffle: Shuffle | None
+    attempts_max: int
+    log: str | Path | None
+    progress: Record | None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """All that makes a run, but the world."""
+
+    scheduler: str
+    world: Literal["live", "simulated"]
+    jobs: tuple[Job, ...]
+    cluster: Cluster
+    source: Source
+    options: Options
+    parameters: dict[str, Any]
+    listeners: Sequence[Remembering] = ()
+
+    def run(self, make_world: Callable[[], AbstractContextManager[World]]) -> Result:
+        """Run the loop in a world and measure what came of it.
+
+        The world is made last: whatever can be refused is refused before it begins.
+        """
+        header = self._header()
+        scheduler = make_scheduler(**header.scheduler, objective=Objective(**header.objective))
+        state = State(
+            self.cluster,
+            header.pools,
+            jobs_expected=header.jobs_expected,
+            attempts_max=header.attempts_max,
+            losses_max=header.losses_max,
+        )
+        log = Log(header)
+        with ExitStack() as stack:
+            told: list[Record] = [log]
+            if path := self.options.get("log"):
+                told.append(stack.enter_context(LogFile(path, header)))
+            if progress := self.options.get("progress"):
+                told.append(progress)
+            told += [stack.enter_context(listener) for listener in self.listeners]
+            world = stack.enter_context(make_world())
+            try:
+                run_loop(scheduler, world, state, _all_of(told))
+            except KeyboardInterrupt:
+                raise RunInterrupted(Result.of_log(log)) from None
+        return Result.of_log(log)
+
+    def _header(self) -> Header:
+        """All that is needed to decide the same again: the run itself begins from it, too."""
+        options = self.options
+        attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
+        if attempts_max < 1:
+            raise InputError(f"attempts_max is {attempts_max}; a task needs at least 1")
+        aim = objective_of(options.get("objective"), self.source)
+        aim.check(self.jobs)
+        for kind in {phase.kind: None for job in self.jobs for phase in job.phases}:
+            self.cluster.slot_kind(kind)  # Refuses a kind that no host serves.
+        for job in self.jobs:
+            _refuse_stranded(job, self.cluster)
+        check_scheduler(self.scheduler, self.jobs, self.cluster, self.source.pools())
+        return Header(
+            world=self.world,
+            scheduler={
+                "name": self.scheduler,
+                "assigner": options.get("assigner", "greedy"),
+                "epoch_seconds": options.get("epoch_seconds", EPOCH_SECONDS),
+                "waits": self._waits(),
+                "budget_seconds": options.get("budget_seconds"),
+            },
+            objective=asdict(aim),
+            cluster=self.cluster,
+            pools=tuple(self.source.pools().values()),
+            jobs_expected=len(self.jobs),
+            attempts_max=attempts_max,
+            losses_max=LOSSES_MAX,
+            parameters=self.parameters,
+            versions=_versions(),
+        )
+
+    def _waits(self) -> tuple[float, float] | None:
+        """Delay scheduling's waits: as asked for, else by the cluster's heartbeat if any."""
+        waits, heartbeat = self.options.get("waits"), self.cluster.heartbeat
+        if waits is None and heartbeat > 0 and self.options.get("assigner") == "delay":
+            found = Delay.of_heartbeat(heartbeat)
+            return found.rack_after, found.any_after
+        return waits
+
+
+def refuse_unknown(options: Options) -> None:
+    """Refuse what is no option; what makes a simulation true or not stands in a Simulation."""
+    for name in sorted(options.keys() - Options.__annotations__.keys()):
+        if name in Simulation.__dataclass_fields__:
+            raise InputError(
+                f"{name} is no option of its own; give simulation=Simulation({name}=...)"
+            )
+        raise InputError(
+            f"unknown option {name!r}; known: {', '.join(Options.__annotations__)}"
+        )
+
+
+def _refuse_stranded(job: Job, cluster: Cluster) -> None:
+    """Refuse tasks that must go on where others ran, if they cannot on some host."""
+    for phase in job.phases:
+        if phase.continues is not None:
+            try:
+                cluster.check_continues(job.by_name[phase.continues].kind, phase.kind)
+            except InputError as error:
+                raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
+
+
+def _all_of(records: Sequence[Record]) -> Record:
+    def record(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
+        for one in records:
+            one(now, events, decisions)
+
+    return record
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "slotwise": __version__,
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+    }
