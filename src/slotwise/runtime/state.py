@@ -36,9 +36,10 @@ from slotwise.model.event import (
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
-from slotwise.model.snapshot import NOTHING_SEEN, Seen
+from slotwise.model.snapshot import Seen
 from slotwise.runtime.admission import Admission
-from slotwise.runtime.free_slots import FreeSlots
+from slotwise.runtime.finished import Finished
+from slotwise.runtime.hosts import Hosts
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState
 from slotwise.runtime.queues import Queues
@@ -50,9 +51,6 @@ ATTEMPTS_MAX = 4
 
 LOSSES_MAX = 16
 """How often the slot may die under a task before the task is taken to be the cause."""
-
-SEEN_MOST = 32
-"""So many phases are kept of which is known what their tasks took on each host."""
 
 PHASES_MOST = 1_000_000
 """More phases than any job has: phases are numbered by arrival, then by their place in it."""
@@ -89,10 +87,9 @@ class State:
         self._bad_ends: dict[tuple[PhaseId, int, bool], int] = {}
         self._speeds = {host.name: host.speed for host in cluster.hosts}
         kinds = cluster.capacity
-        self._free = {kind: FreeSlots(cluster, kind) for kind in kinds}
+        self._hosts = Hosts(cluster)
         self._queues = Queues()
-        self.lost: set[str] = set()
-        self.seen: dict[PhaseId, dict[str, Seen]] = {}
+        self._finished = Finished()
         self._ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
         self._in_order: dict[str, list[PhaseState]] = {}  # of `ready`, until it changes
         self._shares = {kind: Shares(kind) for kind in kinds}
@@ -144,8 +141,7 @@ class State:
         assert now >= self.now, "time never runs back"
         self.now = now
         self._queues.has_heard = True
-        for free in self._free.values():
-            free.freed.clear()
+        self._hosts.new_turn()
         for shares in self._shares.values():
             shares.now = now
             if shares.alarms:
@@ -185,11 +181,11 @@ class State:
 
     def free(self, slot_kind: str) -> Mapping[str, int]:
         """The hosts with free slots of this kind, and how many."""
-        return self._free[slot_kind].by_host
+        return self._hosts.free[slot_kind].by_host
 
     def freed(self, slot_kind: str) -> Sequence[str]:
         """The hosts on which slots of this kind came free in this turn."""
-        return self._free[slot_kind].freed
+        return self._hosts.free[slot_kind].freed
 
     def overdue(self, slot_kind: str) -> Collection[PoolState]:
         """The shares of pools that have lacked slots for as long as they put up with."""
@@ -202,6 +198,16 @@ class State:
     def phases_of(self, job: str) -> Sequence[PhaseState]:
         """The phases of a job that has arrived and is not over."""
         return list(self._jobs.get(job, {}).values())
+
+    @property
+    def lost(self) -> Collection[str]:
+        """The hosts that are silent."""
+        return self._hosts.lost
+
+    @property
+    def seen(self) -> Mapping[PhaseId, Mapping[str, Seen]]:
+        """By phase and host what finished tasks took."""
+        return self._finished.by_phase
 
     @property
     def queues(self) -> Queues:
@@ -263,7 +269,8 @@ class State:
             return  # A late or repeated message.
         launch, speed = ended
         self._free_slot(phase, launch)
-        self._see(phase, event, launch.host)
+        work = phase.expected(event.task)
+        self._finished.note(phase.id, launch.host, work, event.seconds)
         phase.finish(event.task, event.seconds * speed)
         self.has_shrunk = self.has_shrunk or phase.has_shrunk
         self._shares[phase.slot_kind].settle(phase, -1)
@@ -291,15 +298,11 @@ class State:
             self._forget_if_over(phase.job.id)
 
     def _host_lost(self, event: HostLost) -> None:
-        self.lost.add(event.host)
-        for free in self._free.values():
-            free.lose(event.host)
+        self._hosts.lose(event.host)
         self._queues.is_outdated = True
 
     def _host_joined(self, event: HostJoined) -> None:
-        self.lost.remove(event.host)
-        for free in self._free.values():
-            free.join(event.host)
+        self._hosts.join(event.host)
         self._queues.is_outdated = True
 
     def _launch_dropped(self, event: LaunchDropped) -> None:
@@ -317,7 +320,7 @@ class State:
     def _launch(self, launch: Launch) -> None:
         phase = self._phases[launch.phase]
         assert phase.may_launch, "no share is exceeded"
-        self._free[phase.slot_kind].take(launch.host)
+        self._hosts.free[phase.slot_kind].take(launch.host)
         phase.launch(launch, self.now, self._speeds[launch.host])
         if self._queues.by_host:
             self._queues.launched(launch)
@@ -359,19 +362,8 @@ class State:
         self._settle(phase, -1)
         return phase
 
-    def _see(self, phase: PhaseState, event: TaskFinished, host: str) -> None:
-        """Note how long a finished task took on its host, beside what was expected of it."""
-        seen = self.seen.get(phase.id)
-        if seen is None:
-            if len(self.seen) == SEEN_MOST:
-                del self.seen[next(iter(self.seen))]  # The one that was begun first.
-            seen = self.seen[phase.id] = {}
-        expected, seconds, tasks = seen.get(host, NOTHING_SEEN)
-        expected += phase.expected(event.task)
-        seen[host] = Seen(expected, seconds + event.seconds, tasks + 1)
-
     def _free_slot(self, phase: PhaseState, launch: Launch) -> None:
-        self._free[phase.slot_kind].give_back(launch.host)
+        self._hosts.free[phase.slot_kind].give_back(launch.host)
         if phase.stopping:
             self._shares[phase.slot_kind].ended(phase, launch.task)
 
@@ -455,10 +447,7 @@ class State:
         for kind, capacity in self.cluster.capacity.items():
             phases = [phase for phase in self._phases.values() if phase.slot_kind == kind]
             held = sum(phase.running for phase in phases)
-            free = self._free[kind]
-            assert held + free.count == capacity, "each slot is held or free"
-            assert all(count > 0 for count in free.by_host.values())
-            assert not free.by_host.keys() & self.lost, "nothing begins on a silent host"
+            self._hosts.check(kind, held, capacity)
             hungry = {phase.id for phase in self.hungry(kind)}
             assert hungry == {p.id for p in self._ready[kind].values() if p.pending}
             for phase in phases:

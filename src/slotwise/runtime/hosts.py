@@ -1,4 +1,4 @@
-"""The free slots of one kind, host by host."""
+"""Which hosts are there, and their free slots."""
 
 from __future__ import annotations
 
@@ -49,3 +49,35 @@ class FreeSlots:
         if count := self._away.pop(host):
             self.by_host[host] = count
             self.freed.append(host)
+
+
+class Hosts:
+    """The free slots of all kinds, and the hosts that are silent: nothing can begin there."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.free = {kind: FreeSlots(cluster, kind) for kind in cluster.capacity}
+        self.lost: set[str] = set()
+
+    def new_turn(self) -> None:
+        """From now on it is noted anew where slots come free."""
+        for free in self.free.values():
+            free.freed.clear()
+
+    def lose(self, host: str) -> None:
+        """A host has fallen silent."""
+        self.lost.add(host)
+        for free in self.free.values():
+            free.lose(host)
+
+    def join(self, host: str) -> None:
+        """A host that had fallen silent is back."""
+        self.lost.remove(host)
+        for free in self.free.values():
+            free.join(host)
+
+    def check(self, kind: str, held: int, capacity: int) -> None:
+        """Assert that each slot of a kind is held or free. For tests."""
+        free = self.free[kind]
+        assert held + free.count == capacity, "each slot is held or free"
+        assert all(count > 0 for count in free.by_host.values())
+        assert not free.by_host.keys() & self.lost, "nothing begins on a silent host"
