@@ -18,6 +18,7 @@ from slotwise.model.shuffle import Shuffle
 from slotwise.program.calls import Calls
 from slotwise.record.log import Log, read_log
 from slotwise.runtime.live.world import LiveWorld
+from slotwise.scheduler import QUEUEINGS
 from worlds.test_worlds import WORK, Play, Stage, Trouble
 
 NAMES = ("flowflex", "flowflex-fast", "flowflex-paper")
@@ -73,11 +74,12 @@ def assert_replays(play: Play) -> None:
     assert found.turns == len(play.log.turns)
 
 
-@every_name
+@pytest.mark.parametrize("name", [*NAMES, *QUEUEINGS])
 def test_flows_end_in_their_order_whatever_happens(stage: Stage, name: str) -> None:
     """Some come late, a task fails, a slot dies, and a job that always fails is given up.
 
-    All others are done, each task once.
+    All others are done, each task once, and the log explains every decision; so it is where hosts
+    have queues, too.
     """
     jobs = [
         diamond("d"), fan("f"), line("bad"),
