@@ -78,8 +78,8 @@ def assert_replays(play: Play) -> None:
 def test_flows_end_in_their_order_whatever_happens(stage: Stage, name: str) -> None:
     """Some come late, a task fails, a slot dies, and a job that always fails is given up.
 
-    All others are done, each task once, and the log explains every decision; so it is where hosts
-    have queues, too.
+    All others are done, each task once, and the log explains every decision. So it is where
+    hosts have queues, too.
     """
     jobs = [
         diamond("d"), fan("f"), line("bad"),
