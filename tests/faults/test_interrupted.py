@@ -11,20 +11,7 @@ from typing import Any
 
 import pytest
 
-PROGRAM = """\
-import subprocess, time
-from pathlib import Path
-from slotwise import MapReduce
-
-class Stuck(MapReduce):
-    def __init__(self, folder):
-        self.folder = folder
-    def map(self, offset, line):
-        child = subprocess.Popen(["sleep", "600"])
-        (Path(self.folder) / f"pid-{child.pid}").write_text("")
-        yield line, 1
-        time.sleep(600)
-"""
+from faults.programs import STUCK
 
 JOBS = """\
 slotwise: 1
@@ -40,7 +27,7 @@ def stuck(command: Any, books: object, processes: Any) -> Callable[[], Any]:
     """Starts a run one job of which is done and one of which hangs with both slots."""
 
     def start() -> Any:
-        command.write(PROGRAM, "stuck.py")
+        command.write(STUCK, "stuck.py")
         command.write(JOBS)
         (command.folder / "pids").mkdir()
         process = command.start(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import slotwise
+from faults.programs import STUCK
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, GiveUp, Launch, Locality
@@ -42,21 +43,6 @@ class Count(MapReduce):
         for word in line.split(): yield word, 1
     def reduce(self, word, counts):
         yield word, sum(counts)
-"""
-
-STUCK = """\
-import subprocess, time
-from pathlib import Path
-from slotwise import MapReduce
-
-class Stuck(MapReduce):
-    def __init__(self, folder):
-        self.folder = folder
-    def map(self, offset, line):
-        child = subprocess.Popen(["sleep", "600"])
-        (Path(self.folder) / f"pid-{child.pid}").write_text("")
-        yield line, 1
-        time.sleep(600)
 """
 
 JOBS = """\
