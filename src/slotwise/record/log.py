@@ -21,6 +21,7 @@ from slotwise.model.event import Event
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.record import codec
+from slotwise.record.plausible import Plausible
 
 FORMAT = 1
 """The version of the format; a reader refuses newer ones."""
@@ -198,9 +199,12 @@ def read_log(path: str | Path) -> Log:
     number = 1
     try:
         log = Log(Header.from_plain(json.loads(lines[0])))
+        plausible = Plausible(log.header.cluster)
         for line in lines[1:]:
             number += 1
-            log.turns.append(Turn.from_plain(json.loads(line)))
+            turn = Turn.from_plain(json.loads(line))
+            plausible.hear(turn.now, turn.events, turn.decisions)
+            log.turns.append(turn)
     except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
         raise InputError(
             f"log {str(path)!r}, line {number}: {_reason(error)};"

@@ -1,0 +1,95 @@
+"""Whether what a log file says can have been: the door behind which logs are believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import Any
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.decision import Decision, Enqueue, Launch
+from slotwise.model.event import Event, HostJoined, HostLost, JobArrived, LaunchDropped
+from slotwise.model.job import PhaseId
+
+NUMBERS = {"at": float, "seconds": float, "kept": float, "task": int, "attempt": int}
+"""The numbers that entries may have, and what they are."""
+
+
+class Plausible:
+    """Hears a log entry by entry; ValueError for one that no run can have written.
+
+    Times never run back, jobs and hosts are known by name before anything is said of them, and
+    hosts that come back were silent. O(1) for each entry, and for each task of a queue.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._hosts = cluster.by_name.keys()
+        self._tasks: dict[PhaseId, int] = {}
+        self._jobs: set[str] = set()
+        self._silent: set[str] = set()
+        self._now = 0.0
+
+    def hear(self, now: float, events: Iterable[Event], decisions: Iterable[Decision]) -> None:
+        """The next turn."""
+        if not self._now <= now < inf:
+            raise ValueError(f"time is {now!r} after {self._now!r}")
+        self._now = now
+        for event in events:
+            self._check_event(event)
+        for decision in decisions:
+            self._check_decision(decision)
+
+    def _check_event(self, event: Event) -> None:
+        if isinstance(event, JobArrived):
+            self._arrive(event)
+        elif isinstance(event, HostLost | HostJoined):
+            self._check_numbers(event)
+            self._check_host(event.host)
+            if isinstance(event, HostLost) == (event.host in self._silent):
+                raise ValueError(f"{type(event).__name__} of {event.host!r} tells nothing new")
+            self._silent ^= {event.host}
+        else:
+            self._check_numbers(event)
+            self._check_task(event.phase, event.task)
+            if isinstance(event, LaunchDropped):
+                self._check_host(event.host)
+
+    def _check_decision(self, decision: Decision) -> None:
+        if isinstance(decision, Launch):
+            self._check_numbers(decision)
+            self._check_host(decision.host)
+            self._check_task(decision.phase, decision.task)
+        elif isinstance(decision, Enqueue):
+            for host, queue in decision.queues.items():
+                self._check_host(host)
+                for phase, task in queue:
+                    self._check_task(phase, task)
+            for job in decision.jobs:
+                if job not in self._jobs:
+                    raise ValueError(f"job {job!r} has not arrived")
+
+    def _arrive(self, event: JobArrived) -> None:
+        self._check_numbers(event)
+        job = event.job
+        if job.id in self._jobs:
+            raise ValueError(f"job {job.id!r} arrives twice")
+        self._jobs.add(job.id)
+        for phase in job.phases:
+            self._tasks[PhaseId(job.id, phase.name)] = phase.tasks.count
+
+    def _check_host(self, host: str) -> None:
+        if host not in self._hosts:
+            raise ValueError(f"there is no host {host!r}")
+
+    def _check_task(self, phase: PhaseId, task: int) -> None:
+        count = self._tasks.get(phase)
+        if count is None:
+            raise ValueError(f"there is no phase {phase} by then")
+        if not (isinstance(task, int) and 0 <= task < count):
+            raise ValueError(f"phase {phase} has no task {task!r}")
+
+    def _check_numbers(self, entry: Event | Decision) -> None:
+        for name, kind in NUMBERS.items():
+            value: Any = getattr(entry, name, 0)
+            if not (isinstance(value, int | kind) and -inf < value < inf):
+                raise ValueError(f"{name} is {value!r}")
