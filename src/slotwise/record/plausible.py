@@ -11,7 +11,7 @@ from slotwise.model.decision import Decision, Enqueue, Launch
 from slotwise.model.event import Event, HostJoined, HostLost, JobArrived, LaunchDropped
 from slotwise.model.job import PhaseId
 
-NUMBERS = {"at": float, "seconds": float, "kept": float, "task": int, "attempt": int}
+NUMBERS: dict[str, Any] = {"at": float, "seconds": float, "kept": float, "task": int, "attempt": int}
 """The numbers that entries may have, and what they are."""
 
 
@@ -90,6 +90,6 @@ class Plausible:
 
     def _check_numbers(self, entry: Event | Decision) -> None:
         for name, kind in NUMBERS.items():
-            value: Any = getattr(entry, name, 0)
+            value = getattr(entry, name, 0)
             if not (isinstance(value, int | kind) and -inf < value < inf):
                 raise ValueError(f"{name} is {value!r}")
