@@ -18,8 +18,8 @@ def why_queued(state: State, phase: PhaseState) -> str:
             idle = _kept_idle(state, queue[0][0])
             waiting.append(f"{_tasks(len(places))} on {host}, {others}{idle}")
     if not waiting:
-        silent = ", ".join(sorted(state.lost)) or "none is"
-        return f"its tasks are in no queue: hosts that are silent: {silent}"
+        silent = ", ".join(sorted(state.lost)) or "none"
+        return f"its tasks are in no queue; silent hosts: {silent}"
     place = queues.jobs.index(phase.job.id) + 1
     return (
         f"its job was placed as number {place} of {len(queues.jobs)}, and its tasks wait in"
