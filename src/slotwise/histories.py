@@ -71,7 +71,7 @@ def _of_programs(rates: Rates) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("program", "phase", "MB/s a slot", "spread", "tasks")]
     for (program, phase), rate in rates.by_phase.items():
         pace = number(1 / rate.seconds_per_byte / MEGA)
-        rows.append((program, phase, pace, percent(rate.spread), count(rate.count)))
+        rows.append((program, phase, pace, _spread(rate.spread, rate.count), count(rate.count)))
     return rows
 
 
@@ -79,8 +79,13 @@ def _of_hosts(rates: Rates) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("host", "stated", "speed", "spread", "tasks")]
     for speed in rates.speeds:
         told = number(speed.stated), number(speed.speed)
-        rows.append((speed.host, *told, percent(speed.spread), count(speed.count)))
+        rows.append((speed.host, *told, _spread(speed.spread, speed.count), count(speed.count)))
     return rows
+
+
+def _spread(spread: float, tasks: int) -> str:
+    """One task has none: it would look as if it were known for sure."""
+    return percent(spread if tasks > 1 else None)
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:

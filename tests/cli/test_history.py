@@ -40,7 +40,7 @@ def test_it_tells_rates_and_speeds(slotwise: Any, known: Path) -> None:
     assert [line.split() for line in told.stdout.splitlines() if line] == [
         ["program", "phase", "MB/s", "a", "slot", "spread", "tasks"],
         ["wordcount", "map", "20.0", "0", "%", "9"],
-        ["wordcount", "reduce", "1.00", "0", "%", "1"],
+        ["wordcount", "reduce", "1.00", "–", "1"],
         ["host", "stated", "speed", "spread", "tasks"],
         ["h1", "1.00", "1.00", "0", "%", "7"],
         ["h2", "1.00", "0.50", "0", "%", "3"],
