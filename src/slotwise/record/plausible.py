@@ -11,7 +11,13 @@ from slotwise.model.decision import Decision, Enqueue, Launch
 from slotwise.model.event import Event, HostJoined, HostLost, JobArrived, LaunchDropped
 from slotwise.model.job import PhaseId
 
-NUMBERS: dict[str, Any] = {"at": float, "seconds": float, "kept": float, "task": int, "attempt": int}
+NUMBERS: dict[str, Any] = {
+    "at": float,
+    "seconds": float,
+    "kept": float,
+    "task": int,
+    "attempt": int,
+}
 """The numbers that entries may have, and what they are."""
 
 
