@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from slotwise.results import Plan as Plan
     from slotwise.results import Result as Result
     from slotwise.results import RunInterrupted as RunInterrupted
+    from slotwise.results import RunUnrecorded as RunUnrecorded
     from slotwise.results import TaskPlan as TaskPlan
     from slotwise.runtime.simulated.outages import Outage as Outage
     from slotwise.runtime.simulated.simulation import Fault as Fault
@@ -98,6 +99,7 @@ PUBLIC = {
     "TaskPlan": "slotwise.results",
     "Result": "slotwise.results",
     "RunInterrupted": "slotwise.results",
+    "RunUnrecorded": "slotwise.results",
     "Schedule": "slotwise.model.schedule",
     "Piece": "slotwise.model.schedule",
     "read_log": "slotwise.record.log",

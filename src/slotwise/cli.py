@@ -41,6 +41,7 @@ from slotwise.terminal import (
     show_plan,
     show_task_plan,
     show_unknown,
+    showing_unrecorded,
     stop_once,
 )
 from slotwise.traces import trace
@@ -224,7 +225,8 @@ def _run(
         source = read_source(file)
         output.check(file)
         options = scheduling.options(source, output.log)
-        with Progress(errors(), f"{scheduler}, live") as progress:
+        showing = showing_unrecorded(output.as_json, output.report)
+        with showing, Progress(errors(), f"{scheduler}, live") as progress:
             options["progress"] = progress
             result = api.run(
                 source.overwriting() if overwrite else source,

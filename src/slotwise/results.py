@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slotwise.analysis.metrics import Meter, Outcome
+from slotwise.model.errors import SlotwiseError
 from slotwise.model.schedule import Schedule
 from slotwise.objective.objective import Objective, gap_of
 from slotwise.record.log import Log
@@ -161,4 +162,15 @@ class RunInterrupted(KeyboardInterrupt):
 
     def __init__(self, result: Result) -> None:
         super().__init__("interrupted")
+        self.result = result
+
+
+class RunUnrecorded(SlotwiseError):
+    """A run is over, but not all that was to be written of it could be.
+
+    `result` is the run's: its jobs are done, or have failed, as if nothing had been.
+    """
+
+    def __init__(self, reason: SlotwiseError, result: Result) -> None:
+        super().__init__(f"the run is over, but not all of it is recorded: {reason}")
         self.result = result

@@ -22,7 +22,7 @@ from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header, Log, LogFile
 from slotwise.record.remembering import Remembering
-from slotwise.results import Result, RunInterrupted
+from slotwise.results import Result, RunInterrupted, RunUnrecorded
 from slotwise.runtime.loop import Record
 from slotwise.runtime.loop import run as run_loop
 from slotwise.runtime.simulated.simulation import Simulation
@@ -78,7 +78,8 @@ class Setting:
     def run(self, make_world: Callable[[], AbstractContextManager[World]]) -> Result:
         """Run the loop in a world and measure what came of it.
 
-        The world is made last: whatever can be refused is refused before it begins.
+        The world is made last: whatever can be refused is refused before it begins. If the log
+        or the history cannot be written at the end, RunUnrecorded has the result.
         """
         header = self._header()
         scheduler = make_scheduler(**header.scheduler, objective=Objective(**header.objective))
@@ -90,18 +91,23 @@ class Setting:
             losses_max=header.losses_max,
         )
         log = Log(header)
-        with ExitStack() as stack:
-            told: list[Record] = [log]
-            if path := self.options.get("log"):
-                told.append(stack.enter_context(LogFile(path, header)))
-            if progress := self.options.get("progress"):
-                told.append(progress)
-            told += [stack.enter_context(listener) for listener in self.listeners]
-            world = stack.enter_context(make_world())
-            try:
-                run_loop(scheduler, world, state, _all_of(told))
-            except KeyboardInterrupt:
-                raise RunInterrupted(Result.of_log(log)) from None
+        try:
+            with ExitStack() as stack:
+                told: list[Record] = [log]
+                if path := self.options.get("log"):
+                    told.append(stack.enter_context(LogFile(path, header)))
+                if progress := self.options.get("progress"):
+                    told.append(progress)
+                told += [stack.enter_context(listener) for listener in self.listeners]
+                world = stack.enter_context(make_world())
+                try:
+                    run_loop(scheduler, world, state, _all_of(told))
+                except KeyboardInterrupt:
+                    raise RunInterrupted(Result.of_log(log)) from None
+        except InputError as error:
+            if not state.is_done:
+                raise
+            raise RunUnrecorded(error, Result.of_log(log)) from error
         return Result.of_log(log)
 
     def _header(self) -> Header:

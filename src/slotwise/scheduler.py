@@ -54,10 +54,7 @@ class Scheduler:
     epoch_seconds: float = EPOCH_SECONDS
 
     def __post_init__(self) -> None:
-        if not EPOCH_LEAST <= self.epoch_seconds < inf:
-            raise InputError(
-                f"epoch_seconds is {self.epoch_seconds}; it must be >= {EPOCH_LEAST}"
-            )
+        _check_epoch(self.epoch_seconds)
 
     def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next decisions at this instant; empty when there is nothing more to decide.
@@ -154,6 +151,7 @@ def make_scheduler(
     if waits is not None and assigner != "delay":
         raise InputError(f"waits are parameters of the assigner delay, not of {assigner!r}")
     if name in QUEUEINGS:
+        _check_epoch(epoch_seconds)
         if assigner != "greedy":
             raise InputError(f"{name} places tasks itself; leave out the assigner {assigner!r}")
         _check_budget(budget_seconds)
@@ -176,6 +174,11 @@ def check_scheduler(
                 f"pool {pool.name!r}: {name} takes no slots back; leave out preemption, or take"
                 " another scheduler"
             )
+
+
+def _check_epoch(seconds: float) -> None:
+    if not EPOCH_LEAST <= seconds < inf:
+        raise InputError(f"epoch_seconds is {seconds}; it must be >= {EPOCH_LEAST}")
 
 
 def _check_budget(seconds: float | None) -> None:

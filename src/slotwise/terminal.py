@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,7 +25,7 @@ from slotwise.model.errors import SlotwiseError
 from slotwise.objective.objective import in_words
 from slotwise.report.reasons import in_short
 from slotwise.report.tables import comparison_table, jobs_table
-from slotwise.results import Plan, Result, RunInterrupted, TaskPlan
+from slotwise.results import Plan, Result, RunInterrupted, RunUnrecorded, TaskPlan
 from slotwise.runtime.live.world import ENDING
 from slotwise.sources import Source, read_source
 
@@ -91,6 +91,17 @@ def finish(results: Sequence[Result], as_json: bool, report: Path | None) -> Non
                     soft_wrap=True,
                 )
         raise typer.Exit(1)
+
+
+@contextmanager
+def showing_unrecorded(as_json: bool, report: Path | None) -> Iterator[None]:
+    """If a run is over, but could not all be recorded, show its result before that is told."""
+    try:
+        yield
+    except RunUnrecorded as error:
+        with suppress(typer.Exit):
+            finish([error.result], as_json, report)
+        raise
 
 
 def show_unknown(source: Source, history: Path | None) -> None:

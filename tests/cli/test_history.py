@@ -258,3 +258,35 @@ def test_a_run_refuses_what_is_no_history(slotwise: Any, words: Path) -> None:
         assert why in told.stderr
     assert (words / "words.yaml").read_text() == WORDS
     assert not [path for path in words.iterdir() if path.name == "out" or ".db" in path.name]
+
+
+GONE = """\
+import shutil
+from slotwise import MapReduce
+
+class Gone(MapReduce):
+    def map(self, offset, line):
+        shutil.rmtree("here", ignore_errors=True)
+        yield line, 1
+    def reduce(self, line, counts):
+        yield line, sum(counts)
+"""
+
+JOBS = """\
+slotwise: 1
+jobs:
+  - {id: gone, program: "gone.py:Gone", inputs: in.txt, output: out, reducers: 1}
+"""
+
+
+def test_a_run_whose_history_goes_away_shows_its_result(slotwise: Any, folder: Path) -> None:
+    """The job itself removes the folder: it is done, its result is on stdout, its output is
+    there, and the exit code tells that the history is not."""
+    for name, text in (("gone.py", GONE), ("gone.yaml", JOBS), ("in.txt", "a\n")):
+        (folder / name).write_text(text)
+    (folder / "here").mkdir()
+    told = slotwise("run", "gone.yaml", "--slots", "1", "--history", "here/h.db", "--json")
+    assert told.exit_code == 2
+    assert list(json.loads(told.stdout)["jobs"]) == ["gone"]
+    assert list((folder / "out").glob("part*"))
+    assert "the run is over, but not all of it is recorded: history 'here/h.db'" in told.stderr

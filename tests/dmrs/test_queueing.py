@@ -242,6 +242,7 @@ def test_what_queues_cannot_serve_is_refused() -> None:
         ),
         (lambda: make_scheduler("dmrs", "delay"), "leave out the assigner 'delay'"),
         (lambda: make_scheduler("dmrs-best", budget_seconds=-1), "budget_seconds is -1"),
+        (lambda: make_scheduler("dmrs", epoch_seconds=float("nan")), "epoch_seconds is nan"),
     ):
         with pytest.raises(InputError, match=told):
             bad()
