@@ -1,17 +1,20 @@
 """Hosts played at chosen speeds: stated and measured speed, and what it costs the manager.
 
 One task after the other computes for about a second, in a worker that is let run a part of the
-time. Speed by work: how long the same loop took on a slot of speed 1 just before, over how long
-it took here; a machine that is busy otherwise blurs it. Share: the part of the duration of the
-task in which it ran or waited for a processor, so was not stopped; that is what we decide.
-Short: the speed by work of 200 tasks of 5 ms, shorter than a run and a stop. Busy: the share
-while the manager computes in Python all the time, so that the thread that stops and continues
-has to fight for its turn. Cost: processor time of the manager while it waits, a second.
+time. Speed by work: how long the same loop took on a slot of speed 1 just before and just after,
+over how long it took here, the median of several rounds; a single round may be off by a third
+on a machine that is shared, whose processors run now faster and now slower. Share: the part of
+the duration of the task in which it ran or waited for a processor, so was not stopped; that is
+what we decide. Short: the speed by work of 200 tasks of 5 ms, shorter than a run and a stop.
+Busy: the share while the manager computes in Python all the time, so that the thread that stops
+and continues has to fight for its turn. Cost: processor time of the manager while it waits, a
+second.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +22,7 @@ from collections.abc import Callable
 from slotwise.runtime.live.workers import Workers
 
 SPEEDS = (0.9, 0.75, 0.5, 0.25, 0.1)
+ROUNDS = 7
 Shares = tuple[float, float]
 
 
@@ -43,6 +47,13 @@ def run(workers: Workers, slot: int, loops: int) -> Shares:
     assert outcome.status == "done", outcome.value
     assert isinstance(outcome.value, tuple)
     return outcome.value
+
+
+def speed_by_work(workers: Workers, slot: int, loops: int) -> float:
+    """How fast a slot is beside one of speed 1, asked just before and just after."""
+    before = run(workers, 0, loops)[0]
+    here = run(workers, slot, loops)[0]
+    return (before + run(workers, 0, loops)[0]) / 2 / here
 
 
 def per_second(work: Callable[[], object]) -> tuple[object, float]:
@@ -81,14 +92,16 @@ def main() -> None:
         for slot, speed in enumerate(SPEEDS, 1):
             loops = int(a_second * options.seconds * speed)
             run(workers, slot, 1000)
-            here = run(workers, 0, loops)[0]
+            by_work = statistics.median(
+                speed_by_work(workers, slot, loops // 2) for _ in range(ROUNDS)
+            )
             (wall, used), cost = per_second(lambda s=slot, n=loops: run(workers, s, n))
             five = int(a_second * 0.005)
             fast = sum(run(workers, 0, five)[0] for _ in range(200))
             short = fast / sum(run(workers, slot, five)[0] for _ in range(200))
             troubled = busy(lambda s=slot, n=loops: run(workers, s, n))
             print(
-                f"{speed:6.2f} {here / wall:8.3f} {used / wall:7.3f} {short:7.3f}"
+                f"{speed:6.2f} {by_work:8.3f} {used / wall:7.3f} {short:7.3f}"
                 f" {troubled[1] / troubled[0]:7.3f}   {cost:.2%} of a core"
             )
 
