@@ -1,9 +1,9 @@
 """Hosts played at chosen speeds: stated and measured speed, and what it costs the manager.
 
 One task after the other computes for about a second, in a worker that is let run a part of the
-time. Speed by work: how long the same loop took on a slot of speed 1 just before and just after,
-over how long it took here, the median of several rounds; a single round may be off by a third
-on a machine that is shared, whose processors run now faster and now slower. Share: the part of
+time. Speed by work: how long the same loop took on a slot of speed 1 before and after, over
+how long it took here, the median of several rounds; a single round may be off by a third on a
+machine that is shared, whose processors run now faster and now slower. Share: the part of
 the duration of the task in which it ran or waited for a processor, so was not stopped; that is
 what we decide. Short: the speed by work of 200 tasks of 5 ms, shorter than a run and a stop.
 Busy: the share while the manager computes in Python all the time, so that the thread that stops
