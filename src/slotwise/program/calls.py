@@ -44,6 +44,9 @@ class Calls:
         self.runner: Callable[..., object] = _Dispatch(dict(functions))
         self.results: dict[str, dict[int, object]] = {name: {} for name in functions}
 
+    def open(self) -> None:
+        """There is nothing that others could take."""
+
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """The name of the phase and the number of the task."""
         return (phase, task)
@@ -81,6 +84,9 @@ class Sleep:
                 )
         self.job = job
         self.runner: Callable[..., object] = running.sleep
+
+    def open(self) -> None:
+        """There is nothing that others could take."""
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """The seconds to sleep."""

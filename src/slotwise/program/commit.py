@@ -1,43 +1,65 @@
-"""The output directory of a job: parts aside first, in their places only at the end."""
+"""The output directory of a job: one writer; parts aside first, in their places at the end.
+
+Nothing is ever removed or replaced but what slotwise has written: the parts that a manifest
+lists. `_SUCCESS` is the manifest of a complete output. Files of others in the same directory
+stay. See docs/decisions/0019-output-locks-and-leftovers.md.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import json
 import os
-from collections.abc import Mapping
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
 
 from slotwise.model.errors import InputError
 from slotwise.program.layout import Layout
+from slotwise.program.lock import FileLock, HeldError, holder, owner_of
+from slotwise.program.work_folder import NAME
+
+MANIFEST_VERSION = 1
+PART = re.compile(r"part-[a-z]-\d{5,}(\.[a-z]+)?")
+"""How parts are named; a manifest that lists anything else is not believed."""
+
+TEMPORARY = "_temporary"
+SUCCESS = "_SUCCESS"
 
 
 def check_output(output: str, overwrite: bool) -> None:
-    """Raise InputError if an output directory cannot be made because something is there."""
-    try:
-        fs, path = url_to_fs(output)
-    except (ImportError, ValueError) as error:
-        raise InputError(f"output {output!r}: {error}") from error
+    """Raise InputError if an output directory cannot be made because something is there.
+
+    What a run that was killed has left of its output is not in the way.
+    """
+    fs, path = _find(output)
     if fs.isfile(path):
         raise InputError(
             f"output {output!r} is a file; name a directory that does not exist yet"
         )
-    if fs.exists(path) and not overwrite:
-        raise InputError(
-            f"output {output!r} exists; name another directory, remove it, or set"
-            " overwrite: true (--overwrite)"
-        )
+    if overwrite or not fs.exists(path):
+        return
+    if owner := holder(_lock_path(fs, path)):
+        raise _is_being_written(output, owner)
+    if _names(fs, path) != {TEMPORARY}:
+        raise _exists(output)
 
 
 def check_overwritten(output: str) -> None:
     """Raise InputError if a directory that is to be overwritten is not one that a job wrote."""
-    fs, path = url_to_fs(output)
+    fs, path = _find(output)
     if not fs.isdir(path):
         return
-    names = [entry.rstrip("/").rpartition("/")[2] for entry in fs.ls(path, detail=False)]
-    # A job that was cut off by SIGKILL leaves its temporary parts and no mark of success.
-    if names and "_SUCCESS" not in names and "_temporary" not in names:
+    names = _names(fs, path)
+    is_unfinished = TEMPORARY in names and SUCCESS not in names
+    if names and not is_unfinished and _manifest(fs, f"{path}/{SUCCESS}") is None:
         raise InputError(
             f"output {output!r} holds files that no job has written, and is not overwritten;"
             " name another directory"
@@ -45,63 +67,131 @@ def check_overwritten(output: str) -> None:
 
 
 class OutputDirectory:
-    """Opens, commits or takes back the output of one job; every method may raise OSError."""
+    """Opens, commits or takes back the output of one job; every method may raise OSError.
 
-    def __init__(self, layout: Layout, overwrite: bool) -> None:
+    From `open` to `commit` or `abort` it is locked: no other job writes to it.
+    """
+
+    def __init__(
+        self, layout: Layout, overwrite: bool, job: str, parts: tuple[str, int]
+    ) -> None:
+        """`parts` are the phase that writes them and their number."""
         self._layout = layout
         self._overwrite = overwrite
+        self._job = job
+        phase, count = parts
+        self._parts = [layout.part_name(phase, task) for task in range(count)]
         self._fs, self._path = url_to_fs(layout.output)
-        self._existed = False
-        self._made_parents: list[str] = []
+        self._lock: FileLock | None = None
+        path = PurePosixPath(self._path)
+        # The directory and its parents, if they are still to be made: innermost first.
+        self._made = [str(p) for p in (path, *path.parents) if not self._fs.exists(str(p))]
+        self._earlier: set[str] = set()
+        self._placed: set[str] = set()
 
     def open(self) -> None:
-        """Make the directory, and the one for parts that are not committed."""
+        """Make the directory and lock it; InputError if it is not free, or not ours to replace.
+
+        What an earlier run that was killed has left aside is removed.
+        """
         check_output(self._layout.output, self._overwrite)
-        self._existed = self._fs.exists(self._path)
-        self._made_parents = self._missing_parents()
-        self._remove(self._layout.temporary)
-        self._fs.makedirs(self._inner(self._layout.temporary), exist_ok=True)
+        self._take_lock()
+        try:
+            self._earlier = self._earlier_files()
+            self._refuse_foreign()
+            for name in _names(self._fs, self._inner(self._layout.temporary)):
+                if NAME.fullmatch(name):
+                    self._remove(f"{self._layout.temporary}/{name}")
+            self._fs.makedirs(self._inner(self._layout.staging))
+        except BaseException:
+            self._close()
+            raise
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
-        """Remove the part that an attempt wrote, if it did."""
+        """Remove the part that an attempt wrote aside, if it did; also after the end."""
         self._remove(self._layout.attempt_part(phase, task, attempt))
 
     def commit(self, phase: str, winners: Mapping[int, int]) -> None:
         """Put the winners' parts into their places, then write _SUCCESS.
 
-        Old output that is to be overwritten goes only now, when all new parts are there.
+        Old output that is to be overwritten goes only now, when all new parts are there. After
+        an OSError the commit can be tried again. FileExistsError if a file of somebody else is
+        where a part belongs.
         """
-        temporary = self._inner(self._layout.temporary)
-        for old in self._fs.ls(self._path, detail=False):
-            if old.rstrip("/") != temporary:
-                self._fs.rm(old, recursive=True)
-        for task, attempt in sorted(winners.items()):
-            source = self._inner(self._layout.attempt_part(phase, task, attempt))
-            self._move(source, self._inner(self._layout.part(phase, task)))
-        self._remove(self._layout.temporary)
-        self._fs.touch(self._inner(self._layout.success))
+        names = {self._layout.part_name(phase, task): task for task in sorted(winners)}
+        present = _names(self._fs, self._path)
+        foreign = present - self._earlier - self._placed
+        for name in (*names, SUCCESS):
+            if name in foreign:
+                raise FileExistsError(
+                    errno.EEXIST, "there is a file that slotwise did not write", name
+                )
+        # If we are killed in the midst of it, the next run knows by this what is ours.
+        self._write(self._layout.placing, {*names, *self._earlier} - {SUCCESS})
+        for name in (SUCCESS, *sorted(self._earlier - self._placed)):
+            self._remove(f"{self._layout.output}/{name}")
+        for name, task in names.items():
+            if name not in self._placed:
+                self._place(self._layout.attempt_part(phase, task, winners[task]), name)
+        success = f"{self._layout.staging}/{SUCCESS}"
+        self._write(success, names)
+        self._place(success, SUCCESS)
+        self._made = []
+        self._close()
 
     def abort(self) -> None:
-        """Remove what the job made; what was there before stays."""
-        if self._existed:
-            self._remove(self._layout.temporary)
-            return
-        self._remove(self._layout.output)
-        for parent in self._made_parents:
+        """Remove what the job made, and nothing else."""
+        for name in sorted(self._placed):
+            self._remove(f"{self._layout.output}/{name}")
+        self._close()
+
+    def _take_lock(self) -> None:
+        """Make the directory for what is aside, and take the lock in it."""
+        if not self._made and _names(self._fs, self._path) == {TEMPORARY}:
+            self._made = [self._path]  # A run that was killed made it.
+        while self._lock is None:
+            self._fs.makedirs(self._inner(self._layout.temporary), exist_ok=True)
+            # Who has just ended may remove it before our lock is there.
+            with suppress(FileNotFoundError):
+                try:
+                    self._lock = FileLock(_lock_path(self._fs, self._path), owner_of(self._job))
+                except HeldError as held:
+                    raise _is_being_written(self._layout.output, str(held)) from None
+
+    def _earlier_files(self) -> set[str]:
+        """The names in the directory that slotwise wrote: those of its manifests."""
+        success, placing = (
+            _manifest(self._fs, self._inner(path))
+            for path in (self._layout.success, self._layout.placing)
+        )
+        return {*(success or ()), *(placing or ()), *([SUCCESS] if success is not None else ())}
+
+    def _refuse_foreign(self) -> None:
+        """Refuse to write among files that slotwise did not write; asked under the lock."""
+        output = self._layout.output
+        names = _names(self._fs, self._path) - {TEMPORARY}
+        if names and not self._overwrite:
+            raise _exists(output)
+        if self._overwrite:
+            check_overwritten(output)
+        if foreign := sorted(names & {*self._parts} - self._earlier):
+            raise InputError(
+                f"output {output!r} holds {foreign[0]!r}, which no job has written, and is not"
+                " overwritten; move that file, or name another directory"
+            )
+
+    def _close(self) -> None:
+        """Remove what lies aside, let go of the lock, and remove directories left empty."""
+        for path in (self._layout.staging, self._layout.placing):
+            with suppress(OSError):  # What stays is swept by the next job that writes here.
+                self._remove(path)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+        for empty in (self._inner(self._layout.temporary), *self._made):
             # Another job may have put its output beside ours.
             with suppress(OSError):
-                self._fs.rmdir(parent)
-
-    def sweep(self) -> None:
-        """Remove what was written aside after the commit or the abort, and nothing else."""
-        self._remove(self._layout.temporary)
-        for made in (self._path, *self._made_parents):
-            with suppress(OSError):
-                self._fs.rmdir(made)  # Only if it is empty.
-
-    def _missing_parents(self) -> list[str]:
-        parents = PurePosixPath(self._path).parents
-        return [str(parent) for parent in parents if not self._fs.exists(str(parent))]
+                self._fs.rmdir(empty)
 
     def _inner(self, path: str) -> str:
         inner: str = self._fs._strip_protocol(path)
@@ -111,8 +201,65 @@ class OutputDirectory:
         with suppress(FileNotFoundError):
             self._fs.rm(self._inner(path), recursive=True)
 
-    def _move(self, source: str, target: str) -> None:
-        if "://" in self._layout.output:
-            self._fs.mv(source, target)
-        else:
+    def _place(self, source: str, name: str) -> None:
+        """Put a file that lies aside into its place."""
+        target = f"{self._layout.output}/{name}"
+        if isinstance(self._fs, LocalFileSystem):
             os.replace(source, target)
+        else:
+            self._fs.mv(self._inner(source), self._inner(target))
+        self._placed.add(name)
+
+    def _write(self, path: str, parts: Iterable[str]) -> None:
+        plain = {"slotwise": MANIFEST_VERSION, "job": self._job, "parts": sorted(parts)}
+        self._fs.pipe_file(self._inner(path), (json.dumps(plain) + "\n").encode())
+
+
+def _find(output: str) -> tuple[Any, str]:
+    try:
+        return url_to_fs(output)  # type: ignore[no-any-return]
+    except (ImportError, ValueError) as error:
+        raise InputError(f"output {output!r}: {error}") from error
+
+
+def _lock_path(fs: Any, path: str) -> Path:
+    """The lock of an output: within it, or on this machine where it is no local directory."""
+    if isinstance(fs, LocalFileSystem):
+        return Path(path) / TEMPORARY / "lock"
+    name = hashlib.sha256(fs.unstrip_protocol(path).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"slotwise-output-{os.geteuid()}-{name}.lock"
+
+
+def _names(fs: Any, path: str) -> set[str]:
+    """The names of what lies in a directory, if there is one."""
+    try:
+        listed = fs.ls(path, detail=False)
+    except FileNotFoundError:
+        return set()
+    return {entry.rstrip("/").rpartition("/")[2] for entry in listed}
+
+
+def _manifest(fs: Any, path: str) -> list[str] | None:
+    """The parts that a manifest lists; None if there is none, or it is not one of ours."""
+    try:
+        plain = json.loads(fs.cat_file(path))
+        names = [str(name) for name in plain["parts"]]
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
+    is_ours = plain.get("slotwise") == MANIFEST_VERSION
+    return names if is_ours and all(map(PART.fullmatch, names)) else None
+
+
+def _exists(output: str) -> InputError:
+    return InputError(
+        f"output {output!r} exists; name another directory, remove it, or set"
+        " overwrite: true (--overwrite)"
+    )
+
+
+def _is_being_written(output: str, owner: str) -> InputError:
+    writer = owner or "another run"
+    return InputError(
+        f"output {output!r} is being written by {writer}; wait for its end, or name another"
+        " directory"
+    )

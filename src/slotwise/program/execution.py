@@ -28,6 +28,13 @@ class Execution(Protocol):
         """
         ...
 
+    def open(self) -> None:
+        """Take what the job needs for itself alone, such as its output, before a run begins.
+
+        Raises InputError, and has taken nothing, where that is not to be had.
+        """
+        ...
+
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """What `runner` gets for one attempt: small and plain; asked for at its launch."""
         ...
@@ -47,7 +54,8 @@ class Execution(Protocol):
     def close(self, succeeded: bool) -> None:
         """Commit the output or take back all that was written; remove temporary files.
 
-        Called once, at the end. May raise OSError where a commit fails.
+        Called at the end, also of a job that never began. May raise OSError where a commit
+        fails, and is called again then.
         """
         ...
 

@@ -21,12 +21,22 @@ class Layout:
 
     @property
     def temporary(self) -> str:
-        """The directory for parts that are not committed, on the file system of the output."""
+        """The directory in the output for all that goes when the output is complete."""
         return f"{self.output}/_temporary"
 
     @property
+    def staging(self) -> str:
+        """The directory for parts that are not committed; no other job has the same."""
+        return f"{self.temporary}/{Path(self.work_dir).name}"
+
+    @property
+    def placing(self) -> str:
+        """The manifest of parts that a commit is about to put into their places."""
+        return f"{self.temporary}/placing"
+
+    @property
     def success(self) -> str:
-        """The empty file that says that the output is complete; written last."""
+        """The file that says that the output is complete, and lists its parts; written last."""
         return f"{self.output}/_SUCCESS"
 
     def attempt_dir(self, phase: str, task: int, attempt: int) -> Path:
@@ -48,11 +58,8 @@ class Layout:
 
     def attempt_part(self, phase: str, task: int, attempt: int) -> str:
         """Where an attempt writes its part of the output."""
-        return f"{self.temporary}/{attempt}-{self._part_name(phase, task)}"
+        return f"{self.staging}/{attempt}-{self.part_name(phase, task)}"
 
-    def part(self, phase: str, task: int) -> str:
-        """Where a part ends up: part-r-00000 of a reduce, part-m-00000 of a map."""
-        return f"{self.output}/{self._part_name(phase, task)}"
-
-    def _part_name(self, phase: str, task: int) -> str:
+    def part_name(self, phase: str, task: int) -> str:
+        """How a part is named in the end: part-r-00000 of a reduce, part-m-00000 of a map."""
         return f"part-{phase[0]}-{task:05}{self.suffix}"

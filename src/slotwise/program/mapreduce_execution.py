@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from slotwise.model.errors import InputError
 from slotwise.model.job import Job
 from slotwise.model.observation import Sizes
 from slotwise.model.shuffle import COPY_KIND
@@ -17,6 +17,7 @@ from slotwise.program.loading import known_as
 from slotwise.program.shuffle.finished_maps import FinishedMaps
 from slotwise.program.shuffle.sources import AsTheyCome, Copied, InPlace, Source
 from slotwise.program.tasks import Runner, TaskResult
+from slotwise.program.work_folder import WorkFolder
 
 
 class MapReduceExecution:
@@ -42,13 +43,15 @@ class MapReduceExecution:
         self._layout = runner.layout
         self._splits = splits
         self._sample = tuple(sample)
-        self._output = OutputDirectory(runner.layout, overwrite)
+        self._writes_parts = "reduce" if runner.reducers else "map"
+        parts = (self._writes_parts, job.by_name[self._writes_parts].tasks.count)
+        self._output = OutputDirectory(runner.layout, overwrite, job.id, parts)
+        self._work_folder = WorkFolder(runner.layout.work_dir)
         self._results: dict[str, dict[int, object]] = {name: {} for name in job.by_name}
         self._winners: dict[str, dict[int, int]] = {name: {} for name in job.by_name}
         self._in_place: InPlace | None = None
         self._finished_maps: FinishedMaps | None = None
-        self._is_open = self._is_closed = False
-        self._writes_parts = "reduce" if runner.reducers else "map"
+        self._is_open = self._has_begun = self._is_closed = False
 
     @property
     def output(self) -> str:
@@ -60,10 +63,25 @@ class MapReduceExecution:
         assert job.by_name.keys() == self.job.by_name.keys()
         self.job = job
 
+    def open(self) -> None:
+        """Take the output for this job alone; InputError if it is not free or not writable."""
+        if self._is_open:
+            return
+        try:
+            self._output.open()
+        except InputError as error:
+            raise InputError(f"job {self.job.id!r}: {error}") from None
+        except OSError as error:
+            raise InputError(
+                f"job {self.job.id!r}: output {self.output!r}: {error.strerror or error};"
+                " name a directory that can be written"
+            ) from error
+        self._is_open = True
+
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """Phase, task and attempt; and the split, the source of a reduce, or the sample."""
-        if not self._is_open:
-            self._open()
+        if not self._has_begun:
+            self._begin()
         if phase == "map":
             return (phase, task, attempt, self._splits[task], self._points())
         if phase == "sample":
@@ -106,34 +124,35 @@ class MapReduceExecution:
 
         On a host that was silent an attempt may have gone on when the job was over.
         """
-        if self._is_closed:
-            shutil.rmtree(self._layout.work_dir, ignore_errors=True)
-            self._output.sweep()
-            return
-        if self._winners[phase].get(task) == attempt:
+        if self._winners[phase].get(task) == attempt and not self._is_closed:
             return
         shutil.rmtree(self._layout.attempt_dir(phase, task, attempt), ignore_errors=True)
         if phase == self._writes_parts and self._is_open:
             self._output.discard(phase, task, attempt)
+        if self._is_closed:
+            self._work_folder.remove()
 
     def close(self, succeeded: bool) -> None:
-        """Commit the parts, or remove whatever the job made."""
+        """Commit the parts, or remove whatever the job made.
+
+        After a commit that raised OSError it can be closed again, either way.
+        """
+        if succeeded:
+            self._output.commit(self._writes_parts, self._winners[self._writes_parts])
         try:
-            if succeeded:
-                self._output.commit(self._writes_parts, self._winners[self._writes_parts])
-            elif self._is_open:
+            if self._is_open and not succeeded:
                 self._output.abort()
         finally:
-            if self._is_open:
-                shutil.rmtree(self._layout.work_dir, ignore_errors=True)
+            if self._has_begun:
+                self._work_folder.remove()
         self._is_closed = self._is_open
 
-    def _open(self) -> None:
-        self._output.open()
-        self._is_open = True
-        Path(self._layout.work_dir).mkdir(parents=True)
+    def _begin(self) -> None:
+        self.open()
+        self._work_folder.open(self.job.id)
         if any(phase.slow_start < 1 or phase.kind == COPY_KIND for phase in self.job.phases):
             self._finished_maps = FinishedMaps(self._layout.finished_maps)
+        self._has_begun = True
 
     def _points(self) -> Any:
         return self._results["sample"][0] if "sample" in self._results else ()

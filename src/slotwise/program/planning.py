@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
@@ -23,6 +22,7 @@ from slotwise.program.loading import AnyProgram, load
 from slotwise.program.mapreduce import BatchMapReduce, MapReduce
 from slotwise.program.mapreduce_execution import MapReduceExecution
 from slotwise.program.tasks import Runner
+from slotwise.program.work_folder import work_folder_name
 
 SPLIT_BYTES = 64 << 20
 MEMORY_BYTES = 256 << 20
@@ -85,7 +85,7 @@ def plan_mapreduce(
     source = _Source(job_id, made, patterns, input_format, base_dir)
     splits = source.splits(split_bytes)
     samples = count > 1 and isinstance(made, MapReduce) and made.total_order
-    work = Path(work_dir or tempfile.gettempdir()).absolute() / f"slotwise-{uuid4().hex[:16]}"
+    work = Path(work_dir or tempfile.gettempdir()).absolute() / work_folder_name()
     layout = Layout(str(work), place, SUFFIXES[output_format])
     sizes = _sizes(source, splits, count, samples)
     job = Job(

@@ -64,7 +64,7 @@ class Runner:
 
             return sample_task(self, *rest)
         directory = self.layout.attempt_dir(phase, task, attempt)
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
         thresholds = gc.get_threshold()
         # Pairs are made by the million and hardly ever in cycles: look for cycles less often.
         gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])

@@ -26,7 +26,7 @@ class FinishedMaps:
 
     def __init__(self, path: Path) -> None:
         """Make the file; raises OSError where that fails."""
-        path.touch(exist_ok=False)
+        path.touch(mode=0o600, exist_ok=False)
         self._path = path
         self._told = 0
 

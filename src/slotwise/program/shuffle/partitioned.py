@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from slotwise.program.work_folder import private
+
 BUCKETS = 16
 """Partitions of a file that tables for one reduce are cut into: it need not hold them all."""
 
@@ -24,7 +26,7 @@ class PartitionedWriter:
     """Writes one file; leaving its context finishes it, or gives it up on an error."""
 
     def __init__(self, path: Path, partitions: int) -> None:
-        self._file = path.open("wb")
+        self._file = open(path, "wb", opener=private)  # noqa: SIM115
         self._index: list[list[tuple[int, int, int]]] = [[] for _ in range(partitions)]
         self.bytes = 0
 

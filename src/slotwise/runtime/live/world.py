@@ -82,7 +82,14 @@ class LiveWorld:
         # What silent hosts may still run although it is over for everybody else.
         self._abandoned: dict[int, tuple[LiveJob, Launch]] = {}
         speeds = [host.speed for host in self._host_of]
-        self._workers = Workers(len(speeds), speeds=speeds)
+        try:
+            for execution in given:
+                execution.open()
+            self._workers = Workers(len(speeds), speeds=speeds)
+        except BaseException:
+            for execution in given:
+                execution.close(succeeded=False)
+            raise
         self._silence = Silence(self._free, cluster.grace, self._workers.is_stopped)
         self._zero = time.monotonic()
 

@@ -1,0 +1,109 @@
+"""A lock that a crash does not leave behind: a file that a living process holds by `flock`."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+OWNER_BYTES = 1000
+"""The name of an owner is cut off behind this."""
+
+LOOKS, LOOK_SECONDS = 25, 0.01
+"""How often a held lock is tried again: a process that only looks at it holds it briefly."""
+
+
+class HeldError(Exception):
+    """Another process holds a lock; the text names it, and is empty if that is not known."""
+
+
+class FileLock:
+    """An exclusive lock on a path. The file holds the name of the owner, for messages.
+
+    The kernel releases the lock when the process ends, however it ends. The file may then stay,
+    and means nothing. Two locks of one process exclude each other, too. On NFS it excludes
+    other hosts.
+    """
+
+    def __init__(self, path: str | Path, owner: str = "", *, create: bool = True) -> None:
+        """Take the lock; a quarter of a second is the longest wait.
+
+        Raises HeldError if another holds it, FileNotFoundError if the folder is not there, or
+        if the file is not and is not to be created; any other OSError where locking fails.
+        """
+        self._path = path
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+        while True:
+            self._file = os.open(path, flags, 0o600)
+            try:
+                self._lock()
+                if self._is_in_place():
+                    os.truncate(self._file, 0)
+                    os.pwrite(self._file, owner.encode()[:OWNER_BYTES], 0)
+                    return
+            except BlockingIOError:
+                text = _owner(self._file)
+                os.close(self._file)
+                raise HeldError(text) from None
+            except BaseException:
+                os.close(self._file)
+                raise
+            os.close(self._file)
+
+    def release(self) -> None:
+        """Remove the file, if it is still there, and give the lock up."""
+        with suppress(OSError):
+            if self._is_in_place():
+                os.unlink(self._path)
+        os.close(self._file)
+
+    def _lock(self) -> None:
+        for look in range(1, LOOKS + 1):
+            try:
+                return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if look == LOOKS:
+                    raise
+                time.sleep(LOOK_SECONDS)
+
+    def _is_in_place(self) -> bool:
+        """Whether the path still names our file: an owner removes it before it lets go."""
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+
+def holder(path: str | Path) -> str | None:
+    """The name of the process that holds the lock on a path; None if nobody does."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _owner(file)
+    finally:
+        os.close(file)
+    return None
+
+
+def owner_of(job: str) -> str:
+    """How a job of this process is named to others."""
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    return f"job {job!r} of process {os.getpid()} on {platform.node()} since {since}"
+
+
+def _owner(file: int) -> str:
+    return os.pread(file, OWNER_BYTES, 0).decode("utf-8", "replace")
