@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ from slotwise.program.calls import Sleep
 from slotwise.program.commit import check_overwritten
 from slotwise.program.execution import Execution, Sized
 from slotwise.program.formats.files import absolute
+from slotwise.program.mapreduce_execution import MapReduceExecution
 from slotwise.program.planning import plan_mapreduce
 from slotwise.record.history import read_history
 from slotwise.workload.file import read_workload
@@ -50,8 +51,8 @@ class Source:
 
     def executions(self, cluster: Cluster) -> list[Execution]:
         """The jobs as the live world runs them in this cluster."""
-        _refuse_shared_outputs(self.entries, self.workload.folder)
         executions = [_execution(entry, self.workload, cluster) for entry in self.entries]
+        _refuse_shared_outputs(executions)
         for execution in executions:
             if isinstance(execution, Sized):
                 execution.expect(_expected(execution, self.rates))
@@ -231,21 +232,18 @@ def _apart(entry: Entry, name: str) -> Entry:
     )
 
 
-def _refuse_shared_outputs(entries: Sequence[Entry], folder: Path) -> None:
-    """Refuse outputs that are one place, or one of which lies in the other."""
-    programs = [entry for entry in entries if isinstance(entry, ProgramJob) and entry.output]
-    places = sorted(
-        (
-            *os.path.normpath(absolute(entry.output, folder)).split("/"),
-            "",
-            entry.id,
-            entry.output,
-        )
-        for entry in programs
-    )
-    for (*outer, _, one, _), (*inner, _, other, output) in pairwise(places):
+def _refuse_shared_outputs(executions: Iterable[Execution]) -> None:
+    """Refuse outputs that are one place, or one of which lies in the other, by any name."""
+    writers = [one for one in executions if isinstance(one, MapReduceExecution)]
+    places = sorted((*_real(one.output).split("/"), "", one.job.id) for one in writers)
+    for (*outer, _, one), (*inner, _, other) in pairwise(places):
         if inner[: len(outer)] == outer:
             raise InputError(
-                f"jobs {one!r} and {other!r} write to the same output {output!r}, or one into"
-                " the other's; give each one of its own"
+                f"jobs {one!r} and {other!r} write to the same output {'/'.join(inner)!r}, or"
+                " one into the other's; give each one of its own"
             )
+
+
+def _real(output: str) -> str:
+    """The place of an output without symbolic links; a URL as it is."""
+    return output if "://" in output else os.path.realpath(output)

@@ -86,11 +86,15 @@ def write_programs(folder: Path) -> None:
         ("out", "out/x/y"),
         ("out/x/y", "out"),
         ("{folder}/out", "out"),
+        ("link/y", "in/y/z"),
+        ("in/y/z", "link/y"),
+        ("link/y", "in/y"),
     ],
 )
 def test_two_jobs_with_one_output(one: str, other: str, slotwise: Any, folder: Path) -> None:
     """Outputs that are one place, or of which one lies in the other, are refused."""
     write_programs(folder)
+    (folder / "link").symlink_to("in")
     (folder / "jobs.yaml").write_text(
         "slotwise: 1\njobs:\n"
         f"  - {{id: a, program: wordcount, inputs: in, output: {one.format(folder=folder)}}}\n"
@@ -101,6 +105,7 @@ def test_two_jobs_with_one_output(one: str, other: str, slotwise: Any, folder: P
     assert told.exit_code == 2
     assert "write to the same output" in told.stderr
     assert not (folder / "out").exists()
+    assert not (folder / "in" / "y").exists()
 
 
 def test_overwriting_spares_what_no_job_wrote(slotwise: Any, folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from slotwise.model.errors import InputError
@@ -64,19 +65,12 @@ class MapReduceExecution:
         self.job = job
 
     def open(self) -> None:
-        """Take the output for this job alone; InputError if it is not free or not writable."""
-        if self._is_open:
-            return
-        try:
-            self._output.open()
-        except InputError as error:
-            raise InputError(f"job {self.job.id!r}: {error}") from None
-        except OSError as error:
-            raise InputError(
-                f"job {self.job.id!r}: output {self.output!r}: {error.strerror or error};"
-                " name a directory that can be written"
-            ) from error
-        self._is_open = True
+        """Take the output for this job alone; InputError if another job has it.
+
+        What the disk refuses is tried again when the first task begins, and fails that.
+        """
+        with suppress(OSError):
+            self._open()
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """Phase, task and attempt; and the split, the source of a reduce, or the sample."""
@@ -147,8 +141,17 @@ class MapReduceExecution:
                 self._work_folder.remove()
         self._is_closed = self._is_open
 
+    def _open(self) -> None:
+        if self._is_open:
+            return
+        try:
+            self._output.open()
+        except InputError as error:
+            raise InputError(f"job {self.job.id!r}: {error}") from None
+        self._is_open = True
+
     def _begin(self) -> None:
-        self.open()
+        self._open()
         self._work_folder.open(self.job.id)
         if any(phase.slow_start < 1 or phase.kind == COPY_KIND for phase in self.job.phases):
             self._finished_maps = FinishedMaps(self._layout.finished_maps)
