@@ -26,7 +26,7 @@ from slotwise.plans import PLAN_SECONDS as PLAN_SECONDS
 from slotwise.plans import plan as plan
 from slotwise.plans import plan_tasks as plan_tasks
 from slotwise.program.execution import Sized
-from slotwise.record.log import Log, read_log
+from slotwise.record.log import Log, check_log, read_log
 from slotwise.record.remembering import Remembering
 from slotwise.report import page
 from slotwise.results import Result
@@ -246,8 +246,10 @@ def _existing(history: str | Path | None) -> str | Path | None:
 
 
 def _refuse_log(history: str | Path | None, options: Options) -> None:
-    """Refuse to write the log over the history."""
+    """Refuse to write the log over the history, or over a file that is no log."""
     log = options.get("log")
+    if log is not None:
+        check_log(log)
     if history is not None and log is not None and _is_same(Path(log), Path(history)):
         raise InputError(f"history {str(history)!r} is the log, too; name another file")
 

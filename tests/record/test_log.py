@@ -193,3 +193,31 @@ def test_a_log_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None
     """Before a run begins."""
     with pytest.raises(InputError, match="name another file"):
         LogFile(tmp_path / "nowhere" / "run.jsonl", HEADER)
+
+
+def test_a_log_replaces_an_earlier_one_only(tmp_path: Path) -> None:
+    """A file that is no log is neither emptied nor appended to; an empty one is taken."""
+    path = tmp_path / "run.jsonl"
+    path.touch()
+    write(path, "first")
+    write(path, "second")
+    assert read_log(path).turns[0].events[0].job.id == "second"
+    path.write_text("slotwise: 1\njobs: []\n")
+    with pytest.raises(InputError, match=r"run\.jsonl' exists and was not written by slotwise"):
+        LogFile(path, HEADER)
+    assert path.read_text() == "slotwise: 1\njobs: []\n"
+
+
+def test_a_log_has_one_writer(tmp_path: Path) -> None:
+    """A second run is refused at once, and what the first has written stays."""
+    path = tmp_path / "run.jsonl"
+    with LogFile(path, HEADER), pytest.raises(InputError, match="is being written by another"):
+        LogFile(path, HEADER)
+    assert read_log(path).header == HEADER
+
+
+def test_a_device_is_a_log(tmp_path: Path) -> None:
+    """Who wants no log may say so."""
+    for _ in range(2):
+        with LogFile("/dev/null", HEADER) as record:
+            record(0.0, [], [])

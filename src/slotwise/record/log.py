@@ -6,7 +6,9 @@ were heard and the decisions that were taken on them. Everything else is compute
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,10 +23,14 @@ from slotwise.model.event import Event
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.record import codec
+from slotwise.record.own_files import refuse_foreign
 from slotwise.record.plausible import Plausible
 
 FORMAT = 1
 """The version of the format; a reader refuses newer ones."""
+
+MARK = b'{"is":"Header","format":'
+"""How a log begins."""
 
 
 @dataclass(frozen=True)
@@ -140,13 +146,26 @@ class Log:
         self.turns.append(Turn(now, events, decisions))
 
 
+def check_log(path: str | Path) -> None:
+    """Raise InputError if a log must not be written here: there is a file that is no log."""
+    with _telling(path):
+        refuse_foreign(path, MARK, f"log {str(path)!r}")
+
+
 class LogFile:
-    """A log on disk: a record for the loop that writes each turn as it comes."""
+    """A log on disk: a record for the loop that writes each turn as it comes.
+
+    An earlier log is replaced; InputError if another run still writes it, or if the file is
+    none. While it is open nobody else writes to it.
+    """
 
     def __init__(self, path: str | Path, header: Header) -> None:
         self._path = path
-        with self._told():
-            self._file: IO[str] = open(path, "w", encoding="utf-8")  # noqa: SIM115
+        check_log(path)
+        with _telling(path):
+            self._file: IO[str] = open(path, "a", encoding="utf-8")  # noqa: SIM115
+            if os.path.isfile(path):
+                self._take()
         self._write(header.to_plain())
 
     def __call__(
@@ -155,18 +174,20 @@ class LogFile:
         """Write one turn."""
         self._write(Turn(now, events, decisions).to_plain())
 
-    def _write(self, plain: dict[str, Any]) -> None:
-        with self._told():
-            self._file.write(json.dumps(plain, separators=(",", ":")) + "\n")
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _take(self) -> None:
+        """Lock the file for as long as it is open, and empty it."""
         try:
-            yield
-        except OSError as error:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
             raise InputError(
-                f"log {str(self._path)!r}: {error.strerror}; name another file"
-            ) from error
+                f"log {str(self._path)!r} is being written by another run; name another file"
+            ) from None
+        self._file.truncate(0)
+
+    def _write(self, plain: dict[str, Any]) -> None:
+        with _telling(self._path):
+            self._file.write(json.dumps(plain, separators=(",", ":")) + "\n")
 
     def __enter__(self) -> Self:
         return self
@@ -177,8 +198,17 @@ class LogFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with self._told():
+        with _telling(self._path):
             self._file.close()
+
+
+@contextmanager
+def _telling(path: str | Path) -> Iterator[None]:
+    """Make an OSError one of the log."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"log {str(path)!r}: {error.strerror}; name another file") from error
 
 
 def read_log(path: str | Path) -> Log:

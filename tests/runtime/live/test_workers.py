@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pickle
 import select
 import signal
 import subprocess
@@ -11,12 +12,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from slotwise.model.errors import SlotwiseError
-from slotwise.runtime.live.worker import DONE, REPLY
+from slotwise.runtime.live.worker import DONE, FORGET, REPLY
 from slotwise.runtime.live.workers import Outcome, Workers
 
 PATIENCE = 30.0
@@ -266,7 +268,121 @@ def test_what_cannot_be_unpickled_is_an_error_of_the_task(workers: Workers) -> N
     assert workers.pids() == pids
 
 
-HEAD_OF_REPLY = REPLY.pack(DONE, 0.0, 0.0, 99)
+class Leaving:
+    """Raises what is no Exception, or pickling it does, wherever it is unpickled."""
+
+    def __init__(self, how: str, pickling: str = "None") -> None:
+        self.how, self.pickling = how, pickling
+
+    def __reduce__(self) -> tuple[object, ...]:
+        exec(self.pickling)
+        return (exec, (self.how,))
+
+
+@pytest.mark.parametrize("kind", ["SystemExit", "KeyboardInterrupt", "GeneratorExit"])
+def test_what_leaves_while_it_is_unpickled_is_an_error_of_the_task(
+    workers: Workers, kind: str
+) -> None:
+    """A result cannot end the manager; nor can an argument, or a function, that is pickled."""
+    pids = workers.pids()
+    result = call(workers, lambda: Leaving(f"raise {kind}('bye')"))
+    assert result.status == "error"
+    assert result.value == f"the result of the task cannot be read: {kind}: bye"
+    for function, arguments in (
+        (lambda x: x, (Leaving("None", f"raise {kind}('bye')"),)),
+        (partial(print, Leaving("None", f"raise {kind}('bye')")), ()),
+    ):
+        sent = call(workers, function, *arguments)
+        assert sent.value == f"the task cannot be sent to a worker process: {kind}: bye"
+    assert workers.pids() == pids
+    assert call(workers, lambda: 1).value == 1
+
+
+def test_an_interrupt_while_a_result_is_read_goes_through(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal that comes just then is for us, whatever the result is."""
+    loads, left = pickle.loads, [1]
+
+    def interrupted(body: bytes) -> object:
+        if left:
+            left.pop()
+            raise KeyboardInterrupt
+        return loads(body)
+
+    monkeypatch.setattr(pickle, "loads", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        call(workers, lambda: 1)
+
+
+@pytest.mark.parametrize("text", [b"\0", b"hello", b"\xff" * 100, b"x" * 1_000_000])
+def test_what_a_task_writes_to_the_channel_is_its_error(workers: Workers, text: bytes) -> None:
+    """It is no reply, and does no harm to later tasks: the worker is replaced."""
+    dead, other = workers.pids()
+    outcome = call(workers, lambda: os.write(int(sys.argv[1]), text))
+    assert outcome.status == "error"
+    assert "wrote to the channel between its worker process and slotwise" in str(outcome.value)
+    assert workers.pids()[0] != dead
+    assert workers.pids()[1] == other
+    assert call(workers, lambda: 1).value == 1
+
+
+def test_what_is_written_between_two_tasks_costs_none(workers: Workers, fifo: str) -> None:
+    """A thread that a task left writes to the channel: only the worker is replaced."""
+    dead, _ = workers.pids()
+
+    def leave() -> None:
+        def write() -> None:
+            with open(fifo) as file:
+                file.read()
+            os.write(int(sys.argv[1]), b"late")
+
+        threading.Thread(target=write).start()
+
+    assert call(workers, leave).status == "done"
+    with open(fifo, "w") as file:
+        file.write("go")
+    until = time.monotonic() + PATIENCE
+    while workers.pids()[0] == dead:
+        assert workers.wait(0.05) == []
+        assert time.monotonic() < until
+    assert call(workers, lambda: 1).value == 1
+
+
+def test_what_a_task_reads_from_the_channel_is_lost_with_it(
+    workers: Workers, fifo: str
+) -> None:
+    """Nobody knows where the next request begins: the worker ends, and is replaced."""
+    dead, _ = workers.pids()
+
+    def read() -> None:
+        with open(fifo, "w"):
+            os.read(int(sys.argv[1]), 5)
+
+    workers.start(0, "reads", read, ())
+    with open(fifo):
+        # What is left of this request is no whole frame.
+        workers._workers[0].send(FORGET, pickle.dumps("nothing" * 10))
+    assert one(workers).status == "done"
+    until = time.monotonic() + PATIENCE
+    while workers.pids()[0] == dead:
+        assert workers.wait(0.05) == []
+        assert time.monotonic() < until
+    assert call(workers, lambda: 1).value == 1
+
+
+def reply(length: int) -> bytes:
+    """The head of a reply of so many bytes, as the worker sends it."""
+    return REPLY.pack(bytes.fromhex(sys.argv[4]), DONE, 0.0, 0.0, length)
+
+
+def test_a_result_without_bound_is_an_error_of_the_task(workers: Workers) -> None:
+    """There is no room for it; the manager goes on."""
+    outcome = call(workers, lambda: os.write(int(sys.argv[1]), reply(2**60)))
+    assert (outcome.status, outcome.value) == (
+        "error", "the result of the task does not fit into memory",
+    )  # fmt: skip
+    assert call(workers, lambda: 1).value == 1
 
 
 @pytest.mark.parametrize(
@@ -278,11 +394,11 @@ HEAD_OF_REPLY = REPLY.pack(DONE, 0.0, 0.0, 99)
         (lambda: sys.exit("because"), "exited with code 1"),
         (lambda: ctypes.string_at(0), "was killed by signal 11"),
         (lambda: os.kill(os.getpid(), 9), "was killed by signal 9"),
-        (lambda: os.write(int(sys.argv[1]), b"\0") and os._exit(5), "exited with code 5"),
         (
-            lambda: os.write(int(sys.argv[1]), HEAD_OF_REPLY) and os._exit(6),
-            "exited with code 6",
+            lambda: os.write(int(sys.argv[1]), reply(9)[:9]) and os._exit(5),
+            "exited with code 5",
         ),
+        (lambda: os.write(int(sys.argv[1]), reply(99)) and os._exit(6), "exited with code 6"),
         (
             lambda: os.closerange(3, 100) or time.sleep(600),
             "closed its channel to the manager",

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from slotwise.runtime.live import worker
-from slotwise.runtime.live.worker import READY, REPLY, REQUEST, TASK, WORD_BYTES
+from slotwise.runtime.live.worker import REPLY, REQUEST, TASK, TOKEN_BYTES, WORD_BYTES
 
 COMMAND = (
     sys.executable,
@@ -28,6 +28,10 @@ CHUNK = 1 << 16
 """Bytes received in one call; requests below this size are sent in one."""
 
 
+class GarbledError(Exception):
+    """What came over the channel was not sent by our side of the worker."""
+
+
 class WorkerProcess:
     """One worker process: its life, its channel, its lifeline; nothing here waits long."""
 
@@ -38,11 +42,12 @@ class WorkerProcess:
         self._lifeline = open(ours, "wb", buffering=0)  # noqa: SIM115
         page, self._word = _shared_word()
         passed = theirs.fileno(), lifeline, page
+        self._token = os.urandom(TOKEN_BYTES)
         # A worker is born deaf to SIGTERM: it hears once it can do so without dying of it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
             self._process = subprocess.Popen(
-                [*COMMAND, *map(str, passed)],
+                [*COMMAND, *map(str, passed), self._token.hex()],
                 env=environment,
                 pass_fds=passed,
                 start_new_session=True,  # A group to kill; and Ctrl-C is for the manager alone.
@@ -71,7 +76,7 @@ class WorkerProcess:
     def send(self, what: int, body: bytes | bytearray) -> bool:
         """Sends a request, or as much of it as goes without waiting; False if it is dead."""
         self.tasks += what == TASK
-        head = REQUEST.pack(what, len(body))
+        head = REQUEST.pack(self._token, what, len(body))
         if len(body) < CHUNK:
             self.unsent.append(memoryview(head + body))
         else:
@@ -97,6 +102,9 @@ class WorkerProcess:
     def receive(self) -> tuple[int, float, float, bytes | bytearray] | None:
         """The reply, if it is now whole; one system call. EOFError if the process has gone.
 
+        GarbledError if user code has written to the channel; MemoryError if there is no room
+        for the reply. Nothing can be received any more then.
+
         There is never more than one reply under way, since there is never more than one task.
         """
         try:
@@ -116,13 +124,13 @@ class WorkerProcess:
     def _take_new(self) -> int:
         chunk = self._socket.recv(CHUNK)
         data = self._begun + chunk
-        if data and not self.ready:
-            assert data[:1] == READY
-            self.ready, data = True, data[1:]
+        if not self.ready and len(data) >= TOKEN_BYTES:
+            self.ready, data = self._is_ours(data), data[TOKEN_BYTES:]
+        self._is_ours(data)
         if len(data) < REPLY.size:
             self._begun = data
             return len(chunk)
-        *self._head, length = REPLY.unpack_from(data)
+        _, *self._head, length = REPLY.unpack_from(data)
         self._begun, self._body = b"", data[REPLY.size :]
         if len(self._body) < length:
             # The rest of a large body is received in place, and copied no more.
@@ -130,6 +138,12 @@ class WorkerProcess:
             self._body[: len(first)] = first
             self._missing = memoryview(self._body)[len(first) :]
         return len(chunk)
+
+    def _is_ours(self, data: bytes) -> bool:
+        """True of data that begins with the token, or with a part of it; else GarbledError."""
+        if self._token.startswith(data[:TOKEN_BYTES]):
+            return True
+        raise GarbledError
 
     def _take_more(self) -> int:
         got = self._socket.recv_into(self._missing)

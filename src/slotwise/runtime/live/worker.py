@@ -23,17 +23,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 if TYPE_CHECKING:
     from slotwise.task import Attempt
 
-REQUEST = struct.Struct("=BQ")
-"""Head of a frame to the worker: what it is, length of the pickle."""
+TOKEN_BYTES = 8
+"""Each frame begins with a token that only the manager and the worker know: user code may write
+to the channel, or read from it, if it takes file descriptors that it did not open."""
+
+REQUEST = struct.Struct(f"={TOKEN_BYTES}sBQ")
+"""Head of a frame to the worker: the token, what it is, length of the pickle."""
 RUNNER, TASK, FORGET, KEPT = range(4)
 
-REPLY = struct.Struct("=BddQ")
-"""Head of a frame from the worker: what it is, start, seconds, length of the pickle."""
+REPLY = struct.Struct(f"={TOKEN_BYTES}sBddQ")
+"""Head of a frame from the worker: token, what it is, start, seconds, length of the pickle."""
 DONE, ERROR, STOPPED, TORN = range(4)
 """Torn is a task that a hook has stopped: an import, say, may be half done; its worker goes."""
-
-READY = b"r"
-"""The first byte from a worker, before all frames: it has started."""
 
 WORD_BYTES = 16
 """Two doubles in memory shared with the manager, which alone writes: who is told, until when.
@@ -43,8 +44,11 @@ second is the instant at which it is killed, as `time.monotonic()`.
 """
 
 
-def main(channel: int, lifeline: int, page: int) -> None:
-    """Serves until the manager closes the channel; the arguments are file descriptors."""
+def main(channel: int, lifeline: int, page: int, token: bytes) -> None:
+    """Serves until the manager closes the channel; the numbers are file descriptors.
+
+    The token, sent alone before all frames, says that the worker has started.
+    """
     for inherited in (channel, lifeline):
         os.set_inheritable(inherited, False)
     die_with_manager(lifeline)
@@ -56,8 +60,8 @@ def main(channel: int, lifeline: int, page: int) -> None:
     os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=server.leave)
     # A killed worker cannot flush: what it printed is to be seen up to the last whole line.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    link = Link(channel)
-    os.write(channel, READY)
+    link = Link(channel, token)
+    os.write(channel, token)
     try:
         server.serve(link)
     except SystemExit as leaving:
@@ -96,19 +100,29 @@ def unblock() -> None:
 class Link:
     """The worker's end of the channel. A child that user code forks off loses it."""
 
-    def __init__(self, channel: int) -> None:
+    def __init__(self, channel: int, token: bytes) -> None:
         self._channel = channel
+        self._token = token
         self._reader: BinaryIO = open(channel, "rb", buffering=1 << 16, closefd=False)  # noqa: SIM115
         # Else the manager would not see the end of a worker whose children live on.
         os.register_at_fork(after_in_child=self._cut)
 
     def read(self) -> tuple[int, bytes] | None:
-        """The next request and its pickle; None if the manager has gone, even in mid-frame."""
+        """The next request and its pickle.
+
+        None if the manager has gone, even in mid-frame, or if user code has read from the
+        channel, so that nobody knows where the next frame begins.
+        """
         try:
             head = self._reader.read(REQUEST.size)
             if len(head) < REQUEST.size:
                 return None
-            what, length = REQUEST.unpack(head)
+            token, what, length = REQUEST.unpack(head)
+            if token != self._token:
+                print(
+                    "slotwise: a task has read from the channel of its worker", file=sys.stderr
+                )
+                return None
             body = self._reader.read(length)
         except ConnectionResetError:
             return None
@@ -116,7 +130,7 @@ class Link:
 
     def write(self, what: int, started: float, seconds: float, body: bytes) -> None:
         """Sends one reply; blocks until the manager has taken it."""
-        head = REPLY.pack(what, started, seconds, len(body))
+        head = REPLY.pack(self._token, what, started, seconds, len(body))
         if len(body) < 1 << 16:
             pieces = [memoryview(head + body)]
         else:
@@ -291,4 +305,5 @@ def without_ours(trace: TracebackType | None) -> TracebackType | None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    channel, lifeline, page = map(int, sys.argv[1:4])
+    main(channel, lifeline, page, bytes.fromhex(sys.argv[4]))

@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
 import cloudpickle
 
 from slotwise.model.errors import SlotwiseError
 from slotwise.runtime.live.pacing import SPEED_LEAST, Pacer
-from slotwise.runtime.live.process import WorkerProcess
+from slotwise.runtime.live.process import GarbledError, WorkerProcess
 from slotwise.runtime.live.stopped import is_stopped
 from slotwise.runtime.live.worker import (
     DONE,
@@ -48,6 +48,20 @@ DEFAULTS = {
 
 STARTS_MAX = 3
 """So many workers of one slot in a row may die before they are ready; then it is hopeless."""
+
+
+UNREADABLE: dict[type[BaseException], str] = {
+    GarbledError: "the task wrote to the channel between its worker process and slotwise; it"
+    " must leave alone the file descriptors that it did not open",
+    MemoryError: "the result of the task does not fit into memory",
+}
+"""Why nothing more can be received from a worker."""
+
+T = TypeVar("T")
+
+
+class UserCodeError(Exception):
+    """Code of the user that runs in the manager has failed; the text is kind and message."""
 
 
 Pickle = bytes | bytearray
@@ -134,11 +148,12 @@ class Workers:
         assert not self._workers[slot].busy
         try:
             if key not in self._runners:
+                sent = _of_user(lambda: cloudpickle.dumps(runner))
                 # The path is sent along: what the user can import here, the worker can too.
-                self._runners[key] = pickle.dumps((sys.path, key, cloudpickle.dumps(runner)))
-            task = _pickled((key, arguments))
-        except Exception as error:
-            text = f"the task cannot be sent to a worker process: {summary(error)}"
+                self._runners[key] = pickle.dumps((sys.path, key, sent))
+            task = _of_user(lambda: _pickled((key, arguments)))
+        except UserCodeError as error:
+            text = f"the task cannot be sent to a worker process: {error}"
             self._early.append(Outcome(slot, "error", text))
             return
         if not self._send(slot, key, task, kept):
@@ -254,7 +269,9 @@ class Workers:
         try:
             reply = worker.receive()
         except EOFError:
-            return self._bury(slot)
+            return self._bury(slot, "lost", worker.last_words())
+        except (GarbledError, MemoryError) as error:
+            return self._bury(slot, "error", UNREADABLE[type(error)])
         if reply is None:
             self._pace(slot)  # It may have said that it is ready.
             return None
@@ -266,18 +283,19 @@ class Workers:
         if what in (STOPPED, TORN):
             return Outcome(slot, "stopped", body, started, seconds)
         try:
-            value = pickle.loads(body)
-        except Exception as error:
-            text = f"the result of the task cannot be read: {summary(error)}"
+            value = _of_user(lambda: pickle.loads(body))
+        except UserCodeError as error:
+            text = f"the result of the task cannot be read: {error}"
             return Outcome(slot, "error", text, started, seconds)
         status: Literal["done", "error"] = "done" if what == DONE else "error"
         return Outcome(slot, status, value, started, seconds)
 
-    def _bury(self, slot: int) -> Outcome | None:
-        """Replaces a worker that died; the outcome tells of the task lost with it, if any."""
+    def _bury(
+        self, slot: int, status: Literal["lost", "error"], sentence: str
+    ) -> Outcome | None:
+        """Replaces a worker that is of no more use; the outcome tells of its task, if any."""
         worker = self._workers[slot]
         self._let_be(slot)
-        sentence = worker.last_words()
         unready = 0 if worker.ready else worker.unready + 1
         if unready >= STARTS_MAX:
             raise SlotwiseError(
@@ -285,7 +303,7 @@ class Workers:
                 f" ready, the last one thus: {sentence}; see stderr for what they say"
             )
         self._replace(slot, unready)
-        return Outcome(slot, "lost", sentence) if worker.busy else None
+        return Outcome(slot, status, sentence) if worker.busy else None
 
     def _replace(self, slot: int, unready: int = 0) -> None:
         """Kills the worker of a slot, if it lives, and starts another without waiting."""
@@ -323,6 +341,26 @@ class Workers:
     def _watch(self, worker: WorkerProcess) -> None:
         wanted = select.POLLIN | select.POLLOUT if worker.unsent else select.POLLIN
         self._poll.register(worker.channel, wanted)
+
+
+def _of_user(call: Callable[[], T]) -> T:
+    """What a call gives that runs code of the user, as pickling does.
+
+    Raises UserCodeError whatever that code raises, be it SystemExit. A KeyboardInterrupt is
+    that of a signal, and goes through, unless the call raises it again.
+    """
+    try:
+        return call()
+    except KeyboardInterrupt as first:
+        try:
+            call()
+        except KeyboardInterrupt as second:
+            raise UserCodeError(summary(second)) from None
+        except BaseException:
+            raise first from None
+        raise
+    except BaseException as error:
+        raise UserCodeError(summary(error)) from None
 
 
 def _pickled(value: object) -> bytes:

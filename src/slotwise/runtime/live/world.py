@@ -6,6 +6,7 @@ It may play several hosts: each has worker processes of its own.
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -382,12 +383,26 @@ def _by_kind(slots: int | Mapping[str, int]) -> Mapping[str, int]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Let signals wait: an output is replaced as a whole or not at all."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    """Let signals wait: an output is replaced as a whole or not at all.
+
+    To block them in this thread is not enough: another thread would take them, and this one
+    would be interrupted all the same.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Signals never interrupt it.
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in ENDING}
+    heard = [number for number in ENDING if before[number] not in (signal.SIG_IGN, None)]
     try:
+        for number in heard:
+            signal.signal(number, lambda number, _: came.append(number))
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number in heard:
+            signal.signal(number, before[number])
+        for late in came:
+            signal.raise_signal(late)
 
 
 def _sentence(error: Exception) -> str:
