@@ -230,6 +230,57 @@ def test_a_host_is_silent_when_all_of_its_workers_are(play: Play, tmp_path: Path
     scene.hear(HostJoined)
 
 
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_worker_that_is_stopped_for_longer_than_the_grace_is_replaced(
+    hosts: int, tmp_path: Path
+) -> None:
+    """A task stops its own process: it is lost after the grace, and runs again in a new one."""
+
+    def work(task: int, path: str = str(tmp_path)) -> int:
+        import os
+        import signal
+
+        if not os.path.exists(f"{path}/{task}"):
+            open(f"{path}/{task}", "w").close()
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return task
+
+    calls = Calls(Job("j", (Phase("p", Tasks(2)),)), work)
+    (tmp_path / "1").touch()
+    cluster = Cluster(tuple(Host(name, {"task": 2}) for name in "ab"[:hosts]), grace=0.3)
+    with LiveWorld([calls], cluster) as world:
+        scene = Scene(world, calls)
+        scene.hear(JobArrived)
+        scene.launch(0, "a")
+        scene.launch(1, "a")
+        told = scene.hear(TaskFinished, TaskFailed)
+        (failed,) = (event for event in told if isinstance(event, TaskFailed))
+        assert failed.lost
+        assert failed.reason.startswith(
+            "p task 0 of job j: its worker process has been stopped"
+        )
+        scene.launch(0, "a", attempt=2)
+        (finished,) = scene.hear(TaskFinished)
+        assert finished.task == 0
+        assert not any(isinstance(event, HostLost) for event in scene.heard)
+
+
+def test_a_machine_is_not_silent_to_itself(play: Play, tmp_path: Path) -> None:
+    """Where there is one host and all of its workers are stopped, each is replaced."""
+    calls = Calls(Job("j", (Phase("p", Tasks(2)),)), marking(tmp_path, steps=1))
+    with LiveWorld([calls], Cluster((Host("a", {"task": 2}),), grace=0.3)) as world:
+        scene = Scene(world, calls)
+        scene.hear(JobArrived)
+        before = scene.pids("a")
+        scene.signal(signal.SIGSTOP, before)
+        until = time.monotonic() + 60.0
+        while {*scene.pids("a")} & {*before}:
+            assert time.monotonic() < until
+            assert scene.hear_until(world.now + 0.1) == []
+        scene.launch(0, "a")
+        scene.hear(TaskFinished)
+
+
 def test_a_result_told_at_the_last_moment_counts(play: Play, tmp_path: Path) -> None:
     """Continued within the grace, a task may end before anybody looks: that is heard."""
     scene = play(marking(tmp_path, steps=10), grace=30.0)

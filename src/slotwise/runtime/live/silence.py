@@ -1,4 +1,4 @@
-"""Which hosts are silent: somebody else has stopped all of their worker processes."""
+"""Which hosts are silent, and which workers are stuck: processes that somebody has stopped."""
 
 from __future__ import annotations
 
@@ -34,9 +34,12 @@ class _Silent:
 class Silence:
     """Looks at the workers of all hosts now and then.
 
-    A host is silent once all of its workers are stopped: one that runs shows that the host
-    lives, and a task under a single stopped worker waits as one that hangs. It is back once
-    none of them is stopped: who continues them one by one is not done after the first.
+    One of several hosts is silent once all of its workers are stopped: one that runs shows that
+    the host lives. It is back once none of them is stopped: who continues them one by one is
+    not done after the first. A single host is never silent, for the manager runs on it, too.
+
+    A worker that has been stopped for longer than the grace while its host is not silent is
+    stuck: its task may have stopped itself.
 
     silent     the hosts that are
     next_look  the instant from which on `look` has something to do
@@ -55,6 +58,7 @@ class Silence:
         self._is_stopped = is_stopped
         self.silent: dict[str, _Silent] = {}
         self._stopped_at: dict[int, float] = {}
+        self._since: dict[int, float] = {}  # when stopped workers were first seen so
         self._seconds: dict[int, float] = {}
 
     def look(self, now: float) -> list[tuple[str, Turn]]:
@@ -73,6 +77,16 @@ class Silence:
         """For how long a silent host has been so."""
         return now - self.silent[host].since
 
+    def stuck(self, now: float) -> dict[int, float]:
+        """The slots whose workers are stuck, by the last look, and for how many seconds."""
+        return {
+            slot: now - since
+            for host, slots in self._slots.items()
+            if host not in self.silent
+            for slot in slots
+            if (since := self._since.get(slot, inf)) + self._grace <= now
+        }
+
     def take_stopped(self, slot: int) -> float:
         """For how many seconds the worker of a slot was seen stopped since this was asked."""
         return self._seconds.pop(slot, 0.0)
@@ -85,14 +99,18 @@ class Silence:
             if self._is_stopped(slot):
                 count += 1
                 self._stopped_at[slot] = now
+                self._since.setdefault(slot, now)
                 if before is not None:
                     self._seconds[slot] = self._seconds.get(slot, 0.0) + now - before
+            else:
+                self._since.pop(slot, None)
         return count
 
     def _turns(self, host: str, stopped: int, now: float) -> list[Turn]:
         silent = self.silent.get(host)
         turns = []
-        if silent is None and stopped == len(self._slots[host]):
+        is_alone = len(self._slots) == 1
+        if silent is None and stopped == len(self._slots[host]) and not is_alone:
             silent = self.silent[host] = _Silent(now, now + self._grace)
             turns.append(Turn.LOST)
         if silent is not None and not stopped:

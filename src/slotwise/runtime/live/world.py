@@ -47,9 +47,11 @@ class LiveWorld:
     kind. A task that is to be stopped is told so, and killed at the instant that the decision
     names. What it has kept when it stops by itself is handed to its next attempt.
 
-    A host all of whose workers somebody else has stopped is silent. Within the grace of the
-    cluster it may go on as if nothing had been; then what runs there is told as lost, and
-    nothing more is heard of it: its processes are killed when the host is back.
+    One of several hosts all of whose workers somebody else has stopped is silent. Within the
+    grace of the cluster it may go on as if nothing had been; then what runs there is told as
+    lost, and nothing more is heard of it: its processes are killed when the host is back. A
+    single worker that is stopped for longer than the grace is killed, and its task told as
+    lost.
 
     An attempt is begun once. A launch that comes again, or too late, is dropped, and told so.
 
@@ -268,7 +270,7 @@ class LiveWorld:
         return outcomes
 
     def _look(self) -> None:
-        """Tell which hosts have fallen silent, have been so for too long, or are back."""
+        """Tell of hosts that fell silent, stayed so, or are back; end stuck workers."""
         now = self.now
         for host, turn in self._silence.look(now):
             if turn is Turn.LOST:
@@ -284,6 +286,11 @@ class LiveWorld:
                     self._workers.kill(slot)
                     self._free_abandoned(slot)
                 self._told.append(HostJoined(now, host))
+        for slot, seconds in self._silence.stuck(now).items():
+            self._workers.kill(slot)
+            if slot in self._held:
+                reason = f"its worker process has been stopped for {seconds:.1f} s (SIGSTOP)"
+                self._fail(*self._release(slot), reason, lost=True)
 
     def _slots_of(self, host: str, slots: Iterable[int]) -> list[int]:
         return [slot for slot in slots if self._host_of[slot].name == host]
