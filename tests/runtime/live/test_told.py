@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -15,7 +16,7 @@ import pytest
 from slotwise import task as running
 from slotwise.runtime.live.workers import Outcome, Workers
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds that nothing here takes; a test that waits so long has failed."""
 
 
@@ -46,7 +47,7 @@ def begun(workers: Workers, function: Callable[..., object], fifo: str) -> None:
     Path(fifo).read_text()
 
 
-def told(workers: Workers, seconds: float = 60.0) -> None:
+def told(workers: Workers, seconds: float = 600.0) -> None:
     """Tells the task to stop within so many seconds."""
     workers.tell(0, time.monotonic() + seconds)
 
@@ -71,11 +72,11 @@ def test_a_task_can_ask_whether_it_is_told_to_stop(workers: Workers, fifo: str) 
         return *before, running.seconds_left()
 
     begun(workers, ask, fifo)
-    told(workers, 60.0)
+    told(workers, 600.0)
     outcome = one(workers)
     assert outcome.status == "done"
     assert outcome.value[:2] == (False, float("inf"))  # type: ignore[index]
-    assert 50 < outcome.value[2] <= 60  # type: ignore[index]
+    assert 600 - PATIENCE < outcome.value[2] <= 600  # type: ignore[index]
     assert call(workers, running.told_to_stop).value is False
 
 
@@ -86,16 +87,19 @@ def test_a_hook_is_called_once_however_often_it_is_told(workers: Workers, fifo: 
         heard: list[float] = []
         running.when_told(heard.append)
         Path(fifo).write_text("")
-        while running.seconds_left() > 30:
+        while not heard:
+            time.sleep(0.001)
+        Path(fifo).write_text("")
+        while running.seconds_left() > 300:
             time.sleep(0.001)
         return heard
 
     begun(workers, work, fifo)
-    told(workers, 60)
-    time.sleep(0.05)
-    told(workers, 20)
+    told(workers, 600)
+    Path(fifo).read_text()
+    told(workers, 200)
     (seconds,) = one(workers).value  # type: ignore[misc]
-    assert 50 < seconds <= 60
+    assert 600 - PATIENCE < seconds <= 600
 
 
 def test_what_a_hook_raises_is_shown_and_the_task_goes_on(workers: Workers, fifo: str) -> None:
@@ -131,8 +135,11 @@ def test_a_task_told_before_it_has_begun_hears_it(workers: Workers) -> None:
         running.when_told(heard.append)
         return running.told_to_stop(), len(heard)
 
+    (pid,) = workers.pids()
+    os.kill(pid, signal.SIGSTOP)
     workers.start(0, "key", work, ())
     told(workers)
+    os.kill(pid, signal.SIGCONT)
     assert one(workers).value == (True, 1)
 
 
@@ -254,11 +261,12 @@ def test_sigterm_from_elsewhere_means_nobody(workers: Workers, fifo: str) -> Non
     def work(fifo: str) -> bool:
         running.when_told(lambda seconds: running.stop())
         Path(fifo).write_text("")
-        time.sleep(0.1)
+        Path(fifo).read_text()
         return running.told_to_stop()
 
     begun(workers, work, fifo)
     os.kill(workers.pids()[0], signal.SIGTERM)
+    Path(fifo).write_text("")
     assert one(workers).value is False
 
 
@@ -291,7 +299,10 @@ def test_told_in_the_instant_of_its_end_a_task_is_done_or_stopped_and_no_other(
 
     seen: list[str] = []
     delay = 100e-6  # Seconds; it comes ever nearer to the instant of the end.
-    for number in range(times):
+    guard = time.monotonic() + PATIENCE
+    while len(seen) < times or len(set(seen)) < 2:
+        assert time.monotonic() < guard
+        number = len(seen)
         workers.start(0, "work", work, (number,))
         assert one(workers).value == number  # Who runs it now is ready for it.
         pids = workers.pids()
@@ -429,14 +440,18 @@ def test_outside_of_any_task_nobody_is_told() -> None:
 
 
 def test_a_sleep_that_was_stopped_goes_on_where_it_was(workers: Workers) -> None:
-    """Of 0.5 seconds about 0.2 are kept; the next attempt sleeps the rest."""
-    workers.start(0, "sleep", running.sleep, (0.5,))
-    assert workers.wait(0.2) == []
-    told(workers)
-    first = one(workers)
-    assert first.status == "stopped"
-    assert first.seconds < 0.45
-    workers.start(0, "sleep", running.sleep, (0.5,), first.value)  # type: ignore[arg-type]
-    second = one(workers)
-    assert second.status == "done"
-    assert first.seconds + second.seconds == pytest.approx(0.5, abs=0.1)
+    """Of ten minutes most are kept; the next attempt adds what it sleeps; the last one ends."""
+    kept = pickle.dumps(500.0)
+    for _ in range(2):
+        workers.start(0, "sleep", running.sleep, (600.0,), kept)
+        assert workers.wait(0.1) == []
+        told(workers)
+        stopped = one(workers)
+        assert stopped.status == "stopped"
+        before, now = pickle.loads(kept), pickle.loads(bytes(stopped.value))  # type: ignore[call-overload]
+        assert before < now <= before + stopped.seconds
+        kept = stopped.value  # type: ignore[assignment]
+    workers.start(0, "sleep", running.sleep, (600.0,), pickle.dumps(599.9))
+    last = one(workers)
+    assert last.status == "done"
+    assert last.seconds >= 0.09
