@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 """Seconds that nothing here takes; a test that waits so long has failed."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -129,9 +128,7 @@ def test_a_program_that_fails(
     name: str, task: str, reason: str, run: Any, command: Any
 ) -> None:
     """Exit code 1; the task with its split and the error on a line; the other job is done."""
-    begun = time.monotonic()
     assert run(name) == 1
-    assert time.monotonic() - begun < 10
     last = command.stderr.splitlines()[-1]
     assert last.startswith("slotwise: flex: job bad failed: ")
     assert task.format(folder=command.folder) in last

@@ -6,7 +6,9 @@ In the simulated world a host is cut off; live, its worker processes are stopped
 from __future__ import annotations
 
 import os
+import select
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -44,18 +46,19 @@ HostStage = Callable[..., Play]
 
 @dataclass
 class Disturbed:
-    """A live world whose hosts are stopped and continued at instants, and told all twice."""
+    """A live world whose hosts are stopped and continued, and which is told all twice.
+
+    A host is stopped not before the instant at which its outage begins, and while it has
+    something to do; it is continued when it has been missed for as long as the outage lasts.
+    """
 
     world: LiveWorld
     outages: Sequence[Outage]
     is_told_twice: bool
-    signals: list[tuple[float, signal.Signals, int]] = field(default_factory=list)
+    signals: list[tuple[float, signal.Signals, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for outage in self.outages:
-            pid = self.world._workers.pids()[[host.name for host in HOSTS].index(outage.host)]
-            self.signals.append((outage.at, signal.SIGSTOP, pid))
-            self.signals.append((outage.over, signal.SIGCONT, pid))
+        self.signals = [(outage.at, signal.SIGSTOP, outage.host) for outage in self.outages]
         self.signals.sort()
 
     @property
@@ -72,15 +75,47 @@ class Disturbed:
     def wait(self, until: float | None) -> Sequence[Event]:
         """As in the world, but for what is to be done meanwhile."""
         while self.signals:
-            at, number, pid = self.signals[0]
+            at, number, host = self.signals[0]
             if until is not None and until <= at:
                 break
             if told := self.world.wait(at):
-                return told
-            with suppress(ProcessLookupError):
-                os.killpg(pid, number)
+                return self.hear(told)
             del self.signals[0]
-        return self.world.wait(until)
+            self.send(number, host)
+            if number == signal.SIGSTOP and self.is_done(host):
+                self.send(signal.SIGCONT, host)
+                self.plan(self.now + 0.01, number, host)
+        return self.hear(self.world.wait(until))
+
+    def hear(self, told: Sequence[Event]) -> Sequence[Event]:
+        """Of hosts that are missed."""
+        for event in told:
+            if isinstance(event, HostLost):
+                (seconds,) = (o.seconds for o in self.outages if o.host == event.host)
+                self.plan(event.at + seconds, signal.SIGCONT, event.host)
+        return told
+
+    def plan(self, at: float, number: signal.Signals, host: str) -> None:
+        """Have a signal sent."""
+        self.signals.append((at, number, host))
+        self.signals.sort()
+
+    def send(self, number: signal.Signals, host: str) -> None:
+        """Send a signal to the only worker of a host."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.world._workers.pids()[self.slot(host)], number)
+
+    def is_done(self, host: str) -> bool:
+        """Whether what ran on a host had ended before it was stopped, though unheard of."""
+        worker = self.world._workers._workers[self.slot(host)]
+        channel, status = worker.channel, Path(f"/proc/{worker.pid}/stat")
+        while status.read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.001)
+        return bool(select.select([channel], [], [], 0)[0])
+
+    def slot(self, host: str) -> int:
+        """The only slot of a host."""
+        return [host.name for host in HOSTS].index(host)
 
 
 @pytest.fixture(params=["simulated", "live"])
