@@ -5,7 +5,7 @@ import time
 import slotwise
 from slotwise import Calls, Job, Phase, Preemption, Tasks, task
 
-STEPS = 100
+STEPS = 150
 
 
 def add_up(number: int) -> int:
@@ -21,7 +21,7 @@ def add_up(number: int) -> int:
 
 
 long = Calls(Job("long", (Phase("add", Tasks(2)),), pool="old"), add_up)
-short = Job("short", (Phase("nap", Tasks(1, work=0.2)),), arrival=1.0, pool="new")
+short = Job("short", (Phase("nap", Tasks(1, work=0.2)),), arrival=0.3, pool="new")
 result = slotwise.run(
     [long, short], "fair", slots=2, preemption=Preemption(fair_after=0.2, grace=5.0)
 )

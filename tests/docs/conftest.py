@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# ([\w./-]+\.(?:py|yaml|txt))\n")
-SECONDS_MOST = 50
+SECONDS_MOST = 300
 
 
 @dataclass(frozen=True)

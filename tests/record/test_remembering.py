@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from slotwise.model.event import Event, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import PhaseId
 from slotwise.model.observation import Observation
 from slotwise.record import remembering
-from slotwise.record.history import read_history
+from slotwise.record.history import append_history, read_history
 from slotwise.record.remembering import Remembering
 
 CLUSTER = Cluster((Host("h1", {"task": 2}), Host("h2", {"task": 2}, speed=0.5)))
@@ -80,7 +81,7 @@ def test_it_writes_while_the_run_goes_on(
     with Remembering(path, PROGRAMS, CLUSTER) as record:
         record(0.0, [], [launch(MAP, 0, "h1")])
         record(1.0, [done(MAP, 0, 1.0)], [])
-        until = time.monotonic() + 10
+        until = time.monotonic() + 120
         while not path.exists() or not read_history(path):
             assert time.monotonic() < until
             time.sleep(0.01)
@@ -98,6 +99,13 @@ def test_what_cannot_be_written_is_tried_again_and_told_at_the_end(
     """
     monkeypatch.setattr(remembering, "WRITE_SECONDS", 0.02)
     path, away = tmp_path / "here" / "h.db", tmp_path / "away"
+    tried = threading.Event()
+
+    def append(path: Path, batch: Sequence[Observation]) -> None:
+        tried.set()
+        append_history(path, batch)
+
+    monkeypatch.setattr(remembering, "append_history", append)
     with pytest.raises(InputError, match=r"h\.db"):
         remembered(path)
     path.parent.mkdir()
@@ -106,8 +114,9 @@ def test_what_cannot_be_written_is_tried_again_and_told_at_the_end(
         with Remembering(path, PROGRAMS, CLUSTER) as record:
             path.parent.rename(away)
             record(0.0, [], [launch(MAP, 0, "h1")])
+            tried.clear()
             record(1.0, [done(MAP, 0, 1.0)], [])
-            time.sleep(0.1)
+            assert tried.wait(120)
             yield
 
     with pytest.raises(InputError, match=r"h\.db"):

@@ -244,7 +244,7 @@ pack(4, [1.0] * 500, [0.0] * 500, [1.0] * 500, list(range(500)))
 print("numba" in sys.modules)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
     )
     assert done.stdout.strip() == "False"
 
