@@ -89,6 +89,9 @@ class Command:
         self.temporary.mkdir(exist_ok=True)
 
         def limit() -> None:
+            # Who starts tests in the background may have them ignored.
+            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
             for what, most in (limits or {}).items():
                 resource.setrlimit(what, (most, most))
 

@@ -69,7 +69,9 @@ def test_impatience_does_not_hurt(
 ) -> None:
     """More signals while it cleans up do not keep it from cleaning up."""
     process = stuck()
+    until = time.monotonic() + processes.PATIENCE
     while process.poll() is None:
+        assert time.monotonic() < until
         os.kill(process.pid, signal.SIGINT)
         time.sleep(0.001)
     assert process.returncode == 130
