@@ -2,6 +2,7 @@
 
 SlotwiseError
  ├─ InputError        bad input at a door: a file, an argument, a program name (exit code 2)
+ ├─ InputChanged      an input file is not the one that was planned with (its task fails)
  └─ MissingExtraError a part that an optional install brings is not there (exit code 2)
 """
 
@@ -12,6 +13,10 @@ class SlotwiseError(Exception):
 
 class InputError(SlotwiseError):
     """Input that cannot be accepted; nothing was begun."""
+
+
+class InputChanged(SlotwiseError):
+    """A file of input is no longer as it was when its job was planned."""
 
 
 class MissingExtraError(SlotwiseError):

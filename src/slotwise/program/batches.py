@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from slotwise.program.formats.splits import Split
 from slotwise.program.mapreduce import BatchMapReduce
+from slotwise.program.reading import Reading
 from slotwise.program.shuffle.partitioned import BUCKETS, PartitionedReader, PartitionedWriter
 from slotwise.program.shuffle.sources import Place
 from slotwise.program.shuffle.tables import joined, read_tables, write_buckets
@@ -19,7 +20,7 @@ def map_task(
     runner: Runner, task: int, attempt: int, split: Split, points: Sequence[Any]
 ) -> TaskResult:
     """Map a split; for the reduces in buckets of keys, or for the output without any."""
-    tables = _mapped(runner, split)
+    tables = _mapped(runner, Reading(runner, split))
     if runner.reducers == 0:
         return _write_part(runner, "map", task, attempt, tables)
     path = runner.layout.map_file(task, attempt)
@@ -43,11 +44,10 @@ def reduce_task(runner: Runner, task: int, attempt: int, places: Iterable[Place]
     return _write_part(runner, "reduce", task, attempt, tables)
 
 
-def _mapped(runner: Runner, split: Split) -> Iterator[pa.Table]:
+def _mapped(runner: Runner, reading: Reading) -> Iterator[pa.Table]:
     program = _program(runner)
-    for piece in split:
-        program.path = piece.path
-        for table in runner.input.tables(piece):
+    for table in reading.tables():
+        with reading.placing():
             yield from _tables(program.map(table), f"map of {program.name}")
 
 

@@ -86,9 +86,11 @@ class MapReduceExecution:
         """The task in words, with the input of a map task."""
         if phase != "map":
             return f"{phase} task {task} of job {self.job.id}"
-        first, *others = self._splits[task]
-        more = f" and {len(others)} more" if others else ""
-        return f"map task {task} of job {self.job.id} ({first}{more})"
+        split = self._splits[task]
+        # Of several inputs, an error says which one was being read.
+        several = f"{len(split)} inputs, {split[0].path} to {split[-1].path}"
+        what = several if len(split) > 1 else str(split[0])
+        return f"map task {task} of job {self.job.id} ({what})"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
         """Keep the result of the first attempt that finishes; remove what a later one wrote.

@@ -11,8 +11,8 @@ import numpy as np
 
 from slotwise.program.formats.outputs import PartWriter
 from slotwise.program.formats.splits import Piece, Split
-from slotwise.program.formats.text import TextInput
 from slotwise.program.mapreduce import MapReduce
+from slotwise.program.reading import Reading, Records
 from slotwise.program.shuffle.buffers import Buffer, Groups, SumTable, buffer_for, grouped
 from slotwise.program.shuffle.chunks import Columns, read_pairs, write_pairs
 from slotwise.program.shuffle.hashing import hash_partitions
@@ -31,7 +31,8 @@ def map_task(
     runner: Runner, task: int, attempt: int, split: Split, points: Sequence[Any]
 ) -> TaskResult:
     """Map a split; for the reduces in partitions, or straight to the output without any."""
-    pairs = _mapped(runner, split)
+    reading = Reading(runner, split)
+    pairs = _mapped(runner, reading)
     if runner.reducers == 0:
         part = runner.part("map", task, attempt)
         return _write_part(part, pairs)
@@ -41,7 +42,7 @@ def map_task(
         buffer = buffer_for(_program(runner), _buffer_bytes(runner))
         fold = getattr(runner.program, "fold_chunk", None)
         if fold is not None and runner.input_name == "text" and isinstance(buffer, SumTable):
-            _fold(fold, _texts(runner, split), buffer, spread)
+            _fold(fold, reading, buffer, spread)
         else:
             _collect(pairs, buffer, spread)
     return TaskResult(spread.records, file.bytes)
@@ -75,9 +76,11 @@ def sample_task(runner: Runner, pieces: Sequence[Piece]) -> tuple[Any, ...]:
     program = _program(runner)
     keys: list[Any] = []
     for piece in pieces:
-        records = islice(_records(runner, (piece,)), 1)
-        firsts = ((ks[:SAMPLE_RECORDS], vs[:SAMPLE_RECORDS]) for ks, vs in records)
-        keys += chain.from_iterable(ks for ks, _ in _batched_map(runner, firsts))
+        reading = Reading(runner, (piece,))
+        first = islice(reading.records(), 1)
+        some = ((islice(ks, SAMPLE_RECORDS), vs[:SAMPLE_RECORDS]) for ks, vs in first)
+        keys += chain.from_iterable(ks for ks, _ in _batched_map(runner, reading, some))
+        reading.check()
     ordered = Order.of(program).keys(keys)
     cuts = [len(ordered) * i // runner.reducers for i in range(1, runner.reducers)]
     return tuple(ordered[cut] for cut in cuts) if ordered else ()
@@ -138,42 +141,31 @@ def _collect(pairs: PairStream, buffer: Buffer, spread: _Spread) -> None:
 
 
 def _fold(
-    fold_chunk: Callable[..., None], texts: Iterator[str], table: SumTable, spread: _Spread
+    fold_chunk: Callable[..., None], reading: Reading, table: SumTable, spread: _Spread
 ) -> None:
-    for text in texts:
-        table.fold(fold_chunk, text)
+    for text in reading.texts():
+        with reading.placing():
+            table.fold(fold_chunk, text)
         if table.is_full():
             spread.write(table.drain(in_order=False))
     spread.write(table.drain(in_order=False))
 
 
-def _mapped(runner: Runner, split: Split) -> PairStream:
+def _mapped(runner: Runner, reading: Reading) -> PairStream:
     program = _program(runner)
     map_chunk = getattr(program, "map_chunk", None)
     if runner.input_name == "text" and map_chunk is not None:
         what = f"map_chunk of {program.name}"
-        return PairStream(map(map_chunk, _texts(runner, split)), what, _batch_bytes(runner))
-    return _batched_map(runner, _records(runner, split))
+        results = map(map_chunk, reading.texts())
+        return PairStream(results, what, _batch_bytes(runner), reading.place)
+    return _batched_map(runner, reading, reading.records())
 
 
-def _batched_map(
-    runner: Runner, records: Iterator[tuple[Sequence[Any], Sequence[Any]]]
-) -> PairStream:
+def _batched_map(runner: Runner, reading: Reading, records: Iterable[Records]) -> PairStream:
     program = _program(runner)
     results = chain.from_iterable(map(program.map, keys, values) for keys, values in records)
-    return PairStream(results, f"map of {program.name}", _batch_bytes(runner))
-
-
-def _records(runner: Runner, split: Split) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
-    for piece in split:
-        runner.program.path = piece.path
-        yield from runner.input.records(piece)
-
-
-def _texts(runner: Runner, split: Split) -> Iterator[str]:
-    for piece in split:
-        runner.program.path = piece.path
-        yield from TextInput().texts(piece)
+    what = f"map of {program.name}"
+    return PairStream(results, what, _batch_bytes(runner), reading.place)
 
 
 def _groups(program: MapReduce, buffer: Buffer, runs: SortedRuns) -> Groups:

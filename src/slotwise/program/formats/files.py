@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -13,14 +15,16 @@ from fsspec.core import url_to_fs
 from fsspec.utils import infer_compression
 
 from slotwise.model.errors import InputError
+from slotwise.program.formats.versions import Version, check_unchanged
 
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file of input and its size as it was found."""
+    """A file of input, its size and its version as they were found."""
 
     path: str
     size_bytes: int
+    version: Version | None = None
 
     @property
     def is_compressed(self) -> bool:
@@ -61,6 +65,23 @@ def open_input(path: str) -> IO[bytes]:
     return cast("IO[bytes]", fsspec.open(path, "rb", compression="infer").open())
 
 
+@contextmanager
+def reading(path: str, planned: Version | None) -> Iterator[IO[bytes]]:
+    """A file of input open for reading; InputChanged if it is not the one that was planned.
+
+    That is looked at when it has been opened, and again when it has been read.
+    """
+    try:
+        file = open_input(path)
+    except FileNotFoundError:
+        check_unchanged(path, planned)
+        raise
+    with file:
+        check_unchanged(path, planned, file)
+        yield file
+        check_unchanged(path, planned, file)
+
+
 def create_output(path: str) -> IO[bytes]:
     """Create a file of output; its directory is there already."""
     if "://" not in path:
@@ -74,26 +95,50 @@ def _matches(path: str) -> list[InputFile]:
     except (ImportError, ValueError) as error:
         raise InputError(f"input {path!r}: {error}") from error
     try:
-        infos = [_info(fs, inner)]
+        infos = _infos(fs, inner)
+        if "://" in path:
+            names = [info["name"] for info in infos if info["type"] == "file"]
+            files = [_remote(fs, name) for name in names]
+        else:
+            files = [file for info in infos for file in _local(info["name"])]
+    except OSError as error:
+        place = error.filename or path
+        reason = error.strerror or error
+        if os.path.islink(place):
+            reason = f"{reason}; it is a symbolic link to {os.readlink(place)!r}"
+        raise InputError(f"input {place!r}: {reason}; mend that, or leave it out") from error
+    return sorted(files, key=lambda file: file.path)
+
+
+def _infos(fs: Any, path: str) -> list[dict[str, Any]]:
+    """What matches, as fsspec tells of it; for a directory, what is in it."""
+    try:
+        infos = [fs.info(path)]
     except FileNotFoundError:
-        infos = list(fs.glob(inner, detail=True).values())
+        if os.path.islink(path):
+            raise
+        infos = list(fs.glob(path, detail=True).values())
     if len(infos) == 1 and infos[0]["type"] == "directory":
-        infos = [info for info in fs.ls(inner, detail=True) if _is_visible(info)]
-    is_url = "://" in path
-    return sorted(
-        (
-            InputFile(
-                fs.unstrip_protocol(info["name"]) if is_url else info["name"], info["size"]
-            )
-            for info in infos
-            if info["type"] == "file"
-        ),
-        key=lambda file: file.path,
-    )
+        infos = [info for info in fs.ls(path, detail=True) if _is_visible(info)]
+    return infos
 
 
-def _info(fs: Any, path: str) -> dict[str, Any]:
-    return cast("dict[str, Any]", fs.info(path))
+def _local(path: str) -> Iterator[InputFile]:
+    """The file of this machine at a path, or none for a directory. Links are followed."""
+    found = os.stat(path)
+    if stat.S_ISREG(found.st_mode):
+        yield InputFile(path, found.st_size, Version.of_stat(found))
+    elif not stat.S_ISDIR(found.st_mode):
+        raise InputError(
+            f"input {path!r} is a pipe, a socket or a device, which can be read only once; copy"
+            " what it holds to a file"
+        )
+
+
+def _remote(fs: Any, name: str) -> InputFile:
+    # What a list of files tells of one may differ from this, which tasks will ask for, too.
+    info = fs.info(name)
+    return InputFile(fs.unstrip_protocol(name), info["size"], Version.of_info(info))
 
 
 def _is_visible(info: dict[str, Any]) -> bool:

@@ -32,6 +32,14 @@ class InputFormat(Protocol):
         """The records of a piece as Arrow tables of bounded size."""
         ...
 
+    def where(self, piece: Piece, number: int, key: Any) -> str:
+        """Where in its file a record lies, for messages: the one of this number and key.
+
+        Numbers count from 0 in each piece. Without a key (None) it is the record that could not
+        be read, or the first one of a table.
+        """
+        ...
+
 
 NUMBERS = "numbers"
 INPUT_FORMATS: dict[str, InputFormat] = {

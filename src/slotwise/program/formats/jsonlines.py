@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from slotwise.program.formats.files import InputFile
-from slotwise.program.formats.lines import line_blocks, line_pieces, lines_of
+from slotwise.program.formats.lines import line_blocks, line_pieces, lines_of, place_of_line
+from slotwise.program.formats.places import placed
 from slotwise.program.formats.splits import Piece
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class JsonLinesInput:
                 pair for pair in zip(*lines_of(offset, block), strict=True) if pair[1].strip()
             ]
             offsets = [begin for begin, _ in filled]
-            yield offsets, [_parsed(piece.path, begin, line) for begin, line in filled]
+            yield offsets, [_parsed(piece, begin, line) for begin, line in filled]
 
     def tables(self, piece: Piece) -> Iterator[pa.Table]:
         """Tables with a column for each field; the types are those of the values."""
@@ -42,9 +43,15 @@ class JsonLinesInput:
             if values:
                 yield pa.Table.from_pylist(list(values))
 
+    def where(self, piece: Piece, number: int, key: Any) -> str:
+        """File and line."""
+        return place_of_line(piece, key)
 
-def _parsed(path: str, offset: int, line: str) -> Any:
+
+def _parsed(piece: Piece, offset: int, line: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"{path}, byte {offset}: not a line of JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        place = f"{piece.path}, byte {offset}"
+        told = ValueError(f"{place}: not a line of JSON: {error}")
+        raise placed(told, place_of_line(piece, offset)) from error

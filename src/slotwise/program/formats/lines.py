@@ -7,21 +7,23 @@ from itertools import accumulate, count
 from operator import add
 from typing import IO
 
-from slotwise.program.formats.files import InputFile, open_input
+from slotwise.program.formats.files import InputFile, open_input, reading
 from slotwise.program.formats.splits import Piece
 
 BLOCK_BYTES = 1 << 18
 """Small enough for the processor's cache: larger blocks made word count slower."""
 
+COUNTED_MOST_BYTES = 256 << 20
+"""Lines are counted for a message no farther into a file: it takes up to a second."""
+
 
 def line_pieces(file: InputFile, split_bytes: int) -> list[Piece]:
     """Byte ranges of at most `split_bytes`; a compressed file is one piece."""
     if file.is_compressed or file.size_bytes == 0:
-        return [Piece(file.path, 0, None, file.size_bytes)]
-    return [
-        Piece(file.path, start, end := min(start + split_bytes, file.size_bytes), end - start)
-        for start in range(0, file.size_bytes, split_bytes)
-    ]
+        return [Piece(file.path, 0, None, file.size_bytes, file.version)]
+    ends = range(split_bytes, file.size_bytes + split_bytes, split_bytes)
+    pieces = ((end - split_bytes, min(end, file.size_bytes)) for end in ends)
+    return [Piece(file.path, start, end, end - start, file.version) for start, end in pieces]
 
 
 def line_blocks(piece: Piece, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
@@ -31,7 +33,7 @@ def line_blocks(piece: Piece, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[
     so is a block, never the piece.
     """
     end = float("inf") if piece.end is None else piece.end
-    with open_input(piece.path) as file:
+    with reading(piece.path, piece.version) as file:
         position = _first_line(file, piece.start, end)
         while position < end:
             block = file.read(int(min(block_bytes, end - position)))
@@ -59,6 +61,23 @@ def lines_of(offset: int, block: bytes) -> tuple[list[int], list[str]]:
     if not lines[-1]:
         lines.pop()
     return offsets[: len(lines)], lines
+
+
+def place_of_line(piece: Piece, offset: int | None) -> str:
+    """The line at an offset of a file in words; without an offset, the file and the bytes."""
+    if offset is None:
+        return (
+            piece.path
+            if piece.end is None
+            else f"{piece.path}, bytes {piece.start}-{piece.end}"
+        )
+    if offset > COUNTED_MOST_BYTES:
+        return f"{piece.path}, byte {offset}"
+    with open_input(piece.path) as file:
+        before, left = 0, offset
+        while left and (block := file.read(min(left, BLOCK_BYTES))):
+            before, left = before + block.count(b"\n"), left - len(block)
+    return f"{piece.path}, line {before + 1} (byte {offset})"
 
 
 def _first_line(file: IO[bytes], start: int, end: float) -> float:

@@ -33,6 +33,10 @@ class NumberInput:
             numbers = range(start, min(start + BLOCK, end))
             yield numbers, [None] * len(numbers)
 
+    def where(self, piece: Piece, number: int, key: Any) -> str:
+        """The number."""
+        return f"record {piece.start + number}"
+
     def tables(self, piece: Piece) -> Iterator[pa.Table]:
         """Tables with the column number (int64)."""
         import pyarrow as pa

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from slotwise.model.errors import InputError
 from slotwise.program.formats.arrow import require_arrow
-from slotwise.program.formats.files import InputFile, open_input
+from slotwise.program.formats.files import InputFile, open_input, reading
 from slotwise.program.formats.splits import Piece
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ class ParquetInput:
         start, held = 0, 0
         for group, size in enumerate(sizes):
             if group > start and held + size > split_bytes:
-                pieces.append(Piece(file.path, start, group, held))
+                pieces.append(Piece(file.path, start, group, held, file.version))
                 start, held = group, 0
             held += size
-        pieces.append(Piece(file.path, start, len(sizes), held))
+        pieces.append(Piece(file.path, start, len(sizes), held, file.version))
         return pieces
 
     def records(self, piece: Piece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
@@ -42,6 +42,18 @@ class ParquetInput:
     def tables(self, piece: Piece) -> Iterator[pa.Table]:
         """Tables of the file's columns."""
         return (table for _, _, table in _batches(piece))
+
+    def where(self, piece: Piece, number: int, key: Any) -> str:
+        """File, row group and row, counted from 0."""
+        import pyarrow.parquet as pq
+
+        with open_input(piece.path) as stream:
+            metadata = pq.ParquetFile(stream).metadata
+        group, row = piece.start, number
+        while group < metadata.num_row_groups and row >= metadata.row_group(group).num_rows:
+            row -= metadata.row_group(group).num_rows
+            group += 1
+        return f"{piece.path}, row group {group}, row {row}"
 
 
 def _group_sizes(file: InputFile) -> list[int]:
@@ -62,7 +74,7 @@ def _batches(piece: Piece) -> Iterator[tuple[int, int, pa.Table]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with open_input(piece.path) as stream:
+    with reading(piece.path, piece.version) as stream:
         file = pq.ParquetFile(stream)
         for group in range(piece.start, piece.end or 0):
             number = 0

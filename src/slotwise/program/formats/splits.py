@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from slotwise.program.formats.versions import Version
+
 PACK_PARTS = 64
 PACK_LEAST_BYTES = 1 << 20
 
@@ -14,12 +16,14 @@ class Piece:
     """A part of one file: bytes, row groups or numbers from `start` up to `end`.
 
     `end` None means the end of the file. `size_bytes` is what the piece takes in the file.
+    `version` is that of the file; None for what is no file.
     """
 
     path: str
     start: int
     end: int | None
     size_bytes: int
+    version: Version | None = None
 
     def __str__(self) -> str:
         return (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from slotwise.program.formats.files import InputFile
-from slotwise.program.formats.lines import line_blocks, line_pieces, lines_of, text_of
+from slotwise.program.formats.lines import line_blocks, line_pieces, lines_of, place_of_line
 from slotwise.program.formats.splits import Piece
 
 if TYPE_CHECKING:
@@ -31,11 +31,6 @@ class TextInput:
         for offset, block in line_blocks(piece):
             yield lines_of(offset, block)
 
-    def texts(self, piece: Piece) -> Iterator[str]:
-        """The text of many whole lines at once, with their line breaks."""
-        for _, block in line_blocks(piece):
-            yield text_of(block)
-
     def tables(self, piece: Piece) -> Iterator[pa.Table]:
         """Tables with the columns offset (int64) and line (string)."""
         import pyarrow as pa
@@ -43,3 +38,7 @@ class TextInput:
         for offset, block in line_blocks(piece, TABLE_BYTES):
             offsets, lines = lines_of(offset, block)
             yield pa.table({"offset": pa.array(offsets, pa.int64()), "line": pa.array(lines)})
+
+    def where(self, piece: Piece, number: int, key: Any) -> str:
+        """File and line."""
+        return place_of_line(piece, key)

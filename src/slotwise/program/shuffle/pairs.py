@@ -27,15 +27,21 @@ class PairStream:
     """The pairs of many calls of user code, as columns of at most about `batch_bytes`.
 
     `results` is what each call gave: a generator, a list, or None for nothing. Calls are made
-    as their pairs are needed. Raises TypeError, naming `what`, for anything but pairs.
+    as their pairs are needed. Raises TypeError, naming `what`, for anything but pairs. `place`
+    is given the errors that arise with the last call.
     """
 
     def __init__(
-        self, results: Iterable[Iterable[Pair] | None], what: str, batch_bytes: int
+        self,
+        results: Iterable[Iterable[Pair] | None],
+        what: str,
+        batch_bytes: int,
+        place: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self.what = what
         self._pairs = chain.from_iterable(filter(None, results))
         self._batch_bytes = batch_bytes
+        self._place = place
         self._size = _FIRST_BATCH_PAIRS
         self._is_plain = False
         self._value_bytes = 0
@@ -73,15 +79,22 @@ class PairStream:
         """Name the program where what it gave is at fault, not where its code raised."""
         try:
             yield
-        except (TypeError, ValueError) as error:
+        except Exception as error:
+            told = error
+            codes = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
             # Below our frames lie those of user code, if it was there that the error began. The
             # first frame is this one.
-            if sum(1 for _ in walk_tb(error.__traceback__)) == own_frames + 1:
-                raise TypeError(
+            if len(codes) == own_frames + 1 and isinstance(error, TypeError | ValueError):
+                told = TypeError(
                     f"{self.what} must yield pairs (key, value), or return a list of them:"
                     f" {error}"
-                ) from error
-            raise
+                )
+            # What many calls gave is checked at once: it is not known of which call it was.
+            if checked_columns.__code__ not in codes:
+                self._place(told)
+            if told is error:
+                raise
+            raise told from error
 
 
 def checked_columns(batch: list[Pair], what: str) -> Columns:

@@ -288,12 +288,20 @@ def summary(error: BaseException) -> str:
 
 
 def story(error: BaseException) -> str:
-    """The traceback as text, from the first frame of user code on if it has any."""
+    """The traceback as text, from the first frame of user code on if it has any.
+
+    Before it stands which input was being read, if the error was told. Messages of our own are
+    enough without a traceback.
+    """
+    if type(error).__module__ == "slotwise.model.errors":
+        return str(error)
     import traceback
 
     trace = error.__traceback__.tb_next if error.__traceback__ else None
     error.__traceback__ = without_ours(trace) or trace
-    return "".join(traceback.format_exception(error)).strip()
+    where = vars(error).get("slotwise_where", "")  # See slotwise.program.formats.places.
+    text = "".join(traceback.format_exception(error)).strip()
+    return f"{where}: {text}" if where else text
 
 
 def without_ours(trace: TracebackType | None) -> TracebackType | None:

@@ -1,0 +1,99 @@
+"""The input of a map task, and where in it the task is, for the message should it fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from slotwise.model.errors import InputChanged
+from slotwise.program.formats.lines import line_blocks, text_of
+from slotwise.program.formats.places import is_placed, placed
+from slotwise.program.formats.splits import Piece, Split
+from slotwise.program.formats.versions import check_unchanged
+from slotwise.program.tasks import Runner
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Block = TypeVar("Block")
+Records = tuple[Iterator[Any], Sequence[Any]]
+"""The keys and the values of some records."""
+
+
+class Reading:
+    """Reads a split by pieces. Errors that pass `place` are told where in it they arose.
+
+    Only then is the place made out: until then a task pays a few instructions for each block.
+    """
+
+    def __init__(self, runner: Runner, split: Split) -> None:
+        self._runner = runner
+        self._split = split
+        self._piece: Piece | None = None
+        self._done = 0  # Records of the piece in earlier blocks.
+        self._keys: Sequence[Any] = ()
+        self._left: Iterator[Any] = iter(())
+        self._span: tuple[int, int] | None = None
+
+    def records(self) -> Iterator[Records]:
+        """The records in blocks. Keys are to be taken one by one, as they are mapped."""
+        for keys, values in self._blocks(self._runner.input.records):
+            self._keys, self._left = keys, iter(keys)
+            yield self._left, values
+            self._done, self._keys = self._done + len(keys), ()
+
+    def texts(self) -> Iterator[str]:
+        """The text of many whole lines at once, with their line breaks."""
+        for offset, block in self._blocks(line_blocks):
+            self._span = offset, offset + len(block)
+            yield text_of(block)
+            self._span = None
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The records as Arrow tables."""
+        for table in self._blocks(self._runner.input.tables):
+            yield table
+            self._done += table.num_rows
+
+    def check(self) -> None:
+        """Raise InputChanged if the file that is being read is no longer as it was planned."""
+        if self._piece is not None:
+            check_unchanged(self._piece.path, self._piece.version)
+
+    def place(self, error: Exception) -> None:
+        """Tell an error where it arose unless it knows; or InputChanged for a changed file."""
+        if self._piece is None or is_placed(error) or isinstance(error, InputChanged):
+            return
+        with suppress(OSError):
+            self.check()
+        placed(error, self._where(self._piece))
+
+    @contextmanager
+    def placing(self) -> Iterator[None]:
+        """What is done here is done with what was read last."""
+        try:
+            yield
+        except Exception as error:
+            self.place(error)
+            raise
+
+    def _blocks(self, read: Callable[[Piece], Iterator[Block]]) -> Iterator[Block]:
+        """The blocks of each piece, read as they are asked for."""
+        for piece in self._split:
+            self._runner.program.path = piece.path
+            self._piece, self._done = piece, 0
+            with self.placing():
+                yield from read(piece)
+
+    def _where(self, piece: Piece) -> str:
+        """The record that was taken last, or else the text or the table."""
+        if self._span is not None:
+            return f"{piece.path}, bytes {self._span[0]}-{self._span[1]}"
+        taken = len(self._keys) - length_hint(self._left) if self._keys else 0
+        key = self._keys[taken - 1] if taken else None
+        try:
+            return self._runner.input.where(piece, self._done + max(taken - 1, 0), key)
+        except Exception:
+            return piece.path  # It cannot be read any more.

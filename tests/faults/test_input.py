@@ -1,0 +1,59 @@
+"""Input that is wrong, or changes meanwhile: the last line says which file, where, and what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+PROGRAMS = """\
+import os
+from slotwise import MapReduce
+
+class Ints(MapReduce):
+    def map(self, offset, line):
+        yield int(line), 1
+
+class Appends(MapReduce):
+    def map(self, offset, line):
+        with open(self.path, "a") as file:
+            file.write("more\\n")
+        yield line, 1
+"""
+
+JOBS = """\
+slotwise: 1
+jobs: [{{id: bad, program: "programs.py:{name}", inputs: "in/*", output: out/bad}}]
+"""
+
+
+def run(command: Any, name: str) -> str:
+    """Run a program over three small files; the last line of what it says."""
+    command.write(PROGRAMS, "programs.py")
+    for file, text in {"a": "1\n", "b": "2\nthree\n", "c": "4\n"}.items():
+        command.write(text, f"in/{file}")
+    command.write(JOBS.format(name=name))
+    assert command.run("run", "jobs.yaml", "--slots", "1") == 1
+    assert command.left() == []
+    last: str = command.stderr.splitlines()[-1]
+    return last.replace(str(command.folder), "")
+
+
+def test_of_many_inputs_the_right_one_is_named(command: Any) -> None:
+    """File and line stand between the task and the error."""
+    assert run(command, "Ints") == (
+        "slotwise: flex: job bad failed: map task 0 of job bad (3 inputs, /in/a to /in/c):"
+        " /in/b, line 2 (byte 2): ValueError: invalid literal for int() with base 10: 'three'"
+    )
+
+
+def test_input_that_changes_while_it_is_read(command: Any) -> None:
+    """The message needs no traceback, and no output is left."""
+    last = run(command, "Appends")
+    before, _, after = last.partition("modified")
+    assert before == (
+        "slotwise: flex: job bad failed: map task 0 of job bad (3 inputs, /in/a to /in/c):"
+        " input '/in/a' has changed since its job was planned. Then: 2 bytes, "
+    )
+    assert after.endswith(
+        "Run the job again when nothing writes to its input, or give it a copy"
+    )
+    assert "Traceback" not in command.stderr
