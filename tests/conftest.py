@@ -28,6 +28,7 @@ from slotwise.scheduler import make_scheduler
 
 settings.register_profile(
     "fixed",
+    max_examples=50,
     deadline=None,
     derandomize="CI" in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -44,8 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose how many examples hypothesis tries."""
+    """Choose how many examples hypothesis tries, and how often states are checked."""
     settings.load_profile("slow" if config.getoption("--slow") else "fixed")
+    CheckedState.at_every_step = config.getoption("--slow")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -57,12 +59,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class CheckedState(State):
-    """A state that asserts all its invariants after every single step."""
+    """A state that asserts all its invariants after every turn, or after every single step."""
+
+    at_every_step = False
 
     def apply(self, entry: Event | Decision) -> None:
-        """Apply, then check."""
+        """Apply, then check if so."""
         super().apply(entry)
+        if self.at_every_step:
+            self.check()
+
+    def take_wake(self) -> float | None:
+        """A turn is over: check."""
         self.check()
+        return super().take_wake()
 
 
 @dataclass
@@ -160,6 +170,7 @@ def run_watched(
         cluster, header.pools, jobs_expected=len(jobs), attempts_max=attempts_max
     )
     run(Watched(make_scheduler(name, **how, objective=aim)), world, state, log)
+    state.check()
     return Watch(log, state)
 
 
