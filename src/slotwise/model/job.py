@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -180,7 +181,8 @@ class Job:
                 f" known: {', '.join(PRIORITIES)}"
             )
         object.__setattr__(self, "steps", _steps(self.id, self.steps))
-        self._check_order()
+        if len(self.phases) > 1 or self.phases[0].waits_for:
+            self._check_order()
 
     @property
     def share_weight(self) -> float:
@@ -194,15 +196,21 @@ class Job:
 
     @cached_property
     def topological(self) -> tuple[Phase, ...]:
-        """Its phases, each behind all that it waits for."""
-        done: set[str] = set()
+        """Its phases, each behind all that it waits for, but as early as that allows."""
+        places = {phase.name: place for place, phase in enumerate(self.phases)}
+        behind: list[list[int]] = [[] for _ in self.phases]
+        waits = [len(phase.waits_for) for phase in self.phases]
+        for place, phase in enumerate(self.phases):
+            for name in phase.waits_for:
+                behind[places[name]].append(place)
         ordered: list[Phase] = []
-        left = list(self.phases)
-        while left:
-            ready = [phase for phase in left if phase.waits_for <= done]
-            ordered += ready
-            done.update(phase.name for phase in ready)
-            left = [phase for phase in left if phase.name not in done]
+        ready = [place for place, count in enumerate(waits) if not count]
+        while ready:
+            ordered += [self.phases[place] for place in ready]
+            reached = [later for place in ready for later in behind[place]]
+            for place in reached:
+                waits[place] -= 1
+            ready = sorted({place for place in reached if not waits[place]})
         return tuple(ordered)
 
     @cached_property
@@ -214,28 +222,25 @@ class Job:
 
     def _check_order(self) -> None:
         names = [phase.name for phase in self.phases]
-        for name in names:
-            if names.count(name) > 1:
-                raise InputError(f"job {self.id!r}: two phases are named {name!r}; rename one")
+        if len(self.by_name) < len(names):
+            twice = next(name for name, count in Counter(names).items() if count > 1)
+            raise InputError(f"job {self.id!r}: two phases are named {twice!r}; rename one")
         for phase in self.phases:
-            for other in sorted(phase.waits_for - set(names)):
+            for other in sorted(phase.waits_for - self.by_name.keys()):
                 raise InputError(
                     f"job {self.id!r}: phase {phase.name!r} waits for unknown phase {other!r};"
                     f" known: {', '.join(names)}"
                 )
             if phase.continues is not None:
-                count = next(p for p in self.phases if p.name == phase.continues).tasks.count
+                count = self.by_name[phase.continues].tasks.count
                 if count != phase.tasks.count:
                     raise InputError(
                         f"job {self.id!r}: phase {phase.name!r} has {phase.tasks.count} tasks"
                         f" and continues {phase.continues!r} with {count}; give both as many"
                     )
-        done: set[str] = set()
-        while ready := [
-            p.name for p in self.phases if p.name not in done and p.waits_for <= done
-        ]:
-            done.update(ready)
-        if stuck := [name for name in names if name not in done]:
+        if len(self.topological) < len(names):
+            done = {phase.name for phase in self.topological}
+            stuck = [name for name in names if name not in done]
             raise InputError(
                 f"job {self.id!r}: phases {', '.join(stuck)} wait for each other in a circle;"
                 " remove one `after`"

@@ -30,11 +30,11 @@ from slotwise.workload.schema import (
     ShuffleEntry,
     WorkloadEntry,
 )
-from slotwise.workload.text import Path
+from slotwise.workload.text import Lines, Path
 from slotwise.workload.workload import Placement, ProgramJob, Workload
 
 
-def build(entry: WorkloadEntry, lines: dict[Path, int], folder: FilePath) -> Workload:
+def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
     """The workload that a file's entries stand for.
 
     InputError, with the place, for what the model refuses.
@@ -51,10 +51,12 @@ def build(entry: WorkloadEntry, lines: dict[Path, int], folder: FilePath) -> Wor
     for number, job in enumerate(entry.jobs):
         where: Path = ("jobs", number)
         _at((*where, "pool"), lines, lambda job=job: pools.check_holds_jobs(job.pool))
-        jobs.append(_at(where, lines, lambda job=job: _job(job, served, block_bytes)))
+        made = _at(where, lines, lambda job=job: _job(job, served, block_bytes))
+        jobs.append(made)
+        stated = made if isinstance(made, Job) else _stated(job)
         # A job that lacks what its penalty needs: the penalty may be its own.
         blamed = where if job.penalty is None else (*where, "penalty")
-        _at(blamed, lines, lambda job=job: objective.check([_stated(job)]))
+        _at(blamed, lines, lambda stated=stated: objective.check([stated]))
     return Workload(
         jobs=tuple(jobs),
         cluster=cluster,
@@ -68,7 +70,7 @@ def build(entry: WorkloadEntry, lines: dict[Path, int], folder: FilePath) -> Wor
     )
 
 
-def _at(where: Path, lines: dict[Path, int], make: Any) -> Any:
+def _at(where: Path, lines: Lines, make: Any) -> Any:
     """Make a value; say where, if the model refuses it."""
     try:
         return make()
@@ -97,7 +99,7 @@ def _cluster(entry: ClusterEntry | None) -> Cluster | None:
     )
 
 
-def _pools(entries: Sequence[PoolEntry], lines: dict[Path, int]) -> PoolTree:
+def _pools(entries: Sequence[PoolEntry], lines: Lines) -> PoolTree:
     """The pools and how they lie within each other."""
     pools = [
         _at(("pools", number), lines, lambda entry=entry: _pool(entry))
@@ -177,7 +179,7 @@ def _about(entry: JobEntry) -> dict[str, Any]:
 
 
 def _stated(entry: JobEntry) -> Job:
-    """The job as its penalty sees it; the phases of a program are not known yet."""
+    """The job of a program as its penalty sees it; its phases are not known yet."""
     return Job(phases=(Phase("any", Tasks(1)),), **_about(entry))
 
 

@@ -11,16 +11,16 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from slotwise.workload.schema import WorkloadEntry
-from slotwise.workload.text import Path
+from slotwise.workload.text import Lines, Path
 
 LENGTH_MOST = 60
 """Characters of a value that are shown."""
 
 
-def complaint(error: ValidationError, data: Any, lines: dict[Path, int]) -> str:
+def complaint(error: ValidationError, data: Any, lines: Lines) -> str:
     """The message for the first fault that a reader of the file meets."""
     faults = [(_real(fault, data), fault) for fault in error.errors()]
-    first = min((path for path, _ in faults), key=lambda path: lines.get(path, 0))
+    first = min((path for path, _ in faults), key=lambda path: lines.get(path) or 0)
     # Where a value may have one of several types, each of them complains. The one that the
     # writer meant is the one that could be followed furthest into the value.
     path = max((p for p, _ in faults if p[: len(first)] == first), key=len)
@@ -30,14 +30,13 @@ def complaint(error: ValidationError, data: Any, lines: dict[Path, int]) -> str:
     return f"{place(path, lines)}{_value(same[0], path, data)}: {says}"
 
 
-def place(path: Path, lines: dict[Path, int]) -> str:
+def place(path: Path, lines: Lines) -> str:
     """A path as people write it, with its line: jobs[2].phases[0].work (line 14)."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     text = text.lstrip(".") or "the file"
-    known = path
-    while known and known not in lines:
-        known = known[:-1]
-    return f"{text} (line {lines[known]})" if known in lines else text
+    known = (lines.get(path[:length]) for length in range(len(path), 0, -1))
+    line = next((line for line in known if line is not None), None)
+    return text if line is None else f"{text} (line {line})"
 
 
 def _real(fault: ErrorDetails, data: Any) -> Path:

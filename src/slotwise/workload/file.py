@@ -13,6 +13,7 @@ from slotwise.workload.complaint import complaint, place
 from slotwise.workload.schema import PhaseEntry, WorkloadEntry
 from slotwise.workload.text import Path, parse_text
 from slotwise.workload.workload import Workload
+from slotwise.workload.yaml_text import NESTED_TOO_DEEPLY
 
 SIZE_MOST = 256 << 20
 """Bytes: a larger workload file is refused, not read into memory."""
@@ -42,6 +43,13 @@ def read_workload(path: str | FilePath) -> Workload:
 
 def parse_workload(text: str, folder: FilePath | None = None) -> Workload:
     """The workload that a text describes; relative paths in it are relative to `folder`."""
+    try:
+        return _parse(text, folder or FilePath())
+    except RecursionError as error:
+        raise InputError(NESTED_TOO_DEEPLY) from error
+
+
+def _parse(text: str, folder: FilePath) -> Workload:
     data, lines = parse_text(text)
     if not isinstance(data, dict):
         raise InputError("the file must hold keys and values; begin it with `slotwise: 1`")
@@ -51,7 +59,7 @@ def parse_workload(text: str, folder: FilePath | None = None) -> Workload:
         raise InputError(complaint(error, data, lines)) from error
     for where, what in _cross_faults(entry):
         raise InputError(f"{place(where, lines)}: {what}")
-    return build(entry, lines, folder or FilePath())
+    return build(entry, lines, folder)
 
 
 def _cross_faults(entry: WorkloadEntry) -> Iterator[tuple[Path, str]]:

@@ -1,147 +1,92 @@
-"""The text of a workload file as plain data, by the rules of YAML 1.2, and its line numbers.
+"""The text of a workload file as plain data, and the lines on which its values begin.
 
-PyYAML reads YAML 1.1, where `1e3` and `no` are not what they seem and JSON is no part of it.
+JSON is read by `json`, which is many times as fast as a parser of YAML.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import yaml
 
 from slotwise.model.errors import InputError
+from slotwise.workload.yaml_text import HALF, integer, position, read_yaml
 
 Path = tuple[str | int, ...]
 """The keys and item numbers that lead to a value."""
 
-UNFOLDED_MOST = 1_000_000
-"""A file whose aliases stand for more values than this is refused."""
-
-_TAG = "tag:yaml.org,2002:"
-_DIGITS_MOST = 400
+_WHOLE = re.compile(r"(\\u[dD][89abAB][0-9a-fA-F]{2})(\\u[dD][c-fC-F][0-9a-fA-F]{2})")
+"""Both halves of a character."""
 
 
-class _Loader(yaml.SafeLoader):
-    """Plain data only; bare words are read as YAML 1.2 reads them."""
+class Lines:
+    """The lines of a text on which its values begin; found when they are first asked for."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
+    def __init__(self, text: str) -> None:
+        self._text = text
 
+    def get(self, path: Path) -> int | None:
+        """The line on which a key or an item begins; None where there is none."""
+        line: int | None = None
+        inside: Any = self._root
+        for step in path:
+            if not isinstance(inside, dict | list):
+                return None
+            try:
+                line, inside = inside[step]
+            except (LookupError, TypeError):
+                return None
+        return line
 
-_BARE = (
-    ("null", r"null|~|", [*"n~", ""]),
-    ("bool", r"true|false", [*"tf"]),
-    ("int", r"[-+]?[0-9]+", [*"-+0123456789"]),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", [*"-+.0123456789"]),
-    ("float", r"[-+]?\.inf|\.nan", [*"-+."]),
-    ("merge", r"<<", ["<"]),
-)
-"""What a bare word may be other than a text: its tag, its pattern, how it begins."""
-
-for _name, _pattern, _first in _BARE:
-    _Loader.add_implicit_resolver(_TAG + _name, re.compile(f"(?:{_pattern})$"), _first)
-
-
-def _integer(loader: _Loader, node: yaml.ScalarNode) -> int | float:
-    text = str(loader.construct_scalar(node))
-    # Python refuses to read very long integers; as a float they are infinite, and refused so.
-    return int(text) if len(text) < _DIGITS_MOST else float(text)
-
-
-_Loader.add_constructor(f"{_TAG}int", _integer)
-
-_TAGS = {_TAG + name for name in ("map", "seq", "str", *(name for name, _, _ in _BARE))}
+    @cached_property
+    def _root(self) -> Any:
+        try:
+            return read_yaml(self._text, with_lines=True)
+        except (yaml.YAMLError, InputError, ValueError):
+            return None  # It is JSON that is no YAML: with tabs, say.
 
 
-def parse_text(text: str) -> tuple[Any, dict[Path, int]]:
+def parse_text(text: str) -> tuple[Any, Lines]:
     """The data of a YAML or JSON text, and the line on which each value begins.
 
     InputError, with the line, for what is no YAML, for keys that stand twice, for tags, for
     values that contain themselves, and for aliases that stand for too much. O(size).
     """
     try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        if node is None:
-            return None, {}
-        sizes: dict[int, int] = {}
-        unfolded = _size(node, sizes)
-        if unfolded - len(sizes) > UNFOLDED_MOST:
-            raise InputError(
-                f"its aliases stand for more than {UNFOLDED_MOST} values; use fewer of them"
-            )
-        return loader.construct_document(node), _line_numbers(node)
+        return _parse_json(text), Lines(text)
+    except (ValueError, RecursionError):
+        pass  # It is YAML, or reading it as such tells what is wrong.
+    try:
+        return read_yaml(text), Lines(text)
     except yaml.YAMLError as error:
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         mark = getattr(error, "problem_mark", None)
-        where = f"{_at(mark)}: " if mark else ""
+        where = f"{position(mark)}: " if mark else ""
         raise InputError(f"{where}not YAML or JSON: {problem}; mend it there") from error
-    except RecursionError as error:
-        raise InputError("its values are nested too deeply; use fewer levels") from error
     except ValueError as error:
         raise InputError(f"not YAML or JSON that can be read: {error}; mend it") from error
 
 
-def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """The number of values below a node with all aliases unfolded; checks each node once."""
-    size = sizes.get(id(node))
-    if size == 0:
-        raise InputError(f"{_at(node.start_mark)}: this value contains itself; write it out")
-    if size is None:
-        _check_tag(node)
-        if isinstance(node, yaml.ScalarNode) and not node.value.isascii():
-            # JSON writes a character beyond the first plane as two halves, which YAML keeps.
-            halves = node.value.encode("utf-16", "surrogatepass")
-            node.value = halves.decode("utf-16", "replace")
-        sizes[id(node)] = 0  # Until all below it is known.
-        size = sizes[id(node)] = 1 + sum(_size(part, sizes) for part in _parts(node))
-    return size
+def _parse_json(text: str) -> Any:
+    """The data of a text in JSON. ValueError if it is not, or if its meaning is not plain."""
+    if not text.lstrip().startswith("{"):
+        raise ValueError("no mapping in JSON")
+    if HALF.search(text) and HALF.search(_WHOLE.sub("", text)):
+        raise ValueError("half a character")
+    return json.loads(
+        text, object_pairs_hook=_mapping, parse_int=integer, parse_constant=_refuse_constant
+    )
 
 
-def _parts(node: yaml.Node) -> Iterator[yaml.Node]:
-    if isinstance(node, yaml.SequenceNode):
-        yield from node.value
-    elif isinstance(node, yaml.MappingNode):
-        seen = set()
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.tag not in (
-                f"{_TAG}str",
-                f"{_TAG}merge",
-            ):
-                said = f"key {key.value}" if isinstance(key, yaml.ScalarNode) else "this key"
-                raise InputError(f"{_at(key.start_mark)}: {said} is no text; put it in quotes")
-            if key.value in seen:
-                line = key.start_mark.line + 1
-                raise InputError(f"line {line}: key {key.value!r} stands twice; remove one")
-            seen.add(key.value)
-            yield key
-            yield value
+def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        raise ValueError("a key stands twice")
+    return mapping
 
 
-def _check_tag(node: yaml.Node) -> None:
-    if node.tag not in _TAGS:
-        tag = node.tag.replace(_TAG, "!!")
-        raise InputError(f"{_at(node.start_mark)}: unknown tag {tag!r}; write plain values")
-
-
-def _at(mark: Any) -> str:
-    return f"line {mark.line + 1}, column {mark.column + 1}"
-
-
-def _line_numbers(root: yaml.Node) -> dict[Path, int]:
-    """The line on which each key or item of a YAML document begins."""
-    found: dict[Path, int] = {}
-    waiting: list[tuple[yaml.Node, Path]] = [(root, ())]
-    while waiting:
-        node, path = waiting.pop()
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                inner = (*path, key.value)
-                found[inner] = key.start_mark.line + 1
-                waiting.append((value, inner))
-        elif isinstance(node, yaml.SequenceNode):
-            for number, value in enumerate(node.value):
-                found[*path, number] = value.start_mark.line + 1
-                waiting.append((value, (*path, number)))
-    return found
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")

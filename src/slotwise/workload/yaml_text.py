@@ -1,0 +1,286 @@
+"""A YAML text as plain data, read event by event: no tree of nodes, no recursion.
+
+PyYAML reads YAML 1.1, where `1e3` and `no` are not what they seem; here bare words are read as
+YAML 1.2 reads them. libyaml parses the text where PyYAML was built with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from sys import intern
+from typing import Any
+
+import yaml
+
+from slotwise.model.errors import InputError
+
+UNFOLDED_MOST = 1_000_000
+"""A file whose aliases stand for more values than this is refused."""
+
+LEVELS_MOST = 200
+"""A file whose values lie more levels deep within each other is refused."""
+
+NESTED_TOO_DEEPLY = "its values are nested too deeply; use fewer levels"
+
+EXPLAINED_MOST = 1_000_000
+"""Characters: where libyaml refuses a shorter text, PyYAML's own slow parser says why, more
+clearly."""
+
+_TAG = "tag:yaml.org,2002:"
+DIGITS_MOST = 400
+HALF = re.compile(r"\\u[dD][89a-fA-F]")
+"""Half of a character beyond the first plane, as JSON writes it; libyaml refuses it."""
+
+
+def integer(text: str) -> int | float:
+    """A whole number. Python refuses to read very long ones; as floats they are infinite."""
+    return int(text) if len(text) < DIGITS_MOST else float(text)
+
+
+def _float(text: str) -> float:
+    return float(text.replace(".inf", "inf").replace(".nan", "nan"))
+
+
+def _text(text: str) -> str:
+    if text.isascii():
+        return text
+    # JSON writes a character beyond the first plane as two halves, which YAML keeps.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+_Make = Callable[[str], Any]
+
+_BARE: tuple[tuple[str, str, str, _Make], ...] = (
+    ("null", r"null|~|", "n~", lambda text: None),
+    ("bool", r"true|false", "tf", "true".__eq__),
+    ("int", r"[-+]?[0-9]+", "-+0123456789", integer),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
+        "-+.0123456789",
+        _float,
+    ),
+)
+"""What a bare word may be other than a text: its tag, its pattern, how it begins, its value."""
+
+_BY_FIRST: dict[str, list[tuple[re.Pattern[str], _Make]]] = {}
+_BY_TAG: dict[str, tuple[re.Pattern[str], _Make]] = {
+    f"{_TAG}str": (re.compile(r"(?s).*"), _text)
+}
+_KNOWN = {"map", "seq", "str", *(name for name, *_ in _BARE)}
+
+for _name, _pattern, _first, _make in _BARE:
+    _reading = re.compile(_pattern), _make
+    _BY_TAG[_TAG + _name] = _reading
+    for _letter in (*_first, *([""] if _name == "null" else [])):
+        _BY_FIRST.setdefault(_letter, []).append(_reading)
+
+
+def _bare(text: str) -> Any:
+    """What a bare word stands for."""
+    for pattern, make in _BY_FIRST.get(text[:1], ()):
+        if pattern.fullmatch(text):
+            return make(text)
+    return _text(text)
+
+
+def read_yaml(text: str, with_lines: bool = False) -> Any:
+    """The value of a text as plain data. O(size); yaml.YAMLError or InputError if it has none.
+
+    With lines, each item of a list and each value of a mapping is a pair: the line on which the
+    item, or the key, begins; and the value.
+    """
+    fast = getattr(yaml, "CSafeLoader", None)
+    if fast is None or HALF.search(text):
+        return _Reader(with_lines).read(text, yaml.SafeLoader)
+    try:
+        return _Reader(with_lines).read(text, fast)
+    except yaml.YAMLError:
+        if len(text) > EXPLAINED_MOST:
+            raise
+        return _Reader(with_lines).read(text, yaml.SafeLoader)
+
+
+class _Open:
+    """A list or mapping that is being read.
+
+    key     that the next value belongs to; None where a key, or an item of a list, comes next
+    line    of that key
+    merged  what a key `<<` has brought
+    size    the number of values in it so far, itself included, with all aliases unfolded
+    """
+
+    __slots__ = ("anchor", "is_mapping", "items", "key", "line", "merged", "size", "start_mark")
+
+    def __init__(self, event: Any, is_mapping: bool) -> None:
+        self.is_mapping = is_mapping
+        self.items: Any = {} if is_mapping else []
+        self.key: Any = None
+        self.line = 0
+        self.merged: dict[str, Any] | None = None
+        self.size = 1
+        self.anchor, self.start_mark = event.anchor, event.start_mark
+
+
+_MERGE = object()
+"""The key `<<`: what it leads to are entries of the mapping, unless this has its own."""
+
+
+class _Reader:
+    """Reads one document, event by event."""
+
+    def __init__(self, with_lines: bool) -> None:
+        self._with_lines = with_lines
+        self._open: list[_Open] = []
+        self._anchors: dict[str, tuple[Any, int, Any]] = {}
+        self._unfolded = 0
+        self._root: Any = None
+
+    def read(self, text: str, loader: Any) -> Any:
+        """The value of a text, parsed by this loader."""
+        documents = 0
+        for event in iter(loader(text).get_event, None):
+            kind = type(event)
+            if kind is yaml.ScalarEvent:
+                self._scalar(event)
+            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+                self._begin(event, kind is yaml.MappingStartEvent)
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+                self._end()
+            elif kind is yaml.AliasEvent:
+                self._alias(event)
+            elif kind is yaml.DocumentStartEvent:
+                documents += 1
+                if documents > 1:
+                    raise _fault("but found another document", event)
+        return self._root
+
+    def _scalar(self, event: Any) -> None:
+        value: Any
+        if event.tag is None or event.tag == "!":
+            value = event.value
+            if not event.implicit[0]:
+                value = _text(value)
+            elif value == "<<" and self._awaits_key():
+                value = _MERGE
+            else:
+                value = _bare(value)
+        else:
+            value = _tagged(event)
+        if event.anchor is not None:
+            self._name(event.anchor, value, 1, event)
+        self._put(value, 1, event)
+
+    def _begin(self, event: Any, is_mapping: bool) -> None:
+        if event.tag not in (None, "!", _TAG + ("map" if is_mapping else "seq")):
+            raise _wrong_tag(event)
+        if self._awaits_key():
+            raise _no_text("this key", event)
+        if len(self._open) >= LEVELS_MOST:
+            raise InputError(NESTED_TOO_DEEPLY)
+        opened = _Open(event, is_mapping)
+        if opened.anchor is not None:
+            self._name(opened.anchor, opened, 0, event)
+        self._open.append(opened)
+
+    def _end(self) -> None:
+        done = self._open.pop()
+        value = done.items if done.merged is None else done.merged | done.items
+        if done.anchor is not None:
+            self._anchors[done.anchor] = value, done.size, done
+        self._put(value, done.size, done)
+
+    def _alias(self, event: Any) -> None:
+        if event.anchor not in self._anchors:
+            raise _fault(f"found undefined alias {event.anchor!r}", event)
+        value, size, source = self._anchors[event.anchor]
+        if isinstance(value, _Open):
+            where = position(value.start_mark)
+            raise InputError(f"{where}: this value contains itself; write it out")
+        self._unfolded += size
+        if self._unfolded > UNFOLDED_MOST:
+            raise InputError(
+                f"its aliases stand for more than {UNFOLDED_MOST} values; use fewer of them"
+            )
+        self._put(value, size, source)
+
+    def _name(self, anchor: str, value: Any, size: int, source: Any) -> None:
+        if anchor in self._anchors:
+            raise _fault("second occurrence", source)
+        self._anchors[anchor] = value, size, source
+
+    def _awaits_key(self) -> bool:
+        return bool(self._open) and self._open[-1].is_mapping and self._open[-1].key is None
+
+    def _put(self, value: Any, size: int, source: Any) -> None:
+        """Add a value, that of an event or of what was open, to what lies around it."""
+        if not self._open:
+            self._root = value
+            return
+        around = self._open[-1]
+        around.size += size
+        if not around.is_mapping:
+            line = source.start_mark.line + 1
+            around.items.append((line, value) if self._with_lines else value)
+        elif around.key is None:
+            _check_key(around, value, source)
+            around.key, around.line = value, source.start_mark.line + 1
+        elif around.key is _MERGE:
+            around.key, around.merged = None, self._entries(value, source)
+        else:
+            key, around.key = intern(around.key), None
+            around.items[key] = (around.line, value) if self._with_lines else value
+
+    def _entries(self, value: Any, source: Any) -> dict[str, Any]:
+        """What the key `<<` brings: the entries of a mapping, or of a list of them."""
+        merged: dict[str, Any] = {}
+        for part in reversed(value) if isinstance(value, list) else [value]:
+            entries = part[1] if self._with_lines and isinstance(value, list) else part
+            if not isinstance(entries, dict):
+                raise _fault("expected a mapping or list of mappings for merging", source)
+            merged |= entries
+        return merged
+
+
+def _tagged(event: Any) -> Any:
+    """The value of a scalar with a tag of its own."""
+    reading = _BY_TAG.get(event.tag)
+    if reading is None or not reading[0].fullmatch(event.value):
+        raise _wrong_tag(event)
+    return reading[1](event.value)
+
+
+def _check_key(around: _Open, key: Any, source: Any) -> None:
+    """Refuse a key that is no text, and one that stands twice."""
+    if key is _MERGE:
+        if around.merged is None:
+            return
+        key = "<<"
+    elif not isinstance(key, str):
+        said = f"key {source.value}" if isinstance(source, yaml.ScalarEvent) else "this key"
+        raise _no_text(said, source)
+    elif key not in around.items:
+        return
+    line = source.start_mark.line + 1
+    raise InputError(f"line {line}: key {key!r} stands twice; remove one")
+
+
+def _no_text(key: str, event: Any) -> InputError:
+    return InputError(f"{position(event.start_mark)}: {key} is no text; put it in quotes")
+
+
+def _wrong_tag(event: Any) -> InputError:
+    tag, where = event.tag.replace(_TAG, "!!"), position(event.start_mark)
+    known = event.tag.startswith(_TAG) and event.tag.removeprefix(_TAG) in _KNOWN
+    what = f"tag {tag!r} does not go with this value" if known else f"unknown tag {tag!r}"
+    return InputError(f"{where}: {what}; write plain values")
+
+
+def _fault(problem: str, event: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+
+
+def position(mark: Any) -> str:
+    """Where a mark stands in the text."""
+    return f"line {mark.line + 1}, column {mark.column + 1}"
