@@ -33,7 +33,7 @@ class Lines:
         line: int | None = None
         inside: Any = self._root
         for step in path:
-            if not isinstance(inside, dict | list):
+            if type(inside) not in (dict, list):
                 return None
             try:
                 line, inside = inside[step]
