@@ -12,11 +12,13 @@ from contextlib import nullcontext
 from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
 from slotwise.analysis.explain import Explanation
 from slotwise.analysis.explain import explain as explain_log
 from slotwise.analysis.replay import Replay, replay_log
+from slotwise.analysis.timeline import timeline_of
+from slotwise.analysis.waits import Wait, worst_waits
 from slotwise.asked import Slots, cluster_of, processors
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Locality
@@ -213,9 +215,28 @@ def replay(log: Log | str | Path) -> Replay:
     return replay_log(log if isinstance(log, Log) else read_log(log))
 
 
-def explain(log: Log | str | Path, job: str, at: float) -> Explanation:
-    """Why a job holds the slots that it holds at an instant of a run, in seconds."""
-    return explain_log(log if isinstance(log, Log) else read_log(log), job, at)
+@overload
+def explain(log: Log | str | Path, job: str, at: float) -> Explanation: ...
+
+
+@overload
+def explain(log: Log | str | Path, job: str | None = None) -> tuple[Wait, ...]: ...
+
+
+def explain(
+    log: Log | str | Path, job: str | None = None, at: float | None = None
+) -> Explanation | tuple[Wait, ...]:
+    """Why a job holds the slots that it holds at an instant of a run, in seconds.
+
+    Without an instant: the longest waits of the job, or of all jobs, the longest first, each
+    with who held the slots meanwhile and what would have helped.
+    """
+    log = log if isinstance(log, Log) else read_log(log)
+    if at is None:
+        return worst_waits(log, timeline_of(log), job=job)
+    if job is None:
+        raise InputError(f"an instant, {at:g} s, is given without a job; name the job, too")
+    return explain_log(log, job, at)
 
 
 def write_report(

@@ -28,7 +28,7 @@ from slotwise.options import (
     objective_asked,
 )
 from slotwise.record.log import read_log
-from slotwise.report.explanation import explanation_lines
+from slotwise.report.explanation import explanation_lines, wait_lines
 from slotwise.report.progress import Progress
 from slotwise.results import Plan, Result, TaskPlan
 from slotwise.scheduler import ALLOCATORS, SCHEDULERS
@@ -348,17 +348,30 @@ def _replay(
 @app.command(name="explain")
 def _explain(
     log: Annotated[Path, typer.Argument(metavar="LOG", help="A log that --log has written.")],
-    at: Annotated[float, typer.Option("--at", help="The instant, in seconds.")],
-    job: Annotated[str, typer.Option("--job", help="The job.")],
+    at: Annotated[float | None, typer.Option("--at", help="An instant, in seconds.")] = None,
+    job: Annotated[str | None, typer.Option("--job", help="A job.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Why a job holds the slots that it holds at an instant of a run.
+    """Who waited longest for slots, behind whom, and what would have helped.
 
-    Its pools' shares, what it could use, who is served before it and after it.
+    With `--job`, the waits of this job. With `--at` too, why it holds the slots that it holds
+    at that instant: its pools' shares, what it could use, who holds the slots, who is served
+    before it and after it.
+
+    `slotwise explain run.jsonl`
 
     `slotwise explain run.jsonl --at 12.5 --job q1`
     """
     with door():
+        if at is None:
+            waits = api.explain(log, job)
+            if as_json:
+                print_json({"waits": [wait.to_plain() for wait in waits]})
+            else:
+                print("\n".join(wait_lines(waits)))
+            return
+        if job is None:
+            raise InputError(f"--at {at:g} is given without --job; name the job, too")
         explanation = api.explain(log, job, at)
         if as_json:
             print_json(explanation.to_plain())

@@ -9,6 +9,7 @@ from math import ceil, inf
 from typing import Any
 
 from slotwise.analysis.queued import why_queued
+from slotwise.analysis.waits import unknown_job
 from slotwise.model.errors import InputError
 from slotwise.record.log import Log
 from slotwise.runtime.phase_state import PhaseState
@@ -18,7 +19,7 @@ from slotwise.runtime.turns import ROUNDING, whole
 from slotwise.scheduler import QUEUEINGS
 
 NEIGHBOURS = 5
-"""So many of those that are served before and after a phase are named."""
+"""So many of those that are served before and after a phase, or hold its slots, are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,15 @@ class Neighbour:
     phase: str
     running: int
     allocated: float
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a job holds of the slots that another one waits for."""
+
+    job: str
+    pool: str
+    running: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,8 @@ class PhaseExplained:
     served before it, `after` those that come behind it; both cut to the nearest few. Where
     hosts have queues, nothing is allocated: `allocated` is None, shares and neighbours are
     empty. `silent` counts those of its running tasks that are on silent hosts, by host.
+    `holders` are the other jobs that hold slots of its kind while tasks of it wait for some, of
+    whatever pool, the largest first; `holders_more` counts those that are not named.
     """
 
     phase: str
@@ -77,6 +89,8 @@ class PhaseExplained:
     over: tuple[ShareExplained, ...]
     before: tuple[Neighbour, ...]
     after: tuple[Neighbour, ...]
+    holders: tuple[Holding, ...] = ()
+    holders_more: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +121,7 @@ def explain(log: Log, job: str, at: float) -> Explanation:
         if hasattr(event, "job")
     }
     if job not in pools:
-        known = ", ".join(sorted(pools)[:8])
-        raise InputError(f"job {job!r} is not in the log; it has, among others: {known}")
+        raise InputError(unknown_job(job, pools))
     last = log.turns[-1].now if log.turns else 0.0
     if not 0 <= at <= last:
         raise InputError(f"instant {at} is not in the log; name one from 0 to {last:.6g} s")
@@ -161,6 +174,7 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
     before, after = ((), ()) if is_queued else _neighbours(phase)
     path = list(path_to(phase.pool)) if phase.is_ready and not is_queued else []
     over = [p for p in state.shares(phase.slot_kind) if path and p.running > _up(p.share)]
+    holders = _holders(state, phase) if phase.pending and not phase.waits_for else []
     return PhaseExplained(
         phase=phase.id.phase,
         slot_kind=phase.slot_kind,
@@ -176,7 +190,19 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
         over=tuple(_share(state, pool) for pool in over if pool not in path),
         before=before,
         after=after,
+        holders=tuple(holders[:NEIGHBOURS]),
+        holders_more=max(0, len(holders) - NEIGHBOURS),
     )
+
+
+def _holders(state: State, phase: PhaseState) -> list[Holding]:
+    """The other jobs that hold slots of the kind of a phase, the largest first."""
+    running: Counter[tuple[str, str]] = Counter()
+    for other in state.ready(phase.slot_kind):
+        if other.running and other.job.id != phase.job.id:
+            running[other.job.id, other.job.pool] += other.running
+    largest = sorted(running.items(), key=lambda item: (-item[1], item[0]))
+    return [Holding(job, pool, count) for (job, pool), count in largest]
 
 
 def _silent(state: State, phase: PhaseState) -> dict[str, int]:

@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from slotwise.analysis.explain import Explanation, Neighbour, PhaseExplained, ShareExplained
+from slotwise.analysis.waits import WAIT_LEAST, Wait
+from slotwise.report.numbers import percent, seconds
+
+HOLDERS_MOST = 3
+"""So many jobs are named that held the slots while another one waited."""
+
+FREE_LEAST = 0.05
+"""Free slots are mentioned if they are at least this part of all."""
 
 
 def explanation_lines(explanation: Explanation) -> Iterator[str]:
@@ -15,6 +23,44 @@ def explanation_lines(explanation: Explanation) -> Iterator[str]:
     )
     for phase in explanation.phases:
         yield from _phase_lines(phase)
+
+
+def wait_lines(waits: Sequence[Wait]) -> Iterator[str]:
+    """Who waited, and why, a line a wait."""
+    for wait in waits:
+        yield f"{wait.job} {wait_sentence(wait)}"
+    if not waits:
+        yield f"no job waited for longer than {percent(WAIT_LEAST)} of the run"
+
+
+def wait_sentence(wait: Wait) -> str:
+    """How long a job waited, behind whom and why, and what would have helped; without its
+    name, which stands before it."""
+    parts = [
+        f"waited {seconds(wait.seconds)} in pool {wait.pool}, from {seconds(wait.start)} to"
+        f" {seconds(wait.end)}{_behind(wait)}"
+    ]
+    area = wait.held_slot_seconds + wait.free_slot_seconds
+    if wait.free_slot_seconds > FREE_LEAST * area:
+        parts.append(f"{percent(wait.free_slot_seconds / area)} of the slots were free")
+    return "; ".join([*parts, *filter(None, (wait.reason, wait.remedy))])
+
+
+def _behind(wait: Wait) -> str:
+    if not wait.holders:
+        return ""
+    named = wait.holders[:HOLDERS_MOST]
+    if len(wait.holders) == HOLDERS_MOST + 1:
+        named = wait.holders
+    total = wait.held_slot_seconds
+    words = []
+    for holder in named:
+        part = "" if len(wait.holders) == 1 else f" {percent(holder.slot_seconds / total)}"
+        where = "" if holder.pool == wait.pool else f" in pool {holder.pool}"
+        words.append(f"{holder.job}{where}{part}")
+    if more := len(wait.holders) - len(named):
+        words.append(f"{more} more jobs")
+    return f", behind {', '.join(words)}"
 
 
 def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
@@ -35,6 +81,10 @@ def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
         yield f"    pool {share.pool}: {_share(share)}"
     for share in phase.over:
         yield f"    above its share: pool {share.pool}, {_share(share)}"
+    if phase.holders:
+        held = ", ".join(f"{h.job} {h.running} (pool {h.pool})" for h in phase.holders)
+        more = f" and {phase.holders_more} more jobs" if phase.holders_more else ""
+        yield f"    these slots are held by {held}{more}"
     if phase.before:
         yield f"    served before it in its pool: {_names(phase.before)}"
     if phase.after:

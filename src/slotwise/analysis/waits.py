@@ -1,0 +1,166 @@
+"""Who waited for slots, who held them meanwhile, and what would have helped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from slotwise.analysis.remedies import Advice, Stretch, advise
+from slotwise.analysis.timeline import Timeline
+from slotwise.model.errors import InputError
+from slotwise.record.log import Log
+
+WAIT_LEAST = 0.01
+"""Waits shorter than this part of the run are left out."""
+
+WAITS_MOST = 10
+"""So many waits are given unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A job that held slots while another one waited for them."""
+
+    job: str
+    pool: str
+    slot_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A time in which a job had tasks that could begin, and none that ran.
+
+    slot_kind          the kind of slot that it waited for
+    holders            who held the slots of this kind meanwhile, the largest first
+    free_slot_seconds  what nobody held of them, slots of unresponsive hosts included
+    reason             why it waited where others were not simply served first; may be empty
+    remedy             what would have helped; empty where the log shows no such thing
+    """
+
+    job: str
+    pool: str
+    start: float
+    end: float
+    slot_kind: str
+    holders: tuple[Holder, ...]
+    free_slot_seconds: float
+    reason: str = ""
+    remedy: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """How long it was."""
+        return self.end - self.start
+
+    @property
+    def held_slot_seconds(self) -> float:
+        """What all others held of the slots meanwhile."""
+        return sum(holder.slot_seconds for holder in self.holders)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return asdict(self) | {"seconds": self.seconds}
+
+
+def worst_waits(
+    log: Log,
+    line: Timeline,
+    *,
+    job: str | None = None,
+    most: int = WAITS_MOST,
+    most_of_job: int | None = None,
+) -> tuple[Wait, ...]:
+    """The longest waits in a run, of all jobs or of one, the longest first.
+
+    A job waits from its arrival, or from the end of the last of its tasks that ran, until a
+    task of it is launched or it is given up. Since it is not done, it has tasks that could
+    begin then; its pools may keep all of it out (`jobs_max`). `line` is the timeline of the
+    log. InputError for a job that is not in it. O(n log n) for n entries of the log, and
+    O(`most` times n) in numpy.
+    """
+    if job is not None and job not in line.jobs:
+        raise InputError(unknown_job(job, line.jobs))
+    least = WAIT_LEAST * (line.end - min((s.arrival for s in line.jobs.values()), default=0.0))
+    found = [
+        stretch
+        for name in (line.jobs if job is None else [job])
+        for stretch in _stretches(line, name)
+        if stretch.end - stretch.start > least
+    ]
+    found.sort(key=lambda stretch: (stretch.start - stretch.end, stretch.start, stretch.job))
+    chosen, taken = [], Counter[str]()
+    for stretch in found:
+        if most_of_job is None or taken[stretch.job] < most_of_job:
+            chosen.append(stretch)
+            taken[stretch.job] += 1
+        if len(chosen) == most:
+            break
+    held = _Held(line)
+    advice = advise(log, chosen)
+    return tuple(
+        _wait(line, stretch, held, said) for stretch, said in zip(chosen, advice, strict=True)
+    )
+
+
+def unknown_job(job: str, known: Iterable[str]) -> str:
+    """The message that a job is not in the log, and which jobs are."""
+    names = ", ".join(sorted(known)[:8])
+    return f"job {job!r} is not in the log; it has, among others: {names}"
+
+
+def _stretches(line: Timeline, job: str) -> Iterator[Stretch]:
+    """When the job held no slot between its arrival and its end."""
+    since: float | None = line.jobs[job].arrival
+    end = line.end_of(job)
+    steps = line.held_by_job.get(job)
+    for time, slots in zip(steps.times, steps.values, strict=True) if steps else ():
+        if slots and since is not None:
+            yield Stretch(job, since, time)
+            since = None
+        elif not slots:
+            since = time
+    if since is not None and since < end:
+        yield Stretch(job, since, end)
+
+
+class _Held:
+    """Who held slots when: the attempts of a run as arrays."""
+
+    def __init__(self, line: Timeline) -> None:
+        self.jobs = list(line.jobs)
+        number = {job: at for at, job in enumerate(self.jobs)}
+        attempts = [placed.attempt for placed in line.attempts]
+        self._job = np.array([number[a.phase.job] for a in attempts], dtype=np.intp)
+        self._start = np.array([attempt.start for attempt in attempts])
+        self._end = np.array([attempt.end for attempt in attempts])
+        self._kind = np.array([placed.slot_kind for placed in line.attempts], dtype=object)
+
+    def between(self, start: float, end: float, kind: str) -> dict[str, float]:
+        """The slot-seconds of each job that held slots of this kind from start to end."""
+        at = (self._start < end) & (self._end > start) & (self._kind == kind)
+        overlap = np.minimum(self._end[at], end) - np.maximum(self._start[at], start)
+        sums = np.bincount(self._job[at], overlap, minlength=len(self.jobs))
+        return {self.jobs[number]: float(sums[number]) for number in np.flatnonzero(sums)}
+
+
+def _wait(line: Timeline, stretch: Stretch, held: _Held, advice: Advice) -> Wait:
+    by_job = held.between(stretch.start, stretch.end, advice.slot_kind)
+    by_job.pop(stretch.job, None)  # What it held until the very instant at which it began.
+    order: Sequence[str] = sorted(by_job, key=lambda job: (-by_job[job], job))
+    slots = line.cluster.capacity.get(advice.slot_kind, 0)
+    area = slots * (stretch.end - stretch.start)
+    return Wait(
+        stretch.job,
+        line.jobs[stretch.job].job.pool,
+        stretch.start,
+        stretch.end,
+        advice.slot_kind,
+        tuple(Holder(job, line.jobs[job].job.pool, by_job[job]) for job in order),
+        max(0.0, area - sum(by_job.values())),
+        advice.reason,
+        advice.remedy,
+    )
