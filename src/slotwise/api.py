@@ -31,7 +31,7 @@ from slotwise.program.execution import Sized
 from slotwise.record.log import Log, check_log, read_log
 from slotwise.record.remembering import Remembering
 from slotwise.report import page
-from slotwise.results import Result
+from slotwise.results import Result, RunInterrupted, RunUnrecorded
 from slotwise.running import Options, Setting, refuse_unknown
 from slotwise.runtime.live.hosts import played
 from slotwise.runtime.live.world import LiveWorld
@@ -176,7 +176,8 @@ def compare(
     Live, each scheduler's programs write to outputs of their own: OUTPUT-fifo and so on. Logs
     are named in the same way. `play_hosts` is for live runs, as in run. A `history` tells all
     of them the same, what is known before the first; live, it is made if there is none, and
-    what ends is added.
+    what ends is added. If a run is stopped, or cannot be recorded, the exception has the
+    results of those before it as `earlier`.
     """
     names = _check_names([schedulers] if isinstance(schedulers, str) else schedulers)
     apiece = {name: _apart(options, name) for name in names}
@@ -190,13 +191,24 @@ def compare(
         cluster = _live_cluster(source, slots, play_hosts)
         for apart in sources:
             apart.executions(cluster)  # Refuses the last output before the first one runs.
-    results = []
+    results: list[Result] = []
     for name, apart in zip(names, sources, strict=True):
         mine = apiece[name]
-        if live:
-            results.append(_run(apart, name, cluster, play_hosts, history, mine))
-        else:
-            results.append(simulate(apart, name, simulation=simulation, slots=slots, **mine))
+        try:
+            if live:
+                result = _run(apart, name, cluster, play_hosts, history, mine)
+            else:
+                result = simulate(apart, name, simulation=simulation, slots=slots, **mine)
+        except (RunInterrupted, RunUnrecorded) as stop:
+            stop.earlier = tuple(results)
+            raise
+        except KeyboardInterrupt:  # Before the next run has begun.
+            if not results:
+                raise
+            last = RunInterrupted(results[-1])
+            last.earlier = tuple(results[:-1])
+            raise last from None
+        results.append(result)
     return results
 
 

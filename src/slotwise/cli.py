@@ -41,7 +41,7 @@ from slotwise.terminal import (
     show_plan,
     show_task_plan,
     show_unknown,
-    showing_unrecorded,
+    showing_what_came,
     stop_once,
 )
 from slotwise.traces import trace
@@ -192,14 +192,15 @@ def _simulate(
     with door():
         source = read_source(file)
         output.check(file)
-        result = api.simulate(
-            source,
-            scheduler,
-            simulation=truth.simulation(),
-            slots=parse_slots(slots),
-            history=history,
-            **scheduling.options(source, output.log),
-        )
+        with showing_what_came(output.as_json, output.report):
+            result = api.simulate(
+                source,
+                scheduler,
+                simulation=truth.simulation(),
+                slots=parse_slots(slots),
+                history=history,
+                **scheduling.options(source, output.log),
+            )
         show_unknown(source, history)
         finish([result], output.as_json, output.report)
 
@@ -225,7 +226,7 @@ def _run(
         source = read_source(file)
         output.check(file)
         options = scheduling.options(source, output.log)
-        showing = showing_unrecorded(output.as_json, output.report)
+        showing = showing_what_came(output.as_json, output.report)
         with showing, Progress(errors(), f"{scheduler}, live") as progress:
             options["progress"] = progress
             result = api.run(
@@ -274,7 +275,8 @@ def _compare(
         if live:
             truth.refuse_live()
         options = scheduling.options(source, output.log)
-        with Progress(errors(), *(f"{name}, live" for name in names)) as progress:
+        showing = showing_what_came(output.as_json, output.report)
+        with showing, Progress(errors(), *(f"{name}, live" for name in names)) as progress:
             options["progress"] = progress if live else None
             results = api.compare(
                 source.overwriting() if overwrite else source,

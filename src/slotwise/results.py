@@ -131,15 +131,24 @@ class Result:
         """The jobs that failed, and why."""
         return self.outcome.failed
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the run ended, or its log was read, before all of its jobs were over."""
+        return not self.outcome.is_over
+
     def to_plain(self) -> dict[str, Any]:
         """The object that `--json` prints."""
-        return {
-            "scheduler": self.scheduler,
-            "world": self.world,
-            "jobs": self.jobs,
-            "metrics": self.metrics,
-            "bound": self.bound,
-        } | ({"failed": self.failed} if self.failed else {})
+        return (
+            {
+                "scheduler": self.scheduler,
+                "world": self.world,
+                "jobs": self.jobs,
+                "metrics": self.metrics,
+                "bound": self.bound,
+            }
+            | ({"failed": self.failed} if self.failed else {})
+            | ({"interrupted": True} if self.is_interrupted else {})
+        )
 
     @property
     def reported(self) -> ReportedRun:
@@ -158,19 +167,25 @@ class Result:
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """A live run was stopped from outside; `result` tells what was done until then."""
+    """A run was stopped from outside; `result` tells what was done until then.
+
+    Where several are compared, `earlier` has the results of those before it.
+    """
 
     def __init__(self, result: Result) -> None:
         super().__init__("interrupted")
         self.result = result
+        self.earlier: tuple[Result, ...] = ()
 
 
 class RunUnrecorded(SlotwiseError):
     """A run is over, but not all that was to be written of it could be.
 
-    `result` is the run's: its jobs are done, or have failed, as if nothing had been.
+    `result` is the run's: its jobs are done, or have failed, as if nothing had been. Where
+    several are compared, `earlier` has the results of those before it.
     """
 
     def __init__(self, reason: SlotwiseError, result: Result) -> None:
         super().__init__(f"the run is over, but not all of it is recorded: {reason}")
         self.result = result
+        self.earlier: tuple[Result, ...] = ()

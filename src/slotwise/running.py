@@ -100,10 +100,9 @@ class Setting:
                     told.append(progress)
                 told += [stack.enter_context(listener) for listener in self.listeners]
                 world = stack.enter_context(make_world())
-                try:
-                    run_loop(scheduler, world, state, _all_of(told))
-                except KeyboardInterrupt:
-                    raise RunInterrupted(Result.of_log(log)) from None
+                run_loop(scheduler, world, state, _all_of(told))
+        except KeyboardInterrupt:
+            raise RunInterrupted(Result.of_log(log)) from None
         except InputError as error:
             if not state.is_done:
                 raise

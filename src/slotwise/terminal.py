@@ -44,22 +44,18 @@ def stop_once() -> None:
 def door() -> Iterator[None]:
     """Turn what a user can cause into one message and an exit code."""
     try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever reads our output has seen enough; there is nobody to tell more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with _printing():
+            yield
     except SlotwiseError as error:
         errors().print(f"slotwise: {error}", style="red", markup=False, soft_wrap=True)
         raise typer.Exit(2) from error
     except RunInterrupted as stop:
-        metrics = stop.result.metrics
-        done = [
-            name for name, times in stop.result.jobs.items() if times["completion"] is not None
-        ]
+        result = stop.result
+        done = [name for name, times in result.jobs.items() if times["completion"] is not None]
         errors().print(
-            f"slotwise: interrupted after {metrics['tasks_done']} tasks; done:"
-            f" {', '.join(done) or 'no job'}; what was not done has been taken back",
+            f"slotwise: {f'{result.scheduler}: ' if stop.earlier else ''}interrupted after"
+            f" {result.metrics['tasks_done']} tasks; done: {', '.join(done) or 'no job'}"
+            + ("; what was not done has been taken back" if result.world == "live" else ""),
             markup=False,
             soft_wrap=True,
         )
@@ -69,16 +65,28 @@ def door() -> Iterator[None]:
         raise typer.Exit(130) from stop
 
 
+@contextmanager
+def _printing() -> Iterator[None]:
+    """Print to stdout as long as somebody reads it."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads our output has seen enough; there is nobody to tell more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def finish(results: Sequence[Result], as_json: bool, report: Path | None) -> None:
     """Print results, write the report, and exit with 1 if a job failed."""
-    if as_json:
-        for result in results:
-            print_json(result.to_plain())
-    else:
-        reported = [result.reported for result in results]
-        if len(results) == 1:
-            _print_table(jobs_table(reported))
-        _print_table(comparison_table(reported))
+    with _printing():
+        if as_json:
+            for result in results:
+                print_json(result.to_plain())
+        else:
+            reported = [result.reported for result in results]
+            if len(results) == 1:
+                _print_table(jobs_table(reported))
+            _print_table(comparison_table(reported))
     if report is not None:
         api.write_report(results, report)
         errors().print(f"report: {report}", markup=False, soft_wrap=True)
@@ -94,13 +102,14 @@ def finish(results: Sequence[Result], as_json: bool, report: Path | None) -> Non
 
 
 @contextmanager
-def showing_unrecorded(as_json: bool, report: Path | None) -> Iterator[None]:
-    """If a run is over, but could not all be recorded, show its result before that is told."""
+def showing_what_came(as_json: bool, report: Path | None) -> Iterator[None]:
+    """If a run is stopped, or could not all be recorded, show what came of it, and of those
+    before it, before that is told."""
     try:
         yield
-    except RunUnrecorded as error:
+    except (RunInterrupted, RunUnrecorded) as stop:
         with suppress(typer.Exit):
-            finish([error.result], as_json, report)
+            finish([*stop.earlier, stop.result], as_json, report)
         raise
 
 

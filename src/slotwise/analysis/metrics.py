@@ -26,7 +26,8 @@ class Outcome:
     What is measured over the jobs that are done is None while none is: value and gap, means
     and maxima of response, stretch and slowdown, and the makespan, which is the last
     completion. What is measured over jobs with deadlines or steps is None without any such.
-    `stated` holds the jobs as they arrived.
+    `stated` holds the jobs as they arrived, and `is_over` says whether all that were to come
+    have come and are done or have failed: if not, the record ends early.
     """
 
     jobs: dict[str, dict[str, float | None]]
@@ -34,6 +35,7 @@ class Outcome:
     bound: float
     failed: dict[str, str]
     stated: dict[str, Job] = field(default_factory=dict, repr=False)
+    is_over: bool = True
 
 
 class Meter:
@@ -44,6 +46,7 @@ class Meter:
 
     def __init__(self, header: Header) -> None:
         self._cluster = header.true_cluster
+        self._jobs_expected = header.jobs_expected
         self._objective = Objective(**header.objective)
         self._slowdown = {
             Locality(number): factor
@@ -91,7 +94,12 @@ class Meter:
             bound=bound,
             failed={name: s.failed for name, s in spans.items() if s.failed is not None},
             stated={name: span.job for name, span in spans.items()},
+            is_over=self._is_over(spans),
         )
+
+    def _is_over(self, spans: dict[str, JobSpan]) -> bool:
+        over = [s for s in spans.values() if s.completion is not None or s.failed is not None]
+        return len(over) >= self._jobs_expected
 
     def _attempt(self, attempt: Attempt) -> None:
         """An attempt that did not end well, or was told to stop."""

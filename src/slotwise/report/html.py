@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from slotwise.report.drawing import DRAW
 from slotwise.report.numbers import MISSING, seconds
 from slotwise.report.packing import packed
-from slotwise.report.reported import has_differing_work
+from slotwise.report.reported import has_bounds_apart, has_differing_work
 from slotwise.report.scene import Scene
 from slotwise.report.style import STYLE
 from slotwise.report.tables import (
@@ -19,6 +20,7 @@ from slotwise.report.tables import (
     job_columns,
     metrics_in_full,
 )
+from slotwise.report.waits import waits_section
 
 if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
@@ -26,15 +28,8 @@ if TYPE_CHECKING:
 JOBS_MOST = 500
 """Tables of jobs list at most so many."""
 
-_DRAW = """
-const unpack = table => table.rows.map(row => Object.fromEntries(table.fields.map(
-  (field, at) => [field, table.words[at] ? table.words[at][row[at]] : row[at]])));
-for (const [name, spec] of Object.entries(PICTURES)) {
-  for (const rows in spec.datasets) spec.datasets[rows] = unpack(spec.datasets[rows]);
-  vegaEmbed("#" + name, spec, {mode: "vega-lite", renderer: "canvas",
-    actions: {export: true, source: false, compiled: false, editor: false}});
-}
-"""
+LABELS_MOST = 4
+"""The title names at most so many schedulers."""
 
 
 def page(
@@ -48,23 +43,24 @@ def page(
     }
     compared = [picture for picture in pictures if picture.name in ("comparison", "responses")]
     over_time = [picture for picture in pictures if picture not in compared]
-    title = f"slotwise: {' · '.join(scene.names)}"
     return "\n".join(
         [
             "<!DOCTYPE html>",
             '<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(title)}</title>",
+            f"<title>{escape(f'slotwise: {_title(scene)}')}</title>",
             f"<style>{STYLE}</style>",
             "</head><body><main>",
             _headline(scene),
             *map(_section, compared),
             _metrics(scene),
-            *map(_section, over_time),
+            *map(_section, over_time[:1]),
+            waits_section(scene),
+            *map(_section, over_time[1:]),
             *_job_tables(scene),
             "</main>",
             f"<script>{bundle}</script>",
-            f"<script>const PICTURES = {script_json(data)};{_DRAW}</script>",
+            f"<script>const PICTURES = {script_json(data)};{DRAW}</script>",
             "</body></html>",
         ]
     )
@@ -95,12 +91,34 @@ def _headline(scene: Scene) -> str:
         worlds,
         f"over {seconds(scene.end - scene.begin)}",
     ]
-    what = "compared" if len(scene.runs) > 1 else "at work"
-    names = _listed(scene.names)
+    if len(scene.runs) > 1:
+        facts.insert(0, _counted(len(scene.runs), "run"))
+    notices = "".join(f'<p class="notice">{escape(text)}</p>' for text in _interrupted(scene))
     return (
-        f"<header><h1>{escape(names)} {what}</h1>"
-        f'<p class="facts">{" · ".join(escape(fact) for fact in facts)}</p></header>'
+        f"<header><h1>{escape(_title(scene))}</h1>"
+        f'<p class="facts">{" · ".join(escape(fact) for fact in facts)}</p>{notices}</header>'
     )
+
+
+def _title(scene: Scene) -> str:
+    """Which schedulers are shown, each named once, or how many."""
+    labels = list(dict.fromkeys(run.label for run in scene.runs))
+    names = _listed(labels) if len(labels) <= LABELS_MOST else f"{len(labels)} schedulers"
+    return f"{names} {'compared' if len(scene.runs) > 1 else 'at work'}"
+
+
+def _interrupted(scene: Scene) -> Iterator[str]:
+    """What is to be said of runs that ended early."""
+    for run, line in zip(scene.runs, scene.timelines, strict=True):
+        if run.is_interrupted:
+            spans = line.jobs.values()
+            over = sum(s.completion is not None or s.failed is not None for s in spans)
+            world = f" ({run.world})" if len({one.world for one in scene.runs}) > 1 else ""
+            yield (
+                f"{run.label}{world} was interrupted: its record ends at {seconds(line.end)},"
+                f" when {over} of {_counted(run.log.header.jobs_expected, 'job')} were over."
+                " Metrics and bound count what was done."
+            )
 
 
 def _section(picture: Picture) -> str:
@@ -123,6 +141,8 @@ def _metrics(scene: Scene) -> str:
         )
     if len(scene.runs) > 1:
         text += " The best is bold."
+    if has_bounds_apart(scene.runs):
+        text += " Each bound is for the work of its own run."
     if has_differing_work(scene.runs):
         text += (
             " The live runs measured different work for the same jobs, because the machine was"

@@ -14,6 +14,9 @@ from slotwise.record.log import Log
 WORK_TOLERANCE = 0.1
 """Live runs of the same jobs whose work differs by more were on a differently busy machine."""
 
+BOUND_TOLERANCE = 1e-8
+"""Relative: bounds that differ by no more differ by rounding."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReportedRun:
@@ -40,16 +43,28 @@ class ReportedRun:
         return Objective(**self.log.header.objective)
 
     @property
+    def called(self) -> str:
+        """Its label, and that it was interrupted if it was."""
+        return f"{self.label} (interrupted)" if self.is_interrupted else self.label
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether its record ends before all jobs were over."""
+        return not self.outcome.is_over
+
+    @property
     def is_whole(self) -> bool:
         """Whether all of its jobs are done: only then can it be better than another run."""
-        return all(times["completion"] is not None for times in self.outcome.jobs.values())
+        return self.outcome.is_over and all(
+            times["completion"] is not None for times in self.outcome.jobs.values()
+        )
 
 
 def run_names(runs: Sequence[ReportedRun]) -> list[str]:
-    """A name for each run: its label, with its world where the runs come from several."""
+    """A name for each run: as it is called, with its world where the runs come from several."""
     if len({run.world for run in runs}) > 1:
-        return distinct(f"{run.label} ({run.world})" for run in runs)
-    return distinct(run.label for run in runs)
+        return distinct(f"{run.called} ({run.world})" for run in runs)
+    return distinct(run.called for run in runs)
 
 
 def has_differing_work(runs: Sequence[ReportedRun]) -> bool:
@@ -59,6 +74,12 @@ def has_differing_work(runs: Sequence[ReportedRun]) -> bool:
         if run.world == "live" and run.is_whole:
             measured[frozenset(run.outcome.jobs)].append(run.outcome.metrics["work_seconds"])
     return any(max(works) > (1 + WORK_TOLERANCE) * min(works) for works in measured.values())
+
+
+def has_bounds_apart(runs: Sequence[ReportedRun]) -> bool:
+    """Whether runs have different bounds, each of the work that was done in that run."""
+    bounds = [run.outcome.bound for run in runs]
+    return max(bounds) - min(bounds) > BOUND_TOLERANCE * max(map(abs, bounds))
 
 
 def distinct(names: Iterable[str]) -> list[str]:

@@ -11,6 +11,9 @@ h1 { font-size: 28px; line-height: 1.2; margin: 0 0 6px; overflow-wrap: anywhere
 h2 { font-size: 18px; margin: 0 0 2px; }
 p { margin: 0 0 14px; color: var(--muted); max-width: 130ch; }
 .facts { font-size: 15px; }
+.notice { color: var(--ink); border-left: 4px solid #c1121f; padding: 2px 12px; }
+ul { margin: 4px 0 12px; padding-left: 20px; max-width: 130ch; }
+li { margin: 0 0 6px; overflow-wrap: anywhere; }
 section { background: white; border: 1px solid var(--rule); border-radius: 10px;
   padding: 20px 24px; margin: 0 0 18px; }
 .picture, .table { overflow-x: auto; }
@@ -26,5 +29,12 @@ summary { cursor: pointer; padding: 6px 0; }
 td summary { padding: 0; }
 pre { margin: 6px 0; font-size: 12px; overflow-x: auto; white-space: pre-wrap; }
 details .table { margin: 4px 0 14px; }
+@media (max-width: 800px) {
+  main { padding: 18px 10px 40px; }
+  section { padding: 14px 14px; }
+  h1 { font-size: 23px; }
+  .picture.vega-embed { padding-right: 0; }
+  th, td { padding-right: 14px; }
+}
 @media print { body { background: white; } section { break-inside: avoid; border: 0; } }
 """

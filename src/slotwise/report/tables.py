@@ -12,7 +12,7 @@ from rich.text import Text
 
 from slotwise.report.numbers import MISSING, count, number, percent, seconds
 from slotwise.report.reasons import in_short
-from slotwise.report.reported import ReportedRun, run_names
+from slotwise.report.reported import ReportedRun, has_bounds_apart, run_names
 
 Columns = dict[str, list[str]]
 """A table as text: the cells of each column, by its title."""
@@ -142,7 +142,7 @@ def comparison_table(runs: Sequence[ReportedRun]) -> Table:
     """The runs side by side, for the terminal; the best of each metric is bold."""
     worlds = list(dict.fromkeys(run.world for run in runs))
     # The world has a column of its own where there are several.
-    names = [run.label for run in runs] if len(worlds) > 1 else run_names(runs)
+    names = [run.called for run in runs] if len(worlds) > 1 else run_names(runs)
     columns: dict[str, list[Text]] = {"scheduler": [Text(name) for name in names]}
     if len(worlds) > 1:
         columns["world"] = [Text(run.world) for run in runs]
@@ -150,8 +150,11 @@ def comparison_table(runs: Sequence[ReportedRun]) -> Table:
         cells = zip(metric.cells(runs), metric.best(runs), strict=True)
         columns[metric.title] = [Text(cell, "bold" if best else "") for cell, best in cells]
     objectives = list(dict.fromkeys(run.objective for run in runs))
+    caption = f"{' and '.join(worlds)}; the value is the {' or '.join(objectives)}"
+    if has_bounds_apart(runs):
+        caption += "; each bound is for its own run"
     table = _rich(columns)
-    table.caption = Text(f"{' and '.join(worlds)}; the value is the {' or '.join(objectives)}")
+    table.caption = Text(caption)
     return table
 
 

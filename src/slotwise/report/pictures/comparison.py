@@ -9,7 +9,7 @@ import altair as alt
 from slotwise.report.numbers import number, seconds
 from slotwise.report.palette import BAD, BAR, BEST, INK
 from slotwise.report.pictures.picture import Picture, Rows, label_axis, source, tooltip
-from slotwise.report.reported import ReportedRun
+from slotwise.report.reported import ReportedRun, has_bounds_apart
 from slotwise.report.scene import Scene
 
 _PANELS = (
@@ -33,10 +33,17 @@ def draw(scene: Scene) -> Picture:
     for key, title, show in panels:
         rows[key] = _rows(scene, key, show)
         charts.append(_panel(scene, key, title, is_first=not charts, rows=rows[key]))
-    sentence = (
-        "Shorter is better; the best is dark. The red line is a proven lower bound: no"
-        " scheduler whatever can do better."
-    )
+    sentence = "Shorter is better; the best is dark. "
+    if has_bounds_apart(scene.runs):
+        sentence += (
+            "A red line is a proven lower bound for its own run: no scheduler can do better"
+            " with the tasks of that run, each as long as it was there. Other runs did other"
+            " work, so they may lie below it."
+        )
+    else:
+        sentence += (
+            "The red line is a proven lower bound: no scheduler can do better with these tasks."
+        )
     if not all(run.is_whole for run in scene.runs):
         sentence += " A run with jobs that were not done counts only those that were."
     chart = alt.hconcat(*charts, spacing=30)
@@ -75,6 +82,8 @@ def _row(run: ReportedRun, name: str, key: str, show: Any) -> dict[str, Any]:
 def bound_of(run: ReportedRun, key: str) -> float | None:
     """The lower bound of a metric, where it is the value of the objective or its mean."""
     metrics, bound = run.outcome.metrics, run.outcome.bound
+    if metrics.get(key) is None:
+        return None
     aggregate = run.log.header.objective["aggregate"]
     meant = {"response_mean": "response", "stretch_mean": "stretch"}.get(key)
     if key == "value" or (key == "makespan" and run.penalties == ["makespan"]):
