@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from slotwise.model.errors import InputError
+from slotwise.record.own_files import refuse_foreign
 from slotwise.terminal import door
 from slotwise.workload.swim import SwimRates, racked_cluster, read_swim
-from slotwise.workload.writer import write_workload
+from slotwise.workload.writer import MARK, write_workload
 
 trace = typer.Typer(no_args_is_help=True, help="Workloads from traces of other systems.")
 imports = typer.Typer(no_args_is_help=True, help="Write a workload file from a trace.")
@@ -52,6 +53,7 @@ def _swim(
     with door():
         if output.exists() and file.exists() and output.samefile(file):
             raise InputError(f"-o is the trace {str(file)!r} itself; name another file")
+        refuse_foreign(output, MARK.encode(), f"-o {str(output)!r}")
         rates = SwimRates()
         jobs = read_swim(file, rates, first=first)
         cluster = racked_cluster(hosts, slots=slots_per_host, hosts_a_rack=hosts_per_rack)

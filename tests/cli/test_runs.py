@@ -231,6 +231,13 @@ def test_a_trace_becomes_a_workload(slotwise: Any, folder: Path) -> None:
     assert (told.exit_code, told.stdout) == (0, "day.yaml\n")
     simulated = slotwise("simulate", "day.yaml", "--json")
     assert set(json.loads(simulated.stdout)["jobs"]) == {"a", "b"}
+    again = slotwise("trace", "import", "swim", "swim.tsv", "-o", "day.yaml", *hosts)
+    assert again.exit_code == 0
+    mine = (folder / "jobs.yaml").read_text()
+    other = slotwise("trace", "import", "swim", "swim.tsv", "-o", "jobs.yaml", *hosts)
+    assert other.exit_code == 2
+    assert "-o 'jobs.yaml' exists and was not written by slotwise" in other.stderr
+    assert (folder / "jobs.yaml").read_text() == mine
     refused = slotwise("trace", "import", "swim", "jobs.yaml", "-o", "day.yaml")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr.startswith("slotwise: jobs.yaml: line 1: ")

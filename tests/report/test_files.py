@@ -74,8 +74,19 @@ def test_a_path_that_cannot_be_written_is_refused(three_runs, tmp_path, name, to
 def test_a_page_may_be_written_over(three_runs, tmp_path):
     """The name may end as old systems had it, in letters of any size."""
     path = tmp_path / "R.HTM"
-    path.write_text("old")
-    check_report(path)
+    path.touch()
+    for _ in range(2):
+        check_report(path)
+        write_report(three_runs[:1], path)
+    path.write_text("<p>mine")
+    with pytest.raises(InputError, match="exists and was not written by slotwise; name another"):
+        check_report(path)
+    assert path.read_text() == "<p>mine"
+
+
+def test_a_page_is_html_from_its_first_byte(three_runs, tmp_path):
+    """So that browsers know it without a name."""
+    path = tmp_path / "r.html"
     write_report(three_runs[:1], path)
     assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 

@@ -25,6 +25,9 @@ from slotwise.report.waits import waits_section
 if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
 
+MARK = '<meta name="generator" content="slotwise">'
+"""By this a page is known as ours, so that it may be replaced."""
+
 JOBS_MOST = 500
 """Tables of jobs list at most so many."""
 
@@ -47,6 +50,7 @@ def page(
         [
             "<!DOCTYPE html>",
             '<html lang="en"><head><meta charset="utf-8">',
+            MARK,
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(f'slotwise: {_title(scene)}')}</title>",
             f"<style>{STYLE}</style>",

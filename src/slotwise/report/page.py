@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slotwise.model.errors import InputError, MissingExtraError
+from slotwise.record.own_files import refuse_foreign
 from slotwise.report import html
 from slotwise.report.reported import ReportedRun
 from slotwise.report.scene import Scene, scene_of
@@ -66,6 +67,8 @@ def _check_path(path: Path) -> None:
         raise InputError(f"{place}: a report is a web page; end its name in .html")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise InputError(f"{place}: it cannot be written; name another file")
+    with _told(path):
+        refuse_foreign(path, html.MARK.encode(), place)
 
 
 def write_pictures(runs: Sequence[ReportedRun], folder: str | Path) -> list[Path]:

@@ -13,6 +13,8 @@ from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase
 from slotwise.workload.schema import VERSION
 
+MARK = "# Written by slotwise: a file with this line may be replaced by another."
+
 
 def write_workload(
     jobs: Iterable[Job],
@@ -45,6 +47,7 @@ def write_workload(
 def _lines(
     jobs: Sequence[Job], cluster: Cluster | None, placement: Mapping[str, int]
 ) -> Iterator[str]:
+    yield MARK
     yield f"slotwise: {VERSION}"
     if cluster is not None:
         yield from _cluster_lines(cluster)
