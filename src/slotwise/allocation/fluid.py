@@ -6,7 +6,7 @@ decided anew. For jobs of one phase under FLEX this is exactly the malleable pac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -45,13 +45,15 @@ def fluid_schedule(
 
     Refuses jobs that arrive later and phases of unknown work. Shares that are no whole numbers
     become whole slots by wrap-around, without loss. O(P) steps for P phases, each as costly as
-    one allocation.
+    one allocation among those that are ready.
     """
-    unfinished = [progress_of(job, phase) for job in jobs for phase in job.topological]
+    phases = [progress_of(job, phase) for job in jobs for phase in job.topological]
+    place = {one.id: number for number, one in enumerate(phases)}
+    behind = waiting_for(phases)
+    ready = [one for one in phases if not one.waits_for]
     pieces: list[Piece] = []
     now = 0.0
-    while unfinished:
-        ready = [one for one in unfinished if not one.waits_for]
+    while ready:
         shares = _share(ready, cluster, pools, allocator, now)
         rates = [(one, share) for one, share in zip(ready, shares, strict=True) if share > 0]
         assert rates, "some ready phase gets a slot"
@@ -66,13 +68,34 @@ def fluid_schedule(
             one.left -= share * (then - now)  # By the clock, as the pieces will be measured.
         now = then
         tick = CLOCK * now
-        ended = [o for o, s in rates if o.left <= max(ROUNDING * o.work, tick * s)]
-        for one in ended:
-            unfinished.remove(one)
-            for other in unfinished:
-                if other.job is one.job:
-                    other.waits_for.discard(one.phase.name)
+        ended = {o.id for o, s in rates if o.left <= max(ROUNDING * o.work, tick * s)}
+        ready = [one for one in ready if one.id not in ended]
+        come = freed(ended, behind)
+        if come:
+            ready = sorted([*ready, *come], key=lambda one: place[one.id])
     return Schedule(merged(pieces))
+
+
+def waiting_for(phases: Iterable[Progress]) -> dict[PhaseId, list[Progress]]:
+    """For each phase those that wait for it."""
+    behind: dict[PhaseId, list[Progress]] = {}
+    for one in phases:
+        for name in one.waits_for:
+            behind.setdefault(PhaseId(one.job.id, name), []).append(one)
+    return behind
+
+
+def freed(
+    ended: Iterable[PhaseId], behind: Mapping[PhaseId, Sequence[Progress]]
+) -> list[Progress]:
+    """The phases that are ready now that these have ended."""
+    ready = []
+    for phase in ended:
+        for one in behind.get(phase, ()):
+            one.waits_for.remove(phase.phase)
+            if not one.waits_for:
+                ready.append(one)
+    return ready
 
 
 def progress_of(job: Job, phase: Phase) -> Progress:

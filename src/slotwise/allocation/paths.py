@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase
 from slotwise.objective.penalty import Size
@@ -10,17 +12,46 @@ LEAST = 1e-9
 """Seconds: sizes are divided by, so no job has none."""
 
 
+JOBS_KEPT = 10_000
+"""Of so many jobs of several phases the paths are kept, since each decision asks for them."""
+
+
 def size_on(job: Job, cluster: Cluster) -> Size:
-    """The job's work, and the least time that it would take alone. O(phases)."""
-    path = max(_to_the_end(job, cluster).values())
-    return Size(max(job.work or 0.0, LEAST), max(LEAST, path, _area(job, cluster)))
+    """The job's work, and the least time that it would take alone. O(phases) the first time."""
+    return _kept(_On(job, cluster))[0] if len(job.phases) > 1 else _size(job, cluster)
 
 
 def tail_on(job: Job, phase: Phase, cluster: Cluster) -> float:
     """The least time from the end of a phase to the completion of its job, seconds."""
     if len(job.phases) == 1:
         return 0.0
-    return _to_the_end(job, cluster)[phase.name] - _length(phase, cluster)
+    return _kept(_On(job, cluster))[1][phase.name] - _length(phase, cluster)
+
+
+class _On:
+    """A job on a cluster: the same only if these are the same objects, which is soon seen."""
+
+    __slots__ = ("cluster", "job")
+
+    def __init__(self, job: Job, cluster: Cluster) -> None:
+        self.job, self.cluster = job, cluster
+
+    def __hash__(self) -> int:
+        return id(self.job)
+
+    def __eq__(self, other: object) -> bool:
+        assert isinstance(other, _On)
+        return self.job is other.job and self.cluster is other.cluster
+
+
+@lru_cache(JOBS_KEPT)
+def _kept(on: _On) -> tuple[Size, dict[str, float]]:
+    return _size(on.job, on.cluster), _to_the_end(on.job, on.cluster)
+
+
+def _size(job: Job, cluster: Cluster) -> Size:
+    path = max(_to_the_end(job, cluster).values())
+    return Size(max(job.work or 0.0, LEAST), max(LEAST, path, _area(job, cluster)))
 
 
 def _to_the_end(job: Job, cluster: Cluster) -> dict[str, float]:

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
+from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import Flex
 from slotwise.allocation.flowflex.allocator import FlowFlex
 from slotwise.allocation.flowflex.jobs import whole_flows
 from slotwise.allocation.flowflex.shapes import pieces_of
 from slotwise.allocation.flowflex.solve import solve as solve_flows
 from slotwise.allocation.fluid import claims_of_progress, fluid_schedule, progress_of
+from slotwise.allocation.fluid_fifo import fifo_schedule
 from slotwise.allocation.problem import Allocator, Claims
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.orders import by_height
@@ -55,6 +57,8 @@ def plan_schedules(
     """
     _refuse_lost_work(jobs, cluster)
     tree = pools if isinstance(pools, PoolTree) else PoolTree(pools.values())
+    if isinstance(allocator, Fifo) and not any(pool.slots_max for pool in tree.values()):
+        return Planned([fifo_schedule(jobs, cluster)])
     claims, budget = plain_claims(jobs, cluster, tree), budget or Budget()
     least = {}
     if claims is not None and allocator.keeps_least:

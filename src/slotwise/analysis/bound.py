@@ -153,7 +153,7 @@ class _Limits:
         On the path each phase has its most slots and takes as long as one task at least.
         """
         if len(job.phases) == 1:
-            return self._nodes(job)[0].length
+            return self._length(job, job.phases[0])
         area = dict.fromkeys(self.rates, 0.0)
         for phase in job.phases:
             area[self._kind(phase)] += self._total(job, phase)
@@ -163,6 +163,12 @@ class _Limits:
     def _height(self, job: Job) -> float:
         """The least time that is proven for a job alone."""
         return self._alone(job) if len(job.phases) == 1 else self._stand(job).height
+
+    def _length(self, job: Job, phase: Phase) -> float:
+        """The least time that a phase takes."""
+        longest = self._work.longest.get(PhaseId(job.id, phase.name), 0.0)
+        fastest = self.rates[self._kind(phase)][0]
+        return max(self._total(job, phase) / self._rate(phase), longest / fastest)
 
     def _stand(self, job: Job) -> Stand:
         """Where its phases stand if it is alone on the cluster."""
@@ -180,14 +186,12 @@ class _Limits:
     def _in_order(self, job: Job) -> list[Node]:
         places: dict[str, int] = {}
         nodes = []
-        for phase in job.topological if len(job.phases) > 1 else job.phases:
-            kind, work = self._kind(phase), self._total(job, phase)
-            longest = self._work.longest.get(PhaseId(job.id, phase.name), 0.0)
+        for phase in job.topological:
             nodes.append(
                 Node(
-                    work,
-                    max(work / self._rate(phase), longest / self.rates[kind][0]),
-                    self._kinds[kind],
+                    self._total(job, phase),
+                    self._length(job, phase),
+                    self._kinds[self._kind(phase)],
                     [places[other] for other in phase.after],
                     None if phase.continues is None else places[phase.continues],
                 )

@@ -197,6 +197,8 @@ class Job:
     @cached_property
     def topological(self) -> tuple[Phase, ...]:
         """Its phases, each behind all that it waits for, but as early as that allows."""
+        if len(self.phases) == 1:
+            return self.phases  # As are most jobs of large workloads.
         places = {phase.name: place for place, phase in enumerate(self.phases)}
         behind: list[list[int]] = [[] for _ in self.phases]
         waits = [len(phase.waits_for) for phase in self.phases]
@@ -226,7 +228,7 @@ class Job:
             twice = next(name for name, count in Counter(names).items() if count > 1)
             raise InputError(f"job {self.id!r}: two phases are named {twice!r}; rename one")
         for phase in self.phases:
-            for other in sorted(phase.waits_for - self.by_name.keys()):
+            for other in sorted(n for n in phase.waits_for if n not in self.by_name):
                 raise InputError(
                     f"job {self.id!r}: phase {phase.name!r} waits for unknown phase {other!r};"
                     f" known: {', '.join(names)}"
