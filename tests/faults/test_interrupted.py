@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -23,16 +24,15 @@ jobs:
 
 
 @pytest.fixture
-def stuck(command: Any, books: object, processes: Any) -> Callable[[], Any]:
+def stuck(command: Any, books: object, processes: Any) -> Callable[..., Any]:
     """Starts a run one job of which is done and one of which hangs with both slots."""
 
-    def start() -> Any:
+    def start(*more: str, as_json: bool = True) -> Any:
         command.write(STUCK, "stuck.py")
         command.write(JOBS)
         (command.folder / "pids").mkdir()
-        process = command.start(
-            "run", "jobs.yaml", "--slots", "2", "--log", "log.jsonl", "--json"
-        )
+        how = ["--slots", "2", "--log", "log.jsonl", *more, *(["--json"] if as_json else [])]
+        process = command.start("run", "jobs.yaml", *how)
         processes.wait_for(lambda: len(pids(command.folder)) == 2)
         return process
 
@@ -61,7 +61,28 @@ def test_a_stopped_run_leaves_nothing(
     assert (command.folder / "done/quick/_SUCCESS").exists()
     assert "interrupted after 2 tasks; done: quick" in command.stderr
     assert "Traceback" not in command.stderr
-    assert command.stdout == ""
+    (line,) = command.stdout.splitlines()
+    told = json.loads(line)
+    assert told["interrupted"] is True
+    completions = {job: times["completion"] for job, times in told["jobs"].items()}
+    assert completions["stuck"] is None
+    assert completions["quick"] == told["metrics"]["makespan"] > 0
+
+
+def test_a_stopped_run_writes_its_report(
+    stuck: Callable[..., Any], command: Any, processes: Any
+) -> None:
+    """The page and the table say that it was interrupted, as a page from its log does."""
+    process = stuck("--report", "page.html", as_json=False)
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(processes.PATIENCE) == 130
+    assert "flex (interrupted)" in command.stdout
+    assert "report: page.html" in command.stderr
+    assert command.run("report", "log.jsonl", "-o", "again.html") == 0
+    for page in ("page.html", "again.html"):
+        text = (command.folder / page).read_text()
+        assert "flex was interrupted: its record ends at" in text
+        assert "when 1 of 2 jobs were over" in text
 
 
 def test_impatience_does_not_hurt(

@@ -8,6 +8,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from slotwise.analysis.metrics import Meter
+from slotwise.record.log import Log
 from slotwise.report import write_pictures, write_report
 from slotwise.report.tables import FAILED_BECAUSE, job_columns
 from slotwise.runtime.simulated.outages import Outage
@@ -208,6 +210,79 @@ def test_the_page_warns_of_a_differently_busy_machine(three_runs, tmp_path):
         texts = Page(path.read_text(encoding="utf-8")).texts
         assert "work (slot-seconds)" in texts
         assert any("differently busy" in text for text in texts) is warned
+
+
+def page_of(runs, path):
+    """The page of these runs."""
+    write_report(runs, path)
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def test_the_title_names_each_scheduler_once(three_runs, tmp_path):
+    """Six runs of three schedulers have a short title; how many there are is a fact."""
+    live = [replace(run, world="live") for run in three_runs]
+    texts = page_of([*live, *three_runs], tmp_path / "r.html").texts
+    assert texts.count("fifo, fair and flex compared") == 1
+    assert "slotwise: fifo, fair and flex compared" in texts
+    assert any(text.startswith("6 runs · 3 jobs") for text in texts)
+    many = [replace(three_runs[0], label=f"s{number}") for number in range(5)]
+    assert "5 schedulers compared" in page_of(many, tmp_path / "r.html").texts
+
+
+def test_a_bound_says_for_which_runs_it_holds(three_runs, tmp_path):
+    """Of one work it holds for all; where work was measured anew, for its own run only."""
+    one, other = (
+        replace(run, outcome=replace(run.outcome, bound=bound))
+        for run, bound in zip(three_runs, (40.0, 42.0), strict=False)
+    )
+    told = " ".join(page_of([one, one], tmp_path / "r.html").texts)
+    assert "no scheduler can do better with these tasks" in told
+    told = " ".join(page_of([one, other], tmp_path / "r.html").texts)
+    assert "a proven lower bound for its own run" in told
+    assert "Each bound is for the work of its own run" in told
+    assert "with these tasks" not in told
+
+
+def interrupted(run):
+    """The same run, stopped in the middle."""
+    log = Log(run.log.header, run.log.turns[: len(run.log.turns) // 2])
+    return replace(run, log=log, outcome=Meter.of_log(log).outcome())
+
+
+def test_an_interrupted_run_says_so(three_runs, tmp_path):
+    """At the top of the page, and wherever it is named."""
+    cut = interrupted(three_runs[0])
+    page = page_of([cut, three_runs[1]], tmp_path / "r.html")
+    [notice] = [text for text in page.texts if "was interrupted" in text]
+    assert notice.startswith("fifo was interrupted: its record ends at 1")
+    assert "of 3 jobs were over" in notice
+    assert "fifo (interrupted)" in page.texts
+    assert not any(
+        "interrupted" in text for text in page_of(three_runs, tmp_path / "r.html").texts
+    )
+
+
+def test_the_page_says_who_waited_and_why(three_runs, hostile_runs, hostile_names, tmp_path):
+    """For each run its longest waits, with who held the slots; what users wrote stays text."""
+    texts = page_of(three_runs, tmp_path / "r.html").texts
+    assert "Who waited, and why" in texts
+    [told] = [t for t in texts if "fifo serves jobs in the order" in t and "pool0, from" in t]
+    assert "behind" in told
+    page = page_of(hostile_runs, tmp_path / "r.html")
+    assert not [tag for tag, _ in page.tags if tag in ("img", "alert")]
+    assert any(hostile_names[1] in text and "behind" in text for text in page.texts)
+
+
+def test_pictures_have_what_the_script_for_narrow_screens_changes(plain):
+    """Plots of a fixed width, labels of a fixed width, and panels with an axis to copy."""
+    pictures = Page(plain).pictures
+    first, *others = pictures["comparison"]["hconcat"]
+    assert first["layer"][0]["encoding"]["y"]["axis"]["minExtent"] > 100
+    assert all(panel["width"] > 100 for panel in (first, *others))
+    for name in ("jobs", "held-by-job", "held-by-pool", "slots"):
+        assert all(panel["width"] > 100 for panel in pictures[name]["vconcat"])
+    assert pictures["responses"]["width"] > 100
+    assert all("legend" in spec["config"] for spec in pictures.values())
 
 
 def test_one_run_alone_is_a_report_too(three_runs, tmp_path):

@@ -39,4 +39,4 @@ def waits_section(scene: Scene) -> str:
 
 
 def _item(wait: Wait) -> str:
-    return f"<li><b>{escape(wait.job)}</b> {escape(wait_sentence(wait))}.</li>"
+    return f"<li><strong>{escape(wait.job)}</strong> {escape(wait_sentence(wait))}.</li>"
