@@ -31,7 +31,7 @@ from slotwise.program.execution import Sized
 from slotwise.record.log import Log, check_log, read_log
 from slotwise.record.remembering import Remembering
 from slotwise.report import page
-from slotwise.results import Result, RunInterrupted, RunUnrecorded
+from slotwise.results import Result, Results, RunInterrupted, RunUnrecorded
 from slotwise.running import Options, Setting, refuse_unknown
 from slotwise.runtime.live.hosts import played
 from slotwise.runtime.live.world import LiveWorld
@@ -170,7 +170,7 @@ def compare(
     simulation: Simulation | None = None,
     history: str | Path | None = None,
     **options: Unpack[Options],
-) -> list[Result]:
+) -> Results:
     """The same workload under several schedulers, in the simulated world or really.
 
     Live, each scheduler's programs write to outputs of their own: OUTPUT-fifo and so on. Logs
@@ -191,7 +191,7 @@ def compare(
         cluster = _live_cluster(source, slots, play_hosts)
         for apart in sources:
             apart.executions(cluster)  # Refuses the last output before the first one runs.
-    results: list[Result] = []
+    results = Results()
     for name, apart in zip(names, sources, strict=True):
         mine = apiece[name]
         try:

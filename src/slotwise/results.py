@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from slotwise.analysis.metrics import Meter, Outcome
+from slotwise.analysis.timeline import Steps
 from slotwise.model.errors import SlotwiseError
 from slotwise.model.schedule import Schedule
-from slotwise.objective.objective import Objective, gap_of
+from slotwise.objective.objective import Objective, gap_of, in_words
 from slotwise.record.log import Log
+from slotwise.report.notebook import plan_html, runs_html
 from slotwise.report.page import write_report
 from slotwise.report.reported import ReportedRun
 
@@ -60,6 +63,23 @@ class Plan:
             "pieces": [[*p.phase, p.start, p.end, p.slots] for p in self.schedule.pieces],
         }
 
+    def summary(self) -> str:
+        """What it is worth, in a line."""
+        gap = "-" if self.gap is None else "0 %" if self.is_exact else f"{100 * self.gap:.3g} %"
+        names = in_words(self.penalties or (self.objective.penalty,))
+        return (
+            f"{self.allocator}: {self.objective.aggregate} of {names} {self.value:.6g}, bound"
+            f" {self.bound:.6g}, gap {gap}{' (proven optimal)' if self.is_exact else ''}"
+        )
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: a table of the jobs, and the picture of the plan."""
+        changes: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        for piece in self.schedule.pieces:
+            changes[piece.phase.job] += [(piece.start, piece.slots), (piece.end, -piece.slots)]
+        held = {job: Steps.of_changes(of_job) for job, of_job in changes.items()}
+        return plan_html(self.summary(), self.schedule.completion(), held)
+
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
@@ -100,6 +120,22 @@ class TaskPlan:
             "completion": dict(self.completion),
             "assignment": [list(run) for run in self.assignment],
         }
+
+    def summary(self) -> str:
+        """What it is worth, in a line."""
+        proven = "" if self.guarantee is None else f", at most {self.guarantee:.4g} by theorem"
+        return (
+            f"{self.scheduler}: sum of weighted completion {self.value:.6g},"
+            f" bound {self.bound:.6g}, ratio {self.ratio:.4g}{proven}"
+        )
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: a table of the jobs, and the picture of the plan."""
+        changes: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        for job, _, _, _, start, end in self.assignment:
+            changes[job] += [(start, 1), (end, -1)]
+        held = {job: Steps.of_changes(of_job) for job, of_job in changes.items()}
+        return plan_html(self.summary(), self.completion, held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +191,10 @@ class Result:
         """As the report takes it."""
         return ReportedRun(self.scheduler, self.world, self.log, self.outcome)
 
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: tables of metrics and jobs, and the picture of the jobs."""
+        return runs_html([self.reported])
+
     @classmethod
     def of_log(cls, log: Log) -> Result:
         """The result that a log tells of."""
@@ -164,6 +204,14 @@ class Result:
     def report(self, path: str | Path, *, pictures: bool = False) -> list[Path]:
         """Write the page that shows it, and the pictures as PNG and SVG if wished."""
         return write_report([self.reported], path, pictures=pictures)
+
+
+class Results(list[Result]):
+    """Results of one workload under several schedulers: a list that notebooks can show."""
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: the runs side by side, as a table and in pictures."""
+        return runs_html([result.reported for result in self]) if self else "[]"
 
 
 class RunInterrupted(KeyboardInterrupt):

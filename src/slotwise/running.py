@@ -22,6 +22,7 @@ from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header, Log, LogFile
 from slotwise.record.remembering import Remembering
+from slotwise.report.notebook_progress import NotebookProgress, notebook_display
 from slotwise.results import Result, RunInterrupted, RunUnrecorded
 from slotwise.runtime.loop import Record
 from slotwise.runtime.loop import run as run_loop
@@ -47,7 +48,8 @@ class Options(TypedDict, total=False):
     shuffle        instead of the workload's: how reduces come to what maps have written
     attempts_max   how often a task may fail before its job does
     log            file to write the log to
-    progress       told of every turn of the loop
+    progress       told of every turn of the loop; unless given, a notebook shows a table with
+                   bars while the run goes on
     """
 
     assigner: str
@@ -98,6 +100,9 @@ class Setting:
                     told.append(stack.enter_context(LogFile(path, header)))
                 if progress := self.options.get("progress"):
                     told.append(progress)
+                elif show := notebook_display():
+                    title = f"{self.scheduler}, {self.world}"
+                    told.append(stack.enter_context(NotebookProgress(show, title)))
                 told += [stack.enter_context(listener) for listener in self.listeners]
                 world = stack.enter_context(make_world())
                 run_loop(scheduler, world, state, _all_of(told))

@@ -22,7 +22,6 @@ from rich.table import Table
 
 from slotwise import api
 from slotwise.model.errors import SlotwiseError
-from slotwise.objective.objective import in_words
 from slotwise.report.reasons import in_short
 from slotwise.report.tables import comparison_table, jobs_table
 from slotwise.results import Plan, Result, RunInterrupted, RunUnrecorded, TaskPlan
@@ -129,24 +128,14 @@ def show_unknown(source: Source, history: Path | None) -> None:
 
 def show_plan(plan: Plan) -> None:
     """A plan as people read it, on stdout."""
-    gap = "-" if plan.gap is None else "0 %" if plan.is_exact else f"{100 * plan.gap:.3g} %"
-    names = in_words(plan.penalties or (plan.objective.penalty,))
-    aim = f"{plan.objective.aggregate} of {names}"
-    print(
-        f"{plan.allocator}: {aim} {plan.value:.6g}, bound {plan.bound:.6g}, gap {gap}", end=""
-    )
-    print(" (proven optimal)" if plan.is_exact else "")
+    print(plan.summary())
     for job, at in sorted(plan.schedule.completion().items(), key=lambda item: item[1]):
         print(f"  {at:12.3f} s  {job}")
 
 
 def show_task_plan(plan: TaskPlan) -> None:
     """A plan of whole tasks as people read it, on stdout."""
-    proven = "" if plan.guarantee is None else f", at most {plan.guarantee:.4g} by theorem"
-    print(
-        f"{plan.scheduler}: sum of weighted completion {plan.value:.6g},"
-        f" bound {plan.bound:.6g}, ratio {plan.ratio:.4g}{proven}"
-    )
+    print(plan.summary())
     for job, at in sorted(plan.completion.items(), key=lambda item: item[1]):
         print(f"  {at:12.3f} s  {job}")
 

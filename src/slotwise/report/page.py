@@ -50,7 +50,7 @@ def check_report(path: str | Path) -> None:
     MissingExtraError without the extra `plots`; InputError for a name that is not that of a
     page, and for a path that cannot be written.
     """
-    _require_plots()
+    require_plots()
     _check_path(Path(path))
 
 
@@ -85,19 +85,20 @@ def write_pictures(runs: Sequence[ReportedRun], folder: str | Path) -> list[Path
 def _draw(runs: Sequence[ReportedRun]) -> tuple[Scene, list[Picture]]:
     if not runs:
         raise InputError("a report needs at least 1 run; give it one")
-    _require_plots()
+    require_plots()
     from slotwise.report.pictures.gallery import draw_all
 
     scene = scene_of(runs)
     return scene, draw_all(scene)
 
 
-def _require_plots() -> None:
+def require_plots(what: str = "a report") -> None:
+    """Raise MissingExtraError if the extra that draws pictures is not installed."""
     try:
         importlib.import_module("vl_convert")
         importlib.import_module("altair")
     except ImportError as error:
-        raise MissingExtraError("a report", "plots") from error
+        raise MissingExtraError(what, "plots") from error
 
 
 def _save(drawn: Sequence[Picture], folder: Path, prefix: str) -> list[Path]:

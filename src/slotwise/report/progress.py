@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -27,9 +28,12 @@ from slotwise.model.job import Job
 
 REDRAW_SECONDS = 0.2
 
+BAR_WIDTH = 12
+"""Of a job's bar, in characters."""
+
 
 @dataclass(slots=True)
-class _Line:
+class JobLine:
     """What is shown of one job."""
 
     job: Job
@@ -37,6 +41,10 @@ class _Line:
     seconds: dict[str, float] = field(default_factory=dict)
     slots: int = 0
     ended: str = ""
+    total: int = 0
+
+    def __post_init__(self) -> None:
+        self.total = sum(phase.tasks.count for phase in self.job.phases)
 
     @property
     def phase(self) -> str:
@@ -49,8 +57,7 @@ class _Line:
     @property
     def tasks(self) -> str:
         """Tasks done of tasks in all."""
-        total = sum(phase.tasks.count for phase in self.job.phases)
-        return f"{sum(self.done.values())}/{total}"
+        return f"{sum(self.done.values())}/{self.total}"
 
     def seconds_left(self) -> float | None:
         """Until it is done if it keeps its slots, by the tasks seen and the estimates."""
@@ -81,7 +88,7 @@ class Progress:
         self._console = console
         self._title, *self._later = titles
         self._heads = bool(self._later)
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, JobLine] = {}
         self._told: set[str] = set()
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._drawn = 0.0
@@ -94,11 +101,11 @@ class Progress:
             self._lines.clear()  # The same jobs come again: the next run has begun.
             self._told.clear()
             self._title = self._later.pop(0)
-        if self._heads and not self._lines and not self._console.is_terminal:
+        if self._heads and not self._lines and not self._is_redrawn:
             self._say(self._title)
         for event in events:
             if isinstance(event, JobArrived):
-                self._lines[event.job.id] = _Line(event.job)
+                self._lines[event.job.id] = JobLine(event.job)
             elif isinstance(event, TaskEnded):
                 self._task_ended(event)
             elif isinstance(event, HostLost):
@@ -113,13 +120,13 @@ class Progress:
                 self._say(
                     f"{now:8.2f} s  {decision.job}: FAILED, {_last_line(decision.reason)}"
                 )
-        if self._console.is_terminal and time.monotonic() - self._drawn > REDRAW_SECONDS:
-            self._live.update(self._table(now), refresh=True)
+        if self._is_redrawn and time.monotonic() - self._drawn > REDRAW_SECONDS:
+            self._draw(self._table(now))
             self._drawn = time.monotonic()
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._live.start()
+        if self._is_redrawn:
+            self._begin()
         return self
 
     def __exit__(
@@ -128,12 +135,26 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._end()
+
+    @property
+    def _is_redrawn(self) -> bool:
+        """Whether a table is redrawn, or else a line said for what begins and ends."""
+        return self._console.is_terminal
+
+    def _begin(self) -> None:
+        self._live.start()
+
+    def _draw(self, table: Table) -> None:
+        self._live.update(table, refresh=True)
+
+    def _end(self) -> None:
         self._live.stop()
 
     def _launched(self, now: float, launch: Launch) -> None:
         line = self._lines[launch.phase.job]
         begins = launch.attempt == 1 and not line.slots and not line.done
-        if begins and not self._console.is_terminal:
+        if begins and not self._is_redrawn:
             self._say(f"{now:8.2f} s  {launch.phase.job}: started")
         line.slots += 1
 
@@ -161,19 +182,24 @@ class Progress:
     def _say(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
 
+    def _listed(self) -> Iterable[JobLine]:
+        """What the table shows."""
+        return self._lines.values()
+
     def _table(self, now: float) -> Table:
         table = Table(title=f"{self._title}, {now:.1f} s", title_justify="left", box=None)
-        for column in ("job", "pool", "phase", "tasks", "slots", "done in"):
+        for column in ("job", "pool", "phase", "", "tasks", "slots", "done in"):
             table.add_column(
                 column, justify="right" if column in ("tasks", "slots") else "left"
             )
-        for line in self._lines.values():
+        for line in self._listed():
             left = line.seconds_left()
             wait = "waits" if left is None else f"about {left:.0f} s"
             table.add_row(
                 Text(line.job.id),
                 Text(line.job.pool),
                 Text(line.phase),
+                ProgressBar(line.total, sum(line.done.values()), width=BAR_WIDTH),
                 line.tasks,
                 str(line.slots),
                 line.ended or wait,

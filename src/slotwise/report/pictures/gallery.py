@@ -7,13 +7,18 @@ from slotwise.report.pictures.picture import Picture
 from slotwise.report.scene import Scene
 
 
+def draw_first(scene: Scene) -> list[Picture]:
+    """The picture that says most of one run, or those that say most of several."""
+    if len(scene.runs) > 1:
+        return [comparison.draw(scene), responses.draw(scene)]
+    return [jobs.draw(scene)]
+
+
 def draw_all(scene: Scene) -> list[Picture]:
     """The pictures that say something about these runs."""
-    pictures = []
+    pictures = draw_first(scene)
     if len(scene.runs) > 1:
-        pictures.append(comparison.draw(scene))
-        pictures.append(responses.draw(scene))
-    pictures.append(jobs.draw(scene))
+        pictures.append(jobs.draw(scene))
     pictures.append(held.draw_by_job(scene))
     if len(scene.pool_colours) > 1:
         pictures.append(held.draw_by_pool(scene))

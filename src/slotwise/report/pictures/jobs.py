@@ -37,7 +37,12 @@ def draw(scene: Scene) -> Picture:
     for number, line in enumerate(scene.timelines):
         jobs = [job for job in listed if job in line.jobs]
         rows[f"jobs{number}"] = [_life(scene, line, job) for job in jobs]
-        rows[f"runs{number}"] = [row for job in jobs for row in _stretches(scene, line, job)]
+        peak = sum(line.cluster.capacity.values())
+        rows[f"runs{number}"] = [
+            row
+            for job in jobs
+            for row in stretches(scene, job, line.held_by_job.get(job, Steps()), peak)
+        ]
         rows[f"due{number}"] = [row for job in jobs for row in _deadline(scene, line, job)]
         charts.append(_lives(scene, number, listed))
     sentence = (
@@ -84,7 +89,7 @@ def _lives(scene: Scene, number: int, listed: list[str]) -> Any:
             fill=fill,
             tooltip=run_tips,
         ),
-        lives.mark_tick(thickness=1.8, color=INK, bandSize=_row_height(len(listed))).encode(
+        lives.mark_tick(thickness=1.8, color=INK, bandSize=row_height(len(listed))).encode(
             x=x, y=y, tooltip=life_tips
         ),
         lives.mark_text(align="left", dx=5, fontSize=10, color=MUTED).encode(
@@ -96,7 +101,7 @@ def _lives(scene: Scene, number: int, listed: list[str]) -> Any:
         .encode(
             x=time_axis(scene, "end", is_last), y=y, tooltip=tooltip(job="job", failed="failed")
         ),
-    ).properties(width=WIDTH, height=_row_height(len(listed)) * len(listed))
+    ).properties(width=WIDTH, height=row_height(len(listed)) * len(listed))
 
 
 def _deadlines(scene: Scene, name: str, listed: list[str], is_last: bool) -> Any:
@@ -149,11 +154,13 @@ def _life(scene: Scene, line: Timeline, job: str) -> dict[str, Any]:
     }
 
 
-def _stretches(scene: Scene, line: Timeline, job: str) -> Rows:
-    """Where the job ran, cut where the number of slots changes as far as the eye can see."""
-    peak = sum(line.cluster.capacity.values())
+def stretches(scene: Scene, job: str, held: Steps, peak: float) -> Rows:
+    """Where a job ran, cut where the number of slots changes as far as the eye can see.
+
+    With `peak` slots it is darkest.
+    """
     rows: Rows = []
-    for start, end, slots in levels(scene, line.held_by_job.get(job, Steps())):
+    for start, end, slots in levels(scene, held):
         if slots <= 0:
             continue
         shade = ceil(_SHADES * sqrt(min(1.0, slots / peak))) / _SHADES
@@ -176,5 +183,6 @@ def _stretches(scene: Scene, line: Timeline, job: str) -> Rows:
     return rows
 
 
-def _row_height(rows: int) -> int:
+def row_height(rows: int) -> int:
+    """Pixels for each of so many rows."""
     return 22 if rows <= 10 else 15 if rows <= 30 else 12

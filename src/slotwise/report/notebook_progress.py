@@ -1,0 +1,98 @@
+"""Progress of a run in a cell of a notebook: a table with bars, redrawn in place."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from slotwise.report.progress import JobLine, Progress
+
+Show = Callable[[str], None]
+"""Shows HTML in place of what was shown before."""
+
+JOBS_MOST = 20
+"""So many jobs that are not over are listed."""
+
+WIDTH = 110
+"""Of the table, in characters."""
+
+SAID_MOST = 5
+"""So many of the last lines stand below the table."""
+
+_FRAME = '<pre style="line-height: 1.3; white-space: pre">{code}</pre>'
+
+
+class NotebookProgress(Progress):
+    """The table of a terminal as HTML, shown by `show`; gone when the run is over.
+
+    A run that is over before it would first be drawn shows nothing.
+    """
+
+    def __init__(self, show: Show, *titles: str) -> None:
+        super().__init__(_console(), *titles)
+        self._show = show
+        self._said: list[str] = []
+        self._is_shown = False
+        self._drawn = time.monotonic()
+
+    @property
+    def _is_redrawn(self) -> bool:
+        return True
+
+    def _begin(self) -> None:
+        pass
+
+    def _draw(self, table: Table) -> None:
+        console = _console()
+        console.print(table)
+        for text in self._said[-SAID_MOST:]:
+            console.print(text, markup=False, highlight=False)
+        self._show(console.export_html(code_format=_FRAME, inline_styles=True))
+        self._is_shown = True
+
+    def _end(self) -> None:
+        if self._is_shown:
+            self._show("")
+
+    def _say(self, text: str) -> None:
+        self._said.append(text)
+
+    def _listed(self) -> Iterable[JobLine]:
+        under_way = (line for line in self._lines.values() if not line.ended)
+        return islice(under_way, JOBS_MOST)
+
+
+def _console() -> Console:
+    """A console that takes down what is printed, and shows it nowhere."""
+    return Console(
+        file=io.StringIO(),
+        width=WIDTH,
+        record=True,
+        force_jupyter=False,
+        color_system="truecolor",
+    )
+
+
+def notebook_display() -> Show | None:
+    """What shows HTML in the present cell; None where no notebook runs, as in a pipe."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if not hasattr(shell, "kernel"):  # IPython in a terminal has none.
+        return None
+    shown: list[Any] = []
+
+    def show(html: str) -> None:
+        content = ipython.display.HTML(html)
+        if shown:
+            shown[0].update(content)
+        else:
+            shown.append(ipython.display.display(content, display_id=True))
+
+    return show

@@ -1,0 +1,76 @@
+"""A plan: when each job is to run, darker with more slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import altair as alt
+
+from slotwise.analysis.timeline import Steps
+from slotwise.report.numbers import seconds, unit_for
+from slotwise.report.palette import MUTED, job_colours
+from slotwise.report.pictures.jobs import row_height, stretches
+from slotwise.report.pictures.picture import (
+    WIDTH,
+    Picture,
+    Rows,
+    row_axis,
+    source,
+    time_axis,
+    tooltip,
+)
+from slotwise.report.scene import JOBS_LISTED, Scene
+
+
+def draw(held: Mapping[str, Steps]) -> Picture:
+    """The picture of the slots that each job is to hold; the first jobs, if there are many."""
+    jobs = list(held)[:JOBS_LISTED]
+    end = max((steps.times[-1] for steps in held.values() if steps.times), default=0.0) or 1.0
+    peak = max((max(steps.values, default=0.0) for steps in held.values()), default=0.0) or 1.0
+    scene = Scene(
+        runs=(),
+        names=(),
+        timelines=(),
+        jobs=tuple(jobs),
+        job_colours=job_colours(jobs),
+        pool_colours={},
+        begin=0.0,
+        end=end,
+        unit=unit_for(end),
+    )
+    ends: Rows = [
+        {"row": job, "end": scene.at(held[job].times[-1]), "text": seconds(held[job].times[-1])}
+        for job in jobs
+        if held[job].times
+    ]
+    rows: dict[str, Rows] = {
+        "plan": [row for job in jobs for row in stretches(scene, job, held[job], peak)],
+        "ends": ends,
+    }
+    unit, y = scene.unit.symbol, row_axis(jobs)
+    tips = tooltip(
+        job="job", start=f"from ({unit})", end=f"to ({unit})", slots="slots held (mean)"
+    )
+    bars = (
+        alt.Chart(source("plan"))
+        .mark_bar(height={"band": 0.8})
+        .encode(
+            x=time_axis(scene, "start"),
+            x2="end",
+            y=y,
+            fill=alt.Fill(field="fill", type="nominal", scale=None),
+            tooltip=tips,
+        )
+    )
+    texts = (
+        alt.Chart(source("ends"))
+        .mark_text(align="left", dx=5, fontSize=10, color=MUTED)
+        .encode(x=time_axis(scene, "end"), y=y, text="text:N")
+    )
+    chart = alt.layer(bars, texts).properties(
+        width=WIDTH, height=row_height(len(jobs)) * len(jobs)
+    )
+    sentence = "A job runs where there is a bar: the darker, the more slots it holds."
+    if len(jobs) < len(held):
+        sentence += f" Shown are the first {len(jobs)} jobs."
+    return Picture("plan", "When each job runs", sentence, chart, rows)
