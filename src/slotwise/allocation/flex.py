@@ -11,6 +11,7 @@ import numpy as np
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.grant import grant, pool_floors
 from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.measuring import with_measuring
 from slotwise.allocation.paths import size_on, tail_on
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.search.budget import Budget
@@ -47,6 +48,7 @@ class Flex:
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
+        claims = with_measuring(claims)
         if self.ordering is not None:
             return grant(claims, self.ordering(self.problem(claims)))
         if not self.budget_seconds and self.objective.aggregate == "sum":

@@ -54,8 +54,9 @@ class Claims:
     owner    the job and the phase whose claim it is
     cluster  that the jobs run on
     now      the instant, seconds on the clock of arrivals and deadlines
+    unseen   whether nothing is known of its work; empty if something is of all
 
-    For an allocator that does not read work, `work` and `owner` are empty.
+    For an allocator that does not read work, `work`, `owner` and `unseen` are empty.
     """
 
     capacity: int
@@ -70,6 +71,7 @@ class Claims:
     cluster: Cluster
     now: float = 0.0
     urgency: Sequence[float] = ()
+    unseen: Sequence[bool] = ()
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -173,6 +175,7 @@ def claims_of(
         cluster=snapshot.cluster,
         now=now,
         urgency=urgencies(jobs),
+        unseen=[p.is_unseen(now) for p in phases] if with_work else [],
     )
     return [p.id for p in phases], claims
 

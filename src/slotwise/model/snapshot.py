@@ -225,6 +225,11 @@ class PhaseView(Protocol):
         """The same among the tasks whose input lies in this rack."""
         ...
 
+    def is_unseen(self, now: float) -> bool:
+        """Whether nothing is known of its work: none was stated, none of its tasks has ended,
+        and none has run for longer than a task is taken to need that nobody has seen."""
+        ...
+
     def work_left(self, now: float) -> float:
         """Estimated work of the tasks that are not done, in seconds at speed 1, above 0."""
         ...

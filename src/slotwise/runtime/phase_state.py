@@ -227,6 +227,13 @@ class PhaseState(Sharer):
         tasks = self._by_rack.get(rack)
         return self._last_pending(tasks) if tasks else None
 
+    def is_unseen(self, now: float) -> bool:
+        """Whether nothing is known of its work: none was stated, none of its tasks has ended,
+        and those that run have not outlived what such a task is taken to need."""
+        if self.phase.tasks.work is not None or self.done:
+            return False
+        return not self.running or self._elapsed(now) < self._each * self.running
+
     def work_left(self, now: float) -> float:
         """Estimated work of the tasks that are not done, in seconds at speed 1, above 0."""
         finished, running = self._expected_finished, self._expected_running
@@ -237,11 +244,14 @@ class PhaseState(Sharer):
             expected_running=running,
             expected_finished=finished,
             observed=self._observed,
-            # Those that began early may still wait and copy: then their time is no work done.
-            elapsed=0.0
-            if self.early
-            else max(0.0, self._running_speed * now - self._elapsed_base),
+            elapsed=self._elapsed(now),
         )
+
+    def _elapsed(self, now: float) -> float:
+        """The work that its running tasks have had so far, in seconds at speed 1."""
+        if self.early:  # They may still wait and copy: then their time is no work done.
+            return 0.0
+        return max(0.0, self._running_speed * now - self._elapsed_base)
 
     def launch(self, launch: Launch, now: float, speed: float) -> None:
         """A pending task now runs."""

@@ -11,6 +11,7 @@ from slotwise.allocation.flowflex.jobs import FlowsLeft, flows_left
 from slotwise.allocation.flowflex.least_cost import check_installed
 from slotwise.allocation.flowflex.solve import Method, solve
 from slotwise.allocation.grant import grant
+from slotwise.allocation.measuring import with_measuring
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.search.budget import Budget
 from slotwise.objective.objective import Objective
@@ -53,6 +54,7 @@ class FlowFlex:
 
     def share_all(self, claims: Mapping[str, Claims]) -> dict[str, list[float]]:
         """Slots for each claim on each kind of slot."""
+        claims = {kind: with_measuring(of_kind) for kind, of_kind in claims.items()}
         left = flows_left(claims, self.objective)
         seconds = BUDGET_SECONDS if self.budget_seconds is None else self.budget_seconds
         budget = Budget(seconds / (STEP_SECONDS * len(left.flows.work)))

@@ -1,0 +1,120 @@
+"""Mean response of jobs whose work nobody has told, simulated: FLEX beside FAIR and FIFO.
+
+`without` is FLEX that gives unseen phases no slot to be measured by. `told` is FLEX that knows
+the work beforehand: what measuring can come near to. All by the mean response under FAIR,
+geometric mean over the draws and the largest.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import fmean, geometric_mean
+from typing import ClassVar
+
+from slotwise.allocation.fair import Fair
+from slotwise.allocation.fifo import Fifo
+from slotwise.allocation.flex import Flex
+from slotwise.allocation.problem import Allocator, Claims
+from slotwise.assignment.greedy import Greedy
+from slotwise.experiments.flex.cluster_experiment import Untold
+from slotwise.model.cluster import Cluster
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.runtime.loop import run
+from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.state import State
+from slotwise.scheduler import Scheduler
+
+SLOTS, JOBS, DRAWS = 10, 60, 8
+LOAD = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Without:
+    """FLEX that never hears which claims are unseen."""
+
+    reads_work: ClassVar[bool] = True
+    keeps_least: ClassVar[bool] = True
+
+    def share(self, claims: Claims) -> list[float]:
+        return Flex().share(replace(claims, unseen=()))
+
+
+def main() -> None:
+    print(f"Mean response by that of FAIR: {DRAWS} draws of {JOBS} jobs on {SLOTS} slots")
+    print(f"{'tasks of a job, seconds of a task':44} " + " ".join(f"{n:>11}" for n in SCHEMES))
+    for kind, draw in MIXTURES.items():
+        found = [ratios(draw(random.Random(seed))) for seed in range(DRAWS)]
+        cells = (
+            f"{geometric_mean(r[name] for r in found):5.2f} {max(r[name] for r in found):5.2f}"
+            for name in SCHEMES
+        )
+        print(f"{kind:44} " + " ".join(f"{cell:>11}" for cell in cells))
+
+
+def ratios(jobs: list[Job]) -> dict[str, float]:
+    fair = response(jobs, Fair(), is_told=False)
+    return {
+        name: response(jobs, allocator, is_told) / fair
+        for name, (allocator, is_told) in SCHEMES.items()
+    }
+
+
+def response(jobs: list[Job], allocator: Allocator, is_told: bool) -> float:
+    cluster = Cluster.of_slots(SLOTS)
+    world = SimulatedWorld(cluster, jobs, Simulation(seed=1, noise=0.3))
+    state = State(cluster, jobs_expected=len(jobs))
+    scheduler = Scheduler(allocator, Greedy())
+    run(scheduler, world if is_told else Untold(world), state, lambda *_: None)
+    return fmean(state.completed[job.id] - job.arrival for job in jobs)
+
+
+SCHEMES: dict[str, tuple[Allocator, bool]] = {
+    "fifo": (Fifo(), False),
+    "without": (Without(), False),
+    "flex": (Flex(), False),
+    "told": (Flex(), True),
+}
+
+
+def mixture(
+    count: Callable[[random.Random], float],
+    seconds: Callable[[random.Random], float],
+    at_once: bool = False,
+) -> Callable[[random.Random], list[Job]]:
+    """Jobs of one phase, or of two with tasks of their own; they come at random, or at once."""
+
+    def draw(rng: random.Random) -> list[Job]:
+        jobs, now = [], 0.0
+        for number in range(JOBS):
+            phases = [Phase("map", Tasks(max(1, round(count(rng))), seconds(rng)))]
+            if rng.random() < 0.5:
+                tasks = Tasks(max(1, round(count(rng) / 5)), seconds(rng))
+                phases.append(Phase("reduce", tasks, after=frozenset({"map"})))
+            job = Job(f"j{number:02}", tuple(phases), now)
+            jobs.append(job)
+            assert job.work is not None
+            now += 0.0 if at_once else rng.expovariate(1) * job.work / (LOAD * SLOTS)
+        return jobs
+
+    return draw
+
+
+MIXTURES = {
+    "40, log-normal around 1": mixture(lambda r: 40, lambda r: r.lognormvariate(0, 1)),
+    "40, log-normal around 30": mixture(lambda r: 40, lambda r: 30 * r.lognormvariate(0, 1)),
+    "40, log-normal around 0.05": mixture(lambda r: 40, lambda r: r.lognormvariate(-3, 1)),
+    "Pareto from 5, log-normal around 1": mixture(
+        lambda r: min(500, 5 * r.paretovariate(1.2)), lambda r: r.lognormvariate(0, 1)
+    ),
+    "1 to 3, Pareto from 0.5": mixture(
+        lambda r: r.randint(1, 3), lambda r: min(300, 0.5 * r.paretovariate(1.3))
+    ),
+    "Pareto from 5, log-normal around 1, at once": mixture(
+        lambda r: min(500, 5 * r.paretovariate(1.2)), lambda r: r.lognormvariate(0, 1), True
+    ),
+}
+
+if __name__ == "__main__":
+    main()
