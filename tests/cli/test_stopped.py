@@ -1,0 +1,94 @@
+"""Commands that are stopped while a run goes on: they show what has happened so far."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import slotwise as package
+from slotwise import running
+from slotwise.runtime.loop import run as run_loop
+
+STOPPED_AT = 12.0
+"""Of the two jobs, the small one is done by then."""
+
+
+@pytest.fixture
+def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Has Ctrl-C come in the run of this number."""
+
+    def stop(number: int) -> None:
+        begun = []
+
+        def interrupted(scheduler: Any, world: Any, state: Any, record: Any) -> None:
+            begun.append(state)
+
+            def stopped(now: float, events: Any, decisions: Any) -> None:
+                if len(begun) == number and now > STOPPED_AT:
+                    raise KeyboardInterrupt
+                record(now, events, decisions)
+
+            run_loop(scheduler, world, state, stopped)
+
+        monkeypatch.setattr(running, "run_loop", interrupted)
+
+    return stop
+
+
+def test_simulate_shows_what_was_done(
+    slotwise: Any, folder: Path, stopping: Callable[[int], None]
+) -> None:
+    """The table, the page and the message say so; nothing had to be taken back."""
+    stopping(1)
+    told = slotwise("simulate", "jobs.yaml", "--report", "page.html")
+    assert told.exit_code == 130
+    assert "flex (interrupted)" in told.stdout
+    assert "report: page.html" in told.stderr
+    assert told.stderr.endswith("slotwise: interrupted after 10 tasks; done: small\n")
+    assert "when 1 of 2 jobs were over" in (folder / "page.html").read_text()
+
+
+def test_compare_shows_the_runs_before_it(
+    slotwise: Any, folder: Path, stopping: Callable[[int], None]
+) -> None:
+    """One object for each run that had begun; only the last was interrupted."""
+    stopping(2)
+    told = slotwise("compare", "jobs.yaml", "--json", "--report", "page.html")
+    assert told.exit_code == 130
+    first, second = map(json.loads, told.stdout.splitlines())
+    assert (first["scheduler"], first.get("interrupted")) == ("fifo", None)
+    assert (second["scheduler"], second.get("interrupted")) == ("fair", True)
+    assert second["jobs"]["large"]["completion"] is None
+    assert "slotwise: fair: interrupted after" in told.stderr
+    page = (folder / "page.html").read_text()
+    assert "fair was interrupted" in page
+    assert "fifo was interrupted" not in page
+
+
+def test_python_has_the_earlier_results(folder: Path, stopping: Callable[[int], None]) -> None:
+    """And that of the run that was stopped."""
+    stopping(3)
+    with pytest.raises(package.RunInterrupted) as stop:
+        package.compare("jobs.yaml", ["fifo", "fair", "flex"])
+    assert [result.scheduler for result in stop.value.earlier] == ["fifo", "fair"]
+    assert [result.is_interrupted for result in stop.value.earlier] == [False, False]
+    assert (stop.value.result.scheduler, stop.value.result.is_interrupted) == ("flex", True)
+
+
+def test_stopped_between_two_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was over is kept, although no run was under way."""
+    header = running.Setting._header
+
+    def stop_second(setting: Any) -> Any:
+        if setting.scheduler == "fair":
+            raise KeyboardInterrupt
+        return header(setting)
+
+    monkeypatch.setattr(running.Setting, "_header", stop_second)
+    with pytest.raises(package.RunInterrupted) as stop:
+        package.compare("jobs.yaml", ["fifo", "fair", "flex"])
+    assert (stop.value.result.scheduler, stop.value.earlier) == ("fifo", ())
