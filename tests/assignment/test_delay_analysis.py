@@ -76,7 +76,10 @@ def test_what_is_promised_is_reached(
     assert locality_of_job_least(tasks, skips - 1, nodes, replicas) < wished + 1e-9
 
 
-@pytest.mark.parametrize("skips", [10, 24, 40])
+@pytest.mark.parametrize(
+    "skips",
+    [24, pytest.param(10, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.slow)],
+)
 def test_the_runtime_reaches_what_the_analysis_promises(skips: int) -> None:
     """Jobs of 20 tasks in a busy cluster of 100 nodes, with a wait worth so many skips.
 

@@ -113,6 +113,7 @@ def test_every_objective_of_every_deadline(
             assert result["bound"] <= numbers["value"]
             if due == "in the end":
                 assert (numbers["value"] > 0) - (numbers["value"] < 0) == sign
+    for command in ("plan", "compare"):
         told = slotwise(command, "due.json")
         assert (told.exit_code, told.exception) == (0, None), told.stderr
         assert "nan" not in told.stdout

@@ -85,10 +85,11 @@ def random_schedule(rng: random.Random) -> Made:
 
 
 @pytest.fixture(scope="module")
-def schedules() -> list[Made]:
-    """Four hundred schedules of the model."""
+def schedules(pytestconfig: pytest.Config) -> list[Made]:
+    """Hundreds of schedules of the model."""
     rng = random.Random(11)
-    return [random_schedule(rng) for _ in range(400)]
+    count = 400 if pytestconfig.getoption("--slow") else 100
+    return [random_schedule(rng) for _ in range(count)]
 
 
 def test_a_job_ends_behind_its_mean_busy_time(schedules: list[Made]) -> None:

@@ -21,7 +21,7 @@ from slotwise.objective.cost import Line
 LINEAR = ("response", "stretch", "slowdown", "lateness")
 """In these names: a straight line for each job, so that the packing scheme suffices."""
 
-FEW, MANY = 12, 150
+FEW, MANY = 4, 150
 """Problems with least shares and as many without, by default and with --slow."""
 
 

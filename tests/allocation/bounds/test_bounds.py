@@ -152,10 +152,12 @@ def test_one_job_alone_is_bounded_exactly(aggregate: Aggregate) -> None:
         assert lower_bound(jobs, 10, aggregate) <= 2.0 * ((arrival + 5.0) - arrival)
 
 
-def test_jobs_that_can_use_all_slots_are_bounded_by_smiths_rule() -> None:
+def test_jobs_that_can_use_all_slots_are_bounded_by_smiths_rule(
+    pytestconfig: pytest.Config,
+) -> None:
     """One after another by work over weight is optimal then, and the bound says so."""
     random = Random(11)
-    for _ in range(50):
+    for _ in range(50 if pytestconfig.getoption("--slow") else 10):
         count = random.randint(1, 7)
         work = [random.uniform(0.1, 20) for _ in range(count)]
         slope = [random.uniform(0.1, 3) for _ in range(count)]

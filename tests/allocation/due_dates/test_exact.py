@@ -63,10 +63,11 @@ def test_a_least_share_holds_back_the_other_job() -> None:
 @pytest.mark.parametrize("metric", STEPS, ids=lambda metric: metric.name)
 @pytest.mark.parametrize("with_least", [False, True])
 def test_steps_are_chosen_as_well_as_by_trying_all(
-    metric: Metric, aggregate: str, with_least: bool
+    metric: Metric, aggregate: str, with_least: bool, pytestconfig: pytest.Config
 ) -> None:
     """The cheapest choice of a step for each job whose due dates can all be kept."""
-    for problem in instances(metric, seed=1, count=15, with_least=with_least):
+    count = 15 if pytestconfig.getoption("--slow") else 5
+    for problem in instances(metric, seed=1, count=count, with_least=with_least):
         if len(problem) > 3:
             continue
         choices = [[*cost.kinks, FAR] for cost in problem.costs]
@@ -90,7 +91,7 @@ def test_due_dates_fit_up_to_the_border_and_no_further(
     of completion keeps them, are on the border: a millionth of a second later they fit, and a
     millionth earlier they do not.
     """
-    count = 1000 if request.config.getoption("--slow") else 120
+    count = 1000 if request.config.getoption("--slow") else 30
     for problem in instances(LATENESS, 2, count, with_least):
         slope, due = problem.costs.slope, problem.costs.origin
         delay = best_of(problem, list(problem.costs), "max")

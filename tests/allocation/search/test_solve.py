@@ -235,11 +235,12 @@ def test_both_are_optimal_on_one_machine(seed: int) -> None:
             assert packed(problem, rule(problem)) == pytest.approx(best)
 
 
-def test_thousands_of_jobs_are_solved() -> None:
+def test_thousands_of_jobs_are_solved(pytestconfig: pytest.Config) -> None:
     """The packing scheme for sums; due dates for maxima, near the bound that all work sets."""
     random = Random(1)
+    count = 2000 if pytestconfig.getoption("--slow") else 1000
     for kind in ("line", "hinge"):
-        problem = random_problem(random, 2000, kind, capacity=500)
+        problem = random_problem(random, count, kind, capacity=500)
         solution = solve(problem, Budget(5))
         assert solution.value <= packed(problem, by_area(problem)) * (1 + 1e-9)
     work = [random.uniform(1, 9) for _ in range(1000)]
