@@ -1,5 +1,29 @@
-"""`python -m slotwise` is the `slotwise` command."""
+"""The `slotwise` command, also as `python -m slotwise`."""
 
-from slotwise.cli import main
+from __future__ import annotations
 
-main()
+import os
+import signal
+from types import FrameType
+
+
+def main() -> None:
+    """Run the command; a signal before its modules are loaded ends it at once."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # As nohup has it, and a shell's `&`.
+            signal.signal(number, leave)
+    from slotwise.cli import main as run
+
+    run()
+
+
+def leave(number: int, frame: FrameType | None) -> None:
+    """End the process: nothing is begun yet, or all is done."""
+    os.write(2, b"slotwise: interrupted\n")
+    os._exit(130)
+
+
+if __name__ == "__main__":
+    from slotwise.__main__ import main as of_module  # By its name, as others import it.
+
+    of_module()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, TypedDict
 
@@ -29,20 +30,23 @@ from slotwise.options import (
 )
 from slotwise.record.log import read_log
 from slotwise.report.explanation import explanation_lines, wait_lines
+from slotwise.report.printable import printable
 from slotwise.report.progress import Progress
 from slotwise.results import Plan, Result, TaskPlan
 from slotwise.scheduler import ALLOCATORS, SCHEDULERS
 from slotwise.sources import read_source
+from slotwise.streams import StdoutError, guard_streams
 from slotwise.terminal import (
     door,
     errors,
     finish,
     print_json,
+    say,
+    show_hosts_left_out,
     show_plan,
     show_task_plan,
     show_unknown,
     showing_what_came,
-    stop_once,
 )
 from slotwise.traces import trace
 from slotwise.version import __version__
@@ -225,6 +229,7 @@ def _run(
     with door():
         source = read_source(file)
         output.check(file)
+        show_hosts_left_out(source, play_hosts)
         options = scheduling.options(source, output.log)
         showing = showing_what_came(output.as_json, output.report)
         with showing, Progress(errors(), f"{scheduler}, live") as progress:
@@ -274,6 +279,7 @@ def _compare(
         output.check(file)
         if live:
             truth.refuse_live()
+            show_hosts_left_out(source, play_hosts)
         options = scheduling.options(source, output.log)
         showing = showing_what_came(output.as_json, output.report)
         with showing, Progress(errors(), *(f"{name}, live" for name in names)) as progress:
@@ -306,7 +312,7 @@ def _report(
     with door():
         results = [Result.of_log(read_log(log)) for log in logs]
         for path in api.write_report(results, output, pictures=pictures):
-            print(path)
+            print(printable(str(path)))
 
 
 @app.command(name="replay")
@@ -370,7 +376,7 @@ def _explain(
             if as_json:
                 print_json({"waits": [wait.to_plain() for wait in waits]})
             else:
-                print("\n".join(wait_lines(waits)))
+                print("\n".join(map(printable, wait_lines(waits))))
             return
         if job is None:
             raise InputError(f"--at {at:g} is given without --job; name the job, too")
@@ -378,7 +384,7 @@ def _explain(
         if as_json:
             print_json(explanation.to_plain())
         else:
-            print("\n".join(explanation_lines(explanation)))
+            print("\n".join(map(printable, explanation_lines(explanation))))
 
 
 @app.command(name="reproduce")
@@ -416,6 +422,13 @@ def _reproduce(
 
 
 def main() -> None:
-    """The `slotwise` command."""
-    stop_once()
-    app()
+    """The `slotwise` command, once its modules are loaded."""
+    guard_streams()
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except StdoutError as error:  # Of what is printed outside of commands, such as help.
+        say(f"slotwise: {error}", style="red")
+        sys.exit(2)

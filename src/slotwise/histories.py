@@ -11,6 +11,7 @@ from slotwise.estimation.rates import Rates, estimate_rates
 from slotwise.options import Json
 from slotwise.record.history import read_history
 from slotwise.report.numbers import count, number, percent
+from slotwise.report.printable import printable
 from slotwise.terminal import door, print_json
 
 DEFAULT = Path("history.db")
@@ -39,7 +40,8 @@ def show_history(
         elif not rates.by_phase:
             print("nothing is known yet")
         else:
-            print("\n".join([*_aligned(_of_programs(rates)), "", *_aligned(_of_hosts(rates))]))
+            rows = [*_aligned(_of_programs(rates)), "", *_aligned(_of_hosts(rates))]
+            print("\n".join(map(printable, rows)))
 
 
 def _plain(rates: Rates) -> dict[str, Any]:

@@ -7,7 +7,6 @@ everything else to stderr.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,10 +20,13 @@ from rich.console import Console
 from rich.table import Table
 
 from slotwise import api
+from slotwise.__main__ import leave
 from slotwise.model.errors import SlotwiseError
+from slotwise.report.printable import printable
 from slotwise.report.reasons import in_short
 from slotwise.report.tables import comparison_table, jobs_table
 from slotwise.results import Plan, Result, RunInterrupted, RunUnrecorded, TaskPlan
+from slotwise.runtime.live.hosts import names_hosts
 from slotwise.runtime.live.world import ENDING
 from slotwise.sources import Source, read_source
 
@@ -32,72 +34,73 @@ WIDTH_ELSEWHERE = 10_000
 """Columns of a table that goes into a pipe or a file; no more are used than it has."""
 
 
-def stop_once() -> None:
-    """Have the first signal to end stop a run in good order, and no second one disturb that."""
-    for number in ENDING:
-        if signal.getsignal(number) != signal.SIG_IGN:  # As nohup has it, and a shell's `&`.
-            signal.signal(number, _stop)
-
-
 @contextmanager
 def door() -> Iterator[None]:
-    """Turn what a user can cause into one message and an exit code."""
+    """Turn what a user can cause into one message and an exit code.
+
+    Within it, the first signal to end stops a run in good order, and no second one disturbs
+    that. Before and behind it a signal ends the command at once.
+    """
     try:
-        with _printing():
+        with _stopping_once():
             yield
+            sys.stdout.flush()
     except SlotwiseError as error:
-        errors().print(f"slotwise: {error}", style="red", markup=False, soft_wrap=True)
+        say(f"slotwise: {error}", style="red")
         raise typer.Exit(2) from error
     except RunInterrupted as stop:
         result = stop.result
         done = [name for name, times in result.jobs.items() if times["completion"] is not None]
-        errors().print(
+        say(
             f"slotwise: {f'{result.scheduler}: ' if stop.earlier else ''}interrupted after"
             f" {result.metrics['tasks_done']} tasks; done: {', '.join(done) or 'no job'}"
-            + ("; what was not done has been taken back" if result.world == "live" else ""),
-            markup=False,
-            soft_wrap=True,
+            + ("; what was not done has been taken back" if result.world == "live" else "")
         )
         raise typer.Exit(130) from stop
     except KeyboardInterrupt as stop:
-        errors().print("slotwise: interrupted")
+        say("slotwise: interrupted")
         raise typer.Exit(130) from stop
 
 
 @contextmanager
-def _printing() -> Iterator[None]:
-    """Print to stdout as long as somebody reads it."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever reads our output has seen enough; there is nobody to tell more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _stopping_once() -> Iterator[None]:
+    """Raise KeyboardInterrupt at the first signal, if signals end the command otherwise."""
+    heard = [number for number in ENDING if signal.getsignal(number) is leave]
+    for number in heard:
+        signal.signal(number, _stop)
+    yield
+    for number in heard:
+        signal.signal(number, leave)
 
 
 def finish(results: Sequence[Result], as_json: bool, report: Path | None) -> None:
     """Print results, write the report, and exit with 1 if a job failed."""
-    with _printing():
-        if as_json:
-            for result in results:
-                print_json(result.to_plain())
-        else:
-            reported = [result.reported for result in results]
-            if len(results) == 1:
-                _print_table(jobs_table(reported))
-            _print_table(comparison_table(reported))
-    if report is not None:
-        api.write_report(results, report)
-        errors().print(f"report: {report}", markup=False, soft_wrap=True)
+    try:
+        _print_results(results, as_json)
+        sys.stdout.flush()
+    finally:  # Where nothing can be printed, the report still says it all.
+        if report is not None:
+            api.write_report(results, report)
+            say(f"report: {report}")
     if any(result.failed for result in results):
         for result in results:
             for name, reason in result.failed.items():
-                errors().print(
-                    f"slotwise: {result.scheduler}: job {name} failed: {in_short(reason)}",
-                    markup=False,
-                    soft_wrap=True,
+                say(
+                    f"slotwise: {result.scheduler}: job {printable(name)} failed:"
+                    f" {in_short(reason)}"
                 )
         raise typer.Exit(1)
+
+
+def _print_results(results: Sequence[Result], as_json: bool) -> None:
+    if as_json:
+        for result in results:
+            print_json(result.to_plain())
+        return
+    reported = [result.reported for result in results]
+    if len(results) == 1:
+        _print_table(jobs_table(reported))
+    _print_table(comparison_table(reported))
 
 
 @contextmanager
@@ -112,17 +115,27 @@ def showing_what_came(as_json: bool, report: Path | None) -> Iterator[None]:
         raise
 
 
+def show_hosts_left_out(source: Source, play_hosts: bool) -> None:
+    """Tell that a real run takes this machine, where the workload names hosts."""
+    cluster = source.workload.cluster
+    if play_hosts or not names_hosts(cluster):
+        return
+    hosts = "1 host" if len(cluster.hosts) == 1 else f"{len(cluster.hosts)} hosts"
+    say(
+        f"slotwise: the cluster of the workload ({hosts}) is for simulations; this run takes the"
+        " slots of this machine; add --play-hosts to emulate the hosts here"
+    )
+
+
 def show_unknown(source: Source, history: Path | None) -> None:
     """Tell of what had to be guessed since the history does not know it."""
     if history is None:
         return
     if unknown := read_source(source, history).unknown():
         names = ", ".join(map(str, unknown))
-        errors().print(
+        say(
             f"slotwise: history {str(history)!r} does not know {names}: that work is guessed"
-            " from what the program states; run it once with --history to know it",
-            markup=False,
-            soft_wrap=True,
+            " from what the program states; run it once with --history to know it"
         )
 
 
@@ -130,19 +143,25 @@ def show_plan(plan: Plan) -> None:
     """A plan as people read it, on stdout."""
     print(plan.summary())
     for job, at in sorted(plan.schedule.completion().items(), key=lambda item: item[1]):
-        print(f"  {at:12.3f} s  {job}")
+        print(f"  {at:12.3f} s  {printable(job)}")
 
 
 def show_task_plan(plan: TaskPlan) -> None:
     """A plan of whole tasks as people read it, on stdout."""
     print(plan.summary())
     for job, at in sorted(plan.completion.items(), key=lambda item: item[1]):
-        print(f"  {at:12.3f} s  {job}")
+        print(f"  {at:12.3f} s  {printable(job)}")
 
 
 def print_json(plain: Any) -> None:
     """One object on a line of its own, on stdout."""
     print(json.dumps(plain, allow_nan=False), flush=True)
+
+
+def say(text: str, style: str = "") -> None:
+    """A message on stderr."""
+    text = printable(text, lines=True)
+    errors().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def errors() -> Console:

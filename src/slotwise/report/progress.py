@@ -25,6 +25,7 @@ from slotwise.model.event import (
     TaskFinished,
 )
 from slotwise.model.job import Job
+from slotwise.report.printable import printable
 
 REDRAW_SECONDS = 0.2
 
@@ -180,7 +181,7 @@ class Progress:
             )
 
     def _say(self, text: str) -> None:
-        self._console.print(Text(text), soft_wrap=True)
+        self._console.print(Text(printable(text, lines=True)), soft_wrap=True)
 
     def _listed(self) -> Iterable[JobLine]:
         """What the table shows."""
@@ -196,9 +197,9 @@ class Progress:
             left = line.seconds_left()
             wait = "waits" if left is None else f"about {left:.0f} s"
             table.add_row(
-                Text(line.job.id),
-                Text(line.job.pool),
-                Text(line.phase),
+                Text(printable(line.job.id)),
+                Text(printable(line.job.pool)),
+                Text(printable(line.phase)),
                 ProgressBar(line.total, sum(line.done.values()), width=BAR_WIDTH),
                 line.tasks,
                 str(line.slots),

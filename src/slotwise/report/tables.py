@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slotwise.report.numbers import MISSING, count, number, percent, seconds
+from slotwise.report.printable import printable
 from slotwise.report.reasons import in_short
 from slotwise.report.reported import ReportedRun, has_bounds_apart, run_names
 
@@ -176,7 +177,7 @@ def job_columns(run: ReportedRun, most: int | None = None) -> Columns:
     jobs = sorted(run.outcome.jobs.items(), key=lambda job: (job[1]["arrival"] or 0.0, job[0]))
     if most is not None and len(jobs) > most:
         jobs = sorted(jobs, key=lambda job: job[0] not in failed)[:most]
-    columns: Columns = {"job": [name for name, _ in jobs]}
+    columns: Columns = {"job": [printable(name) for name, _ in jobs]}
     for title in ("arrival", "start", "completion", "response"):
         columns[title] = [seconds(times[title]) for _, times in jobs]
     due = {name: job.deadline for name, job in run.outcome.stated.items()}
@@ -184,7 +185,7 @@ def job_columns(run: ReportedRun, most: int | None = None) -> Columns:
         columns["lateness"] = [
             seconds(_lateness(times["completion"], due.get(name))) for name, times in jobs
         ]
-    columns[FAILED_BECAUSE] = [in_short(failed.get(name, "")) for name, _ in jobs]
+    columns[FAILED_BECAUSE] = [printable(in_short(failed.get(name, ""))) for name, _ in jobs]
     return columns
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeGuard
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
@@ -15,7 +16,7 @@ def played(cluster: Cluster | None) -> Cluster:
     Nobody reports now and then: what ends is known at once. InputError for a cluster that names
     no hosts, or one of whose hosts is faster than a slot of this machine, or far too slow.
     """
-    if cluster is None or _is_plain(cluster):
+    if not names_hosts(cluster):
         raise InputError(
             "there are no hosts to play: the workload has no `cluster: hosts`; give it some,"
             " each with name, slots and speed, or run without --play-hosts"
@@ -36,7 +37,9 @@ def played(cluster: Cluster | None) -> Cluster:
     return replace(cluster, heartbeat=0.0)
 
 
-def _is_plain(cluster: Cluster) -> bool:
-    """Whether it is but a number of slots, all for every kind, on no host in particular."""
+def names_hosts(cluster: Cluster | None) -> TypeGuard[Cluster]:
+    """Whether a cluster is more than a number of slots, all for every kind, on no host."""
+    if cluster is None:
+        return False
     plain = Cluster.of_slots(sum(cluster.capacity.values()))
-    return cluster.hosts == plain.hosts
+    return cluster.hosts != plain.hosts
