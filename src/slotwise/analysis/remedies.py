@@ -61,6 +61,8 @@ class _Chance:
 def advise(log: Log, waits: Sequence[Stretch]) -> list[Advice]:
     """Advice on each of these waits. Follows the log once: O(n log n) for n entries, and
     O(pools) for each reallocation and for each wait, beside its job's phases."""
+    if not waits:
+        return []
     course = _Course(log.header)
     due = sorted(range(len(waits)), key=lambda number: -waits[number].start)
     found: dict[int, Advice] = {}
