@@ -135,6 +135,17 @@ def test_a_reader_who_has_seen_enough(command: str, folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def test_a_report_is_written_whether_or_not_anybody_reads(folder: Path) -> None:
+    """A reader that is gone, as after Ctrl-C to a pipeline, does not cost the page."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    words = [sys.executable, "-m", "slotwise", "simulate", "jobs.yaml", "--report", "r.html"]
+    done = subprocess.run(words, stdout=theirs, stderr=subprocess.PIPE, check=False)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (0, b"report: r.html\n")
+    assert (folder / "r.html").stat().st_size > 100_000
+
+
 def test_tables_are_not_squeezed_in_pipes(folder: Path) -> None:
     """Where stdout is no terminal a row stays a row, however long the names are."""
     name = 150 * "n"

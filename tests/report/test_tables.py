@@ -81,6 +81,17 @@ def test_live_runs_of_differing_work_are_found(three_runs):
     assert not has_differing_work([fast_live, with_outcome(slow_live, jobs={})])
 
 
+def test_an_interrupted_run_says_so(three_runs):
+    """Below its name, so that 80 columns are enough, and beside each of its jobs."""
+    run = three_runs[0]
+    cut = replace(run, outcome=replace(run.outcome, is_over=False))
+    text = printed(comparison_table([cut, *three_runs[1:]]), width=80)
+    assert "…" not in text
+    assert "(interrupted)" in text
+    assert text.count("interrupted") == 1
+    assert "fifo (interrupted)" in printed(jobs_table([cut]))
+
+
 def test_worlds_have_a_column_where_they_differ(three_runs):
     """Live beside simulated is told in each row."""
     runs = [three_runs[0], replace(three_runs[0], world="live")]

@@ -144,7 +144,8 @@ def comparison_table(runs: Sequence[ReportedRun]) -> Table:
     worlds = list(dict.fromkeys(run.world for run in runs))
     # The world has a column of its own where there are several.
     names = [run.called for run in runs] if len(worlds) > 1 else run_names(runs)
-    columns: dict[str, list[Text]] = {"scheduler": [Text(name) for name in names]}
+    # Two lines for those that were interrupted: metrics need the room.
+    columns = {"scheduler": [Text(name.replace(" (", "\n(")) for name in names]}
     if len(worlds) > 1:
         columns["world"] = [Text(run.world) for run in runs]
     for metric in metrics_in_short(runs):
