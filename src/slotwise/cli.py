@@ -28,7 +28,7 @@ from slotwise.options import (
     grouped,
     objective_asked,
 )
-from slotwise.record.log import read_log
+from slotwise.record.log import RULES, read_log
 from slotwise.report.explanation import explanation_lines, wait_lines
 from slotwise.report.printable import printable
 from slotwise.report.progress import Progress
@@ -335,6 +335,7 @@ def _replay(
                     "identical": replay.is_identical,
                     "turns": replay.turns,
                     "decisions": replay.decisions,
+                    "rules": replay.rules,
                     "difference": None
                     if found is None
                     else {
@@ -350,6 +351,11 @@ def _replay(
         else:
             print(f"first difference in turn {found.turn} at {found.now} s:")
             print(f"  recorded: {found.recorded}\n  decided:  {found.decided}")
+            if replay.rules != RULES:
+                print(
+                    f"the log was decided by rules {replay.rules}, and this slotwise decides by"
+                    f" rules {RULES}: that alone may be the difference"
+                )
         raise typer.Exit(0 if replay.is_identical else 1)
 
 

@@ -91,6 +91,22 @@ def test_a_replay_tells_the_same_from_the_different(slotwise: Any, folder: Path)
     assert json.loads(other.stdout)["identical"] is False
 
 
+def test_a_log_of_older_rules_is_read_and_its_replay_says_so(
+    slotwise: Any, folder: Path
+) -> None:
+    """Logs had no `rules` at first. Where a decision is another one now, that may be why."""
+    slotwise("simulate", "jobs.yaml", "--scheduler", "fifo", "--log", "log.jsonl")
+    log = (folder / "log.jsonl").read_text()
+    assert '"rules":2,' in log
+    old = log.replace('"rules":2,', "")
+    (folder / "old.jsonl").write_text(old)
+    assert slotwise("replay", "old.jsonl").stdout.startswith("identical: ")
+    (folder / "other.jsonl").write_text(old.replace('"name":"fifo"', '"name":"flex"', 1))
+    told = slotwise("replay", "other.jsonl")
+    assert told.exit_code == 1
+    assert "decided by rules 1, and this slotwise decides by rules 2" in told.stdout
+
+
 def test_a_report_is_made_from_logs(slotwise: Any, folder: Path) -> None:
     """Logs of several runs make one page; what is no log is refused."""
     for name in ("fifo", "flex"):

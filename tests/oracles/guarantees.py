@@ -22,7 +22,7 @@ class Guarantees:
     so for its time-out and its grace together; a pool with pools below it, for the longest of
     its own and theirs, as they take for it. A pool that can use more than before lacks those
     slots anew. Least shares that did not fit and now do count from the next epoch on, when
-    slots are allocated anew. While a host is silent there may be too few slots for anything.
+    slots are allocated anew. Slots of silent hosts, and what is held there, do not count.
     """
 
     since: dict[tuple[str, ShareKey], tuple[float, int]] = field(default_factory=dict)
@@ -30,13 +30,10 @@ class Guarantees:
 
     def look(self, snapshot: Snapshot) -> None:
         """Look when nothing more is to be decided at an instant."""
-        if snapshot.lost:
-            self.since.clear()
-            return
         for kind in snapshot.cluster.capacity:
             phases = [phase for phase in snapshot.ready(kind) if phase.pending or phase.running]
             owed = _owed(snapshot, kind, phases)
-            held, patience = _held(phases), _patience(snapshot, phases)
+            held, patience = _held(snapshot, phases), _patience(snapshot, phases)
             if owed is None:
                 self.fits_from[kind], owed = snapshot.epoch_ends, {}
             earliest = max(snapshot.now, self.fits_from.get(kind, snapshot.now))
@@ -54,12 +51,21 @@ class Guarantees:
                 del self.since[gone]
 
 
-def _held(phases: Sequence[PhaseView]) -> Counter[ShareKey]:
+def _held(snapshot: Snapshot, phases: Sequence[PhaseView]) -> Counter[ShareKey]:
     held: Counter[ShareKey] = Counter()
     for phase in phases:
         for key in phase.shares:
-            held[key] += phase.running
+            held[key] += phase.running - _away(snapshot, phase)
     return held
+
+
+def _away(snapshot: Snapshot, phase: PhaseView) -> int:
+    """How many of its tasks run on silent hosts, seen from what was launched."""
+    return sum(
+        launch.host in snapshot.lost
+        for launch in snapshot.attempts_of(phase.id.job)
+        if launch.phase == phase.id
+    )
 
 
 def _patience(snapshot: Snapshot, phases: Sequence[PhaseView]) -> dict[ShareKey, float]:
@@ -97,10 +103,12 @@ def _needs(
     snapshot: Snapshot, kind: str, phases: Sequence[PhaseView], pending: Sequence[int]
 ) -> tuple[dict[ShareKey, int], bool]:
     """What each pool needs of its least share for so many waiting tasks; whether all fits."""
+    away = {phase.id: _away(snapshot, phase) for phase in phases}
     usable = {
-        phase.id: min(phase.most, phase.running + count)
+        phase.id: min(phase.most, phase.running + count) - away[phase.id]
         for phase, count in zip(phases, pending, strict=True)
     }
+    elsewhere: Counter[ShareKey] = Counter()
     below: dict[ShareKey | None, set[ShareKey]] = {}
     demand: Counter[ShareKey] = Counter()
     least: Counter[ShareKey] = Counter()
@@ -108,6 +116,7 @@ def _needs(
         above: ShareKey | None = None
         for key in phase.shares:
             below.setdefault(above, set()).add(key)
+            elsewhere[key] += away[phase.id]
             above = key
         demand[phase.shares[-1]] += usable[phase.id]
         least[phase.shares[-1]] += min(phase.phase.slots_min, usable[phase.id])
@@ -119,7 +128,7 @@ def _needs(
         nonlocal fits
         pool = snapshot.pools[key.pool]
         parts = [visit(other) for other in sorted(below.get(key, ()))]
-        most = pool.slots_max.get(key.kind, 10**9)
+        most = pool.slots_max.get(key.kind, 10**9) - elsewhere[key]
         use = min(most, sum(part[1] for part in parts) if parts else demand[key])
         own = sum(part[0] for part in parts) if parts else least[key]
         fits = fits and own <= use
@@ -127,7 +136,13 @@ def _needs(
         return owed[key], use
 
     tops = [visit(key)[0] for key in sorted(below.get(None, ()))]
-    return owed, fits and sum(tops) <= snapshot.cluster.capacity[kind]
+    return owed, fits and sum(tops) <= _capacity(snapshot, kind)
+
+
+def _capacity(snapshot: Snapshot, kind: str) -> int:
+    """The slots of the hosts that are not silent."""
+    hosts = [host for host in snapshot.cluster.hosts if host.name not in snapshot.lost]
+    return sum(host.slots.get(kind, 0) for host in hosts)
 
 
 def assert_taken_rightly(snapshot: Snapshot, decisions: Sequence[Decision]) -> None:
@@ -145,12 +160,14 @@ def assert_taken_rightly(snapshot: Snapshot, decisions: Sequence[Decision]) -> N
         share: Counter[ShareKey] = Counter()
         giving = set()
         for phase in snapshot.ready(kind):
-            staying = {(one.phase, one.task) for _, one in phase.attempts()}
+            there = [one for _, one in phase.attempts() if one.host not in snapshot.lost]
+            staying = {(one.phase, one.task) for one in there}
             stopping = [one for one in told if one[0] == phase.id]
             assert staying.issuperset(stopping), "only what runs on is told to stop"
             if stopping:
                 giving.add(phase.shares[-1])
             expected[phase.shares[-1]] += len(staying) - len(stopping)
-            share[phase.shares[-1]] += min(phase.allocated, phase.pending + phase.running)
+            can_use = phase.pending + phase.running - _away(snapshot, phase)
+            share[phase.shares[-1]] += min(phase.allocated, can_use)
         for key in giving:
             assert expected[key] >= floor(share[key] + ROUNDING), f"{key} gives too much"

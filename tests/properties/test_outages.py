@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from slotwise.analysis.metrics import Meter
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch, Preempt
+from slotwise.model.decision import Launch, Preempt, Reallocate
 from slotwise.model.event import (
     HostJoined,
     HostLost,
@@ -150,6 +150,7 @@ def test_no_outage_does_harm(run_case: Callable[[Case], object], case: Case) -> 
         for task in range(phase.tasks.count)
     }
     check_slots(case, watch.log)
+    check_allocations(case, watch.log)
     assert replay_log(watch.log).is_identical
     outcome = Meter.of_log(watch.log).outcome()
     assert outcome.bound <= outcome.metrics["value"] * (1 + TOLERANCE)
@@ -181,6 +182,30 @@ def check_slots(case: Case, log: Log) -> None:
                 runs[decision.phase, decision.task, decision.attempt] = decision.host
         for host, held in Counter(runs.values()).items():
             assert held <= sum(case.cluster.by_name[host].slots.values())
+
+
+def check_allocations(case: Case, log: Log) -> None:
+    """What is allocated is there: of each kind no more slots than those of the hosts that are
+    not silent, decided anew at the very instant at which one falls silent or is back."""
+    kinds = {
+        PhaseId(job.id, phase.name): case.cluster.slot_kind(phase.kind)
+        for job in case.jobs
+        for phase in job.phases
+    }
+    silent: set[str] = set()
+    for turn in log.turns:
+        told = [event for event in turn.events if isinstance(event, HostLost | HostJoined)]
+        for event in told:
+            (silent.add if isinstance(event, HostLost) else silent.remove)(event.host)
+        decided = [d for d in turn.decisions if isinstance(d, Reallocate)]
+        assert decided or not told or case.name == "dmrs", "hosts that come and go are shared"
+        for decision in decided:
+            allocated: Counter[str] = Counter()
+            for phase, slots in decision.slots.items():
+                allocated[kinds[phase]] += slots
+            for kind, slots in allocated.items():
+                there = [h for h in case.cluster.hosts if h.name not in silent]
+                assert slots <= sum(h.slots.get(kind, 0) for h in there) * (1 + TOLERANCE)
 
 
 @dataclass(frozen=True)

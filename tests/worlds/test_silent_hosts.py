@@ -21,7 +21,7 @@ import pytest
 import slotwise
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch
+from slotwise.model.decision import Launch, Reallocate
 from slotwise.model.event import (
     Event,
     HostJoined,
@@ -156,9 +156,31 @@ def stage(
         done = Counter(event.task for event in found.events(TaskFinished))
         assert done == Counter(range(count)), "each task is done once"
         assert replay_log(found.log).is_identical
+        assert_shared_as_they_are(found, count)
         return found
 
     return play
+
+
+def assert_shared_as_they_are(play: Play, left: int) -> None:
+    """The job is allocated the hosts that are there, from the instant at which one is found
+    silent until that at which it is back, as long as it has tasks for both."""
+    silent: set[str] = set()
+    for turn in play.log.turns:
+        for event in turn.events:
+            if isinstance(event, HostLost):
+                silent.add(event.host)
+            elif isinstance(event, HostJoined):
+                silent.remove(event.host)
+            left -= isinstance(event, TaskFinished)
+        has_changed = any(isinstance(event, HostLost | HostJoined) for event in turn.events)
+        decided = [d for d in turn.decisions if isinstance(d, Reallocate)]
+        assert decided or not has_changed
+        for decision in decided:
+            (slots,) = decision.slots.values() or (0,)
+            assert slots <= 2 - len(silent)
+        if has_changed and left >= 4:
+            assert slots == 2 - len(silent)
 
 
 def hosts_told(play: Play) -> list[tuple[type, str]]:

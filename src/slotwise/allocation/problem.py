@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import log2
 from typing import Protocol, runtime_checkable
 
@@ -16,7 +16,7 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, PoolPolicy
 from slotwise.model.pool_tree import ShareKey
-from slotwise.model.snapshot import Snapshot
+from slotwise.model.snapshot import PhaseView, PoolView, Snapshot
 
 ROUNDING = 1e-9
 """By so much, relatively, shares may add up to more than there is."""
@@ -53,6 +53,7 @@ class Claims:
     groups   the pools' shares, each behind the one that it is a part of
     owner    the job and the phase whose claim it is
     cluster  that the jobs run on
+    present  slots of each kind on the hosts that are there; empty if all are
     now      the instant, seconds on the clock of arrivals and deadlines
     unseen   whether nothing is known of its work; empty if something is of all
 
@@ -72,6 +73,7 @@ class Claims:
     now: float = 0.0
     urgency: Sequence[float] = ()
     unseen: Sequence[bool] = ()
+    present: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -152,15 +154,22 @@ def share_all(
 def claims_of(
     snapshot: Snapshot, slot_kind: str, with_work: bool = True
 ) -> tuple[list[PhaseId], Claims]:
-    """The claims of the ready phases on one kind of slot, and whose they are. O(J)."""
+    """The claims of the ready phases on one kind of slot, and whose they are. O(J).
+
+    Only hosts that are there count: what runs elsewhere claims none of their slots.
+    """
     now, pools = snapshot.now, snapshot.pools
     phases = snapshot.ready(slot_kind)
+    if snapshot.lost:
+        phases = [p for p in phases if p.away < min(p.most, p.pending + p.running)]
     jobs = [p.job for p in phases]
     left = [p.pending + p.running for p in phases]
-    most = [min(p.most, count) for p, count in zip(phases, left, strict=True)]
+    most = [min(p.most, count) - p.away for p, count in zip(phases, left, strict=True)]
     group, groups = group_by_shares([p.shares for p in phases], pools)
+    if snapshot.lost:
+        groups = _without_away(phases, group, groups)
     claims = Claims(
-        snapshot.cluster.capacity[slot_kind],
+        snapshot.capacity(slot_kind),
         weight=weights_of(jobs, left, pools),
         arrival=[job.arrival for job in jobs],
         work=[p.work_left(now) for p in phases] if with_work else [],
@@ -176,8 +185,28 @@ def claims_of(
         now=now,
         urgency=urgencies(jobs),
         unseen=[p.is_unseen(now) for p in phases] if with_work else [],
+        present=_present(snapshot) if snapshot.lost else {},
     )
     return [p.id for p in phases], claims
+
+
+def _present(snapshot: Snapshot) -> dict[str, int]:
+    return {kind: snapshot.capacity(kind) for kind in snapshot.cluster.capacity}
+
+
+def _without_away(
+    phases: Sequence[PhaseView], group: Sequence[int], groups: Sequence[Group]
+) -> list[Group]:
+    """The groups with max shares less what is held on unresponsive hosts: a max share is hard,
+    and what runs there may still run when they are back."""
+    found = list(groups)
+    for phase, number in zip(phases, group, strict=True):
+        pool: PoolView | None = phase.pool
+        while pool is not None and number >= 0:
+            room = max(0.0, groups[number].slots_max - pool.away)
+            found[number] = replace(groups[number], slots_max=room)
+            pool, number = pool.parent, groups[number].parent
+    return found
 
 
 def group_by_shares(
@@ -242,6 +271,8 @@ def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:
     ids: dict[str, list[PhaseId]] = {}
     claims: dict[str, Claims] = {}
     for kind in snapshot.cluster.capacity:
+        if not snapshot.capacity(kind):
+            continue  # All hosts with slots of this kind are silent.
         of_kind, claimed = claims_of(snapshot, kind, allocator.reads_work)
         if of_kind:
             ids[kind], claims[kind] = of_kind, claimed

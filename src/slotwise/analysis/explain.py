@@ -46,8 +46,8 @@ class ShareExplained:
     """A pool's share of one kind of slot.
 
     share    slots that it was allocated, for all of its jobs
-    running  slots that it holds
-    demand   slots that its jobs can use
+    running  slots that it holds on hosts that are not silent: only these are shared
+    demand   slots that its jobs can use there
     least    what it is guaranteed at most; most: what it never exceeds, None for no limit
     lacks    whether it is below its least share or its share, in words; empty if not
     """
@@ -173,7 +173,7 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
     is_queued = scheduler in QUEUEINGS
     before, after = ((), ()) if is_queued else _neighbours(phase)
     path = list(path_to(phase.pool)) if phase.is_ready and not is_queued else []
-    over = [p for p in state.shares(phase.slot_kind) if path and p.running > _up(p.share)]
+    over = [p for p in state.shares(phase.slot_kind) if path and p.held > _up(p.share)]
     holders = _holders(state, phase) if phase.pending and not phase.waits_for else []
     return PhaseExplained(
         phase=phase.id.phase,
@@ -220,7 +220,7 @@ def _why(state: State, phase: PhaseState, scheduler: str) -> str:
     if phase.done == phase.phase.tasks.count:
         return "it is done"
     is_queued = scheduler in QUEUEINGS
-    if phase.running > _up(phase.allocated) and not is_queued:
+    if phase.running - phase.away > _up(phase.allocated) and not is_queued:
         return _why_more(phase)
     if not phase.pending:
         rest = f", and {phase.blocked} wait for those that they continue"
@@ -254,10 +254,11 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
         )
     if phase.allocated <= 0:
         return f"it was allocated nothing: {scheduler} gives the slots to others now"
-    lacks = whole(phase.allocated) - phase.running
+    held = phase.running - phase.away
+    lacks = whole(phase.allocated) - held
     if lacks > 0:
         return f"it lacks {lacks} of the slots that it was allocated: others still hold them"
-    if phase.running < phase.allocated - ROUNDING:
+    if held < phase.allocated - ROUNDING:
         return "it holds the whole slots of its allocation; the part of one goes by turns"
     return "it holds what it was allocated"
 
@@ -272,7 +273,7 @@ def _share(state: State, pool: PoolState) -> ShareExplained:
         pool.name,
         pool.slot_kind,
         pool.allocated,
-        pool.running,
+        pool.held,
         pool.demand,
         pool.least,
         None if pool.most == inf else pool.most,
@@ -288,7 +289,7 @@ def _lacks(state: State, pool: PoolState) -> str:
             words.append(f"below {what} for too long: it takes back what it lacks")
         elif due < inf:
             words.append(f"below {what}: it takes back what it lacks at {due:.6g} s")
-    if words or pool.running >= whole(pool.share):
+    if words or pool.held >= whole(pool.share):
         return "; ".join(words)
     if pool.preemption is None or pool.preemption.fair_after == inf:
         return "below its share, but it has no time-out after which it takes that back"
@@ -309,4 +310,5 @@ def _neighbours(
 
 
 def _neighbour(phase: PhaseState) -> Neighbour:
-    return Neighbour(phase.job.id, phase.id.phase, phase.running, phase.allocated)
+    held = phase.running - phase.away
+    return Neighbour(phase.job.id, phase.id.phase, held, phase.allocated)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from slotwise.model.decision import Decision
 from slotwise.objective.objective import Objective
-from slotwise.record.log import Log
+from slotwise.record.log import RULES, Log
 from slotwise.runtime.loop import Decider
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
@@ -24,11 +24,15 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a replay found: how many decisions were the same, and the first that was not."""
+    """What a replay found: how many decisions were the same, and the first that was not.
+
+    `rules` are those by which the log was decided; others than ours may decide otherwise.
+    """
 
     turns: int
     decisions: int
     difference: Difference | None
+    rules: int = RULES
 
     @property
     def is_identical(self) -> bool:
@@ -62,11 +66,11 @@ def replay_log(log: Log, scheduler: Decider | None = None) -> Replay:
             for decision in decided:
                 expected = recorded.pop(0) if recorded else None
                 if decision != expected:
-                    return Replay(
-                        number, same, Difference(turn.now, number, expected, decision)
-                    )
+                    found = Difference(turn.now, number, expected, decision)
+                    return Replay(number, same, found, header.rules)
                 state.apply(decision)
                 same += 1
         if recorded:
-            return Replay(number, same, Difference(turn.now, number, recorded[0], None))
-    return Replay(len(log.turns), same, None)
+            found = Difference(turn.now, number, recorded[0], None)
+            return Replay(number, same, found, header.rules)
+    return Replay(len(log.turns), same, None, header.rules)

@@ -74,7 +74,7 @@ def _newest_first(phases: Sequence[PhaseView]) -> Iterator[tuple[PhaseView, Laun
         (phase, started, launch) for phase in phases for started, launch in phase.attempts()
     ]
     running.sort(key=lambda item: (-item[1], -item[0].order, -item[2].task))
-    left = {phase.id: phase.running for phase in phases}
+    left = {phase.id: phase.running - phase.away for phase in phases}
     spared = []
     for phase, _, launch in running:
         if left[phase.id] > phase.phase.slots_min:

@@ -68,8 +68,18 @@ class PoolView(Protocol):
         ...
 
     @property
+    def key(self) -> ShareKey:
+        """What names it."""
+        ...
+
+    @property
     def running(self) -> int:
         """Slots that it holds."""
+        ...
+
+    @property
+    def away(self) -> int:
+        """Those of them on unresponsive hosts."""
         ...
 
     @property
@@ -117,6 +127,11 @@ class PhaseView(Protocol):
     @property
     def running(self) -> int:
         """Number of tasks that run, each in one slot."""
+        ...
+
+    @property
+    def away(self) -> int:
+        """Number of those of them that run on unresponsive hosts."""
         ...
 
     @property
@@ -267,6 +282,10 @@ class Snapshot(Protocol):
 
     def freed(self, slot_kind: str) -> Sequence[str]:
         """The hosts on which slots of this kind came free since the last turn of the loop."""
+        ...
+
+    def capacity(self, slot_kind: str) -> int:
+        """The slots of this kind, held and free, on the hosts that are not silent."""
         ...
 
     def overdue(self, slot_kind: str) -> Collection[PoolView]:

@@ -32,6 +32,10 @@ FORMAT = 1
 MARK = b'{"is":"Header","format":'
 """How a log begins."""
 
+RULES = 2
+"""The version of the rules by which schedulers decide. It grows when the same events may lead
+to other decisions: logs of other rules are read, but their replay may differ by that alone."""
+
 
 @dataclass(frozen=True)
 class Header:
@@ -40,7 +44,7 @@ class Header:
     `versions` are those of slotwise, Python and numpy, `attempts_max` and `losses_max` the
     limits of the state. `scheduler` holds its name, assigner and parameters, `objective` its
     penalty and aggregate, `world` is "simulated" or "live" with that world's `parameters`
-    (the seed among them).
+    (the seed among them). `rules` are those by which it was decided (`RULES`).
     """
 
     world: Literal["live", "simulated"]
@@ -53,6 +57,7 @@ class Header:
     losses_max: int = 16
     parameters: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    rules: int = RULES
 
     @property
     def true_cluster(self) -> Cluster:
@@ -68,6 +73,7 @@ class Header:
         return {
             "is": "Header",
             "format": FORMAT,
+            "rules": self.rules,
             "versions": self.versions,
             "world": self.world,
             "parameters": self.parameters,
@@ -106,6 +112,7 @@ class Header:
             losses_max=plain["losses_max"],
             parameters=plain["parameters"],
             versions=plain["versions"],
+            rules=plain.get("rules", 1),
         )
 
 

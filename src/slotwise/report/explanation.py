@@ -66,11 +66,12 @@ def _behind(wait: Wait) -> str:
 def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
     stopping = f" ({phase.stopping} told to stop)" if phase.stopping else ""
     allocated = "" if phase.allocated is None else f" of {phase.allocated:.6g}"
-    slots = "slot" if (phase.running, phase.allocated) == (1, None) else "slots"
+    there = phase.running - sum(phase.silent.values())
+    slots = "slot" if (there, phase.allocated) == (1, None) else "slots"
     wait = "1 task waits" if phase.pending == 1 else f"{phase.pending} tasks wait"
     done = "1 is done" if phase.done == 1 else f"{phase.done} are done"
     yield (
-        f"  {phase.phase}: holds {phase.running}{stopping}{allocated} {slots} of"
+        f"  {phase.phase}: holds {there}{stopping}{allocated} {slots} of"
         f" kind {phase.slot_kind}; {wait}, {done}"
     )
     yield f"    because {phase.why}"

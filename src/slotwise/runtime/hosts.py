@@ -52,9 +52,14 @@ class FreeSlots:
 
 
 class Hosts:
-    """The free slots of all kinds, and the hosts that are silent: nothing can begin there."""
+    """The free slots of all kinds, and the hosts that are silent: nothing can begin there.
+
+    capacity  slots of each kind on the hosts that are not silent
+    """
 
     def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.capacity = dict(cluster.capacity)
         self.free = {kind: FreeSlots(cluster, kind) for kind in cluster.capacity}
         self.lost: set[str] = set()
 
@@ -66,14 +71,21 @@ class Hosts:
     def lose(self, host: str) -> None:
         """A host has fallen silent."""
         self.lost.add(host)
+        self._count(host, -1)
         for free in self.free.values():
             free.lose(host)
 
     def join(self, host: str) -> None:
         """A host that had fallen silent is back."""
         self.lost.remove(host)
+        self._count(host, 1)
         for free in self.free.values():
             free.join(host)
+
+    def _count(self, host: str, sign: int) -> None:
+        for kind, count in self._cluster.by_name[host].slots.items():
+            if count:
+                self.capacity[kind] += sign * count
 
     def check(self, kind: str, held: int, capacity: int) -> None:
         """Assert that each slot of a kind is held or free. For tests."""
@@ -81,3 +93,5 @@ class Hosts:
         assert held + free.count == capacity, "each slot is held or free"
         assert all(count > 0 for count in free.by_host.values())
         assert not free.by_host.keys() & self.lost, "nothing begins on a silent host"
+        there = [h for h in self._cluster.hosts if h.name not in self.lost]
+        assert self.capacity[kind] == sum(host.slots.get(kind, 0) for host in there)

@@ -148,15 +148,16 @@ class PhaseState(Sharer):
         """The most slots that it can use now, wherever they are.
 
         Tasks that must run on one host each count when they run: a slot that some pool gives
-        up would as a rule be on another host.
+        up would as a rule be on another host. Those on unresponsive hosts use none of the slots
+        that are there, but count against its most share.
         """
         usable = self.running if self.is_pinned else self.running + self.pending
-        return usable if usable < self.most else self.most
+        return (usable if usable < self.most else self.most) - self.away
 
     @property
     def has_shrunk(self) -> bool:
         """Whether it can use less than it was allocated, or than a guarantee is worth."""
-        demand = self.pending + self.running
+        demand = self.pending + self.running - self.away
         return demand < self.allocated or demand < self.phase.slots_min or self._is_sensitive
 
     @property
@@ -290,6 +291,10 @@ class PhaseState(Sharer):
             self._expected_running = self._running_speed = self._elapsed_base = 0.0
         return launch, speed
 
+    def look_for(self, lost: Collection[str]) -> None:
+        """These hosts are silent now: count its tasks that run there. O(running tasks)."""
+        self.away = sum(launch.host in lost for launch, *_ in self.launches.values())
+
     def unblock(self, task: int, host: str) -> None:
         """The task that a task continues is done: it may run now, on that host."""
         assert self._status[task] == BLOCKED, "a task is continued once"
@@ -332,6 +337,7 @@ class PhaseState(Sharer):
         assert self.done == status.count(DONE)
         assert self.blocked == status.count(BLOCKED)
         assert self.stopping.keys() <= self.launches.keys()
+        assert 0 <= self.away <= self.running
         assert self.running <= self.most, "a phase never exceeds its most share"
         assert not self.running or not self.waits_for, "no task runs before its phase is ready"
 

@@ -35,7 +35,8 @@ class PoolState(Sharer):
 
     It orders what is below it and has tasks that wait: shares of pools, or phases. `running`
     and the other counters are those of all phases below it, `demand` what they ask for.
-    `stopping` of its attempts have been told to stop, and `coming` elsewhere for its sake. It
+    `stopping` of its attempts have been told to stop, and `coming` elsewhere for its sake;
+    attempts on unresponsive hosts are in neither of them, since no slot comes from there. It
     `is_overdue` when it may take slots back, and `is_starving` if that is for its least share;
     `starving` counts such shares among it and those below it.
     """
@@ -102,7 +103,13 @@ class PoolState(Sharer):
     @property
     def usable(self) -> int:
         """Slots that it can use: what is below it asks for, cut to its most share."""
-        return self.demand if self.demand <= self.most else int(self.most)
+        room = self.most - self.away
+        return self.demand if self.demand <= room else int(room)
+
+    @property
+    def held(self) -> int:
+        """Slots that it holds on the hosts that are there."""
+        return self.running - self.away
 
     @property
     def share(self) -> float:
@@ -112,7 +119,7 @@ class PoolState(Sharer):
     @property
     def expected(self) -> int:
         """Slots that it will hold when all that was told to stop has done so."""
-        return self.running - self.stopping + self.coming
+        return self.held - self.stopping + self.coming
 
     def walk(self) -> Iterator[PhaseState]:
         """The phases below it that have tasks waiting, the one to be served first first."""
@@ -138,9 +145,7 @@ class PoolState(Sharer):
 
         What others are to give it does not count: it has not got it yet.
         """
-        return (
-            self.running - self.stopping - whole(max(self.share, min(self.owed, self.usable)))
-        )
+        return self.held - self.stopping - whole(max(self.share, min(self.owed, self.usable)))
 
     def watch(self, now: float) -> list[float]:
         """Look at its shortages: one that is over stops its clock, one that begins starts it.
@@ -151,14 +156,14 @@ class PoolState(Sharer):
         preemption = self.preemption
         assert preemption is not None, "only pools that take back are watched"
         begun = []
-        running = self.running
-        if running >= whole(min(self.owed, self.usable)):
+        held = self.held
+        if held >= whole(min(self.owed, self.usable)):
             self.least_due = inf
         elif self.least_due == inf:
             self.least_due = now + preemption.least_after
             begun.append(self.least_due)
         share = self.share
-        if running >= preemption.fraction * share or running >= whole(share):
+        if held >= preemption.fraction * share or held >= whole(share):
             self.fair_due = inf
         elif self.fair_due == inf:
             self.fair_due = now + preemption.fair_after
@@ -169,7 +174,9 @@ class PoolState(Sharer):
         """Assert that its counters say what all phases below it say, and the shares right
         below it. For tests."""
         assert self.running == sum(phase.running for phase in phases)
-        assert self.stopping == sum(len(phase.stopping) for phase in phases)
+        assert self.away == sum(phase.away for phase in phases)
+        stopping = sum(len(phase.stopping) for phase in phases)
+        assert stopping - self.away <= self.stopping <= stopping
         own = sum(phase.demand for phase in phases if phase.is_ready and phase.pool is self)
         assert self.demand == own + sum(pool.usable for pool in below)
         assert self.running <= self.most, "a pool never exceeds its most share"

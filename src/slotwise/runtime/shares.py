@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 
@@ -88,6 +88,25 @@ class Shares:
         for pool in reversed(pools):  # Each before the one that it lies in.
             self._sum_up(pool)
 
+    def recount(self, phases: Collection[PhaseState], lost: Collection[str]) -> None:
+        """Hosts fell silent or came back, or something ended there: count all phases anew.
+
+        What runs on hosts that are `lost` is away: no share of what is there. O(tasks that run,
+        and phases and pools).
+        """
+        pools = self._by_key.values()
+        for pool in pools:
+            pool.running = pool.away = pool.demand = pool.stopping = pool.coming = 0
+            pool.hungry = []
+            pool.rank = None
+        for phase in phases:
+            phase.look_for(lost)
+            self._count(phase, lost)
+        for pool in reversed(pools):
+            if pool.parent is not None:
+                pool.parent.demand += pool.usable
+            self._line_up(pool)
+
     def settle(self, phase: PhaseState, held: int) -> None:
         """Tell the shares above a phase what has changed: so many more slots are held.
 
@@ -105,8 +124,9 @@ class Shares:
             pool.running += held
             if more:
                 before, pool.demand = pool.demand, pool.demand + more
-                if pool.most < max(before, pool.demand):
-                    more = int(min(pool.demand, pool.most) - min(before, pool.most))
+                room = pool.most - pool.away
+                if room < max(before, pool.demand):
+                    more = int(min(pool.demand, room) - min(before, room))
             order, old = pool.hungry, child.rank
             if pool.below != 1:
                 if held > 0:
@@ -176,15 +196,40 @@ class Shares:
     def _sum_up(self, pool: PoolState) -> None:
         """Sum up what is below a pool's share, and tell the one that it lies in."""
         pool.owed = min(max(pool.owed, pool.least), pool.allocated)
-        if pool.preemption is not None:
-            self._watch(pool)
-        pool.hungry.sort()
         if pool.parent is not None:
             pool.parent.allocated += pool.allocated
             pool.parent.owed += pool.owed
-            if pool.hungry:
-                pool.rank = rank = pool.ranked()
-                pool.parent.hungry.append(rank)
+        self._line_up(pool)
+
+    def _line_up(self, pool: PoolState) -> None:
+        """Order what is below a pool, and give it a place in the one that it lies in."""
+        if pool.preemption is not None:
+            self._watch(pool)
+        pool.hungry.sort()
+        if pool.hungry and pool.parent is not None:
+            pool.rank = rank = pool.ranked()
+            pool.parent.hungry.append(rank)
+
+    def _count(self, phase: PhaseState, lost: Collection[str]) -> None:
+        """Add what a phase asks for and holds to the shares that it counts against."""
+        phase.counted = phase.demand if phase.is_ready else 0
+        phase.pool.demand += phase.counted
+        takers = [
+            taker
+            for task, taker in phase.stopping.items()
+            if phase.launches[task][0].host not in lost
+        ]
+        for pool in path_to(phase.pool):
+            pool.running += phase.running
+            pool.away += phase.away
+            pool.stopping += len(takers)
+        for taker in takers:
+            for pool in path_to(taker):
+                pool.coming += 1
+        phase.rank = None
+        if phase.is_ready and phase.pending:
+            phase.rank = rank = phase.ranked()
+            phase.pool.hungry.append(rank)
 
     def _watch(self, pool: PoolState) -> None:
         """Look whether a pool's shortages have begun, are over, or have lasted too long."""

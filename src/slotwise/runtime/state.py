@@ -2,7 +2,8 @@
 
 One `apply` costs what it changes (plus a logarithm), not the size of the cluster: free slots,
 pending tasks by home, and the order of phases by how far they are below their allocation are
-kept up to date as things change. `check` asserts that all of it agrees.
+kept up to date as things change. Hosts that fall silent or come back are rare: then shares are
+counted anew. `check` asserts that all of it agrees.
 """
 
 from __future__ import annotations
@@ -199,6 +200,10 @@ class State:
         """The phases of a job that has arrived and is not over."""
         return list(self._jobs.get(job, {}).values())
 
+    def capacity(self, slot_kind: str) -> int:
+        """The slots of this kind on the hosts that are there."""
+        return self._hosts.capacity[slot_kind]
+
     @property
     def lost(self) -> Collection[str]:
         """The hosts that are silent."""
@@ -273,7 +278,7 @@ class State:
         self._finished.note(phase.id, launch.host, work, event.seconds)
         phase.finish(event.task, event.seconds * speed)
         self.has_shrunk = self.has_shrunk or phase.has_shrunk
-        self._shares[phase.slot_kind].settle(phase, -1)
+        self._settle_end(phase, launch)
         if phase.followers:
             self._tell_followers(phase, event.task, launch.host)
         if not phase.pending and not phase.running:
@@ -299,11 +304,17 @@ class State:
 
     def _host_lost(self, event: HostLost) -> None:
         self._hosts.lose(event.host)
-        self._queues.is_outdated = True
+        self._hosts_changed()
 
     def _host_joined(self, event: HostJoined) -> None:
         self._hosts.join(event.host)
-        self._queues.is_outdated = True
+        self._hosts_changed()
+
+    def _hosts_changed(self) -> None:
+        """Slots came or went, and those that are held there with them."""
+        self._queues.is_outdated = self.is_stale = True
+        for kind in self._shares:
+            self._recount(kind)
 
     def _launch_dropped(self, event: LaunchDropped) -> None:
         """It is as if it had not been said."""
@@ -338,6 +349,8 @@ class State:
         phase = self._phases[decision.phase]
         if decision.task not in phase.stopping:  # Else it was told before.
             self._shares[phase.slot_kind].tell(phase, decision.task, decision.pool)
+            if decision.host in self._hosts.lost:
+                self._recount(phase.slot_kind)
 
     def _give_up(self, decision: GiveUp) -> None:
         self.failed[decision.job] = decision.reason
@@ -359,13 +372,25 @@ class State:
         self._free_slot(phase, ended[0])
         self._queues.is_outdated = True
         phase.put_back(event.task)
-        self._settle(phase, -1)
+        self._settle_end(phase, ended[0])
         return phase
 
     def _free_slot(self, phase: PhaseState, launch: Launch) -> None:
         self._hosts.free[phase.slot_kind].give_back(launch.host)
         if phase.stopping:
             self._shares[phase.slot_kind].ended(phase, launch.task)
+
+    def _settle_end(self, phase: PhaseState, launch: Launch) -> None:
+        """Tell the shares above a phase that one of its attempts has ended."""
+        if launch.host in self._hosts.lost:
+            self._recount(phase.slot_kind)
+            self.has_shrunk = True  # It may use more of the slots that are there.
+        else:
+            self._settle(phase, -1)
+
+    def _recount(self, kind: str) -> None:
+        phases = [phase for phase in self._phases.values() if phase.slot_kind == kind]
+        self._shares[kind].recount(phases, self._hosts.lost)
 
     def _settle(self, phase: PhaseState, held: int) -> None:
         """Tell the shares above a phase that it changed, and holds so many more slots."""

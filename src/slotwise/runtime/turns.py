@@ -26,16 +26,17 @@ class Sharer:
     allocated  slots that it should hold by the last `Reallocate`
     owed       the part of them that it is guaranteed
     running    slots that it holds
+    away       those of them on unresponsive hosts: these are neither shared out nor counted
     served     how much service it has had for the size of its allocation
     order      its place among equals
     """
 
-    __slots__ = ("allocated", "order", "owed", "parent", "rank", "running", "served")
+    __slots__ = ("allocated", "away", "order", "owed", "parent", "rank", "running", "served")
 
     def __init__(self, order: int, parent: PoolState | None) -> None:
         self.order, self.parent = order, parent
         self.allocated = self.owed = self.served = 0.0
-        self.running = 0
+        self.running = self.away = 0
         self.rank: Rank | None = None
 
     def ranked(self) -> Rank:
@@ -46,7 +47,7 @@ class Sharer:
         size of its allocation is next, so that half a slot is a slot half of the time. Who has
         no allocation comes last, by arrival.
         """
-        allocated, running = self.allocated, self.running
+        allocated, running = self.allocated, self.running - self.away
         if allocated <= 0:
             return (inf, self.order, self.order, self)
         held = running / allocated
@@ -64,7 +65,9 @@ class Sharer:
         """
         if self.allocated <= 0:
             return service
-        if self.running > int(self.allocated + ROUNDING):  # It has just won a part of a slot.
+        if self.running - self.away > int(
+            self.allocated + ROUNDING
+        ):  # It has just won a part of a slot.
             service = max(service, self.served)
         self.served = max(self.served, service) + 1.0 / self.allocated
         return service

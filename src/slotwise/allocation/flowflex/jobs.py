@@ -80,7 +80,11 @@ def flows_left(claims: Mapping[str, Claims], objective: Objective) -> FlowsLeft:
         flows.append(nodes)
         places += stands_for
         costs.append(objective.cost(job, size_on(job, some.cluster)).since(some.now))
-    capacity = list(some.cluster.capacity.values())
+    capacity = [
+        # What comes on slots of which none is there waits for them.
+        some.present.get(kind) or slots
+        for kind, slots in some.cluster.capacity.items()
+    ]
     return FlowsLeft(Flows.of(capacity, flows, costs, objective.aggregate), places)
 
 
