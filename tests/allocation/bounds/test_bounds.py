@@ -84,6 +84,15 @@ def test_no_bound_is_above_a_packing(data: st.DataObject) -> None:
     assert lower_bound(jobs_of(problem), problem.capacity, aggregate) <= value
 
 
+@pytest.mark.parametrize("due", [1e-300, 1e-12, 1e-6, 1.0, 1e3, 1e4, 1e5])
+def test_a_due_date_just_behind_the_begin_lifts_no_bound(due: float) -> None:
+    """Rounding of works of 10^9 s is longer than the time until it; all could begin at 0."""
+    work, most = [1e9, 1e9, 1e9, 59e9], [1.0, 1.0, 1.0, 3.375]
+    problem = Malleable.of(10, work, [0.0] * 4, most, [Hinge(1.0, at) for at in (0, 0, 0, due)])
+    value = 3e9 + 59e9 / 3.375 - due
+    assert (1 - 1e-9) * value <= lower_bound(jobs_of(problem), 10, "sum") <= value
+
+
 @given(st.data())
 def test_no_bound_is_above_a_packing_of_huge_or_tiny_numbers(data: st.DataObject) -> None:
     """Seconds of a microsecond or of a millennium, weights alike."""

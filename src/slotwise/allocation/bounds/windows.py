@@ -23,6 +23,9 @@ WINDOWS_MOST = 32
 BEGINS_MOST = 6
 """Arrivals from which windows begin."""
 
+SHORTEST = 1e-6
+"""Of all the time in which work is done; the needs of a shorter window are lost in rounding."""
+
 ALIKE = 0.1
 """Relative; heights that differ by less are about the same."""
 
@@ -104,7 +107,7 @@ def _instants(until: float, kinks: Floats, heights: Floats, most: int) -> Floats
     """Evenly spread before an instant, and as many kinks of costs as there is room for."""
     if until <= 0:
         return np.zeros(0)
-    inside = np.unique(kinks[(kinks > 0) & (kinks < until)])
+    inside = np.unique(kinks[(kinks > SHORTEST * until) & (kinks < until)])
     room = most // 2
     if len(inside) > room:
         inside = inside[np.linspace(0, len(inside) - 1, room).astype(int)]
