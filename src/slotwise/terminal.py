@@ -120,7 +120,8 @@ def show_hosts_left_out(source: Source, play_hosts: bool) -> None:
     cluster = source.workload.cluster
     if play_hosts or not names_hosts(cluster):
         return
-    hosts = "1 host" if len(cluster.hosts) == 1 else f"{len(cluster.hosts)} hosts"
+    count = len(cluster.hosts)
+    hosts = f"{count} host{'s' if count > 1 else ''}"
     say(
         f"slotwise: the cluster of the workload ({hosts}) is for simulations; this run takes the"
         " slots of this machine; add --play-hosts to emulate the hosts here"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 from slotwise.model.decision import Decision, Launch, Reallocate
-from slotwise.model.event import Event, JobArrived
+from slotwise.model.event import Event, HostLost, JobArrived
 from slotwise.record.log import Header, Log
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import path_to
@@ -98,6 +98,7 @@ class _Course:
             losses_max=header.losses_max,
         )
         self.turn = -1
+        self._had_outage = False
         self.scheduler: str = header.scheduler["name"]
         self.may_defer = header.scheduler.get("assigner") == "delay"
         is_allocated = self.scheduler in ALLOCATORS
@@ -119,6 +120,7 @@ class _Course:
         state.at(now)
         for event in events:
             state.apply(event)
+            self._had_outage |= isinstance(event, HostLost)
             if isinstance(event, JobArrived):
                 self._arrivals[event.job.pool].append(self.turn)
         for decision in decisions:
@@ -218,6 +220,8 @@ class _Course:
 
     def remedy(self, chance: _Chance, wait: Stretch, kind: str) -> str:
         """What the guarantee would have done, in words; empty if that is not sure."""
+        if self._had_outage:
+            return ""  # With fewer slots the guarantees of all may not have fitted.
         served, slots = self._served[kind], self.state.cluster.capacity[kind]
         if chance.pool is None and len(self.state.shares(kind)) > 1:
             return ""  # Another pool came later.
