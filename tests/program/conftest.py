@@ -12,7 +12,7 @@ import pytest
 from slotwise.program import Execution
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def drive() -> Callable[[Execution], None]:
     """Runs all tasks of a job in the order of its phases, then commits; aborts on an error."""
 

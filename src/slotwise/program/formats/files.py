@@ -77,7 +77,7 @@ def reading(path: str, planned: Version | None) -> Iterator[IO[bytes]]:
         check_unchanged(path, planned)
         raise
     with file:
-        check_unchanged(path, planned, file)
+        check_unchanged(path, planned)
         yield file
         check_unchanged(path, planned, file)
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from slotwise.program.mapreduce import MapReduce, Pair
 from slotwise.program.shuffle.chunks import Columns
+from slotwise.program.shuffle.keys import PLAIN, is_ordered, one, ones
 from slotwise.program.shuffle.order import Order
 from slotwise.program.shuffle.pairs import check_pair, checked_columns
 from slotwise.program.shuffle.sizes import column_bytes, new_keys_bytes, table_bytes
@@ -78,13 +79,14 @@ class SortBuffer:
 
     def drain(self, in_order: bool) -> Iterator[Columns]:
         """All pairs in slices; sorted whether asked or not, so that later sorts find runs."""
-        keys, values, self._keys, self._values, self._bytes = (
+        held, values, self._keys, self._values, self._bytes = (
             self._keys,
             self._values,
             [],
             [],
             0,
         )
+        keys = ones(held)
         positions = self._order.positions(keys)
         for first in range(0, len(positions), SLICE_PAIRS):
             part = positions[first : first + SLICE_PAIRS]
@@ -119,10 +121,10 @@ class ValueTable:
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """Take pairs in; raises TypeError for a key that cannot be hashed."""
         values_bytes = column_bytes(values) + _PLACE_BYTES * len(values)
-        self.take(zip(keys, values, strict=True), values_bytes)
+        self.take(zip(ones(keys), values, strict=True), values_bytes, are_ones=True)
 
-    def take(self, pairs: Iterator[Pair], values_bytes: int) -> None:
-        """Take pairs in one by one."""
+    def take(self, pairs: Iterator[Pair], values_bytes: int, are_ones: bool = False) -> None:
+        """Take pairs in one by one; `are_ones`: no two keys are one that are not equal."""
         single, many = self._single, self._many
         known = len(single) + len(many)
         list_of = many.get
@@ -135,8 +137,12 @@ class ValueTable:
                     held.append(value)
                 elif key in single:
                     many[key] = [single.pop(key), value]
-                else:
+                elif are_ones or key.__class__ in PLAIN or (same := one(key)) is key:
                     single[key] = value
+                elif same in many:  # It was known, and not found since it equals nothing.
+                    many[same].append(value)
+                else:
+                    many[same] = [single.pop(same), value] if same in single else [value]
         # New keys that came twice have left `single`; those before stand for them.
         self._entries_bytes += new_keys_bytes(single, len(single) + len(many) - known)
         self._entries_bytes += values_bytes
@@ -195,10 +201,10 @@ class SumTable:
 
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """Take pairs in; raises TypeError for a key that cannot be hashed."""
-        self.take(zip(keys, values, strict=True), 0)
+        self.take(zip(ones(keys), values, strict=True), 0, are_ones=True)
 
-    def take(self, pairs: Iterator[Pair], values_bytes: int) -> None:
-        """Take pairs in one by one; values are measured as they are in the table."""
+    def take(self, pairs: Iterator[Pair], values_bytes: int, are_ones: bool = False) -> None:
+        """The same one by one; values are measured as they are in the table."""
         add, table, known = self._add, self._table, len(self._table)
         held_of = table.get
         with self._order.hashing_errors():
@@ -207,6 +213,9 @@ class SumTable:
                     check_pair(pair, f"map of {self._order.program_name}")
                 key, value = pair
                 held = held_of(key, _ABSENT)
+                if held is _ABSENT and not are_ones and key.__class__ not in PLAIN:
+                    key = one(key)  # It may be known, and not found since it equals nothing.
+                    held = held_of(key, _ABSENT)
                 table[key] = value if held is _ABSENT else add(held, value)
         self._measure(known)
 
@@ -214,7 +223,12 @@ class SumTable:
         """Let a program add the pairs of many lines by itself."""
         known = len(self._table)
         fold_chunk(text, self._table)
-        self._measure(known)
+        new = list(islice(reversed(self._table), len(self._table) - known))
+        if is_ordered(new):
+            self._measure(known)
+        else:
+            again = [(key, self._table.pop(key)) for key in reversed(new)]
+            self.take(iter(again), 0)
 
     def is_full(self) -> bool:
         """Whether the pairs take the memory they may."""

@@ -29,7 +29,7 @@ def stable_hash(key: Any) -> int:
     if isinstance(key, tuple):
         return crc32(b"".join(stable_hash(item).to_bytes(4, "little") for item in key))
     if isinstance(key, frozenset):
-        return sum(map(stable_hash, key)) % 2**32
+        return sum(set(map(stable_hash, key))) % 2**32  # All NaN in it are one.
     if isinstance(key, datetime):
         # Two datetimes with zones are equal where their instants are.
         return stable_hash(key.isoformat() if key.tzinfo is None else key.timestamp())

@@ -1,4 +1,7 @@
-"""The order of keys within a reduce, and over all reduces of a total order."""
+"""The order of keys within a reduce, and over all reduces of a total order.
+
+It is Python's own for keys that it orders totally, and the one of `keys.py` for others.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from heapq import merge
 from typing import Any
 
 from slotwise.program.mapreduce import MapReduce, Pair
+from slotwise.program.shuffle.keys import is_ordered, total
 
 
 @dataclass(frozen=True)
@@ -30,29 +34,35 @@ class Order:
 
     def keys(self, keys: Iterable[Any]) -> list[Any]:
         """The keys, sorted."""
-        with self._sorting_errors():
-            return sorted(keys, key=self.rank, reverse=self.descending)
+        found = list(keys)
+        if self.rank is None and is_ordered(found):
+            with self._sorting_errors():
+                return sorted(found, reverse=self.descending)
+        return [found[position] for position in self.positions(found)]
 
     def positions(self, keys: Sequence[Any]) -> list[int]:
         """The positions of the keys in sorted order; equal keys stay as they are."""
-        rank = self.rank
-        ranks = keys if rank is None else list(map(rank, keys))
         with self._sorting_errors():
+            ranks = self._ranks(keys)
             return sorted(range(len(keys)), key=ranks.__getitem__, reverse=self.descending)
 
-    def merged(self, streams: Sequence[Iterator[Pair]]) -> Iterator[Pair]:
+    def is_total(self, keys: Sequence[Any]) -> bool:
+        """Whether keys can be sorted as they are, or by their ranks as these are."""
+        return is_ordered(keys if self.rank is None else list(map(self.rank, keys)))
+
+    def merged(self, streams: Sequence[Iterator[Pair]], is_total: bool) -> Iterator[Pair]:
         """The pairs of sorted streams in one; equal keys in the order of the streams."""
-        rank = self.rank
-        if rank is None:
-            return merge(*streams, key=_key_of, reverse=self.descending)
-        return merge(*streams, key=lambda pair: rank(pair[0]), reverse=self.descending)
+        rank, by = self.rank, _key_of
+        if rank is not None and is_total:
+            by = lambda pair: rank(pair[0])  # noqa: E731
+        elif not is_total:
+            by = lambda pair: total(pair[0] if rank is None else rank(pair[0]))  # noqa: E731
+        return merge(*streams, key=by, reverse=self.descending)
 
     def ranges(self, keys: Sequence[Any], points: Sequence[Any]) -> list[int]:
         """Between which of the sorted split points each key lies, counted from the first."""
-        rank = self.rank
-        ranks = keys if rank is None else list(map(rank, keys))
-        cuts = points if rank is None else list(map(rank, points))
         with self._sorting_errors():
+            ranks, cuts = self._ranks(keys), self._ranks(points)
             if self.descending:
                 last, rising = len(cuts), cuts[::-1]
                 return [last - bisect_left(rising, value) for value in ranks]
@@ -70,6 +80,11 @@ class Order:
                 f"{self.program_name}: a key cannot be hashed ({error}); use text, numbers or"
                 " tuples of them as keys"
             ) from error
+
+    def _ranks(self, keys: Sequence[Any]) -> Sequence[Any]:
+        """What keys are compared by."""
+        ranks = keys if self.rank is None else list(map(self.rank, keys))
+        return ranks if is_ordered(ranks) else list(map(total, ranks))
 
     @contextmanager
     def _sorting_errors(self) -> Iterator[None]:

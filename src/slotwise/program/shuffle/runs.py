@@ -8,6 +8,7 @@ from pathlib import Path
 
 from slotwise.program.mapreduce import Pair
 from slotwise.program.shuffle.chunks import CHUNK_PAIRS, Columns, read_pairs, write_pairs
+from slotwise.program.shuffle.keys import ones
 from slotwise.program.shuffle.order import Order
 from slotwise.program.shuffle.partitioned import PartitionedWriter
 
@@ -24,6 +25,7 @@ class SortedRuns:
         self._chunk_bytes = chunk_bytes
         self._paths: list[Path] = []
         self._written = 0
+        self._is_total = True
 
     @property
     def is_empty(self) -> bool:
@@ -42,7 +44,16 @@ class SortedRuns:
         return self._merge(self._paths)
 
     def _merge(self, paths: list[Path]) -> Iterator[Pair]:
-        return self._order.merged([_pairs(path) for path in paths])
+        streams = [self._pairs(path) for path in paths]
+        return self._order.merged(streams, self._is_total)
+
+    def _pairs(self, path: Path) -> Iterator[Pair]:
+        # Keys that are one, but not equal, were the same object before they were written.
+        is_total = self._is_total
+        return chain.from_iterable(
+            zip(keys if is_total else ones(keys), values, strict=True)
+            for keys, values in read_pairs(path)
+        )
 
     def _merge_to_run(self, paths: list[Path]) -> Path:
         merged = self._write(_slices(self._merge(paths)))
@@ -55,14 +66,9 @@ class SortedRuns:
         self._written += 1
         with PartitionedWriter(path, partitions=1) as file:
             for columns in slices:
+                self._is_total = self._is_total and self._order.is_total(columns[0])
                 write_pairs(file, 0, columns, self._chunk_bytes)
         return path
-
-
-def _pairs(path: Path) -> Iterator[Pair]:
-    return chain.from_iterable(
-        zip(keys, values, strict=True) for keys, values in read_pairs(path)
-    )
 
 
 def _slices(pairs: Iterator[Pair]) -> Iterator[Columns]:
