@@ -202,6 +202,8 @@ def test_within_the_grace_tasks_go_on_as_if_nothing_had_been(
     On a slow host our own stops and continues neither look like silence nor end one.
     """
     scene = play(marking(tmp_path), grace=600.0, speed=speed)
+    while not all(worker.ready for worker in scene.world._workers._workers):
+        assert scene.hear_until(scene.world.now + 0.01) == []
     begun = scene.world.now
     for task in range(2):
         scene.launch(task, "a")
