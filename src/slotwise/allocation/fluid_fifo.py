@@ -1,4 +1,4 @@
-"""FIFO's malleable schedule by events: a completion costs what it changes, not all that waits."""
+"""FIFO's malleable schedule by events: a completion costs what it changes, no more."""
 
 from __future__ import annotations
 

@@ -49,13 +49,13 @@ class PhaseState(Sharer):
         "_status",
         "_tries",
         "_works",
+        "behind",
         "blocked",
         "counted",
         "deferred_since",
         "deferred_until",
         "done",
         "early",
-        "followers",
         "has_homes",
         "has_passed",
         "id",
@@ -100,7 +100,7 @@ class PhaseState(Sharer):
         self.early = phase.slow_start < 1 and all(
             cluster.slot_kind(job.by_name[name].kind) != self.slot_kind for name in phase.after
         )
-        self.followers: tuple[PhaseState, ...] = ()
+        self.behind: list[PhaseState] = []  # Those that wait for it.
         self.pending, self.blocked = (0, count) if self.is_pinned else (count, 0)
         self.done = 0
         self.counted = 0  # What the shares above it take its demand to be.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from math import inf
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import ShareKey
@@ -123,13 +122,10 @@ class PoolState(Sharer):
 
     def walk(self) -> Iterator[PhaseState]:
         """The phases below it that have tasks waiting, the one to be served first first."""
-        children: Iterator[Any] = map(_CHILD, self.hungry)
-        if not self.below:
-            return children
-        if len(self.hungry) == 1:
-            only: PoolState = next(children)
-            return only.walk()
-        return chain.from_iterable(pool.walk() for pool in children)
+        pool = self
+        while pool.below and len(pool.hungry) == 1:
+            pool = _CHILD(pool.hungry[0])
+        return _walk(pool) if pool.below else map(_CHILD, pool.hungry)
 
     def missing(self, now: float) -> int:
         """Slots that it may take back now, beside those that are coming already."""
@@ -186,3 +182,16 @@ class PoolState(Sharer):
             assert child.parent is self
             if self.below != 1:  # A share without siblings has a place, but needs no order.
                 assert child.rank == child.ranked(), "a place in the order is as things are"
+
+
+def _walk(pool: PoolState) -> Iterator[PhaseState]:
+    """The same below a pool of pools. Without recursion: pools may lie thousands deep."""
+    levels = [map(_CHILD, pool.hungry)]
+    while levels:
+        inner = next(levels[-1], None)
+        if inner is None:
+            levels.pop()
+        elif inner.below:
+            levels.append(map(_CHILD, inner.hungry))
+        else:
+            yield from map(_CHILD, inner.hungry)

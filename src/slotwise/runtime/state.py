@@ -84,6 +84,7 @@ class State:
         self._default_work = default_work
         self._phases: dict[PhaseId, PhaseState] = {}
         self._jobs: dict[str, dict[str, PhaseState]] = {}
+        self._undone: dict[str, set[str]] = {}  # The phases of each job that are not done.
         self._arrived = 0
         self._bad_ends: dict[tuple[PhaseId, int, bool], int] = {}
         self._speeds = {host.name: host.speed for host in cluster.hosts}
@@ -248,9 +249,9 @@ class State:
             state = self._phase(job, phase, self._arrived * PHASES_MOST + number)
             phases[phase.name] = self._phases[state.id] = state
         for state in phases.values():
-            after = [other for other in phases.values() if state.id.phase in other.waits_for]
-            state.followers = tuple(other for other in after if other.early or other.is_pinned)
-        self._jobs[job.id] = phases
+            for name in state.waits_for:
+                phases[name].behind.append(state)
+        self._jobs[job.id], self._undone[job.id] = phases, set(phases)
         self._arrived += 1
         self._begin(self._admission.arrive(job, self.pools))
 
@@ -279,7 +280,7 @@ class State:
         phase.finish(event.task, event.seconds * speed)
         self.has_shrunk = self.has_shrunk or phase.has_shrunk
         self._settle_end(phase, launch)
-        if phase.followers:
+        if phase.behind:
             self._tell_followers(phase, event.task, launch.host)
         if not phase.pending and not phase.running:
             self._phase_done(phase, event.at)
@@ -413,7 +414,7 @@ class State:
 
     def _tell_followers(self, phase: PhaseState, task: int, host: str) -> None:
         """Let those begin that need not wait for all of a phase."""
-        for other in phase.followers:
+        for other in phase.behind:
             if other.is_pinned:
                 other.unblock(task, host)
                 other.waits_for.clear()
@@ -422,7 +423,7 @@ class State:
                     self._settle(other, 0)
                 elif phase.job.id not in self.failed:
                     self._make_ready(other)
-            elif phase.id.phase in other.waits_for:
+            elif other.early and phase.id.phase in other.waits_for:
                 needed = other.phase.slow_start * phase.phase.tasks.count
                 if phase.done >= max(1, needed - ROUNDING):
                     other.waits_for.remove(phase.id.phase)
@@ -436,13 +437,14 @@ class State:
         if phase.job.id in self.failed:
             self._forget_if_over(phase.job.id)
             return
-        siblings = self._jobs[phase.job.id].values()
-        for other in siblings:
+        for other in phase.behind:
             if phase.id.phase in other.waits_for:
                 other.waits_for.remove(phase.id.phase)
                 if not other.waits_for:
                     self._make_ready(other)
-        if all(other.done == other.phase.tasks.count for other in siblings):
+        undone = self._undone[phase.job.id]
+        undone.discard(phase.id.phase)
+        if not undone:
             self.completed[phase.job.id] = at
             self._begin(self._admission.leave(phase.job, self.pools))
             self._forget_if_over(phase.job.id)
@@ -454,7 +456,7 @@ class State:
             if not any(phase.running for phase in phases):
                 for phase in phases:
                     del self._phases[phase.id]
-                del self._jobs[job]
+                del self._jobs[job], self._undone[job]
 
     def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
         kind = self.cluster.slot_kind(phase.kind)

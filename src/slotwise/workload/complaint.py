@@ -14,7 +14,7 @@ from slotwise.workload.schema import WorkloadEntry
 from slotwise.workload.text import Lines, Path
 
 LENGTH_MOST = 60
-"""Characters of a value that are shown."""
+"""Characters of a value, or of a key, that are shown."""
 
 
 def complaint(error: ValidationError, data: Any, lines: Lines) -> str:
@@ -32,7 +32,8 @@ def complaint(error: ValidationError, data: Any, lines: Lines) -> str:
 
 def place(path: Path, lines: Lines) -> str:
     """A path as people write it, with its line: jobs[2].phases[0].work (line 14)."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    steps = (f"[{step}]" if isinstance(step, int) else f".{_short(step)}" for step in path)
+    text = "".join(steps)
     text = text.lstrip(".") or "the file"
     known = (lines.get(path[:length]) for length in range(len(path), 0, -1))
     line = next((line for line in known if line is not None), None)
@@ -46,9 +47,9 @@ def _real(fault: ErrorDetails, data: Any) -> Path:
         if isinstance(data, dict) and (step in data or fault["type"] == "missing"):
             path.append(step)
             data = data.get(step)
-        elif isinstance(data, list) and isinstance(step, int):
+        elif isinstance(data, list) and isinstance(step, int) and step < len(data):
             path.append(step)
-            data = data[step] if step < len(data) else None
+            data = data[step]
     return tuple(path)
 
 
@@ -64,12 +65,19 @@ def _at(path: Path, data: Any) -> Any:
 
 def _value(fault: ErrorDetails, path: Path, data: Any) -> str:
     value = _at(path, data)
-    if fault["type"] in ("missing", "extra_forbidden") or isinstance(value, dict):
+    is_there = fault["type"] != "missing" or isinstance(value, list)
+    if not is_there or fault["type"] == "extra_forbidden" or isinstance(value, dict):
         return ""
     plain = value is None or isinstance(value, bool)
     text = json.dumps(value) if plain else repr(value)
-    return f" is {text if len(text) < LENGTH_MOST else text[: LENGTH_MOST - 3] + '...'}"
+    return f" is {_short(text)}"
 
+
+def _short(text: str) -> str:
+    return text if len(text) < LENGTH_MOST else text[: LENGTH_MOST - 3] + "..."
+
+
+PAIR = "give a list of two numbers, [time, cost]"
 
 REMEDIES: dict[str, Callable[[dict[str, Any]], str]] = {
     "missing": lambda context: "it is missing; add it",
@@ -84,8 +92,8 @@ REMEDIES: dict[str, Callable[[dict[str, Any]], str]] = {
     "bool_type": lambda context: "give true or false",
     "list_type": lambda context: "give a list, in brackets [ ]",
     "dict_type": lambda context: "give keys and values, in braces { }",
-    "tuple_type": lambda context: "give a list of two numbers, [time, cost]",
-    "too_long": lambda context: "give a list of two numbers, [time, cost]",
+    "tuple_type": lambda context: PAIR,
+    "too_long": lambda context: PAIR,
     "too_short": lambda context: f"give at least {context['min_length']}",
     "string_too_short": lambda context: "give at least one character",
     "string_too_long": lambda context: f"give at most {context['max_length']} characters",
@@ -108,6 +116,8 @@ def _remedy(fault: ErrorDetails, path: Path, data: Any) -> str:
         return "give a text, in quotes" if scalar else "give a text"
     if kind in ("float_type", "int_type") and isinstance(value, str) and _is_number(value):
         return "give a number, without quotes"
+    if kind == "missing" and isinstance(value, list):
+        return PAIR  # It is an item that is missing.
     if kind in REMEDIES:
         return REMEDIES[kind](fault.get("ctx", {}))
     return fault["msg"].replace("Input should be", "it must be")
@@ -122,6 +132,7 @@ def _is_number(text: str) -> bool:
 
 
 def _unknown_key(key: str, known: Sequence[str]) -> str:
+    key = _short(key)
     close = get_close_matches(key, known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
     return f"unknown key {key!r}; {hint}"

@@ -96,10 +96,13 @@ def read_yaml(text: str, with_lines: bool = False) -> Any:
         return _Reader(with_lines).read(text, yaml.SafeLoader)
     try:
         return _Reader(with_lines).read(text, fast)
-    except yaml.YAMLError:
+    except yaml.YAMLError as error:
         if len(text) > EXPLAINED_MOST:
             raise
-        return _Reader(with_lines).read(text, yaml.SafeLoader)
+        try:
+            return _Reader(with_lines).read(text, yaml.SafeLoader)
+        except (ValueError, OverflowError):
+            raise error from None  # A code of no character, which that parser does not expect.
 
 
 class _Open:

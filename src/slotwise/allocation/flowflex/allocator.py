@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import ClassVar
 
 from slotwise.allocation.flowflex.flows import Ints
@@ -55,12 +56,23 @@ class FlowFlex:
     def share_all(self, claims: Mapping[str, Claims]) -> dict[str, list[float]]:
         """Slots for each claim on each kind of slot."""
         claims = {kind: with_measuring(of_kind) for kind, of_kind in claims.items()}
+        if not any(_compete(of_kind) for of_kind in claims.values()):
+            # Whatever the plan, they get the same.
+            return {
+                kind: grant(of_kind, range(len(of_kind))) for kind, of_kind in claims.items()
+            }
         left = flows_left(claims, self.objective)
         seconds = BUDGET_SECONDS if self.budget_seconds is None else self.budget_seconds
         budget = Budget(seconds / (STEP_SECONDS * len(left.flows.work)))
         solution = solve(left.flows, budget, self.method, listed=True)
         order = _order(left, solution.ranking, claims)
         return {kind: grant(of_kind, order[kind]) for kind, of_kind in claims.items()}
+
+
+def _compete(claims: Claims) -> bool:
+    """Whether what a claim gets can depend on the order in which slots are granted."""
+    is_limited = any(group.slots_max < inf for group in claims.groups)
+    return len(claims) > 1 and (is_limited or sum(claims.most) > claims.capacity)
 
 
 def _order(
