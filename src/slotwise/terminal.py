@@ -123,8 +123,8 @@ def show_hosts_left_out(source: Source, play_hosts: bool) -> None:
     count = len(cluster.hosts)
     hosts = f"{count} host{'s' if count > 1 else ''}"
     say(
-        f"slotwise: the cluster of the workload ({hosts}) is for simulations; this run takes the"
-        " slots of this machine; add --play-hosts to emulate the hosts here"
+        f"slotwise: the cluster of the workload ({hosts}) is for simulations; this run takes"
+        " the slots of this machine; add --play-hosts to emulate the hosts here"
     )
 
 
