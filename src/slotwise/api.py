@@ -28,7 +28,7 @@ from slotwise.plans import PLAN_SECONDS as PLAN_SECONDS
 from slotwise.plans import plan as plan
 from slotwise.plans import plan_tasks as plan_tasks
 from slotwise.program.execution import Sized
-from slotwise.record.log import Log, check_log, read_log
+from slotwise.record.log import Log, check_log, following
 from slotwise.record.remembering import Remembering
 from slotwise.report import page
 from slotwise.results import Result, Results, RunInterrupted, RunUnrecorded
@@ -224,7 +224,8 @@ def _check_names(schedulers: Iterable[str]) -> list[str]:
 
 def replay(log: Log | str | Path) -> Replay:
     """Decide everything in a log again by its own scheduler, and compare."""
-    return replay_log(log if isinstance(log, Log) else read_log(log))
+    with following(log) as read:
+        return replay_log(read)
 
 
 @overload
@@ -243,12 +244,12 @@ def explain(
     Without an instant: the longest waits of the job, or of all jobs, the longest first, each
     with who held the slots meanwhile and what would have helped.
     """
-    log = log if isinstance(log, Log) else read_log(log)
-    if at is None:
-        return worst_waits(log, timeline_of(log), job=job)
-    if job is None:
-        raise InputError(f"an instant, {at:g} s, is given without a job; name the job, too")
-    return explain_log(log, job, at)
+    with following(log) as read:
+        if at is None:
+            return worst_waits(read, timeline_of(read), job=job)
+        if job is None:
+            raise InputError(f"an instant, {at:g} s, is given without a job; name the job, too")
+        return explain_log(read, job, at)
 
 
 def write_report(

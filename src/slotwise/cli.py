@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, TypedDict
 
@@ -28,7 +29,7 @@ from slotwise.options import (
     grouped,
     objective_asked,
 )
-from slotwise.record.log import RULES, read_log
+from slotwise.record.log import RULES, following
 from slotwise.report.explanation import explanation_lines, wait_lines
 from slotwise.report.printable import printable
 from slotwise.report.progress import Progress
@@ -310,8 +311,11 @@ def _report(
     `slotwise report fifo.jsonl flex.jsonl -o report.html --pictures`
     """
     with door():
-        results = [Result.of_log(read_log(log)) for log in logs]
-        for path in api.write_report(results, output, pictures=pictures):
+        with ExitStack() as stack:
+            read = [stack.enter_context(following(log)) for log in logs]
+            results = [Result.of_log(log) for log in read]
+            written = api.write_report(results, output, pictures=pictures)
+        for path in written:
             print(printable(str(path)))
 
 

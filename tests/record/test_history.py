@@ -184,3 +184,29 @@ def test_it_can_be_read_where_one_may_not_write(
         columns = "program, phase, bytes, host, speed"
         other.execute(f"INSERT INTO tasks SELECT NULL, {columns}, 2.0, 0.0 FROM tasks")
         assert [o.seconds for o in read_history(path)] == [2.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("program", "CAST(x'ff' AS TEXT)"),
+        ("program", "x'ff'"),
+        ("host", "x'ff'"),
+        ("seconds", "9e999"),
+        ("seconds", "-1.0"),
+        ("speed", "9e999"),
+        ("speed", "0.0"),
+        ("bytes", "-1"),
+        ("bytes", "'many'"),
+    ],
+)
+def test_a_row_that_nobody_wrote_is_damage(tmp_path: Path, column: str, value: str) -> None:
+    """SQLite holds any value in any column, and does not look at text."""
+    path = tmp_path / "h.db"
+    append_history(path, [seen(1.0)])
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA ignore_check_constraints = 1")
+        database.execute(f"UPDATE tasks SET {column} = {value}")
+        database.commit()
+    with pytest.raises(InputError, match="it is damaged"):
+        read_history(path)

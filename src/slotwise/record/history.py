@@ -12,7 +12,9 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
+from math import inf
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from slotwise.model.errors import InputError
@@ -111,10 +113,22 @@ def read_history(path: str | Path) -> list[Observation]:
                 f" ORDER BY id DESC LIMIT {LATEST}"
             )
             return [
-                Observation(*row)
+                _observation(path, row)
                 for group in database.execute(groups).fetchall()
                 for row in database.execute(newest, group)
             ]
+
+
+def _observation(path: str | Path, row: tuple[Any, ...]) -> Observation:
+    """A row as it was written: SQLite holds any value in any column."""
+    seen = Observation(*row)
+    texts, numbers = (seen.program, seen.phase, seen.host), (seen.speed, seen.seconds)
+    is_sound = all(isinstance(text, str) for text in texts) and all(
+        isinstance(number, float) and 0 <= number < inf for number in numbers
+    )
+    if not is_sound or not isinstance(seen.bytes, int) or seen.bytes < 0 or seen.speed == 0:
+        raise InputError(_damaged(path, f"a row is {row}"))
+    return seen
 
 
 def _opened_to_read(place: Path) -> sqlite3.Connection:
@@ -201,6 +215,8 @@ def _told(path: str | Path) -> Iterator[None]:
         ) from error
     except sqlite3.Error as error:
         raise InputError(_reason(path, error)) from error
+    except UnicodeDecodeError as error:  # Python's own, of what it reads from the database.
+        raise InputError(_damaged(path, "a text is not UTF-8")) from error
 
 
 def _reason(path: str | Path, error: sqlite3.Error) -> str:

@@ -18,7 +18,7 @@ from typing import IO, Any, Literal, Self
 
 from slotwise.model.cluster import GRACE_SECONDS, Cluster
 from slotwise.model.decision import Decision
-from slotwise.model.errors import InputError
+from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.event import Event
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
@@ -242,12 +242,48 @@ def read_log(path: str | Path) -> Log:
             turn = Turn.from_plain(json.loads(line))
             plausible.hear(turn.now, turn.events, turn.decisions)
             log.turns.append(turn)
-    except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+    except (*CONTRADICTIONS, InputError) as error:
         raise InputError(
             f"log {str(path)!r}, line {number}: {_reason(error)};"
             " name a file that --log has written"
         ) from error
     return log
+
+
+CONTRADICTIONS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What following the entries of a log can end in that no run has written."""
+
+
+@contextmanager
+def following(log: Log | str | Path) -> Iterator[Log]:
+    """The log of a file, to be followed within this context; a log in memory as it is.
+
+    Each line of a file can be right by itself and contradict the others: a task that ends and
+    was never launched, say. InputError then.
+    """
+    if isinstance(log, Log):
+        yield log
+        return
+    read = read_log(log)
+    try:
+        yield read
+    except CONTRADICTIONS as error:
+        if isinstance(error, SlotwiseError):
+            raise
+        detail = f": {error}" if str(error) else ""
+        raise InputError(
+            f"log {str(log)!r}: its entries contradict each other"
+            f" ({type(error).__name__}{detail}); name a file that --log has written"
+        ) from error
 
 
 def _reason(error: Exception) -> str:
