@@ -9,12 +9,22 @@ from types import FrameType
 
 def main() -> None:
     """Run the command; a signal before its modules are loaded ends it at once."""
+    fill_standard_streams()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # As nohup has it, and a shell's `&`.
             signal.signal(number, leave)
     from slotwise.cli import main as run
 
     run()
+
+
+def fill_standard_streams() -> None:
+    """Open those of descriptors 0 to 2 that are closed: no file of ours shall become stderr."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # It takes the lowest number that is free.
 
 
 def leave(number: int, frame: FrameType | None) -> None:

@@ -26,6 +26,7 @@ from slotwise.report.notebook_progress import NotebookProgress, notebook_display
 from slotwise.results import Result, RunInterrupted, RunUnrecorded
 from slotwise.runtime.loop import Record
 from slotwise.runtime.loop import run as run_loop
+from slotwise.runtime.signals import undisturbed
 from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.runtime.state import ATTEMPTS_MAX, LOSSES_MAX, State
 from slotwise.runtime.world import World
@@ -104,7 +105,8 @@ class Setting:
                     title = f"{self.scheduler}, {self.world}"
                     told.append(stack.enter_context(NotebookProgress(show, title)))
                 told += [stack.enter_context(listener) for listener in self.listeners]
-                world = stack.enter_context(make_world())
+                with undisturbed():  # Whatever the world has taken, it gives back.
+                    world = stack.enter_context(make_world())
                 run_loop(scheduler, world, state, _all_of(told))
         except KeyboardInterrupt:
             raise RunInterrupted(Result.of_log(log)) from None

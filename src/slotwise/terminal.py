@@ -27,7 +27,7 @@ from slotwise.report.reasons import in_short
 from slotwise.report.tables import comparison_table, jobs_table
 from slotwise.results import Plan, Result, RunInterrupted, RunUnrecorded, TaskPlan
 from slotwise.runtime.live.hosts import names_hosts
-from slotwise.runtime.live.world import ENDING
+from slotwise.runtime.signals import ENDING
 from slotwise.sources import Source, read_source
 
 WIDTH_ELSEWHERE = 10_000

@@ -326,3 +326,41 @@ def test_output_that_appeared_after_planning_is_not_touched(place: Path) -> None
         execution.arguments("map", 0, 0)
     execution.close(False)
     assert (place / "new" / "out").exists()
+
+
+def test_what_is_committed_stays(place: Path) -> None:
+    """A run that is stopped just behind a commit closes the job again, and takes back nothing."""
+    execution = plan(place)
+    run(execution)
+    execution.close(False)
+    assert (place / "new" / "out" / "_SUCCESS").exists()
+    assert (place / "new" / "out" / "part-r-00000").read_bytes() == b"a\t1\nb\t2\n"
+
+
+def test_a_directory_in_the_place_of_a_part_is_not_removed(place: Path) -> None:
+    """The manifest lists its name, and it is somebody else's all the same."""
+    run(plan(place, reducers=2))
+    part = place / "new" / "out" / "part-r-00001"
+    part.unlink()
+    part.mkdir()
+    (part / "mine").touch()
+    with pytest.raises(FileExistsError, match="slotwise did not write"):
+        run(plan(place, overwrite=True))
+    assert (part / "mine").exists()
+    assert (place / "new" / "out" / "_SUCCESS").exists()
+
+
+def test_a_job_that_fails_keeps_what_is_known_of_a_killed_commit(place: Path) -> None:
+    """The parts that a killed commit has left can be replaced by a later job still."""
+    ended = subprocess.run([sys.executable, "-c", KILLED, "1"], cwd=place, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    mine = place / "new" / "out" / "part-r-00002"
+    mine.touch()
+    with pytest.raises(InputError, match="holds 'part-r-00002'"):
+        plan(place, reducers=3, overwrite=True).open()
+    failing = plan(place, overwrite=True)
+    finish_maps(failing)
+    failing.close(False)
+    run(plan(place, overwrite=True))
+    names = {path.name for path in (place / "new" / "out").iterdir()}
+    assert names == {"_SUCCESS", "part-r-00000", "part-r-00002"}

@@ -221,3 +221,21 @@ def test_a_device_is_a_log(tmp_path: Path) -> None:
     for _ in range(2):
         with LogFile("/dev/null", HEADER) as record:
             record(0.0, [], [])
+
+
+def test_a_run_that_is_refused_leaves_the_log_of_the_one_before(tmp_path: Path) -> None:
+    """A log is emptied with its first turn, or at its end."""
+    path = tmp_path / "run.jsonl"
+    write(path)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="refused"), LogFile(path, HEADER):
+        raise InputError("refused")
+    assert path.read_bytes() == before
+
+
+def test_a_text_that_quotes_a_log_is_none(tmp_path: Path) -> None:
+    """Only what begins like a log is one."""
+    path = tmp_path / "notes"
+    path.write_text('A log begins with {"is":"Header","format":1\n')
+    with pytest.raises(InputError, match="was not written by slotwise"):
+        LogFile(path, HEADER)

@@ -120,16 +120,16 @@ class OutputDirectory:
         """
         names = {self._layout.part_name(phase, task): task for task in sorted(winners)}
         present = _names(self._fs, self._path)
-        foreign = present - self._earlier - self._placed
-        for name in (*names, SUCCESS):
-            if name in foreign:
+        ours = self._earlier | self._placed
+        for name in sorted(present & {*names, SUCCESS, *ours}):
+            if name not in ours or self._fs.isdir(f"{self._path}/{name}"):
                 raise FileExistsError(
                     errno.EEXIST, "there is a file that slotwise did not write", name
                 )
         # If we are killed in the midst of it, the next run knows by this what is ours.
         self._write(self._layout.placing, {*names, *self._earlier} - {SUCCESS})
         for name in (SUCCESS, *sorted(self._earlier - self._placed)):
-            self._remove(f"{self._layout.output}/{name}")
+            self._remove_file(name)
         for name, task in names.items():
             if name not in self._placed:
                 self._place(self._layout.attempt_part(phase, task, winners[task]), name)
@@ -137,12 +137,18 @@ class OutputDirectory:
         self._write(success, names)
         self._place(success, SUCCESS)
         self._made = []
+        self._remove_placing()
         self._close()
 
     def abort(self) -> None:
         """Remove what the job made, and nothing else."""
         for name in sorted(self._placed):
-            self._remove(f"{self._layout.output}/{name}")
+            self._remove_file(name)
+        left = _names(self._fs, self._path) & self._earlier
+        if not left or SUCCESS in left:
+            self._remove_placing()
+        else:  # Of an output that a commit has cut in two: the next job may remove it.
+            self._write(self._layout.placing, left)
         self._close()
 
     def _take_lock(self) -> None:
@@ -182,9 +188,8 @@ class OutputDirectory:
 
     def _close(self) -> None:
         """Remove what lies aside, let go of the lock, and remove directories left empty."""
-        for path in (self._layout.staging, self._layout.placing):
-            with suppress(OSError):  # What stays is swept by the next job that writes here.
-                self._remove(path)
+        with suppress(OSError):  # What stays is swept by the next job that writes here.
+            self._remove(self._layout.staging)
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -200,6 +205,15 @@ class OutputDirectory:
     def _remove(self, path: str) -> None:
         with suppress(FileNotFoundError):
             self._fs.rm(self._inner(path), recursive=True)
+
+    def _remove_file(self, name: str) -> None:
+        """Remove a file of the output; a directory of that name is not ours."""
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(f"{self._path}/{name}")
+
+    def _remove_placing(self) -> None:
+        with suppress(OSError):
+            self._fs.rm_file(self._inner(self._layout.placing))
 
     def _place(self, source: str, name: str) -> None:
         """Put a file that lies aside into its place."""

@@ -133,14 +133,16 @@ class MapReduceExecution:
 
         After a commit that raised OSError it can be closed again, either way.
         """
+        if self._is_closed:
+            return
         if succeeded:
             self._output.commit(self._writes_parts, self._winners[self._writes_parts])
+            self._is_closed = True
         try:
             if self._is_open and not succeeded:
                 self._output.abort()
         finally:
-            if self._has_begun:
-                self._work_folder.remove()
+            self._work_folder.remove()
         self._is_closed = self._is_open
 
     def _open(self) -> None:

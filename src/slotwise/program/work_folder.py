@@ -46,11 +46,15 @@ class WorkFolder:
             self.path.mkdir(mode=0o700, exist_ok=True)
 
     def remove(self) -> None:
-        """Remove the folder with all that it holds, as far as that is possible."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove the folder with all that it holds, as far as that is possible.
+
+        The lock goes last: if we are killed before, the folder is known as a leftover.
+        """
+        _clear(self.path)
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 def sweep(root: str | Path) -> None:
@@ -64,8 +68,22 @@ def sweep(root: str | Path) -> None:
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()  # Only if it is empty.
-        with suppress(OSError, HeldError), FileLock(folder / LOCK, create=False):
-            shutil.rmtree(folder)
+        with suppress(OSError, HeldError):
+            with FileLock(folder / LOCK, create=False):
+                _clear(folder)
+            folder.rmdir()
+
+
+def _clear(folder: Path) -> None:
+    """Remove all in a folder but its lock, as far as that is possible."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.name == LOCK:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def private(path: str, flags: int) -> int:

@@ -172,17 +172,27 @@ class LogFile:
         with _telling(path):
             self._file: IO[str] = open(path, "a", encoding="utf-8")  # noqa: SIM115
             if os.path.isfile(path):
-                self._take()
-        self._write(header.to_plain())
+                self._lock()
+        self._header: Header | None = header
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
-        """Write one turn."""
+        """Write one turn; before the first, empty the file and write the header."""
+        self._begin()
         self._write(Turn(now, events, decisions).to_plain())
 
-    def _take(self) -> None:
-        """Lock the file for as long as it is open, and empty it."""
+    def _begin(self) -> None:
+        # Not earlier: a run that is refused leaves the log of the one before.
+        if self._header is not None:
+            with _telling(self._path):
+                if os.path.isfile(self._path):
+                    self._file.truncate(0)
+            self._write(self._header.to_plain())
+            self._header = None
+
+    def _lock(self) -> None:
+        """Lock the file for as long as it is open."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -190,7 +200,6 @@ class LogFile:
             raise InputError(
                 f"log {str(self._path)!r} is being written by another run; name another file"
             ) from None
-        self._file.truncate(0)
 
     def _write(self, plain: dict[str, Any]) -> None:
         with _telling(self._path):
@@ -205,6 +214,8 @@ class LogFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if kind is None:
+            self._begin()
         with _telling(self._path):
             self._file.close()
 

@@ -25,7 +25,10 @@ from slotwise.report.waits import waits_section
 if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
 
-MARK = '<meta name="generator" content="slotwise">'
+BEGIN = """\
+<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="generator" content="slotwise">"""
 """By this a page is known as ours, so that it may be replaced."""
 
 JOBS_MOST = 500
@@ -48,9 +51,7 @@ def page(
     over_time = [picture for picture in pictures if picture not in compared]
     return "\n".join(
         [
-            "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            MARK,
+            BEGIN,
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(f'slotwise: {_title(scene)}')}</title>",
             f"<style>{STYLE}</style>",

@@ -37,7 +37,7 @@ def write_report(
     scene, drawn = _draw(runs)
     bundle = importlib.import_module("vl_convert").javascript_bundle()
     specs = [picture.spec() for picture in drawn]
-    _write(path, html.page(scene, drawn, specs, bundle).encode())
+    _write(path, html.page(scene, drawn, specs, bundle).encode("utf-8", "backslashreplace"))
     written = [path]
     if pictures:
         written += _save(drawn, path.parent, f"{path.stem}-")
@@ -68,7 +68,7 @@ def _check_path(path: Path) -> None:
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise InputError(f"{place}: it cannot be written; name another file")
     with _told(path):
-        refuse_foreign(path, html.MARK.encode(), place)
+        refuse_foreign(path, html.BEGIN.encode(), place)
 
 
 def write_pictures(runs: Sequence[ReportedRun], folder: str | Path) -> list[Path]:

@@ -5,11 +5,9 @@ It may play several hosts: each has worker processes of its own.
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import inf
 from types import TracebackType
 from typing import Self
@@ -31,12 +29,10 @@ from slotwise.program.execution import Execution
 from slotwise.runtime.live.jobs import DONE, LiveJob
 from slotwise.runtime.live.silence import Silence, Turn
 from slotwise.runtime.live.workers import Outcome, Pickle, Workers
+from slotwise.runtime.signals import undisturbed
 
 HOST = "localhost"
 """The name of the one host, where no cluster is played."""
-
-ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-"""The signals by which a run is ended from outside."""
 
 
 class LiveWorld:
@@ -310,7 +306,14 @@ class LiveWorld:
             return
         if outcome.status != "done":
             self._fail(live, launch, str(outcome.value), lost=outcome.status == "lost")
-            return
+        elif live.tasks_left > 1:
+            self._finished(live, launch, outcome)
+        else:
+            with undisturbed():  # An output is replaced as a whole, and then is done.
+                self._finished(live, launch, outcome)
+
+    def _finished(self, live: LiveJob, launch: Launch, outcome: Outcome) -> None:
+        """An attempt has ended well; if it is the last of its job, the output is committed."""
         execution = live.execution
         try:
             if not live.given_up:
@@ -318,8 +321,7 @@ class LiveWorld:
                     launch.phase.phase, launch.task, launch.attempt, outcome.value
                 )
                 if live.tasks_left == 1:
-                    with _undisturbed():
-                        execution.close(succeeded=True)
+                    execution.close(succeeded=True)
         except Exception as error:
             self._fail(live, launch, f"its result cannot be kept: {_sentence(error)}")
             return
@@ -386,30 +388,6 @@ class LiveWorld:
 
 def _by_kind(slots: int | Mapping[str, int]) -> Mapping[str, int]:
     return {ANY_KIND: slots} if isinstance(slots, int) else slots
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Let signals wait: an output is replaced as a whole or not at all.
-
-    To block them in this thread is not enough: another thread would take them, and this one
-    would be interrupted all the same.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Signals never interrupt it.
-        return
-    came: list[int] = []
-    before = {number: signal.getsignal(number) for number in ENDING}
-    heard = [number for number in ENDING if before[number] not in (signal.SIG_IGN, None)]
-    try:
-        for number in heard:
-            signal.signal(number, lambda number, _: came.append(number))
-        yield
-    finally:
-        for number in heard:
-            signal.signal(number, before[number])
-        for late in came:
-            signal.raise_signal(late)
 
 
 def _sentence(error: Exception) -> str:
