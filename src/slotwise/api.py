@@ -24,6 +24,7 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Locality
 from slotwise.model.errors import InputError
 from slotwise.model.network import Network
+from slotwise.opening import is_same_file
 from slotwise.plans import PLAN_SECONDS as PLAN_SECONDS
 from slotwise.plans import plan as plan
 from slotwise.plans import plan_tasks as plan_tasks
@@ -284,12 +285,8 @@ def _refuse_log(history: str | Path | None, options: Options) -> None:
     log = options.get("log")
     if log is not None:
         check_log(log)
-    if history is not None and log is not None and _is_same(Path(log), Path(history)):
+    if history is not None and log is not None and is_same_file(log, history):
         raise InputError(f"history {str(history)!r} is the log, too; name another file")
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    return one.resolve() == other.resolve()
 
 
 def _plain(network: Network) -> dict[str, float | None]:

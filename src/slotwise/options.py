@@ -15,6 +15,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import PENALTIES
+from slotwise.opening import is_same_file
 from slotwise.option_texts import (
     parse_outage,
     parse_preemption,
@@ -168,8 +169,7 @@ class Output:
     def check(self, file: Path) -> None:
         """Refuse, before anything begins, to write where it cannot be or over the workload."""
         for option, target in (("--log", self.log), ("--report", self.report)):
-            both = target is not None and file.exists() and target.exists()
-            if both and target is not None and target.samefile(file):
+            if target is not None and is_same_file(target, file):
                 raise InputError(
                     f"{option} is the workload file {str(file)!r}; name another file"
                 )

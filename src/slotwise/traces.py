@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from slotwise.model.errors import InputError
+from slotwise.opening import is_same_file
 from slotwise.record.own_files import refuse_foreign
 from slotwise.terminal import door
 from slotwise.workload.swim import SwimRates, racked_cluster, read_swim
@@ -51,7 +52,7 @@ def _swim(
     `slotwise trace import swim FB-2010_samples_24_times_1hr_0.tsv -o day.yaml --first 1000`
     """
     with door():
-        if output.exists() and file.exists() and output.samefile(file):
+        if is_same_file(output, file):
             raise InputError(f"-o is the trace {str(file)!r} itself; name another file")
         refuse_foreign(output, MARK.encode(), f"-o {str(output)!r}")
         rates = SwimRates()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from slotwise.model.errors import InputChanged
+from slotwise.model.errors import InputChanged, InputError
 from slotwise.program import Execution, MapReduce, plan_mapreduce
 from slotwise.program.formats.files import find_inputs
 from slotwise.program.formats.versions import Version
@@ -205,3 +205,9 @@ def test_links_are_followed_wherever_they_stand(tmp_path: Path) -> None:
         found = find_inputs([pattern], tmp_path)
         assert found[-1].path == f"{tmp_path}/in/link"
         assert found[-1].size_bytes == len(TEXT)
+
+
+def test_a_path_with_a_nul_is_refused(tmp_path: Path) -> None:
+    """Python would raise ValueError."""
+    with pytest.raises(InputError, match="embedded null byte"):
+        find_inputs(["a\0b"], tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -148,7 +149,7 @@ def _made(program_class: type[AnyProgram], spec: str, given: dict[str, Any]) -> 
 
 def _imported(path: Path, spec: str) -> ModuleType:
     """Import a file, and let it and its neighbours travel by value."""
-    if not path.is_file():
+    if not os.path.isfile(path):  # Of a path that is too long Path would raise.
         raise InputError(f"program {spec!r}: there is no file {path}; check the path")
     name = f"{FILE_MODULE}{path.stem}_{crc32(str(path).encode()):08x}"
     module_spec = importlib.util.spec_from_file_location(name, path)

@@ -179,6 +179,11 @@ def _refuse_others(path: str | Path) -> None:
     another process writes into the file, it may look damaged to who takes no lock: then only
     a look with one can tell.
     """
+    if not Path(path).is_file():
+        raise InputError(
+            f"history {str(path)!r}: this is no file, but a folder, a pipe or a device;"
+            " name another file"
+        )
     try:
         with closing(_connected(Path(path), "mode=ro&immutable=1")) as database:
             _refuse_format(database, path)

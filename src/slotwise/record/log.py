@@ -12,9 +12,10 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from slotwise.model.cluster import GRACE_SECONDS, Cluster
 from slotwise.model.decision import Decision
@@ -22,6 +23,7 @@ from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.event import Event
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
+from slotwise.opening import open_to_read, open_to_write
 from slotwise.record import codec
 from slotwise.record.own_files import refuse_foreign
 from slotwise.record.plausible import Plausible
@@ -170,7 +172,7 @@ class LogFile:
         self._path = path
         check_log(path)
         with _telling(path):
-            self._file: IO[str] = open(path, "a", encoding="utf-8")  # noqa: SIM115
+            self._file = TextIOWrapper(open_to_write(path, is_emptied=False), encoding="utf-8")
             if os.path.isfile(path):
                 self._lock()
         self._header: Header | None = header
@@ -235,7 +237,8 @@ def read_log(path: str | Path) -> Log:
     A last line that was cut off, as a killed run leaves it, is left out.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open_to_read(path) as file:
+            text = file.read().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         problem = error.strerror if isinstance(error, OSError) else "not text in UTF-8"
         raise InputError(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slotwise.model.errors import InputError, MissingExtraError
+from slotwise.opening import open_to_write
 from slotwise.record.own_files import refuse_foreign
 from slotwise.report import html
 from slotwise.report.reported import ReportedRun
@@ -51,7 +52,8 @@ def check_report(path: str | Path) -> None:
     page, and for a path that cannot be written.
     """
     require_plots()
-    _check_path(Path(path))
+    with _told(Path(path)):
+        _check_path(Path(path))
 
 
 def _check_path(path: Path) -> None:
@@ -118,8 +120,8 @@ def _save(drawn: Sequence[Picture], folder: Path, prefix: str) -> list[Path]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with _told(path):
-        path.write_bytes(content)
+    with _told(path), open_to_write(path) as file:
+        file.write(content)
 
 
 @contextmanager

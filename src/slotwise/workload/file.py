@@ -8,6 +8,7 @@ from pathlib import Path as FilePath
 from pydantic import ValidationError
 
 from slotwise.model.errors import InputError
+from slotwise.opening import open_to_read
 from slotwise.workload.building import build
 from slotwise.workload.complaint import complaint, place
 from slotwise.workload.schema import PhaseEntry, WorkloadEntry
@@ -26,7 +27,7 @@ def read_workload(path: str | FilePath) -> Workload:
     """
     file = FilePath(path)
     try:
-        with file.open("rb") as stream:
+        with open_to_read(file) as stream:
             content = stream.read(SIZE_MOST + 1)
         text = content.decode("utf-8-sig")
     except OSError as error:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
+from slotwise.opening import open_to_read
 from slotwise.workload.schema import TASKS_MOST, TIME_MOST
 
 COLUMNS = ("job id", "submit time", "gap", "map input", "shuffle", "output")
@@ -136,7 +138,7 @@ def racked_cluster(hosts: int, *, slots: int = 2, hosts_a_rack: int = 40) -> Clu
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines that hold jobs, with their numbers."""
-    with path.open(encoding="utf-8-sig") as stream:
+    with TextIOWrapper(open_to_read(path), encoding="utf-8-sig") as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip() and not line.startswith("#"):
                 yield number, line

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase
+from slotwise.opening import open_to_write
 from slotwise.workload.schema import VERSION
 
 MARK = "# Written by slotwise: a file with this line may be replaced by another."
@@ -38,7 +40,7 @@ def write_workload(
     if replicas and block_bytes:
         placement["block_bytes"] = block_bytes
     try:
-        with Path(path).open("w", encoding="utf-8") as stream:
+        with TextIOWrapper(open_to_write(path), encoding="utf-8") as stream:
             stream.writelines(f"{line}\n" for line in _lines(jobs, cluster, placement))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; name a file to write to") from error

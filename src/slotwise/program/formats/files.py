@@ -101,10 +101,10 @@ def _matches(path: str) -> list[InputFile]:
             files = [_remote(fs, name) for name in names]
         else:
             files = [file for info in infos for file in _local(info["name"])]
-    except OSError as error:
-        place = error.filename or path
-        reason = error.strerror or error
-        if os.path.islink(place):
+    except (OSError, ValueError) as error:  # ValueError for a NUL in the path.
+        place = getattr(error, "filename", None) or path
+        reason = getattr(error, "strerror", None) or error
+        if "\0" not in place and os.path.islink(place):
             reason = f"{reason}; it is a symbolic link to {os.readlink(place)!r}"
         raise InputError(f"input {place!r}: {reason}; mend that, or leave it out") from error
     return sorted(files, key=lambda file: file.path)
