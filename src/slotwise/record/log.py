@@ -157,8 +157,7 @@ class Log:
 
 def check_log(path: str | Path) -> None:
     """Raise InputError if a log must not be written here: there is a file that is no log."""
-    with _telling(path):
-        refuse_foreign(path, MARK, f"log {str(path)!r}")
+    refuse_foreign(path, MARK, f"log {str(path)!r}")
 
 
 class LogFile:
