@@ -34,6 +34,10 @@ WIDTH_ELSEWHERE = 10_000
 """Columns of a table that goes into a pipe or a file; no more are used than it has."""
 
 
+DONE_MOST = 10
+"""So many jobs that are done are named when a run is interrupted."""
+
+
 @contextmanager
 def door() -> Iterator[None]:
     """Turn what a user can cause into one message and an exit code.
@@ -51,6 +55,8 @@ def door() -> Iterator[None]:
     except RunInterrupted as stop:
         result = stop.result
         done = [name for name, times in result.jobs.items() if times["completion"] is not None]
+        if len(done) > DONE_MOST:
+            done[DONE_MOST:] = [f"{len(done) - DONE_MOST} more jobs"]
         say(
             f"slotwise: {f'{result.scheduler}: ' if stop.earlier else ''}interrupted after"
             f" {result.metrics['tasks_done']} tasks; done: {', '.join(done) or 'no job'}"
