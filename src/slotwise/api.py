@@ -283,10 +283,10 @@ def _existing(history: str | Path | None) -> str | Path | None:
 def _refuse_log(history: str | Path | None, options: Options) -> None:
     """Refuse to write the log over the history, or over a file that is no log."""
     log = options.get("log")
-    if log is not None:
-        check_log(log)
     if history is not None and log is not None and is_same_file(log, history):
         raise InputError(f"history {str(history)!r} is the log, too; name another file")
+    if log is not None:
+        check_log(log)
 
 
 def _plain(network: Network) -> dict[str, float | None]:

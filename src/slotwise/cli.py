@@ -230,7 +230,6 @@ def _run(
     with door():
         source = read_source(file)
         output.check(file)
-        show_hosts_left_out(source, play_hosts)
         options = scheduling.options(source, output.log)
         showing = showing_what_came(output.as_json, output.report)
         with showing, Progress(errors(), f"{scheduler}, live") as progress:
@@ -243,6 +242,7 @@ def _run(
                 history=history,
                 **options,
             )
+        show_hosts_left_out(source, play_hosts)
         finish([result], output.as_json, output.report)
 
 
@@ -280,7 +280,6 @@ def _compare(
         output.check(file)
         if live:
             truth.refuse_live()
-            show_hosts_left_out(source, play_hosts)
         options = scheduling.options(source, output.log)
         showing = showing_what_came(output.as_json, output.report)
         with showing, Progress(errors(), *(f"{name}, live" for name in names)) as progress:
@@ -295,7 +294,9 @@ def _compare(
                 history=history,
                 **options,
             )
-        if not live:
+        if live:
+            show_hosts_left_out(source, play_hosts)
+        else:
             show_unknown(source, history)
         finish(results, output.as_json, output.report)
 
