@@ -329,7 +329,7 @@ def test_output_that_appeared_after_planning_is_not_touched(place: Path) -> None
 
 
 def test_what_is_committed_stays(place: Path) -> None:
-    """A run that is stopped just behind a commit closes the job again: nothing is taken back."""
+    """A run stopped just behind a commit closes the job again: nothing is taken back."""
     execution = plan(place)
     run(execution)
     execution.close(False)
