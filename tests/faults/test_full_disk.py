@@ -59,7 +59,8 @@ def test_a_full_disk_for_shuffled_data(
     command: Any, books: Counter[str], tiny_disk: Path
 ) -> None:
     """Where the disk for temporary files is full, the job fails and the disk is empty again."""
-    command.write(JOBS)
+    # A task of the small job could not begin either while the disk is full: it comes behind.
+    command.write(f"{JOBS}pools: [{{name: default, jobs_max: 1}}]\n")
     environment = {"TMPDIR": str(tiny_disk)}
     assert command.run("run", "jobs.yaml", "--slots", "2", environment=environment) == 1
     check(command, "No space left on device")

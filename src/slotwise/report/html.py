@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from slotwise.report.drawing import DRAW
 from slotwise.report.numbers import MISSING, seconds
 from slotwise.report.packing import packed
+from slotwise.report.printable import printable
 from slotwise.report.reported import has_bounds_apart, has_differing_work
 from slotwise.report.scene import Scene
 from slotwise.report.style import STYLE
@@ -185,13 +186,14 @@ def _job_tables(scene: Scene) -> list[str]:
         if count > JOBS_MOST:
             summary += f"; {JOBS_MOST} are listed"
         is_open = " open" if count <= 12 else ""
-        table = _table(columns, run.outcome.failed)
+        failures = {printable(job): reason for job, reason in run.outcome.failed.items()}
+        table = _table(columns, failures)
         parts.append(f"<details{is_open}><summary>{escape(summary)}</summary>{table}</details>")
     return [*parts, "</section>"]
 
 
 def _table(columns: Columns, failed: Mapping[str, str]) -> str:
-    """A table of the columns that say something. `failed` holds whole reasons by job."""
+    """A table of the columns that say something. `failed` has whole reasons by job as shown."""
     shown = {title: cells for title, cells in columns.items() if set(cells) - {"", MISSING}}
     kinds = [
         "number" if title != "job" and is_numeric(cells) else ""

@@ -316,9 +316,9 @@ def test_a_worker_that_is_stopped_for_longer_than_the_grace_is_replaced(
         assert not any(isinstance(event, HostLost) for event in scene.heard)
 
 
-def test_a_machine_is_not_silent_to_itself(play: Play, tmp_path: Path) -> None:
+def test_a_machine_is_not_silent_to_itself() -> None:
     """Where there is one host and all of its workers are stopped, each is replaced."""
-    calls = Calls(Job("j", (Phase("p", Tasks(2)),)), marking(tmp_path, steps=1))
+    calls = Calls(Job("j", (Phase("p", Tasks(2)),)), abs)
     with LiveWorld([calls], Cluster((Host("a", {"task": 2}),), grace=0.3)) as world:
         scene = Scene(world, calls)
         scene.hear(JobArrived)
