@@ -122,9 +122,26 @@ def test_a_max_share_that_holds_a_job_back_is_named() -> None:
     pools = [Pool("research", slots_max=3)]
     log = log_of([TRAINING, replace(QUERY, pool="research")], pools=pools, name="flex")
     (wait,) = waits(log)
-    assert wait.reason == "pool research held its max share of 3 while 1 slot was free"
+    assert wait.reason == "pool research held its max share of 3 while slots were free"
     assert wait.remedy == "a larger slots_max for pool research lets it use such slots"
     assert wait.free_slot_seconds == wait.seconds
+
+
+def test_a_cause_that_comes_later_is_named_with_its_part_of_the_time() -> None:
+    """Nothing is free at first; from 10 to 40 s the pool is at its max share of two."""
+    pools = [Pool("research", slots_max=2), REPORTS]
+    jobs = [
+        job("training", "research", 2, 40.0),
+        job("other", "reports", 2, 10.0),
+        job("late", "research", 1, 1.0, arrival=0.0),
+    ]
+    (wait,) = waits(log_of(jobs, pools=pools, name="fifo"), "late")
+    assert (wait.start, wait.end) == (0.0, 40.0)
+    assert wait.reason == (
+        "for 75 % of the time pool research held its max share of 2 while slots were free; for"
+        " 25 % of the time pool research held its max share of 2"
+    )
+    assert wait.remedy == "a larger slots_max for pool research lets it use such slots"
 
 
 def test_a_job_that_is_not_let_in_says_so() -> None:
@@ -181,6 +198,13 @@ def test_one_line_a_wait() -> None:
     assert list(wait_lines(waits(log, "training"))) == [
         "no job waited for longer than 1.0 % of the run"
     ]
+
+
+def test_a_list_that_is_cut_says_so() -> None:
+    """Of twelve jobs that wait one after the other, the ten longest waits are listed."""
+    lines = list(wait_lines(waits(log_of([job(f"j{i}", "p", 1, 1.0) for i in range(13)], 1))))
+    assert len(lines) == 11
+    assert lines[-1] == "only the 10 longest waits are listed"
 
 
 def test_the_command_lists_waits_without_an_instant(tmp_path: Path) -> None:

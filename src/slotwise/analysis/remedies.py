@@ -20,6 +20,12 @@ from slotwise.scheduler import ALLOCATORS, QUEUEINGS, make_allocator
 NAMES_MOST = 3
 """So many jobs are named in a sentence."""
 
+PART_LEAST = 0.1
+"""A cause that held for less than this part of a wait is left out."""
+
+PART_WHOLE = 0.99
+"""A cause that held for this part of a wait or more is given without its part."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -60,30 +66,87 @@ class _Chance:
 
 def advise(log: Log, waits: Sequence[Stretch]) -> list[Advice]:
     """Advice on each of these waits. Follows the log once: O(n log n) for n entries, and
-    O(pools) for each reallocation and for each wait, beside its job's phases."""
+    O(pools) for each reallocation and for each turn of a wait, besides its job's phases."""
     if not waits:
         return []
     course = _Course(log.header)
     due = sorted(range(len(waits)), key=lambda number: -waits[number].start)
-    found: dict[int, Advice] = {}
-    turns: dict[int, int] = {}
-    chances: dict[int, _Chance | None] = {}
+    cases: dict[int, _Case] = {}
+    going_on: list[_Case] = []
     for turn in log.turns:
+        for case in going_on:
+            case.pass_to(turn.now)
         course.follow(turn.now, turn.events, turn.decisions)
         while due and waits[due[-1]].start <= turn.now:
             number = due.pop()
             if phase := course.waiting(waits[number].job):
-                found[number] = course.advice(phase)
-                if not found[number].reason:
-                    turns[number] = course.turn
-                    chances[number] = course.chance(phase)
-    for number, turn_begun in turns.items():
-        wait, chance, kind = waits[number], chances[number], found[number].slot_kind
-        reason = "" if course.has_freed(kind, turn_begun, wait.end) else "no slot came free"
-        remedy = course.remedy(chance, wait, kind) if chance else ""
-        found[number] = Advice(kind, reason, remedy)
+                cases[number] = _Case(waits[number], phase, course)
+                going_on.append(cases[number])
+        going_on = [case for case in going_on if turn.now < case.wait.end]
+        for case in going_on:
+            case.look(course)
     unknown = Advice(next(iter(log.header.cluster.capacity)))
-    return [found.get(number, unknown) for number in range(len(waits))]
+    return [
+        cases[number].advice(course) if number in cases else unknown
+        for number in range(len(waits))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """Why a phase waits, if not because others are served first by their shares.
+
+    Causes of one `kind` and `place` (a pool) are one, though their words may change.
+    """
+
+    kind: str = ""
+    place: str = ""
+    reason: str = ""
+    remedy: str = ""
+
+
+class _Case:
+    """A wait, and how long each cause of it held."""
+
+    def __init__(self, wait: Stretch, phase: PhaseState, course: _Course) -> None:
+        self.wait = wait
+        self._slot_kind = phase.slot_kind
+        self._now = wait.start
+        self._cause = course.cause(phase)
+        self._causes: dict[tuple[str, str], _Cause] = {}
+        self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self._turn = course.turn
+        self._chance = None if self._cause.kind else course.chance(phase)
+
+    def pass_to(self, now: float) -> None:
+        """Time goes on, while the cause stays."""
+        key = (self._cause.kind, self._cause.place)
+        self._causes.setdefault(key, self._cause)
+        self._seconds[key] += min(now, self.wait.end) - self._now
+        self._now = min(now, self.wait.end)
+
+    def look(self, course: _Course) -> None:
+        """See what the cause is now."""
+        if phase := course.waiting(self.wait.job):
+            self._cause = course.cause(phase)
+
+    def advice(self, course: _Course) -> Advice:
+        """The causes that held for long, each with its part of the time, once all is known."""
+        self.pass_to(self.wait.end)
+        kind, total = self._slot_kind, self.wait.end - self.wait.start
+        order = sorted(self._seconds, key=lambda key: (-self._seconds[key], key))
+        longest, reasons = self._causes[order[0]], []
+        for key in order:
+            part = self._seconds[key] / total
+            if self._causes[key].reason and part >= PART_LEAST:
+                often = f"for {100.0 * part:.0f} % of the time " if part < PART_WHOLE else ""
+                reasons.append(often + self._causes[key].reason)
+        if longest.kind:
+            return Advice(kind, "; ".join(reasons), longest.remedy)
+        if not reasons and not course.has_freed(kind, self._turn, self.wait.end):
+            reasons = ["no slot came free"]
+        remedy = course.remedy(self._chance, self.wait, kind) if self._chance else ""
+        return Advice(kind, "; ".join(reasons), remedy)
 
 
 class _Course:
@@ -145,37 +208,41 @@ class _Course:
         could = [phase for phase in phases if phase.pending and not phase.waits_for]
         return could[0] if could else None
 
-    def advice(self, phase: PhaseState) -> Advice:
-        """Why a phase waits, if not because others are served first by their shares."""
+    def cause(self, phase: PhaseState) -> _Cause:
+        """Why a phase waits now."""
         state, kind = self.state, phase.slot_kind
         pool = state.pools[phase.job.pool]
         if phase.job.id in state.kept_out:
             name, inside = next(iter(state.full_pools(phase.job.id).items()), ("", []))
             reason = f"pool {name} ran {_listed(inside)}, as many jobs as it may at once"
-            return Advice(kind, reason, f"a larger jobs_max for pool {name} admits it sooner")
+            remedy = f"a larger jobs_max for pool {name} admits it sooner"
+            return _Cause("not admitted", name, reason, remedy)
         if self.scheduler in QUEUEINGS:
-            return Advice(kind, f"{self.scheduler} had planned tasks of others before its own")
+            reason = f"{self.scheduler} had planned tasks of others before its own"
+            return _Cause("queued", "", reason)
         if phase.deferred_until is not None and phase.deferred_until > state.now:
             reason = "it let slots far from its input pass (delay scheduling)"
-            return Advice(kind, reason, "shorter waits let it take them")
+            return _Cause("deferred", "", reason, "shorter waits let it take them")
         full = next((pool for pool in path_to(phase.pool) if pool.is_full), None)
         if full is not None:
             reason = f"pool {full.name} held its max share of {full.most:g}"
-            free = sum(state.free(kind).values())
-            if not free:
-                return Advice(kind, reason)
-            return Advice(
-                kind,
-                f"{reason} while {free} {_slots(free)} free",
+            if not any(state.free(kind).values()):
+                return _Cause("full", full.name, reason)
+            return _Cause(
+                "full with free slots",
+                full.name,
+                f"{reason} while slots were free",
                 f"a larger slots_max for pool {full.name} lets it use such slots",
             )
         if self.scheduler == "fifo":
             reason = "fifo serves jobs in the order of priority and arrival, whatever the pool"
-            return Advice(kind, reason, "fair and flex share the slots among jobs and pools")
+            remedy = "fair and flex share the slots among jobs and pools"
+            return _Cause("fifo", "", reason, remedy)
         if self.scheduler == "fair" and pool.policy == "fifo" and phase.pool.running:
             reason = f"pool {pool.name} serves its jobs one after the other (policy fifo)"
-            return Advice(kind, reason, "policy fair shares its slots among them")
-        return Advice(kind)
+            remedy = "policy fair shares its slots among them"
+            return _Cause("fifo in its pool", pool.name, reason, remedy)
+        return _Cause()
 
     def chance(self, phase: PhaseState) -> _Chance | None:
         """The guarantee that would make a phase that waits the next one to be served.
@@ -258,10 +325,6 @@ def _lacks_least(phase: PhaseState) -> bool:
 def _listed(jobs: Sequence[str]) -> str:
     more = f" and {len(jobs) - NAMES_MOST} more" if len(jobs) > NAMES_MOST else ""
     return ", ".join(jobs[:NAMES_MOST]) + more
-
-
-def _slots(count: int) -> str:
-    return "slot was" if count == 1 else "slots were"
 
 
 def _short(seconds: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from slotwise.analysis.explain import Explanation, Neighbour, PhaseExplained, ShareExplained
-from slotwise.analysis.waits import WAIT_LEAST, Wait
+from slotwise.analysis.waits import WAIT_LEAST, WAITS_MOST, Wait
 from slotwise.report.numbers import percent, seconds
 
 HOLDERS_MOST = 3
@@ -29,6 +29,8 @@ def wait_lines(waits: Sequence[Wait]) -> Iterator[str]:
     """Who waited, and why, a line a wait."""
     for wait in waits:
         yield f"{wait.job} {wait_sentence(wait)}"
+    if len(waits) == WAITS_MOST:
+        yield f"only the {WAITS_MOST} longest waits are listed"
     if not waits:
         yield f"no job waited for longer than {percent(WAIT_LEAST)} of the run"
 
