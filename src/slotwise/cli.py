@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -98,6 +99,10 @@ Known = Annotated[
         help="Estimate programs and hosts by what this database of `run --history` knows.",
     ),
 ]
+
+
+COLLECTED_FROM = 50_000
+"""New objects after which cycles are looked for. Large workloads have many, but no cycles."""
 
 
 @app.callback(invoke_without_command=True)
@@ -435,6 +440,8 @@ def _reproduce(
 def main() -> None:
     """The `slotwise` command, once its modules are loaded."""
     guard_streams()
+    gc.freeze()  # What has been imported stays.
+    gc.set_threshold(COLLECTED_FROM)
     try:
         try:
             app()

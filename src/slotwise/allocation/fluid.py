@@ -48,11 +48,21 @@ def fluid_schedule(
     one allocation among those that are ready.
     """
     phases = [progress_of(job, phase) for job in jobs for phase in job.topological]
+    return Schedule(merged(fluid_pieces(phases, cluster, pools, allocator)))
+
+
+def fluid_pieces(
+    phases: Sequence[Progress],
+    cluster: Cluster,
+    pools: PoolTree,
+    allocator: Allocator,
+    now: float = 0.0,
+) -> list[Piece]:
+    """What `fluid_schedule` makes of phases that are as far as they are at this instant."""
     place = {one.id: number for number, one in enumerate(phases)}
     behind = waiting_for(phases)
     ready = [one for one in phases if not one.waits_for]
     pieces: list[Piece] = []
-    now = 0.0
     while ready:
         shares = _share(ready, cluster, pools, allocator, now)
         rates = [(one, share) for one, share in zip(ready, shares, strict=True) if share > 0]
@@ -73,7 +83,7 @@ def fluid_schedule(
         come = freed(ended, behind)
         if come:
             ready = sorted([*ready, *come], key=lambda one: place[one.id])
-    return Schedule(merged(pieces))
+    return pieces
 
 
 def waiting_for(phases: Iterable[Progress]) -> dict[PhaseId, list[Progress]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
+from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import Flex
 from slotwise.allocation.flowflex.allocator import FlowFlex
@@ -13,6 +14,7 @@ from slotwise.allocation.flowflex.jobs import whole_flows
 from slotwise.allocation.flowflex.shapes import pieces_of
 from slotwise.allocation.flowflex.solve import solve as solve_flows
 from slotwise.allocation.fluid import claims_of_progress, fluid_schedule, progress_of
+from slotwise.allocation.fluid_fair import fair_schedule
 from slotwise.allocation.fluid_fifo import fifo_schedule
 from slotwise.allocation.problem import Allocator, Claims
 from slotwise.allocation.search.budget import Budget
@@ -73,6 +75,9 @@ def plan_schedules(
         return Planned(schedules, {}, max(plan.bound for plan in plans))
     if isinstance(allocator, Flex) and claims is not None:
         return replace(_plan_malleable(claims, allocator, budget), least=least)
+    if isinstance(allocator, Fair) and claims is not None and _are_sliced(claims, tree):
+        phases = [progress_of(job, phase) for job, phase in claims.owner]
+        return Planned([fair_schedule(phases, claims, cluster, tree)], least)
     tried: list[Allocator] = [allocator]
     if isinstance(allocator, Flex):
         tried.append(replace(allocator, ordering=by_height))
@@ -117,6 +122,18 @@ def plain_claims(jobs: Sequence[Job], cluster: Cluster, pools: PoolTree) -> Clai
     claims = claims_of_progress(phases, sum(cluster.capacity.values()), cluster, pools)
     is_plain = all(group.slots_min == 0 and group.slots_max == inf for group in claims.groups)
     return claims if is_plain else None
+
+
+SLICED_FROM = 500
+"""Jobs from which a plan under FAIR shows slices of time rather than every completion."""
+
+
+def _are_sliced(claims: Claims, pools: PoolTree) -> bool:
+    """Whether claims are many, and share by weights that never change, and by nothing else."""
+    policies = {group.policy for group in claims.groups}
+    weights = {pools[job.pool].job_weights for job, _ in claims.owner}
+    is_plain = policies == {"fair"} and weights == {"stated"} and not any(claims.least)
+    return is_plain and len(claims) >= SLICED_FROM
 
 
 APART = 1e-12
