@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from slotwise.model.errors import InputError
 from slotwise.workload.file import parse_workload, read_workload
@@ -37,6 +38,26 @@ LARGE = {
         f"slotwise: 1\njobs: {1500 * '['}{1500 * ']'}",
         "its values are nested too deeply; use fewer levels",
     ),
+    "lists in YAML, 100,000 deep": (
+        f"slotwise: 1\njobs: {100_000 * '['}",
+        "its values are nested too deeply; use fewer levels",
+    ),
+    "lists in JSON, 100,000 deep": (
+        f'{{"slotwise": 1, "jobs": {100_000 * "["}{100_000 * "]"}}}',
+        "its values are nested too deeply; use fewer levels",
+    ),
+    "blocks in YAML": (
+        100_000 * "- ",
+        "its values are nested too deeply; use fewer levels",
+    ),
+    "lists in JSON at the edge": (
+        f'{{"slotwise": 1, "jobs": {980 * "["}{980 * "]"}}}',
+        "",
+    ),
+    "a key of a million characters": (
+        f"slotwise: 1\n? {1_000_000 * 'x'}\n: 1\n{JOB}",
+        f"{57 * 'x'}... (line 2): unknown key '{57 * 'x'}...'; known keys: slotwise,",
+    ),
     "a billion laughs": (
         laughs(),
         "its aliases stand for more than 1000000 values; use fewer of them",
@@ -66,6 +87,21 @@ def test_what_is_wrong_is_named(
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_libyaml_the_messages_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where PyYAML was built without libyaml, its own parser reads all files."""
+    with_it = {name: refusal(text) for name, text, _ in WRITTEN}
+    monkeypatch.delattr(yaml, "CSafeLoader")
+    differ = {name for name, text, _ in WRITTEN if refusal(text) != with_it[name]}
+    assert differ <= {"the code of no character"}
+
+
+def refusal(text: str) -> str:
+    """What a text is refused for."""
+    with pytest.raises(InputError) as refused:
+        parse_workload(text)
+    return str(refused.value)
 
 
 def test_the_book_is_read_whole() -> None:

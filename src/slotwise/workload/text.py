@@ -45,7 +45,7 @@ class Lines:
     def _root(self) -> Any:
         try:
             return read_yaml(self._text, with_lines=True)
-        except (yaml.YAMLError, InputError, ValueError):
+        except (yaml.YAMLError, InputError, ValueError, OverflowError):
             return None  # It is JSON that is no YAML: with tabs, say.
 
 
@@ -66,7 +66,7 @@ def parse_text(text: str) -> tuple[Any, Lines]:
         mark = getattr(error, "problem_mark", None)
         where = f"{position(mark)}: " if mark else ""
         raise InputError(f"{where}not YAML or JSON: {problem}; mend it there") from error
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise InputError(f"not YAML or JSON that can be read: {error}; mend it") from error
 
 
