@@ -197,8 +197,8 @@ class Job:
     @cached_property
     def topological(self) -> tuple[Phase, ...]:
         """Its phases, each behind all that it waits for, but as early as that allows."""
-        if len(self.phases) == 1 and not self.phases[0].waits_for:
-            return self.phases  # As are most jobs of large workloads.
+        if not any(phase.waits_for for phase in self.phases):
+            return self.phases
         places = {phase.name: place for place, phase in enumerate(self.phases)}
         behind: list[list[int]] = [[] for _ in self.phases]
         waits = [len(phase.waits_for) for phase in self.phases]
