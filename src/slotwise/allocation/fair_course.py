@@ -1,131 +1,178 @@
-"""How FAIR goes on while jobs are many: by levels of pools, without looking at all jobs."""
+"""How FAIR goes on from completion to completion, without a look at every claim at each one."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
-from heapq import heapify, heapreplace
-from itertools import accumulate
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 
-from slotwise.allocation.problem import Claims, Group
+from slotwise.allocation.fair import Fair
+from slotwise.allocation.problem import Claims
 
 ONE = 1 + 1e-12
-"""Of a slot; shares may be rounded by a little."""
+"""Rounding: instants and levels that differ by a smaller factor are the same."""
 
 
 class Course:
-    """When claims are done, and how much of each is done at an instant, up to an instant.
+    """When claims are done under FAIR, and how much of each is done at an instant.
 
-    completion  of each claim, seconds; inf for those that are not done by `until`
-    until       from then on a claim would have more than one slot, or all are done
+    All claims are there from the beginning, and none has a least share. The claims of a pool
+    below their max shares have done work in proportion to their weights: the *level* of the
+    pool. As claims are done, the shares of others never fall, so a claim that has reached its
+    max share keeps it. O(J log J) for J claims, and O(P) for P pools at each change of what
+    the pools get.
+
+    completion  of each claim, seconds
     """
 
     def __init__(self, claims: Claims) -> None:
         self.completion = [inf] * len(claims)
-        self.until = 0.0
         self._claims = claims
-        self._pools: dict[int, _Pool] = {}
+        self._full_from = [inf] * len(claims)
         members: dict[int, list[int]] = {}
         for number, group in enumerate(claims.group):
             members.setdefault(group, []).append(number)
-        for group, numbers in members.items():
-            self._pools[group] = _Pool(claims, numbers)
+        self._pools = {
+            group: _Pool(claims, numbers, self._full_from) for group, numbers in members.items()
+        }
         self._run()
 
-    def level(self, group: int, now: float) -> float:
-        """The work that each claim of a pool has done by an instant, by its weight."""
-        return self._pools[group].level_at(now)
+    def done(self, claims: Sequence[int], now: float) -> list[float]:
+        """The work that is done of some claims at an instant before their completions."""
+        levels = {group: pool.level_at(now) for group, pool in self._pools.items()}
+        work, weight, most = self._claims.work, self._claims.weight, self._claims.most
+        return [
+            work[j] - most[j] * (self.completion[j] - now)
+            if now >= self._full_from[j]
+            else weight[j] * levels[self._claims.group[j]]
+            for j in claims
+        ]
 
     def _run(self) -> None:
-        active = dict(self._pools)
+        active, now = dict(self._pools), 0.0
         while active:
-            slots = _slots_of_pools(self._claims.capacity, self._claims.groups, active)
-            for group, pool in active.items():
-                pool.share(slots[group], self.until)
-            if any(pool.share_most > ONE for pool in active.values()):
-                return
+            for group, slots in self._slots_of(active).items():
+                active[group].share(slots, now)
             ends = [(pool.next_end(), group) for group, pool in active.items()]
             heapify(ends)
             while True:
-                self.until, group = ends[0]
+                end, group = ends[0]
+                if end > now * ONE:  # Else both are at once, but for rounding.
+                    now = end
                 pool = active[group]
-                for number in pool.end(self.until):
-                    self.completion[number] = self.until
-                if not pool.has_members:
-                    del active[group]
-                    break  # The others share what it had.
-                if pool.share_most > ONE:
-                    return
+                for number in pool.end(now):
+                    self.completion[number] = now
+                if pool.demand < pool.slots * ONE:
+                    break  # The others may share what it leaves.
                 heapreplace(ends, (pool.next_end(), group))
+            active = {group: pool for group, pool in active.items() if pool.demand}
+
+    def _slots_of(self, active: dict[int, _Pool]) -> dict[int, float]:
+        """What each pool gets: as a single claim that can use as much as all claims in it."""
+        pools = replace(
+            self._claims,
+            weight=[1.0] * len(active),
+            least=[0.0] * len(active),
+            most=[pool.demand for pool in active.values()],
+            group=list(active),
+            arrival=[0.0] * len(active),
+            urgency=(),
+            work=(),
+            owner=(),
+        )
+        return dict(zip(active, Fair().share(pools), strict=True))
 
 
 class _Pool:
-    """The claims of one pool, in the order in which they are done."""
+    """The claims of one pool: some share by weight, the others hold their max shares."""
 
-    def __init__(self, claims: Claims, members: Sequence[int]) -> None:
-        levels = {j: claims.work[j] / claims.weight[j] for j in members}
-        self._order = sorted(members, key=levels.__getitem__)
-        self._ends = [levels[j] for j in self._order]
-        weights = [claims.weight[j] for j in reversed(self._order)]
-        self._weight = list(accumulate(weights))[::-1]
-        self._weight_most = list(accumulate(weights, max))[::-1]
-        self._done, self._slots = 0, 0.0
-        # What its level was when its rate changed, and the new rate.
-        self._times, self._levels, self._rates = [0.0], [0.0], [0.0]
+    def __init__(self, claims: Claims, members: Sequence[int], full_from: list[float]) -> None:
+        self.slots = 0.0
+        self.demand = sum(claims.most[j] for j in members)
+        self._claims, self._full_from = claims, full_from
+        self._is_done: set[int] = set()
+        self._levels = sorted((claims.work[j] / claims.weight[j], j) for j in members)
+        """Those that share by weight, and some others, by the level at which they are done."""
+        self._levels.reverse()
+        self._rates = sorted((claims.most[j] / claims.weight[j], j) for j in members)
+        """The same by the rate of the level from which on they hold their max shares."""
+        self._rates.reverse()
+        self._weight = sum((Fraction(claims.weight[j]) for j in members), Fraction())
+        self._held = 0.0  # By those that hold their max shares; when they are done:
+        self._full: list[tuple[float, int]] = []
+        # Since when the level has risen at which rate, and what it was then.
+        self._times, self._starts, self._speeds = [0.0], [0.0], [0.0]
 
     def share(self, slots: float, now: float) -> None:
         """From now on its claims share so many slots."""
-        self._slots = slots
+        self.slots = slots
         self._go_on(now, self.level_at(now))
 
-    @property
-    def has_members(self) -> bool:
-        """Whether some of its claims are not done."""
-        return self._done < len(self._order)
-
-    @property
-    def share_most(self) -> float:
-        """The largest share of a claim."""
-        return self._rates[-1] * self._weight_most[self._done]
-
     def next_end(self) -> float:
-        """When its next claim is done if nothing else changes."""
-        level = self._ends[self._done]
-        return self._times[-1] + max(0.0, level - self._levels[-1]) / self._rates[-1]
+        """When its next claims are done if nothing else changes."""
+        return min(self._full[0][0] if self._full else inf, self._next_by_weight())
 
     def end(self, now: float) -> list[int]:
-        """Its next claims are done."""
-        level, first = self._ends[self._done], self._done
-        self._done = bisect_right(self._ends, level, first)
-        if self.has_members:
-            self._go_on(now, level)
-        return self._order[first : self._done]
+        """The claims that are done now, the first of which `next_end` has told."""
+        ended = []
+        while self._full and self._full[0][0] <= now * ONE:
+            _, j = heappop(self._full)
+            self._held -= self._claims.most[j]
+            ended.append(j)
+        level = self._level_due(now)
+        while self._levels and self._levels[-1][0] <= level * ONE:
+            _, j = self._levels.pop()
+            if j not in self._is_done and self._full_from[j] == inf:
+                self._weight -= Fraction(self._claims.weight[j])
+                ended.append(j)
+        self._is_done.update(ended)
+        self.demand -= sum(self._claims.most[j] for j in ended)
+        self._go_on(now, level)
+        return ended
 
     def level_at(self, now: float) -> float:
-        """Work done over weight."""
+        """The work, by its weight, that a claim below its max share has done at an instant."""
         k = bisect_right(self._times, now) - 1
-        return self._levels[k] + self._rates[k] * (now - self._times[k])
+        return self._starts[k] + self._speeds[k] * (now - self._times[k])
+
+    def _next_by_weight(self) -> float:
+        """When the next of those that share by weight are done."""
+        self._forget()
+        if not self._levels:
+            return inf
+        left = max(0.0, self._levels[-1][0] - self._starts[-1])
+        return self._times[-1] + left / self._speeds[-1]
+
+    def _level_due(self, now: float) -> float:
+        """The level now, and not less by rounding than that of claims that are done now."""
+        is_due = self._next_by_weight() <= now * ONE
+        return max(self.level_at(now), self._levels[-1][0] if is_due else 0.0)
 
     def _go_on(self, now: float, level: float) -> None:
+        """The rate from now on. Claims that reach their max shares leave the others."""
+        speed = self._speeds[-1]
+        while self._weight:
+            # It never falls, but by rounding.
+            speed = max(speed, (self.slots - self._held) / float(self._weight))
+            self._forget()
+            most, j = self._rates[-1]
+            if speed * ONE < most:
+                break
+            self._rates.pop()
+            self._weight -= Fraction(self._claims.weight[j])
+            self._held += self._claims.most[j]
+            self._full_from[j] = now
+            left = max(0.0, self._claims.work[j] - self._claims.weight[j] * level)
+            heappush(self._full, (now + left / self._claims.most[j], j))
         self._times.append(now)
-        self._levels.append(level)
-        self._rates.append(self._slots / self._weight[self._done])
+        self._starts.append(level)
+        self._speeds.append(speed if self._weight else 0.0)
 
-
-def _slots_of_pools(
-    capacity: float, groups: Sequence[Group], active: Collection[int]
-) -> list[float]:
-    """What each pool gets, by weight among those with claims below them that are not done."""
-    is_active = [number in active for number in range(len(groups))]
-    for number in reversed(range(len(groups))):
-        if is_active[number] and groups[number].parent >= 0:
-            is_active[groups[number].parent] = True
-    weight = [0.0] * (len(groups) + 1)  # The last is the whole.
-    for group, counts in zip(groups, is_active, strict=True):
-        weight[group.parent] += group.weight if counts else 0.0
-    slots = [0.0] * len(groups) + [float(capacity)]
-    for number, group in enumerate(groups):
-        if is_active[number]:
-            slots[number] = slots[group.parent] * group.weight / weight[group.parent]
-    return slots[:-1]
+    def _forget(self) -> None:
+        """Those that are done, or hold their max shares, at the ends of both lists."""
+        for ends in (self._levels, self._rates):
+            while ends and (ends[-1][1] in self._is_done or self._full_from[ends[-1][1]] < inf):
+                ends.pop()

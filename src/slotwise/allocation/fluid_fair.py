@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
-from math import inf
+from math import floor
 
-from slotwise.allocation.fair import Fair
 from slotwise.allocation.fair_course import Course
-from slotwise.allocation.fluid import Progress, fluid_pieces
+from slotwise.allocation.fluid import Progress
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.whole import ROUNDING, merged, wrap_around
-from slotwise.model.cluster import Cluster
-from slotwise.model.pool_tree import PoolTree
 from slotwise.model.schedule import Piece, Schedule
 
 PART = 0.25
@@ -30,21 +27,18 @@ Span = tuple[int, float, float]
 """A claim, and from when to when it holds one slot."""
 
 
-def fair_schedule(
-    phases: Sequence[Progress], claims: Claims, cluster: Cluster, pools: PoolTree
-) -> Schedule:
-    """FAIR for jobs of one phase each, without least shares and limits of pools.
+def fair_schedule(phases: Sequence[Progress], claims: Claims) -> Schedule:
+    """FAIR for jobs of one phase each, without min shares, and without max shares of pools.
 
-    A job is done when it is in `fluid_schedule`, or a little earlier if more jobs than there
-    are slots are done at about the same time. O(J log J) as long as no job has more than one
-    slot; from then on it is that schedule.
+    No job is done later than in `fluid_schedule`. Some are done a little earlier: where more
+    jobs than there are slots are done at about the same time. O(J log J) while jobs hold less
+    than a slot each; where they hold more, a slice may be as short as from one completion to
+    the next, at O(J) each.
     """
     course = Course(claims)
     slices = _Slices(phases, claims, course)
     slices.fill(sorted(range(len(claims)), key=course.completion.__getitem__))
-    rest = [one for one, at in zip(phases, course.completion, strict=True) if at == inf]
-    pieces = [*slices.pieces, *fluid_pieces(rest, cluster, pools, Fair(), course.until)]
-    return Schedule(merged(pieces))
+    return Schedule(merged(slices.pieces))
 
 
 class _Slices:
@@ -60,67 +54,108 @@ class _Slices:
         """All slices. The claims come in the order in which they are done."""
         ends = [self._ends[j] for j in claims]
         first, begin = 0, 0.0
-        while begin < self._course.until:
-            aim = ends[first + int(PART * (len(claims) - first))]
-            end = min(aim, self._course.until)
+        while first < len(claims):
+            end = ends[first + int(PART * (len(claims) - first))]
             self._slice(begin, end, claims[first:])
             first, begin = bisect_right(ends, end, first), end
 
     def _slice(self, begin: float, end: float, claims: Sequence[int]) -> None:
         """One slice. If it cannot be filled, two shorter ones, down to one between two ends."""
-        instants = sorted({self._ends[j] for j in claims if self._ends[j] <= end})
-        if instants in ([], [end]):
+        ending = bisect_right(claims, end, key=self._ends.__getitem__)
+        instants = sorted({self._ends[j] for j in claims[:ending]})
+        if instants == [end]:
             self._share(begin, end, self._parts(claims, end))
             return
-        spans = self._spans(begin, end, claims)
-        if spans is None:
-            middle = instants[max(0, len(instants) // 2 - 1)]
+        pieces = self._fitted(begin, end, claims, ending)
+        if pieces is None:
+            middle = instants[len(instants) // 2 - 1]
             self._slice(begin, middle, claims)
-            self._slice(middle, end, [j for j in claims if self._ends[j] > middle])
-            return
-        for number, start, stop in spans:
-            self._add(Piece(self._phases[number].id, start, stop, 1))
+            behind = bisect_right(claims, middle, key=self._ends.__getitem__)
+            self._slice(middle, end, claims[behind:])
+        else:
+            self._add(pieces)
 
     def _share(self, begin: float, end: float, parts: Sequence[Part]) -> None:
         """All share the slice from its begin to its end, as between two events."""
         space = self._claims.capacity * (end - begin)
         kept = min(1.0, space / sum(work for _, work in parts))  # By rounding it may be less.
         length = (end - begin) / kept
-        shares = [(self._phases[j].id, work / length) for j, work in parts if work > 0]
-        for piece in wrap_around(shares, begin, end):
-            self._add(piece)
+        shares = [
+            (self._phases[j].id, min(self._claims.most[j], work / length))
+            for j, work in parts
+            if work > 0
+        ]
+        self._add(wrap_around(shares, begin, end))
 
-    def _spans(self, begin: float, end: float, claims: Sequence[int]) -> list[Span] | None:
-        """Those that end in the slice run without a pause up to their ends, others meanwhile."""
-        parts = self._parts(claims, end)
-        ending = bisect_right(claims, end, key=self._ends.__getitem__)
+    def _fitted(
+        self, begin: float, end: float, claims: Sequence[int], ending: int
+    ) -> list[Piece] | None:
+        """Each holds the whole slots of its mean share up to the end of the slice, or its own.
+
+        For the part of a slot that is left, those that end in the slice hold one slot up to
+        their ends, and others hold one meanwhile. None if that does not fit.
+        """
         rows = _Rows(self._claims.capacity, begin, end)
-        for number, work in reversed(parts[:ending]):
-            if not rows.put(number, work, self._ends[number]):
+        whole: list[tuple[int, float, int]] = []
+        parts: list[Part] = []
+        for j, work in self._parts(claims, end):
+            stop = min(end, self._ends[j])
+            share = min(self._claims.most[j], work / (stop - begin))
+            slots = floor(share + ROUNDING)
+            if slots > 0:
+                whole.append((j, stop, slots))
+            part = (share - slots) * (stop - begin) if share - slots > ROUNDING else 0.0
+            parts.append((j, part))
+        if not rows.hold([(stop, slots) for _, stop, slots in whole]):
+            return None
+        for j, work in reversed(parts[:ending]):
+            if work > 0 and not rows.put(j, work, self._ends[j]):
                 return None
-        return rows.spans if rows.fill(parts[ending:]) else None
+        if not rows.fill(_cut(parts[ending:], rows.space)):
+            return None
+        return self._pieces(begin, whole, rows.spans)
+
+    def _pieces(
+        self, begin: float, whole: Sequence[tuple[int, float, int]], spans: Sequence[Span]
+    ) -> list[Piece]:
+        """What claims hold throughout, and one slot more in their spans."""
+        of_claim: dict[int, list[tuple[float, float]]] = {}
+        for j, start, stop in spans:
+            of_claim.setdefault(j, []).append((start, stop))
+        pieces: list[Piece] = []
+        for j, stop, slots in whole:
+            at = begin
+            for first, last in (*sorted(of_claim.pop(j, [])), (stop, stop)):
+                pieces.append(Piece(self._phases[j].id, at, first, slots))
+                pieces.append(Piece(self._phases[j].id, first, last, slots + 1))
+                at = last
+        for j, mine in of_claim.items():
+            pieces += [Piece(self._phases[j].id, first, last, 1) for first, last in mine]
+        return pieces
 
     def _parts(self, claims: Sequence[int], end: float) -> list[Part]:
         """What is done of each claim up to the end, beside what was done before the slice."""
-        levels = {
-            group: self._course.level(group, end)
-            for group in {self._claims.group[j] for j in claims}
-        }
-        parts = []
-        for j in claims:
+        ending = bisect_right(claims, end, key=self._ends.__getitem__)
+        parts = [(j, self._phases[j].left) for j in claims[:ending]]
+        staying = claims[ending:]
+        for j, done in zip(staying, self._course.done(staying, end), strict=True):
             one = self._phases[j]
-            part = one.left
-            if self._ends[j] > end:
-                done = self._claims.weight[j] * levels[self._claims.group[j]]
-                part = max(0.0, done - (one.work - one.left))
-            parts.append((j, part))
+            parts.append((j, max(0.0, done - (one.work - one.left))))
         return parts
 
-    def _add(self, piece: Piece) -> None:
-        self.pieces.append(piece)
-        # By the clock, as the piece is measured.
-        one = self._phases[self._number[piece.phase]]
-        one.left -= piece.slots * (piece.end - piece.start)
+    def _add(self, pieces: Sequence[Piece]) -> None:
+        for piece in pieces:
+            if piece.start < piece.end:
+                self.pieces.append(piece)
+                # By the clock, as the piece is measured.
+                one = self._phases[self._number[piece.phase]]
+                one.left -= piece.slots * (piece.end - piece.start)
+
+
+def _cut(parts: Sequence[Part], space: float) -> Sequence[Part]:
+    """What fits: rounding may ask for more, and what is cut is done in a later slice."""
+    wanted = sum(work for _, work in parts)
+    return parts if wanted <= space else [(j, work * space / wanted) for j, work in parts]
 
 
 class _Rows:
@@ -132,6 +167,25 @@ class _Rows:
         self._free = [(end, row) for row in range(count)]
         """Up to when each row is free from the begin on; in order."""
         self._holes: list[list[tuple[float, float]]] = [[] for _ in range(count)]
+
+    @property
+    def space(self) -> float:
+        """The slot seconds that are free."""
+        holes = sum(last - first for row in self._holes for first, last in row)
+        return holes + sum(free - self._begin for free, _ in self._free)
+
+    def hold(self, stops: Sequence[tuple[float, int]]) -> bool:
+        """Hold whole slots from the begin up to some instants; whether there are as many."""
+        count = sum(slots for _, slots in stops)
+        if count > len(self._free):
+            return False
+        rows = [row for _, row in self._free]
+        self._free = [(self._begin, row) for row in rows[:count]] + self._free[count:]
+        ends = [stop for stop, slots in stops for _ in range(slots)]
+        for row, stop in zip(rows, ends, strict=False):
+            if stop < self._end:
+                self._holes[row].append((stop, self._end))
+        return True
 
     def put(self, number: int, work: float, end: float) -> bool:
         """Let a claim run up to its end, or earlier where no row is free; whether it fits."""

@@ -77,7 +77,7 @@ def plan_schedules(
         return replace(_plan_malleable(claims, allocator, budget), least=least)
     if isinstance(allocator, Fair) and claims is not None and _are_sliced(claims, tree):
         phases = [progress_of(job, phase) for job, phase in claims.owner]
-        return Planned([fair_schedule(phases, claims, cluster, tree)], least)
+        return Planned([fair_schedule(phases, claims)], least)
     tried: list[Allocator] = [allocator]
     if isinstance(allocator, Flex):
         tried.append(replace(allocator, ordering=by_height))
