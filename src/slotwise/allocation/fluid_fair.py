@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
-from math import floor
+from itertools import pairwise
+from math import floor, fsum
 
 from slotwise.allocation.fair_course import Course
 from slotwise.allocation.fluid import Progress
@@ -78,7 +79,8 @@ class _Slices:
     def _share(self, begin: float, end: float, parts: Sequence[Part]) -> None:
         """All share the slice from its begin to its end, as between two events."""
         space = self._claims.capacity * (end - begin)
-        kept = min(1.0, space / sum(work for _, work in parts))  # By rounding it may be less.
+        # By rounding parts may be more than there is, and the slots a little more than whole.
+        kept = min(1.0, space * (1 - ROUNDING) / fsum(work for _, work in parts))
         length = (end - begin) / kept
         shares = [
             (self._phases[j].id, min(self._claims.most[j], work / length))
@@ -111,26 +113,29 @@ class _Slices:
         for j, work in reversed(parts[:ending]):
             if work > 0 and not rows.put(j, work, self._ends[j]):
                 return None
-        if not rows.fill(_cut(parts[ending:], rows.space)):
+        held = {j: slots for j, _, slots in whole}
+        spare = [self._claims.most[j] - held.get(j, 0) for j in claims[ending:]]
+        if not rows.fill(_cut(parts[ending:], rows.space), spare):
             return None
         return self._pieces(begin, whole, rows.spans)
 
     def _pieces(
         self, begin: float, whole: Sequence[tuple[int, float, int]], spans: Sequence[Span]
     ) -> list[Piece]:
-        """What claims hold throughout, and one slot more in their spans."""
-        of_claim: dict[int, list[tuple[float, float]]] = {}
-        for j, start, stop in spans:
-            of_claim.setdefault(j, []).append((start, stop))
-        pieces: list[Piece] = []
+        """What claims hold throughout, and a slot more in each of their spans."""
+        changes: dict[int, list[tuple[float, int]]] = {}
         for j, stop, slots in whole:
-            at = begin
-            for first, last in (*sorted(of_claim.pop(j, [])), (stop, stop)):
-                pieces.append(Piece(self._phases[j].id, at, first, slots))
-                pieces.append(Piece(self._phases[j].id, first, last, slots + 1))
-                at = last
-        for j, mine in of_claim.items():
-            pieces += [Piece(self._phases[j].id, first, last, 1) for first, last in mine]
+            changes[j] = [(begin, slots), (stop, -slots)]
+        for j, first, last in spans:
+            changes.setdefault(j, []).extend([(first, 1), (last, -1)])
+        pieces: list[Piece] = []
+        for j, mine in changes.items():
+            mine.sort()
+            held = 0
+            for (at, more), (then, _) in pairwise(mine):
+                held += more
+                if held and at < then:
+                    pieces.append(Piece(self._phases[j].id, at, then, held))
         return pieces
 
     def _parts(self, claims: Sequence[int], end: float) -> list[Part]:
@@ -144,17 +149,15 @@ class _Slices:
         return parts
 
     def _add(self, pieces: Sequence[Piece]) -> None:
-        for piece in pieces:
-            if piece.start < piece.end:
-                self.pieces.append(piece)
-                # By the clock, as the piece is measured.
-                one = self._phases[self._number[piece.phase]]
-                one.left -= piece.slots * (piece.end - piece.start)
+        self.pieces += pieces
+        for piece in pieces:  # By the clock, as the piece is measured.
+            one = self._phases[self._number[piece.phase]]
+            one.left -= piece.slots * (piece.end - piece.start)
 
 
 def _cut(parts: Sequence[Part], space: float) -> Sequence[Part]:
     """What fits: rounding may ask for more, and what is cut is done in a later slice."""
-    wanted = sum(work for _, work in parts)
+    wanted = fsum(work for _, work in parts)
     return parts if wanted <= space else [(j, work * space / wanted) for j, work in parts]
 
 
@@ -198,27 +201,33 @@ class _Rows:
         self.spans.append((number, first, last))
         return first >= self._begin
 
-    def fill(self, parts: Sequence[Part]) -> bool:
+    def fill(self, parts: Sequence[Part], spare: Sequence[float]) -> bool:
         """Let others run in what is free, one behind the other, row by row; whether they fit.
 
         What is left of one at the end of a row goes on in the next one, as in `wrap_around`.
+        Those that may hold more slots at once, `spare`, come last: they may meet themselves.
         """
         spaces = self._spaces()
         row, at, last = next(spaces, (0, 0.0, 0.0))
-        for number, work in parts:
-            home, begun, left = row, at, work
+        rank = 0
+        for (number, work), most in sorted(
+            zip(parts, spare, strict=True), key=lambda one: one[1]
+        ):
+            home, begun, left = rank, at, work
             while left > 0:
                 if at >= last:
                     space = next(spaces, None)
                     if space is None:
                         # By rounding; it is done later.
                         return left <= ROUNDING * len(self._free) * (self._end - self._begin)
+                    rank += space[0] != row
                     row, at, last = space
                     if left == work:
-                        home, begun = row, at
+                        home, begun = rank, at
                     continue
                 then = min(at + left, last)
-                if row > home + 1 or (row > home and then > begun):
+                crossed = rank - home + (then > begun or rank - home > 1)
+                if rank > home and crossed > most:
                     return False  # It would meet itself.
                 self.spans.append((number, at, then))
                 left = 0.0 if then < last else left - (then - at)
@@ -229,6 +238,6 @@ class _Rows:
         """What is free, by row and then by time."""
         for free, row in self._free:
             self._holes[row].append((self._begin, free))
-        for row, holes in enumerate(self._holes):
-            for first, last in reversed(holes):
+        for _, row in sorted(self._free, reverse=True):
+            for first, last in reversed(self._holes[row]):
                 yield row, first, last
