@@ -92,7 +92,8 @@ def test_levels_tell_when_jobs_are_done(problem: tuple[list[Job], Cluster]) -> N
     """Completions are those of FAIR, with more and with fewer slots than jobs."""
     jobs, cluster = problem
     _, claims = plain(jobs, cluster)
-    found = {job.id: end for (job, _), end in zip(claims.owner, Course(claims).completion)}
+    ends = zip(claims.owner, Course(claims).completion, strict=True)
+    found = {job.id: end for (job, _), end in ends}
     assert found == pytest.approx(fair_ends(jobs, cluster))
 
 
@@ -134,6 +135,29 @@ def test_pieces_are_few_however_many_share() -> None:
         schedule.check(jobs[:count], cluster)
         pieces.append(len(schedule.pieces))
     assert pieces[1] <= 2.5 * pieces[0] <= 2.5 * 12 * SLICED_FROM
+
+
+def test_a_pool_with_more_slots_than_jobs_does_not_slow_down_the_others() -> None:
+    """One of ten jobs has a pool of its own, with most of the slots: pieces are few, still."""
+    cluster = Cluster.of_slots(40)
+    tree = PoolTree([Pool(), Pool("a", 4.0)])
+    jobs = [
+        Job(
+            f"j{n}",
+            (Phase("m", Tasks(8, 1.0 + n * 0.618 % 1)),),
+            pool="default" if n % 10 else "a",
+        )
+        for n in range(SLICED_FROM)
+    ]
+    (schedule,) = plan_schedules(jobs, cluster, tree, Fair()).schedules
+    schedule.check(jobs, cluster)
+    assert len(schedule.pieces) < 50 * SLICED_FROM
+    claims = plain_claims(jobs, cluster, tree)
+    assert claims is not None
+    ends, done = Course(claims).completion, schedule.completion()
+    by_fair = {job.id: end for (job, _), end in zip(claims.owner, ends, strict=True)}
+    assert all(done[job] <= end * (1 + 1e-9) for job, end in by_fair.items())
+    assert sum(done.values()) == pytest.approx(sum(by_fair.values()), rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """FAIR's malleable schedule of very many jobs, each of which has few pieces.
 
-Where each of J jobs holds a part of a slot, every completion changes all parts, and a schedule
-that shows each change has O(J^2) pieces. This one shows slices of time: when a slice ends, and
-when a job is done, FAIR has done exactly what it has done then in `fluid_schedule`.
+Where each of J jobs holds a part of a slot, every completion changes all shares, and a schedule
+that shows each change has O(J^2) pieces. This one shows slices of time. At the end of each
+slice every job has done what it has done by then in `fluid_schedule`. Within a slice it holds
+whole slots, at most its max share, at times of our choice.
 """
 
 from __future__ import annotations
