@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 
@@ -100,7 +99,11 @@ class _Pool:
         self._rates = sorted((claims.most[j] / claims.weight[j], j) for j in members)
         """The same by the rate of the level from which on they hold their max shares."""
         self._rates.reverse()
-        self._weight = sum((Fraction(claims.weight[j]) for j in members), Fraction())
+        # Weights as whole numbers of a part of one, so that what is left of their sum is exact.
+        ratios = {j: float(claims.weight[j]).as_integer_ratio() for j in members}
+        self._unit = max(below for _, below in ratios.values())
+        self._units = {j: above * (self._unit // below) for j, (above, below) in ratios.items()}
+        self._weight = sum(self._units.values())
         self._held = 0.0  # By those that hold their max shares; when they are done:
         self._full: list[tuple[float, int]] = []
         # Since when the level has risen at which rate, and what it was then.
@@ -126,7 +129,7 @@ class _Pool:
         while self._levels and self._levels[-1][0] <= level * ONE:
             _, j = self._levels.pop()
             if j not in self._is_done and self._full_from[j] == inf:
-                self._weight -= Fraction(self._claims.weight[j])
+                self._weight -= self._units[j]
                 ended.append(j)
         self._is_done.update(ended)
         self.demand -= sum(self._claims.most[j] for j in ended)
@@ -156,13 +159,13 @@ class _Pool:
         speed = self._speeds[-1]
         while self._weight:
             # It never falls, but by rounding.
-            speed = max(speed, (self.slots - self._held) / float(self._weight))
+            speed = max(speed, (self.slots - self._held) / (self._weight / self._unit))
             self._forget()
             most, j = self._rates[-1]
             if speed * ONE < most:
                 break
             self._rates.pop()
-            self._weight -= Fraction(self._claims.weight[j])
+            self._weight -= self._units[j]
             self._held += self._claims.most[j]
             self._full_from[j] = now
             left = max(0.0, self._claims.work[j] - self._claims.weight[j] * level)
