@@ -9,7 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import HealthCheck, settings
 
-from oracles.guarantees import Guarantees, assert_taken_rightly
+from oracles.guarantees import (
+    Guarantees,
+    assert_no_pool_holds_too_much,
+    assert_taken_rightly,
+)
 from slotwise.allocation.problem import allocate
 from slotwise.dmrs.queueing import Queueing
 from slotwise.model.cluster import Cluster
@@ -96,8 +100,9 @@ class Watched:
             if not isinstance(self.inner, Queueing):  # Those leave slots idle as planned.
                 assert_no_slot_idles(snapshot)
             assert_allocation_is_current(self.inner, snapshot)
+            assert_no_pool_holds_too_much(snapshot)
             if getattr(getattr(self.inner, "allocator", None), "keeps_least", False):
-                self.guarantees.look(snapshot)
+                self.guarantees.look(snapshot, self.inner.epoch_seconds)
         return decisions
 
 

@@ -14,6 +14,13 @@ from slotwise.model.snapshot import PhaseView, Snapshot
 ROUNDING = 1e-9
 
 
+Node = tuple[str, ShareKey]
+"""A share of a pool: the kind of slots, and its key. The kind is `ALL` where numbers of the
+pool are for several kinds of slots together."""
+
+ALL = "all"
+
+
 @dataclass
 class Guarantees:
     """Watches a run: no pool lacks slots of its least share for longer than it puts up with.
@@ -22,41 +29,76 @@ class Guarantees:
     so for its time-out and its grace together; a pool with pools below it, for the longest of
     its own and theirs, as they take for it. A pool that can use more than before lacks those
     slots anew. Least shares that did not fit and now do count from the next epoch on, when
-    slots are allocated anew. Slots of silent hosts, and what is held there, do not count.
+    slots are allocated anew. A least share of several kinds together is one of their sum; of
+    which kinds it is to be is decided anew with each epoch, and then tasks have their grace.
+    Slots of silent hosts, and what is held there, do not count.
     """
 
-    since: dict[tuple[str, ShareKey], tuple[float, int]] = field(default_factory=dict)
+    since: dict[Node, tuple[float, int]] = field(default_factory=dict)
     fits_from: dict[str, float] = field(default_factory=dict)
 
-    def look(self, snapshot: Snapshot) -> None:
+    def look(self, snapshot: Snapshot, epoch_seconds: float = 0.5) -> None:
         """Look when nothing more is to be decided at an instant."""
+        phases = _phases(snapshot)
+        anywhere = _Needs(snapshot, [(p, 0 if p.is_pinned else p.pending) for p in phases])
+        # Slots are set aside for tasks that must run on one host, too, but none is taken for
+        # them.
+        fits = _Needs(snapshot, [(p, p.pending) for p in phases]).fits
+        patience, grace = _patience(snapshot, phases)
+        held: Counter[Node] = Counter()
+        for phase in phases:
+            for node in _nodes(snapshot, phase):
+                held[node] += phase.running - _away(snapshot, phase)
         for kind in snapshot.cluster.capacity:
-            phases = [phase for phase in snapshot.ready(kind) if phase.pending or phase.running]
-            owed = _owed(snapshot, kind, phases)
-            held, patience = _held(snapshot, phases), _patience(snapshot, phases)
-            if owed is None:
-                self.fits_from[kind], owed = snapshot.epoch_ends, {}
-            earliest = max(snapshot.now, self.fits_from.get(kind, snapshot.now))
-            for key, slots in owed.items():
-                if held[key] >= slots:
-                    self.since.pop((kind, key), None)
-                    continue
-                begun, before = self.since.get((kind, key), (earliest, slots))
-                if slots > before:
-                    begun = earliest
-                self.since[kind, key] = begun, slots
-                due = begun + patience[key]
-                assert snapshot.now < due + ROUNDING, f"{key} lacks slots since {begun}"
-            for gone in [key for key in self.since if key[0] == kind and key[1] not in owed]:
-                del self.since[gone]
+            if kind not in fits:
+                self.fits_from[kind] = snapshot.epoch_ends
+        for node, slots in anywhere.owed.items():
+            kinds = [node[0]] if node[0] != ALL else list(snapshot.cluster.capacity)
+            if held[node] >= slots or not fits.issuperset(kinds):
+                self.since.pop(node, None)
+                continue
+            now = snapshot.now
+            earliest = max(now, *(self.fits_from.get(kind, now) for kind in kinds))
+            begun, before = self.since.get(node, (earliest, slots))
+            if slots > before:
+                begun = earliest
+            self.since[node] = begun, slots
+            due = begun + patience[node]
+            if node[0] == ALL:
+                due += epoch_seconds + grace
+            assert now < due + ROUNDING, f"{node} lacks slots since {begun}"
+        for gone in self.since.keys() - anywhere.owed.keys():
+            del self.since[gone]
 
 
-def _held(snapshot: Snapshot, phases: Sequence[PhaseView]) -> Counter[ShareKey]:
-    held: Counter[ShareKey] = Counter()
-    for phase in phases:
-        for key in phase.shares:
-            held[key] += phase.running - _away(snapshot, phase)
-    return held
+def assert_no_pool_holds_too_much(snapshot: Snapshot) -> None:
+    """Of no kind, nor of several together, a pool holds more than its most share."""
+    held: Counter[Node] = Counter()
+    for phase in _phases(snapshot):
+        for node in _nodes(snapshot, phase):
+            held[node] += phase.running
+    for (_, key), slots in held.items():
+        assert slots <= snapshot.pools[key.pool].slots_max.get(key.kind, inf)
+
+
+def _phases(snapshot: Snapshot) -> list[PhaseView]:
+    return [
+        phase
+        for kind in snapshot.cluster.capacity
+        for phase in snapshot.ready(kind)
+        if phase.pending or phase.running
+    ]
+
+
+def _nodes(snapshot: Snapshot, phase: PhaseView) -> list[Node]:
+    """The shares that a phase counts against, from the top down."""
+    kind, nodes = snapshot.cluster.slot_kind(phase.phase.kind), []
+    for key in phase.shares:
+        pool = snapshot.pools[key.pool]
+        has_number = "task" in pool.slots_min or "task" in pool.slots_max
+        is_of_all = has_number and key.kind == "task" and len(snapshot.cluster.capacity) > 1
+        nodes.append((ALL if is_of_all else kind, key))
+    return nodes
 
 
 def _away(snapshot: Snapshot, phase: PhaseView) -> int:
@@ -68,75 +110,103 @@ def _away(snapshot: Snapshot, phase: PhaseView) -> int:
     )
 
 
-def _patience(snapshot: Snapshot, phases: Sequence[PhaseView]) -> dict[ShareKey, float]:
+def _patience(
+    snapshot: Snapshot, phases: Sequence[PhaseView]
+) -> tuple[dict[Node, float], float]:
     """For how long each pool, or one below it, puts up with less than its least share.
 
     The longest grace of all counts: a slot may be on its way to another pool already.
     """
     found = [snapshot.pools.preemption(name) for name in snapshot.pools]
     grace = max((preemption.grace for preemption in found if preemption), default=0.0)
-    patience: dict[ShareKey, float] = {}
+    patience: dict[Node, float] = {}
     for phase in phases:
         longest = 0.0
-        for key in reversed(phase.shares):
-            preemption = snapshot.pools.preemption(key.pool)
+        for node in reversed(_nodes(snapshot, phase)):
+            preemption = snapshot.pools.preemption(node[1].pool)
             own = inf if preemption is None else preemption.least_after + grace
             if own < inf:  # Who never takes does not keep others waiting.
                 longest = max(longest, own)
-            patience[key] = max(own, longest, patience.get(key, 0.0))
-    return patience
+            patience[node] = max(own, longest, patience.get(node, 0.0))
+    return patience, grace
 
 
-def _owed(
-    snapshot: Snapshot, kind: str, phases: Sequence[PhaseView]
-) -> dict[ShareKey, int] | None:
-    """Slots that each pool should hold now; None where the least shares do not all fit.
+@dataclass
+class _Need:
+    """What a share is owed and can use, and by kind of slot: can use, and may be owed."""
 
-    Slots are set aside for tasks that must run on one host, too, but nothing is taken for them.
+    owed: int
+    use: int
+    uses: Counter[str]
+    loads: Counter[str]
+
+
+class _Needs:
+    """What each pool needs of its least share for so many waiting tasks of each phase.
+
+    owed  slots that it should hold now
+    fits  the kinds of slots on which the least shares fit, however those of several kinds
+          together are divided
     """
-    _, fits = _needs(snapshot, kind, phases, [phase.pending for phase in phases])
-    anywhere = [0 if phase.is_pinned else phase.pending for phase in phases]
-    return _needs(snapshot, kind, phases, anywhere)[0] if fits else None
 
+    def __init__(self, snapshot: Snapshot, waiting: Sequence[tuple[PhaseView, int]]) -> None:
+        self._pools = snapshot.pools
+        self._below: dict[Node | None, set[Node]] = {}
+        self._elsewhere: Counter[Node] = Counter()
+        self._own: dict[Node, list[tuple[str, int, int]]] = {}
+        for phase, pending in waiting:
+            away = _away(snapshot, phase)
+            usable = min(phase.most, phase.running + pending) - away
+            above: Node | None = None
+            for node in _nodes(snapshot, phase):
+                self._below.setdefault(above, set()).add(node)
+                self._elsewhere[node] += away
+                above = node
+            assert above is not None
+            kind = snapshot.cluster.slot_kind(phase.phase.kind)
+            row = (kind, usable, min(phase.phase.slots_min, usable))
+            self._own.setdefault(above, []).append(row)
+        self._found: dict[Node, _Need] = {}
+        self.fits = set(snapshot.cluster.capacity)
+        tops = [self._visit(node) for node in sorted(self._below.get(None, ()))]
+        for kind in snapshot.cluster.capacity:
+            if sum(top.loads[kind] for top in tops) > _capacity(snapshot, kind):
+                self.fits.discard(kind)
+        self.owed = {node: need.owed for node, need in self._found.items()}
 
-def _needs(
-    snapshot: Snapshot, kind: str, phases: Sequence[PhaseView], pending: Sequence[int]
-) -> tuple[dict[ShareKey, int], bool]:
-    """What each pool needs of its least share for so many waiting tasks; whether all fits."""
-    away = {phase.id: _away(snapshot, phase) for phase in phases}
-    usable = {
-        phase.id: min(phase.most, phase.running + count) - away[phase.id]
-        for phase, count in zip(phases, pending, strict=True)
-    }
-    elsewhere: Counter[ShareKey] = Counter()
-    below: dict[ShareKey | None, set[ShareKey]] = {}
-    demand: Counter[ShareKey] = Counter()
-    least: Counter[ShareKey] = Counter()
-    for phase in phases:
-        above: ShareKey | None = None
-        for key in phase.shares:
-            below.setdefault(above, set()).add(key)
-            elsewhere[key] += away[phase.id]
-            above = key
-        demand[phase.shares[-1]] += usable[phase.id]
-        least[phase.shares[-1]] += min(phase.phase.slots_min, usable[phase.id])
-    owed: dict[ShareKey, int] = {}
-    fits = True
+    def _visit(self, node: Node) -> _Need:
+        if node not in self._found:
+            self._found[node] = self._need(node)
+        return self._found[node]
 
-    def visit(key: ShareKey) -> tuple[int, int]:
-        """What a pool is owed, and what it can use."""
-        nonlocal fits
-        pool = snapshot.pools[key.pool]
-        parts = [visit(other) for other in sorted(below.get(key, ()))]
-        most = pool.slots_max.get(key.kind, 10**9) - elsewhere[key]
-        use = min(most, sum(part[1] for part in parts) if parts else demand[key])
-        own = sum(part[0] for part in parts) if parts else least[key]
-        fits = fits and own <= use
-        owed[key] = min(use, max(pool.slots_min.get(key.kind, 0), own))
-        return owed[key], use
-
-    tops = [visit(key)[0] for key in sorted(below.get(None, ()))]
-    return owed, fits and sum(tops) <= _capacity(snapshot, kind)
+    def _need(self, node: Node) -> _Need:
+        of_kind, key = node
+        pool = self._pools[key.pool]
+        most = pool.slots_max.get(key.kind, 10**9) - self._elsewhere[node]
+        parts = [self._visit(other) for other in sorted(self._below.get(node, ()))]
+        for kind, usable, least in self._own.get(node, ()):
+            parts.append(_Need(least, usable, Counter({kind: usable}), Counter({kind: least})))
+        uses: Counter[str] = Counter()
+        loads: Counter[str] = Counter()
+        for part in parts:
+            uses.update(part.uses)
+            loads.update(part.loads)
+        uses = Counter({kind: min(most, use) for kind, use in uses.items()})
+        least = pool.slots_min.get(key.kind, 0)
+        if of_kind == ALL:
+            use, own = min(most, sum(part.use for part in parts)), sum(p.owed for p in parts)
+            owed = min(use, max(least, own))
+            if own > use:
+                self.fits.clear()
+            return _Need(owed, use, uses, Counter({k: min(owed, n) for k, n in uses.items()}))
+        # Of what is below it, that which may be of several kinds need not be of this one.
+        own = sum(part.owed for part in parts if part.uses.keys() <= {of_kind})
+        if loads[of_kind] > uses[of_kind]:
+            self.fits.discard(of_kind)
+        load = min(uses[of_kind], max(least, loads[of_kind]))
+        owed = min(uses[of_kind], max(least, own))
+        only = Counter({of_kind: uses[of_kind]})
+        return _Need(owed, uses[of_kind], only, Counter({of_kind: load}))
 
 
 def _capacity(snapshot: Snapshot, kind: str) -> int:

@@ -46,6 +46,10 @@ preemptions = st.builds(
 )
 
 
+BOTTOM = ("c", "a2", "b1", "a1x", "a1y")
+"""Pools that never have others below them."""
+
+
 @st.composite
 def pool_trees(draw: st.DrawFn) -> list[Pool]:
     """Three pools at the top, of which two may have pools below them, and one of these, too."""
@@ -58,13 +62,19 @@ def pool_trees(draw: st.DrawFn) -> list[Pool]:
             continue
         if parent is not None and name.endswith(("1", "x")) and draw(st.booleans()):
             break
-        least = draw(st.sampled_from([0, 1, 1, 2]))
+        least = draw(st.sampled_from([0, 1, 1, 2, 3]))
+        most = draw(st.sampled_from([None, None, 1, 3]))
+        # A number alone is for all kinds together; pools at the bottom may tell maps apart.
+        of_maps = draw(st.sampled_from([None, None, None, 0, 1])) if name in BOTTOM else None
+        by_kind = {} if of_maps is None else {"map": of_maps}
         pools.append(
             Pool(
                 name,
                 weight=draw(st.sampled_from([1.0, 2.0, 0.3])),
-                slots_min=least,
-                slots_max=draw(st.sampled_from([{}, {}, {"task": max(least, 3)}])),
+                slots_min={"task": least} | by_kind,
+                slots_max={}
+                if most is None
+                else {"task": max(least, most)} | dict.fromkeys(by_kind, 1),
                 parent=parent,
                 jobs_max=draw(st.sampled_from([None, None, 1, 2])),
                 job_weights=draw(st.sampled_from(["stated", "size"])),

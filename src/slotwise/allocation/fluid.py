@@ -7,7 +7,7 @@ decided anew. For jobs of one phase under FLEX this is exactly the malleable pac
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from slotwise.allocation.problem import (
@@ -143,14 +143,17 @@ def _share(
     for number, one in enumerate(ready):
         numbers.setdefault(cluster.slot_kind(one.phase.kind), []).append(number)
     claims = {
-        kind: claims_of_progress(
-            [ready[n] for n in numbers[kind]], capacity, cluster, pools, now
+        kind: replace(
+            claims_of_progress(
+                [ready[n] for n in numbers[kind]], capacity, cluster, pools, now
+            ),
+            place=numbers[kind],
         )
         for kind, capacity in cluster.capacity.items()
         if kind in numbers
     }
     shares = [0.0] * len(ready)
-    for kind, of_kind in share_all(allocator, claims).items():
+    for kind, of_kind in share_all(allocator, claims, is_whole=True).items():
         for n, share in zip(numbers[kind], of_kind, strict=True):
             shares[n] = share
     return shares

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import log2
 from typing import Protocol, runtime_checkable
 
+from slotwise.allocation.kinds import share_in_kinds
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, PoolPolicy
@@ -27,7 +28,8 @@ class Group:
     """A pool's share of one kind of slot: one guarantee and one limit for all below it.
 
     Below it are claims or, in an inner pool, the shares of other pools. `parent` is the index
-    of the share that it is a part of itself, -1 at the top.
+    of the share that it is a part of itself, -1 at the top. Where claims on several kinds of
+    slots have groups of one `key`, the guarantee and the limit are for all of these together.
     """
 
     weight: float
@@ -35,6 +37,7 @@ class Group:
     slots_max: float
     policy: PoolPolicy = "fair"
     parent: int = -1
+    key: ShareKey | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Claims:
     weight   what it shares by, > 0: that of its job, its priority and, where its pool goes by
              size, its tasks; what the job costs is with its owner
     urgency  by its priority: where jobs go in order, those of more come first; empty if all are
-             alike
+             normal
     arrival  of the job, seconds
     work     estimated work left of the phase, seconds, > 0
     least    slots that it must get: its least share, cut to what it can use
@@ -55,6 +58,7 @@ class Claims:
     cluster  that the jobs run on
     present  slots of each kind on the hosts that are there; empty if all are
     now      the instant, seconds on the clock of arrivals and deadlines
+    place    in order of arrival, among the claims on all kinds of slots
     unseen   whether nothing is known of its work; empty if something is of all
 
     For an allocator that does not read work, `work`, `owner` and `unseen` are empty.
@@ -72,6 +76,7 @@ class Claims:
     cluster: Cluster
     now: float = 0.0
     urgency: Sequence[float] = ()
+    place: Sequence[int] = ()
     unseen: Sequence[bool] = ()
     present: Mapping[str, int] = field(default_factory=dict)
 
@@ -143,12 +148,23 @@ class JointAllocator(Allocator, Protocol):
 
 
 def share_all(
-    allocator: Allocator, claims: Mapping[str, Claims]
+    allocator: Allocator, claims: Mapping[str, Claims], *, is_whole: bool = False
 ) -> Mapping[str, Sequence[float]]:
-    """Slots for each claim on each kind of slot: all at once, or kind by kind."""
-    if isinstance(allocator, JointAllocator):
-        return allocator.share_all(claims) if claims else {}
-    return {kind: allocator.share(of_kind) for kind, of_kind in claims.items()}
+    """Slots for each claim on each kind of slot: all at once, or kind by kind.
+
+    What pools are guaranteed or denied of several kinds together holds for the sum of these;
+    with `is_whole` also for shares that are rounded up.
+    """
+
+    def give(claims: Mapping[str, Claims]) -> Mapping[str, Sequence[float]]:
+        if isinstance(allocator, JointAllocator):
+            return allocator.share_all(claims) if claims else {}
+        return {kind: allocator.share(of_kind) for kind, of_kind in claims.items()}
+
+    if len(claims) < 2:
+        return give(claims)
+    keeps_min = allocator.keeps_least
+    return share_in_kinds(claims, give, allocator.share, keeps_min=keeps_min, is_whole=is_whole)
 
 
 def claims_of(
@@ -184,6 +200,7 @@ def claims_of(
         cluster=snapshot.cluster,
         now=now,
         urgency=urgencies(jobs),
+        place=[p.order for p in phases],
         unseen=[p.is_unseen(now) for p in phases] if with_work else [],
         present=_present(snapshot) if snapshot.lost else {},
     )
@@ -203,8 +220,7 @@ def _without_away(
     for phase, number in zip(phases, group, strict=True):
         pool: PoolView | None = phase.pool
         while pool is not None and number >= 0:
-            room = max(0.0, groups[number].slots_max - pool.away)
-            found[number] = replace(groups[number], slots_max=room)
+            found[number] = replace(groups[number], slots_max=pool.most_there)
             pool, number = pool.parent, groups[number].parent
     return found
 
@@ -236,6 +252,7 @@ def group_by_shares(
             slots_max=pools[pool].slots_max.get(kind, float("inf")),
             policy=pools[pool].policy,
             parent=parent,
+            key=ShareKey(pool, kind),
         )
         for (pool, kind), parent in zip(index, above, strict=True)
     ]
@@ -260,8 +277,8 @@ def weights_of(
 
 
 def urgencies(jobs: Sequence[Job]) -> list[float]:
-    """The urgency of each job by its priority; empty if all are alike."""
-    if len({job.priority for job in jobs}) <= 1:
+    """The urgency of each job by its priority; empty if all are normal."""
+    if all(job.priority == "normal" for job in jobs):
         return []
     return [PRIORITIES[job.priority] for job in jobs]
 

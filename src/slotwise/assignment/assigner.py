@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from slotwise.model.decision import Decision, Launch, Locality
@@ -15,6 +15,23 @@ class Assigner(Protocol):
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next decisions, each good on its own; empty when nothing is to be launched."""
         ...
+
+
+def waiting(snapshot: Snapshot, slot_kinds: Iterable[str]) -> Iterator[tuple[str, PhaseView]]:
+    """The phases that may launch on these kinds of slots, in order.
+
+    First kind by kind those that lack most; behind them those whose pool should rather have a
+    slot of another kind.
+    """
+    last = []
+    for slot_kind in slot_kinds:
+        for phase in snapshot.hungry(slot_kind):
+            if phase.may_launch:
+                if phase.is_limited and phase.yields:
+                    last.append((slot_kind, phase))
+                else:
+                    yield slot_kind, phase
+    yield from last
 
 
 def local(phase: PhaseView, hosts: Collection[str]) -> Launch | None:

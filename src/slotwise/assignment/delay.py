@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slotwise.assignment.assigner import local, remote
+from slotwise.assignment.assigner import local, remote, waiting
 from slotwise.model.decision import Decision, Defer, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.snapshot import PhaseView, Snapshot
@@ -47,33 +47,32 @@ class Delay:
         """The next launch, behind the deferrals of the phases that let its slot pass."""
         decisions: list[Decision] = []
         now, rack_after = snapshot.now, self.rack_after
-        for slot_kind in snapshot.cluster.capacity:
-            free = snapshot.free(slot_kind)
-            if not free:
+        all_free = {kind: snapshot.free(kind) for kind in snapshot.cluster.capacity}
+        # What was free before this turn has been offered, and passed: it is not near.
+        all_freed = {
+            kind: [host for host in snapshot.freed(kind) if host in free]
+            for kind, free in all_free.items()
+        }
+        overdue = {kind for kind in all_free if snapshot.overdue(kind)}
+        for slot_kind, phase in waiting(snapshot, filter(all_free.get, all_free)):
+            free, freed = all_free[slot_kind], all_freed[slot_kind]
+            until = phase.deferred_until
+            is_excused = slot_kind in overdue and phase.is_excused
+            is_due = until is None or now >= until or is_excused
+            # A limit of its pool may have kept it from offers that were made to others.
+            hosts = free if is_due or phase.is_limited else freed
+            if not hosts:
                 continue
-            # What was free before this turn has been offered, and passed: it is not near.
-            freed = [host for host in snapshot.freed(slot_kind) if host in free]
-            has_overdue = bool(snapshot.overdue(slot_kind))
-            for phase in snapshot.hungry(slot_kind):
-                if not phase.may_launch:
-                    continue
-                until = phase.deferred_until
-                is_excused = has_overdue and phase.is_excused
-                is_due = until is None or now >= until or is_excused
-                # A limit of its pool may have kept it from offers that were made to others.
-                hosts = free if is_due or phase.is_limited else freed
-                if not hosts:
-                    continue
-                near = freed if phase.has_passed else hosts
-                launch = local(phase, near) if near else None
-                if launch is None:
-                    since = phase.deferred_since
-                    if is_excused or now >= (now if since is None else since) + rack_after:
-                        launch = remote(phase, snapshot, hosts, self._farthest(phase, now))
-                if launch:
-                    return [*decisions, launch]
-                if is_due and not phase.is_pinned:
-                    decisions.append(self._defer(phase, now))
+            near = freed if phase.has_passed else hosts
+            launch = local(phase, near) if near else None
+            if launch is None:
+                since = phase.deferred_since
+                if is_excused or now >= (now if since is None else since) + rack_after:
+                    launch = remote(phase, snapshot, hosts, self._farthest(phase, now))
+            if launch:
+                return [*decisions, launch]
+            if is_due and not phase.is_pinned:
+                decisions.append(self._defer(phase, now))
         return decisions
 
     def _farthest(self, phase: PhaseView, now: float) -> Locality:

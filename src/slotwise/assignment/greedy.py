@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slotwise.assignment.assigner import local, remote
+from slotwise.assignment.assigner import local, remote, waiting
 from slotwise.model.decision import Decision, Locality
 from slotwise.model.snapshot import Snapshot
 
@@ -17,13 +17,10 @@ class Greedy:
 
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next launch, if a slot is free and a phase may use it."""
-        for slot_kind in snapshot.cluster.capacity:
-            free = snapshot.free(slot_kind)
-            if not free:
-                continue
-            for phase in snapshot.hungry(slot_kind):
-                if phase.may_launch:
-                    launch = local(phase, free) or remote(phase, snapshot, free, Locality.ANY)
-                    if launch is not None:  # None where its tasks must run on other hosts.
-                        return (launch,)
+        all_free = {kind: snapshot.free(kind) for kind in snapshot.cluster.capacity}
+        for slot_kind, phase in waiting(snapshot, filter(all_free.get, all_free)):
+            free = all_free[slot_kind]
+            launch = local(phase, free) or remote(phase, snapshot, free, Locality.ANY)
+            if launch is not None:  # None where its tasks must run on other hosts.
+                return (launch,)
         return ()

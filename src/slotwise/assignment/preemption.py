@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 
 from slotwise.model.decision import Launch, Preempt
+from slotwise.model.pool_tree import ShareKey
 from slotwise.model.snapshot import PhaseView, PoolView, Snapshot
 
 
@@ -18,8 +20,9 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
     it, so this is asked when nothing more can be launched. Taken are the newest tasks, from
     pools that hold more than their share, and never so many that such a pool would hold less
     than the whole slots of it. Where the taker lies in a pool that holds its most share, from
-    within that one. None is on a silent host: nobody could have its slot. Hadoop Fair Scheduler
-    (HADOOP-4665); the soft kill is Hammr's (5.2).
+    within that one; if that share is for several kinds of slots, perhaps slots of another kind
+    there, and as many of its own from elsewhere. None is on a silent host: nobody could have
+    its slot. Hadoop Fair Scheduler (HADOOP-4665); the soft kill is Hammr's (5.2).
 
     One pool at a time: asked again, it sees what it has decided. O(running tasks) if a pool
     takes something, else O(overdue pools).
@@ -44,25 +47,49 @@ def _take(
     until = snapshot.now + preemption.grace if preemption.grace > 0 else None
     above = list(_path(taker))
     full = next((pool for pool in above if pool.is_full), None)
-    taken_from: Counter[PoolView] = Counter()
-    decisions = []
-    for phase, launch in _newest_first(snapshot.ready(slot_kind)):
-        if launch.host in snapshot.lost:
-            continue
-        # What lies in a pool of the taker's own changes nothing for that pool.
-        path = list(_path(phase.pool))
-        giving = [pool for pool in path if pool not in above]
-        if full is not None and full not in path:
-            continue
-        if not giving or any(pool.spare() <= taken_from[pool] for pool in giving):
-            continue
-        taken_from.update(giving)
-        decisions.append(
-            Preempt(launch.phase, launch.task, launch.attempt, launch.host, until, taker.name)
-        )
-        if len(decisions) == missing:
-            break
-    return decisions
+    victims = _Victims(snapshot, {pool.key for pool in above})
+    taken = victims.take(slot_kind, full, missing)
+    if full is not None and full.beside and len(taken) < missing:
+        # Its most share is for several kinds: tasks of others make room, beside slots of this.
+        room = [
+            launch
+            for other in full.beside
+            for launch in victims.take(other.slot_kind, other, missing - len(taken))
+        ][: missing - len(taken)]
+        free = sum(snapshot.free(slot_kind).values())
+        slots = victims.take(slot_kind, None, len(room) - free)
+        taken += [*room[: free + len(slots)], *slots]
+    return [Preempt(a.phase, a.task, a.attempt, a.host, until, taker.name) for a in taken]
+
+
+class _Victims:
+    """Running tasks that can be told to stop for the sake of a pool.
+
+    above  the keys of this pool and of those that it lies in: what they hold is not taken from
+           them, wherever it is
+    """
+
+    def __init__(self, snapshot: Snapshot, above: Collection[ShareKey]) -> None:
+        self._snapshot, self._above = snapshot, above
+        self._taken_from: Counter[PoolView] = Counter()
+
+    def take(self, slot_kind: str, within: PoolView | None, most: int) -> list[Launch]:
+        """Up to `most` more of them on a kind of slot, all within a pool if one is named."""
+        return list(islice(self._find(slot_kind, within), max(0, most)))
+
+    def _find(self, slot_kind: str, within: PoolView | None) -> Iterator[Launch]:
+        for phase, launch in _newest_first(self._snapshot.ready(slot_kind)):
+            if launch.host in self._snapshot.lost:
+                continue
+            # What lies in a pool of the taker's own changes nothing for that pool.
+            path = list(_path(phase.pool))
+            giving = [pool for pool in path if pool.key not in self._above]
+            if within is not None and within not in path:
+                continue
+            if not giving or any(pool.spare() <= self._taken_from[pool] for pool in giving):
+                continue
+            self._taken_from.update(giving)
+            yield launch
 
 
 def _newest_first(phases: Sequence[PhaseView]) -> Iterator[tuple[PhaseView, Launch]]:

@@ -63,6 +63,11 @@ class PoolView(Protocol):
         ...
 
     @property
+    def slot_kind(self) -> str:
+        """The kind of slots."""
+        ...
+
+    @property
     def parent(self) -> PoolView | None:
         """The share that it lies in; None for the whole."""
         ...
@@ -85,6 +90,16 @@ class PoolView(Protocol):
     @property
     def is_full(self) -> bool:
         """Whether it holds its most share."""
+        ...
+
+    @property
+    def most_there(self) -> float:
+        """Its most share without what is held on unresponsive hosts."""
+        ...
+
+    @property
+    def beside(self) -> Sequence[PoolView]:
+        """The shares of other kinds with which it has its least and most share together."""
         ...
 
     def missing(self, now: float) -> int:
@@ -157,6 +172,12 @@ class PhaseView(Protocol):
     @property
     def may_launch(self) -> bool:
         """Whether one more slot would break neither its own most share nor that of a pool."""
+        ...
+
+    @property
+    def yields(self) -> bool:
+        """Whether a pool that it is in, which can hold little more, should rather have slots of
+        another kind that are free: then it comes after all others."""
         ...
 
     @property

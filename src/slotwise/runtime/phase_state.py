@@ -9,7 +9,7 @@ from slotwise.estimation.extrapolation import work_left
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Block, Job, Phase, PhaseId
-from slotwise.model.pool_tree import ShareKey
+from slotwise.model.pool_tree import PoolTree
 from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.turns import Sharer
 from slotwise.workload.placement import PlacedBlocks
@@ -79,7 +79,7 @@ class PhaseState(Sharer):
         phase: Phase,
         order: int,
         pool: PoolState,
-        shares: tuple[ShareKey, ...],
+        pools: PoolTree,
         cluster: Cluster,
         default_work: float,
         is_weighed_by_size: bool = False,
@@ -87,7 +87,8 @@ class PhaseState(Sharer):
         super().__init__(order, pool)
         count = phase.tasks.count
         self.id = PhaseId(job.id, phase.name)
-        self.job, self.phase, self.shares = job, phase, shares
+        self.job, self.phase = job, phase
+        self.shares = pools.shares(job.pool, phase.kind)
         self.slot_kind = cluster.slot_kind(phase.kind)
         self.most = phase.slots_most
         self._limits = tuple(share for share in path_to(pool) if share.most < inf)
@@ -97,8 +98,12 @@ class PhaseState(Sharer):
         self._is_sensitive = is_weighed_by_size or any(p.least > 0 for p in path_to(pool))
         self.waits_for = set(phase.waits_for)
         self.is_pinned = phase.continues is not None
+        # It must not hold what those that it waits for need: slots, or a part of a max share.
+        limited = {share.key for share in self._limits}
         self.early = phase.slow_start < 1 and all(
-            cluster.slot_kind(job.by_name[name].kind) != self.slot_kind for name in phase.after
+            cluster.slot_kind(job.by_name[name].kind) != self.slot_kind
+            and limited.isdisjoint(pools.shares(job.pool, job.by_name[name].kind))
+            for name in phase.after
         )
         self.behind: list[PhaseState] = []  # Those that wait for it.
         self.pending, self.blocked = (0, count) if self.is_pinned else (count, 0)
@@ -141,7 +146,16 @@ class PhaseState(Sharer):
         """Whether one more slot would break neither its own most share nor that of a pool."""
         if self.running >= self.most:
             return False
-        return not self._limits or all(share.running < share.most for share in self._limits)
+        return not self._limits or not any(share.is_full for share in self._limits)
+
+    @property
+    def yields(self) -> bool:
+        """Whether a pool that it is in, which can hold little more, should rather have slots of
+        another kind that are free: then it comes after all others."""
+        return any(
+            share.total is not None and share.total.is_turn_of_others(share)
+            for share in self._limits
+        )
 
     @property
     def demand(self) -> int:

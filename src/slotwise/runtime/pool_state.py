@@ -13,6 +13,7 @@ from slotwise.runtime.turns import Rank, Sharer, whole
 
 if TYPE_CHECKING:
     from slotwise.runtime.phase_state import PhaseState
+    from slotwise.runtime.totals import Total
 
 
 STARVING = 3.0
@@ -35,7 +36,9 @@ class PoolState(Sharer):
     It orders what is below it and has tasks that wait: shares of pools, or phases. `running`
     and the other counters are those of all phases below it, `demand` what they ask for.
     `stopping` of its attempts have been told to stop, and `coming` elsewhere for its sake;
-    attempts on unresponsive hosts are in neither of them, since no slot comes from there. It
+    attempts on unresponsive hosts are in neither of them, since no slot comes from there.
+    `least` and `most` hold for this kind of slot, or, if there is a `total`, for all of its
+    parts together. It
     `is_overdue` when it may take slots back, and `is_starving` if that is for its least share;
     `starving` counts such shares among it and those below it.
     """
@@ -44,6 +47,7 @@ class PoolState(Sharer):
         "below",
         "coming",
         "demand",
+        "depth",
         "fair_due",
         "hungry",
         "is_overdue",
@@ -57,7 +61,10 @@ class PoolState(Sharer):
         "slot_kind",
         "starving",
         "stopping",
+        "total",
     )
+
+    depth: int
 
     def __init__(
         self,
@@ -68,9 +75,14 @@ class PoolState(Sharer):
         least: float,
         most: float,
         preemption: Preemption | None,
+        total: Total | None = None,
     ) -> None:
         super().__init__(order, parent)
+        self.total = total
+        if total is not None:
+            total.parts[slot_kind] = self
         self.below = 0  # Shares of pools right below it.
+        self.depth = 0 if parent is None else parent.depth + 1
         if parent is not None:
             parent.below += 1
         self.key, self.slot_kind = key, slot_kind
@@ -97,7 +109,21 @@ class PoolState(Sharer):
     @property
     def is_full(self) -> bool:
         """Whether it holds its most share."""
+        if self.total is not None:
+            return self.total.is_full_for(self)
         return self.running >= self.most
+
+    @property
+    def most_there(self) -> float:
+        """Its most share without what is held on unresponsive hosts."""
+        return self.most - (self.away if self.total is None else self.total.away)
+
+    @property
+    def beside(self) -> Sequence[PoolState]:
+        """The shares of other kinds with which it has its numbers together."""
+        if self.total is None:
+            return ()
+        return [part for part in self.total.parts.values() if part is not self]
 
     @property
     def usable(self) -> int:
@@ -129,12 +155,14 @@ class PoolState(Sharer):
 
     def missing(self, now: float) -> int:
         """Slots that it may take back now, beside those that are coming already."""
-        wanted = 0
+        missing = 0
         if self.least_due <= now:
-            wanted = whole(min(self.owed, self.usable))
+            missing = whole(min(self.owed, self.usable)) - self.expected
+            if self.total is not None:
+                missing = min(missing, self.total.missing())
         if self.fair_due <= now:
-            wanted = max(wanted, whole(self.share))
-        return max(0, wanted - self.expected)
+            missing = max(missing, whole(self.share) - self.expected)
+        return max(0, missing)
 
     def spare(self) -> int:
         """Slots that can be taken from it before it is below its share, in whole slots.
@@ -153,11 +181,14 @@ class PoolState(Sharer):
         assert preemption is not None, "only pools that take back are watched"
         begun = []
         held = self.held
+        due = self.least_due if self.least_due < inf else now + preemption.least_after
+        if self.total is not None:
+            due = self.total.watch(now, preemption.least_after)
         if held >= whole(min(self.owed, self.usable)):
-            self.least_due = inf
-        elif self.least_due == inf:
-            self.least_due = now + preemption.least_after
-            begun.append(self.least_due)
+            due = inf
+        if due != self.least_due:
+            self.least_due = due
+            begun.append(due)
         share = self.share
         if held >= preemption.fraction * share or held >= whole(share):
             self.fair_due = inf
@@ -175,7 +206,8 @@ class PoolState(Sharer):
         assert stopping - self.away <= self.stopping <= stopping
         own = sum(phase.demand for phase in phases if phase.is_ready and phase.pool is self)
         assert self.demand == own + sum(pool.usable for pool in below)
-        assert self.running <= self.most, "a pool never exceeds its most share"
+        held = self.running if self.total is None else self.total.running
+        assert held <= self.most, "a pool never exceeds its most share"
         assert self.hungry == sorted(self.hungry), "the order below a pool is kept"
         assert self.coming >= 0
         for *_, child in self.hungry:

@@ -11,6 +11,7 @@ from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState, path_to
+from slotwise.runtime.totals import Total, Totals
 from slotwise.runtime.turns import Sharer
 
 WHOLE = ShareKey("", "")
@@ -25,14 +26,19 @@ class Shares:
     `settle` costs O(log n) at each level of pools, `reallocate` O(pools + phases).
     """
 
-    def __init__(self, slot_kind: str) -> None:
-        self.slot_kind = slot_kind
+    def __init__(self, slot_kind: str, totals: Totals, of_kinds: Mapping[str, Shares]) -> None:
+        """Beside those of other kinds, with which it has `totals` together."""
+        self.slot_kind, self._totals, self._of_kinds = slot_kind, totals, of_kinds
         self.whole = PoolState(WHOLE, slot_kind, 0, None, 0, inf, None)
         self.overdue: dict[PoolState, None] = {}
         self.now = 0.0
         # Each behind the one that it lies in.
         self._by_key: dict[ShareKey, PoolState] = {WHOLE: self.whole}
         self.alarms: list[tuple[float, int, PoolState]] = []
+
+    def inner_first(self) -> Iterable[PoolState]:
+        """The shares of all pools and the whole, each before the one that it lies in."""
+        return reversed(self._by_key.values())
 
     def pools(self) -> Sequence[PoolState]:
         """The shares of all pools, each behind the one that it lies in."""
@@ -69,7 +75,10 @@ class Shares:
     def reallocate(
         self, ready: Mapping[PhaseId, PhaseState], slots: Mapping[PhaseId, float]
     ) -> None:
-        """Each ready phase should hold so many slots, and those not named none."""
+        """Each ready phase should hold so many slots, and those not named none.
+
+        What pools are owed is to be said by `owe`, for all kinds, and then they `line_up`.
+        """
         pools = self._by_key.values()
         for pool in pools:
             pool.allocated = pool.owed = 0.0
@@ -85,14 +94,25 @@ class Shares:
             if phase.pending:
                 phase.rank = rank = phase.ranked()
                 pool.hungry.append(rank)
-        for pool in reversed(pools):  # Each before the one that it lies in.
-            self._sum_up(pool)
+        for pool in self.inner_first():
+            if pool.parent is not None:
+                pool.parent.allocated += pool.allocated
+
+    def line_up(self) -> None:
+        """Order what is below each pool, and give it a place in the one that it lies in."""
+        for pool in self.inner_first():
+            if pool.preemption is not None:
+                self._watch(pool)
+            pool.hungry.sort()
+            if pool.hungry and pool.parent is not None:
+                pool.rank = rank = pool.ranked()
+                pool.parent.hungry.append(rank)
 
     def recount(self, phases: Collection[PhaseState], lost: Collection[str]) -> None:
         """Hosts fell silent or came back, or something ended there: count all phases anew.
 
-        What runs on hosts that are `lost` is away: no share of what is there. O(tasks that run,
-        and phases and pools).
+        What runs on hosts that are `lost` is away: no share of what is there. When all kinds
+        are counted they `line_up`. O(tasks that run, and phases and pools).
         """
         pools = self._by_key.values()
         for pool in pools:
@@ -102,10 +122,9 @@ class Shares:
         for phase in phases:
             phase.look_for(lost)
             self._count(phase, lost)
-        for pool in reversed(pools):
+        for pool in self.inner_first():
             if pool.parent is not None:
                 pool.parent.demand += pool.usable
-            self._line_up(pool)
 
     def settle(self, phase: PhaseState, held: int) -> None:
         """Tell the shares above a phase what has changed: so many more slots are held.
@@ -140,6 +159,8 @@ class Shares:
             elif is_hungry != (old is not None):
                 child.rank = child.ranked() if is_hungry else None
                 order[:] = [child.rank] if child.rank is not None else []
+            if pool.total is not None:
+                self._settle_total(pool, pool.total, held)
             if pool.preemption is not None:
                 self._watch(pool)
             is_hungry = len(order) > 0
@@ -147,11 +168,12 @@ class Shares:
             if pool is whole and whole.below == 1 and is_hungry == (child.rank is not None):
                 return  # Nobody asks what the whole holds, and its only pool keeps its place.
 
-    def tell(self, phase: PhaseState, task: int, taker: str | None) -> None:
+    def named(self, name: str | None) -> list[PoolState]:
+        """The shares of a pool."""
+        return [share for share in self._by_key.values() if share.name == name]
+
+    def tell(self, phase: PhaseState, task: int, share: PoolState | None) -> None:
         """A running task has been told to stop, for the sake of a pool or of nobody."""
-        named = [share for share in self._by_key.values() if share.name == taker]
-        overdue = [share for share in named if share.is_overdue]
-        share = next(iter(overdue or named), None)
         phase.stopping[task] = share
         for pool in path_to(phase.pool):
             pool.stopping += 1
@@ -187,28 +209,22 @@ class Shares:
             pool.slots_min.get(key.kind, 0),
             pool.slots_max.get(key.kind, inf),
             pools.preemption(key.pool),
+            self._totals.of(key, pool),
         )
         if above.below == 2:  # Its sibling was without one, and out of order.
             for sibling in [other for other in self._by_key.values() if other.parent is above]:
                 self._rerank(sibling)
         return share
 
-    def _sum_up(self, pool: PoolState) -> None:
-        """Sum up what is below a pool's share, and tell the one that it lies in."""
-        pool.owed = min(max(pool.owed, pool.least), pool.allocated)
-        if pool.parent is not None:
-            pool.parent.allocated += pool.allocated
-            pool.parent.owed += pool.owed
-        self._line_up(pool)
-
-    def _line_up(self, pool: PoolState) -> None:
-        """Order what is below a pool, and give it a place in the one that it lies in."""
+    def _settle_total(self, pool: PoolState, total: Total, held: int) -> None:
+        """A part of a total has changed: so may the shortages of its other parts."""
+        if held > 0:
+            total.serve(pool)
         if pool.preemption is not None:
-            self._watch(pool)
-        pool.hungry.sort()
-        if pool.hungry and pool.parent is not None:
-            pool.rank = rank = pool.ranked()
-            pool.parent.hungry.append(rank)
+            for other in pool.beside:
+                shares = self._of_kinds[other.slot_kind]
+                shares._watch(other)
+                shares._rerank(other)
 
     def _count(self, phase: PhaseState, lost: Collection[str]) -> None:
         """Add what a phase asks for and holds to the shares that it counts against."""

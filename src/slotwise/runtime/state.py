@@ -45,6 +45,7 @@ from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState
 from slotwise.runtime.queues import Queues
 from slotwise.runtime.shares import Shares
+from slotwise.runtime.totals import Totals, owe
 from slotwise.runtime.turns import ROUNDING
 
 ATTEMPTS_MAX = 4
@@ -94,7 +95,10 @@ class State:
         self._finished = Finished()
         self._ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
         self._in_order: dict[str, list[PhaseState]] = {}  # of `ready`, until it changes
-        self._shares = {kind: Shares(kind) for kind in kinds}
+        totals = Totals(self._hosts.free)
+        self._shares: dict[str, Shares] = {}
+        for kind in kinds:
+            self._shares[kind] = Shares(kind, totals, self._shares)
         self._admission = Admission()
         self._waits: list[tuple[float, PhaseId]] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -314,8 +318,7 @@ class State:
     def _hosts_changed(self) -> None:
         """Slots came or went, and those that are held there with them."""
         self._queues.is_outdated = self.is_stale = True
-        for kind in self._shares:
-            self._recount(kind)
+        self._recount()
 
     def _launch_dropped(self, event: LaunchDropped) -> None:
         """It is as if it had not been said."""
@@ -326,6 +329,9 @@ class State:
         assert decision.until > self.now, "every epoch ends in the future"
         for kind, ready in self._ready.items():
             self._shares[kind].reallocate(ready, decision.slots)
+        owe([pool for shares in self._shares.values() for pool in shares.inner_first()])
+        for shares in self._shares.values():
+            shares.line_up()
         self.epoch_ends = decision.until
         self.is_stale = self.has_changed = self.has_shrunk = False
 
@@ -349,9 +355,18 @@ class State:
         """The slot stays held until the world says that the attempt has ended."""
         phase = self._phases[decision.phase]
         if decision.task not in phase.stopping:  # Else it was told before.
-            self._shares[phase.slot_kind].tell(phase, decision.task, decision.pool)
+            taker = self._taker(decision.pool, phase.slot_kind) if decision.pool else None
+            self._shares[phase.slot_kind].tell(phase, decision.task, taker)
             if decision.host in self._hosts.lost:
-                self._recount(phase.slot_kind)
+                self._recount()
+
+    def _taker(self, pool: str, slot_kind: str) -> PoolState | None:
+        """The share for which a task of a kind is told to stop: one that is overdue, if it is
+        of this kind, or if it may hold more of its own when the task has stopped."""
+        named = self._shares[slot_kind].named(pool)
+        others = [share for shares in self._shares.values() for share in shares.named(pool)]
+        overdue = [share for share in (*named, *others) if share.is_overdue]
+        return next(iter(overdue or named), None)
 
     def _give_up(self, decision: GiveUp) -> None:
         self.failed[decision.job] = decision.reason
@@ -384,14 +399,20 @@ class State:
     def _settle_end(self, phase: PhaseState, launch: Launch) -> None:
         """Tell the shares above a phase that one of its attempts has ended."""
         if launch.host in self._hosts.lost:
-            self._recount(phase.slot_kind)
+            self._recount()
             self.has_shrunk = True  # It may use more of the slots that are there.
         else:
             self._settle(phase, -1)
 
-    def _recount(self, kind: str) -> None:
-        phases = [phase for phase in self._phases.values() if phase.slot_kind == kind]
-        self._shares[kind].recount(phases, self._hosts.lost)
+    def _recount(self) -> None:
+        """Count what all shares hold and ask for anew."""
+        of_kind: dict[str, list[PhaseState]] = {kind: [] for kind in self._shares}
+        for phase in self._phases.values():
+            of_kind[phase.slot_kind].append(phase)
+        for kind, shares in self._shares.items():
+            shares.recount(of_kind[kind], self._hosts.lost)
+        for shares in self._shares.values():
+            shares.line_up()
 
     def _settle(self, phase: PhaseState, held: int) -> None:
         """Tell the shares above a phase that it changed, and holds so many more slots."""
@@ -464,7 +485,7 @@ class State:
         share = self._shares[kind].share(keys, self.pools)
         by_size = self.pools[job.pool].job_weights == "size"
         return PhaseState(
-            job, phase, order, share, keys, self.cluster, self._default_work, by_size
+            job, phase, order, share, self.pools, self.cluster, self._default_work, by_size
         )
 
     def check(self) -> None:

@@ -1,0 +1,318 @@
+"""One number of slots for several kinds together: how a pool's share is divided among them.
+
+Allocators share out one kind of slot after the other. So a number that counts all kinds
+together is divided before they do: a min share into whole slots of each kind, by what the
+allocator gives without it, and a max share as the allocator itself would share out so many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import ceil, floor, inf
+from typing import TYPE_CHECKING, Any
+
+from slotwise.model.job import PRIORITIES
+from slotwise.model.pool_tree import ShareKey
+
+if TYPE_CHECKING:
+    from slotwise.allocation.problem import Claims, Group
+
+ByKind = Mapping[str, "Claims"]
+Slots = Mapping[str, Sequence[float]]
+Member = tuple[str, int]
+"""A claim: its kind of slot, and its number among the claims on these."""
+
+COLUMNS = ("weight", "arrival", "work", "owner", "urgency", "unseen", "place")
+"""What claims bring along that does not depend on their kind."""
+
+NORMAL = PRIORITIES["normal"]
+"""The urgency of claims on a kind on which all are normal: there the field is empty."""
+
+ROUNDING = 1e-9
+"""Slots that come of rounding and are not meant."""
+
+
+def share_in_kinds(
+    claims: ByKind,
+    give: Callable[[ByKind], Slots],
+    give_one: Callable[[Claims], Sequence[float]],
+    *,
+    keeps_min: bool,
+    is_whole: bool,
+) -> Slots:
+    """What `give` gives to claims on each kind, with numbers for all kinds kept by their sum.
+
+    give       slots for all claims, kind by kind
+    give_one   slots for claims that all draw on the same
+    keeps_min  whether min shares are kept
+    is_whole   whether max shares hold for slots that are rounded up, too: plans round them
+
+    O(n) calls of `give`, where n pools would hold more than they state.
+    """
+    forest = _Forest(claims)
+    if not forest.divided:
+        return give(claims)
+    floors: Slots = {kind: of_kind.least for kind, of_kind in claims.items()}
+    if keeps_min:
+        preferred = floors
+        if any(forest.groups[key].slots_min for key in forest.divided):
+            nothing = {key: dict.fromkeys(claims, 0.0) for key in forest.divided}
+            preferred = give(_restated(claims, "slots_min", nothing))
+        floors = _min_floors(claims, forest, preferred)
+        guaranteed = {key: forest.sums(key, floors) for key in forest.divided}
+        claims = _restated(claims, "slots_min", guaranteed)
+    left, slots = list(forest.divided), give(claims)
+    while above := [key for key in left if _is_above(forest, key, slots, is_whole)]:
+        key = above[0]  # What lies in others comes first: then these use all that they have.
+        left.remove(key)
+        parts = _max_parts(claims, forest, key, slots, floors, give_one)
+        if is_whole:
+            parts = _rounded(parts, forest.groups[key].slots_max)
+        claims = _restated(claims, "slots_max", {key: parts})
+        slots = give(claims)
+    return slots
+
+
+class _Forest:
+    """The pools on all kinds of slots, those of one key being one.
+
+    groups   by key, each behind the one that it lies in
+    members  the claims in each of them
+    paths    the keys of the pools of each claim, from its own up
+    depth    of each of them, 1 at the top
+    divided  those whose numbers hold for several kinds together, inner ones first
+    """
+
+    def __init__(self, claims: ByKind) -> None:
+        self.groups: dict[ShareKey, Group] = {}
+        self.members: dict[ShareKey, list[Member]] = {}
+        self.paths: dict[Member, list[ShareKey]] = {}
+        kinds: dict[ShareKey, set[str]] = {}
+        self.depth: dict[ShareKey, int] = {}
+        for kind, of_kind in claims.items():
+            for group in of_kind.groups:
+                if group.key is not None:
+                    self.groups.setdefault(group.key, group)
+                    kinds.setdefault(group.key, set()).add(kind)
+            for number in range(len(of_kind)):
+                path = self.paths[kind, number] = _path(of_kind, number)
+                for place, key in enumerate(path):
+                    self.members.setdefault(key, []).append((kind, number))
+                    self.depth[key] = len(path) - place
+        self.divided = [
+            key
+            for key in sorted(self.members, key=lambda key: -self.depth[key])
+            if len(kinds[key]) > 1
+            and (self.groups[key].slots_min > 0 or self.groups[key].slots_max < inf)
+        ]
+
+    def sums(self, key: ShareKey, slots: Slots) -> dict[str, float]:
+        """What the claims in a pool have of each kind."""
+        total = dict.fromkeys(slots, 0.0)
+        for kind, number in self.members[key]:
+            total[kind] += slots[kind][number]
+        return total
+
+
+def _path(claims: Claims, number: int) -> list[ShareKey]:
+    path, group = [], claims.group[number]
+    while group >= 0:
+        key = claims.groups[group].key
+        if key is not None:
+            path.append(key)
+        group = claims.groups[group].parent
+    return path
+
+
+def _restated(
+    claims: ByKind, name: str, parts: Mapping[ShareKey, Mapping[str, float]]
+) -> ByKind:
+    """The claims, with parts by kind in place of what pools state for all kinds together."""
+
+    def restated(group: Group, kind: str) -> Group:
+        if group.key is None or group.key not in parts:
+            return group
+        stated: dict[str, Any] = {name: parts[group.key][kind]}
+        return replace(group, **stated)
+
+    return {
+        kind: replace(of_kind, groups=[restated(group, kind) for group in of_kind.groups])
+        for kind, of_kind in claims.items()
+    }
+
+
+class _Floors:
+    """Slots that are guaranteed to claims, raised step by step.
+
+    held  what is guaranteed in each pool
+    free  what of each kind is not guaranteed to anybody
+    """
+
+    def __init__(self, claims: ByKind, forest: _Forest) -> None:
+        self.slots = {
+            kind: [float(s) for s in of_kind.least] for kind, of_kind in claims.items()
+        }
+        self.free = {kind: c.capacity - sum(c.least) for kind, c in claims.items()}
+        self.held = {key: sum(forest.sums(key, self.slots).values()) for key in forest.members}
+        self._claims, self._forest = claims, forest
+
+    def raise_to_min(self, key: ShareKey, preferred: Slots) -> float:
+        """Raise what is guaranteed in a pool to what it states; what did not fit, and why.
+
+        First to what it would have of each kind without a guarantee, then where most is free.
+        Gives what there was no free slot for: it is guaranteed all the same.
+        """
+        wanted = self._forest.sums(key, preferred)
+        before = self._forest.sums(key, self.slots)
+        for kind, slots in wanted.items():
+            part = min(floor(slots + ROUNDING) - before[kind], self.free[kind])
+            self._raise(key, kind, part)
+        for kind in sorted(self.free, key=lambda kind: -self.free[kind]):
+            self._raise(key, kind, self.free[kind])
+        return sum(self._raise(key, kind, inf) for kind in self.free)
+
+    def cut_to_max(self, key: ShareKey) -> None:
+        """Max shares are hard: guarantees that are more give way in proportion."""
+        most, held = self._forest.groups[key].slots_max, self.held[key]
+        if held > most:
+            for member in self._forest.members[key]:
+                kind, number = member
+                self._add(member, self.slots[kind][number] * (most / held - 1))
+
+    def _raise(self, key: ShareKey, kind: str, slots: float) -> float:
+        """Guarantee up to so many slots of a kind more in a pool; those that it took."""
+        begun = self.held[key]
+        for member in self._forest.members[key]:
+            left = min(
+                self._forest.groups[key].slots_min - self.held[key],
+                slots - (self.held[key] - begun),
+            )
+            if left <= 0:
+                break
+            if member[0] == kind:
+                self._add(member, max(0.0, min(left, self._room(member, key))))
+        return self.held[key] - begun
+
+    def _room(self, member: Member, key: ShareKey) -> float:
+        """What can be guaranteed to a claim more, within itself and up to this pool."""
+        kind, number = member
+        room = self._claims[kind].most[number] - self.slots[kind][number]
+        for pool in self._forest.paths[member]:
+            room = min(room, self._forest.groups[pool].slots_max - self.held[pool])
+            if pool == key:
+                break
+        return room
+
+    def _add(self, member: Member, slots: float) -> None:
+        kind, number = member
+        self.slots[kind][number] += slots
+        self.free[kind] -= slots
+        for pool in self._forest.paths[member]:
+            self.held[pool] += slots
+
+
+def _min_floors(claims: ByKind, forest: _Forest, preferred: Slots) -> Slots:
+    """What is guaranteed to each claim, so that each pool has its min share over all kinds.
+
+    Pools within others come first, and of those at one depth those that can choose least. Where
+    one finds no free slot of the kinds that it can use, it comes before the others that took
+    these, and all begins anew.
+    """
+    simple = [key for key in reversed(forest.groups) if key not in forest.divided]
+    rank = {key: (-forest.depth[key], 0) for key in forest.divided}
+    for attempt in range(len(rank) + 1):
+        floors, failed = _Floors(claims, forest), []
+        for key in [*simple, *sorted(rank, key=rank.__getitem__)]:
+            floors.cut_to_max(key)
+            if floors.raise_to_min(key, preferred) > ROUNDING and key in rank:
+                failed.append(key)
+        if not failed:
+            break
+        for key in failed:
+            rank[key] = (rank[key][0], -1 - attempt)
+    return floors.slots
+
+
+def _is_above(forest: _Forest, key: ShareKey, slots: Slots, is_whole: bool) -> bool:
+    """Whether a pool has more than it states for all kinds together."""
+    given = forest.sums(key, slots).values()
+    total = sum(ceil(part - ROUNDING) if is_whole else part for part in given)
+    return total > forest.groups[key].slots_max * (1 + ROUNDING)
+
+
+def _max_parts(
+    claims: ByKind,
+    forest: _Forest,
+    key: ShareKey,
+    slots: Slots,
+    floors: Slots,
+    give_one: Callable[[Claims], Sequence[float]],
+) -> dict[str, float]:
+    """What a pool has of each kind if it has no more than it states for all of them.
+
+    The allocator shares out so many slots among the claims in the pool, as if they all drew on
+    the same ones. Each can use what it has been given of its kind.
+    """
+    most = forest.groups[key].slots_max
+    parts = forest.sums(key, slots)
+    if sum(parts.values()) <= most:
+        return parts
+    if most <= 0:
+        return dict.fromkeys(parts, 0.0)
+    members = [(kind, n) for kind, n in forest.members[key] if slots[kind][n] > ROUNDING]
+    members.sort(key=lambda member: claims[member[0]].place[member[1]])
+    found = give_one(_joined(claims, forest, key, members, slots, floors))
+    parts = dict.fromkeys(parts, 0.0)
+    for (kind, _), share in zip(members, found, strict=True):
+        parts[kind] += share
+    return parts
+
+
+def _joined(
+    claims: ByKind,
+    forest: _Forest,
+    key: ShareKey,
+    members: Sequence[Member],
+    slots: Slots,
+    floors: Slots,
+) -> Claims:
+    """Claims on several kinds as claims on the slots of one pool."""
+    index: dict[ShareKey, int] = {}
+    groups: list[Group] = []
+    for member in members:
+        path = forest.paths[member]
+        parent = -1
+        for pool in reversed(path[: path.index(key) + 1]):
+            if pool not in index:
+                index[pool] = len(groups)
+                # Guarantees are those of the claims by now.
+                groups.append(replace(forest.groups[pool], slots_min=0.0, parent=parent))
+            parent = index[pool]
+
+    def column(name: str) -> list[Any]:
+        """A field of all claims; empty where it is so on each kind."""
+        fields = {kind: getattr(of_kind, name) for kind, of_kind in claims.items()}
+        if not any(map(len, fields.values())):
+            return []
+        return [fields[kind][n] if len(fields[kind]) else NORMAL for kind, n in members]
+
+    columns: dict[str, Any] = {name: column(name) for name in COLUMNS}
+    return replace(
+        next(iter(claims.values())),
+        capacity=int(forest.groups[key].slots_max),
+        least=[min(floors[kind][n], slots[kind][n]) for kind, n in members],
+        most=[slots[kind][n] for kind, n in members],
+        group=[index[forest.paths[member][0]] for member in members],
+        groups=groups,
+        **columns,
+    )
+
+
+def _rounded(parts: Mapping[str, float], most: float) -> dict[str, float]:
+    """The same parts in whole slots, together no more than this, the largest rest first."""
+    whole = {kind: float(floor(part + ROUNDING)) for kind, part in parts.items()}
+    for kind in sorted(parts, key=lambda kind: whole[kind] - parts[kind]):
+        if parts[kind] > whole[kind] + ROUNDING and sum(whole.values()) + 1 <= most:
+            whole[kind] += 1
+    return whole

@@ -1,0 +1,148 @@
+"""One number of slots for all kinds together: what a pool's shares of each have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import TYPE_CHECKING
+
+from slotwise.model.cluster import ANY_KIND
+from slotwise.model.pool import Pool
+from slotwise.model.pool_tree import ShareKey
+from slotwise.runtime.hosts import FreeSlots
+from slotwise.runtime.turns import whole
+
+if TYPE_CHECKING:
+    from slotwise.runtime.pool_state import PoolState
+
+
+class Total:
+    """The parts, one for each kind of slot, of a share that a pool has of all of them together.
+
+    What it is guaranteed is divided among them with each allocation. A shortage is one of slots
+    of all kinds, so its clock goes on when these are owed in another part.
+
+    parts      by kind of slot
+    least_due  when it will have lacked slots of its min share for too long
+    """
+
+    __slots__ = ("_free", "_served", "_service", "least", "least_due", "most", "parts")
+
+    def __init__(self, least: float, most: float, free: Mapping[str, FreeSlots]) -> None:
+        self.least, self.most, self._free = least, most, free
+        self.parts: dict[str, PoolState] = {}
+        self.least_due = inf
+        self._served = dict.fromkeys(free, 0.0)
+        self._service = 0.0
+
+    @property
+    def running(self) -> int:
+        """Slots of all kinds that it holds."""
+        return sum([part.running for part in self.parts.values()])
+
+    @property
+    def away(self) -> int:
+        """Those of them on unresponsive hosts."""
+        return sum([part.away for part in self.parts.values()])
+
+    def is_full_for(self, part: PoolState) -> bool:
+        """Whether it can hold no slot more of this kind: its max share is held, or kept for
+        slots of other kinds that are being taken back for it."""
+        kept = sum([other.coming for other in self.parts.values() if other is not part])
+        return self.running + kept >= self.most
+
+    def lacks(self) -> int:
+        """Slots of its min share that it can use and lacks; below 0 if it holds more."""
+        return self._owed() - sum([part.held for part in self.parts.values()])
+
+    def missing(self) -> int:
+        """The same, without those that are coming."""
+        return self._owed() - sum([part.expected for part in self.parts.values()])
+
+    def watch(self, now: float, patience: float) -> float:
+        """When its shortage, if there is one, will have lasted for too long; inf without."""
+        if self.lacks() <= 0:
+            self.least_due = inf
+        elif self.least_due == inf:
+            self.least_due = now + patience
+        return self.least_due
+
+    def divide(self) -> None:
+        """Guarantee parts as much as they were allocated until the min share is reached.
+
+        What is guaranteed below them is so already. Whole slots come first.
+        """
+        parts = self.parts.values()
+        for part in parts:
+            part.owed = min(part.owed, part.allocated)
+        more = self.least - sum([part.owed for part in parts])
+        for is_whole in (True, False):
+            for part in parts:
+                top = whole(part.allocated) if is_whole else part.allocated
+                given = max(0.0, min(more, top - part.owed))
+                part.owed += given
+                more -= given
+
+    def serve(self, part: PoolState) -> None:
+        """Count a launch as service that a part received for the size of its allocation."""
+        if part.allocated > 0:
+            self._service = max(self._service, self._served[part.slot_kind])
+            self._served[part.slot_kind] = self._service + 1.0 / part.allocated
+
+    def is_turn_of_others(self, part: PoolState) -> bool:
+        """Whether what is left of the max share should go to other kinds that are free and
+        waited for: of these it holds less of what it should, or has been served less."""
+        mine, wanted = self._turn(part), 0
+        for other in self.parts.values():
+            if (
+                other.hungry
+                and self._free[other.slot_kind].by_host
+                and self._turn(other) < mine
+            ):
+                wanted += max(1, whole(other.share) - other.held)
+        return wanted > 0 and wanted >= self.most - self.running
+
+    def _owed(self) -> int:
+        owed = sum([min(part.owed, part.usable) for part in self.parts.values()])
+        return whole(min(owed, self.most - self.away))
+
+    def _turn(self, part: PoolState) -> tuple[float, float, str]:
+        return part.ranked()[0], self._served[part.slot_kind], part.slot_kind
+
+
+class Totals:
+    """The shares that pools have of all kinds of slots together, where there are several."""
+
+    def __init__(self, free: Mapping[str, FreeSlots]) -> None:
+        self._free = free
+        self._by_key: dict[ShareKey, Total] = {}
+
+    def of(self, key: ShareKey, pool: Pool) -> Total | None:
+        """That of a share; None if it has no number for several kinds."""
+        has_number = ANY_KIND in pool.slots_min or ANY_KIND in pool.slots_max
+        if key.kind != ANY_KIND or not has_number or len(self._free) == 1:
+            return None
+        if key not in self._by_key:
+            least, most = pool.slots_min.get(ANY_KIND, 0), pool.slots_max.get(ANY_KIND, inf)
+            self._by_key[key] = Total(least, most, self._free)
+        return self._by_key[key]
+
+
+def owe(pools: Sequence[PoolState]) -> None:
+    """Say what each of these shares is owed of what it was allocated.
+
+    That is its min share, or what is owed below it if that is more. They are all there are, of
+    all kinds; each stands before the one that it lies in.
+    """
+    if any(pool.total is not None for pool in pools):
+        # Parts of a total lie equally deep, and what is below any of them comes first.
+        pools = sorted(pools, key=lambda pool: -pool.depth)
+    divided: set[ShareKey] = set()
+    for pool in pools:
+        if pool.total is None:
+            pool.owed = min(max(pool.owed, pool.least), pool.allocated)
+        elif pool.key not in divided:
+            divided.add(pool.key)
+            pool.total.divide()
+        if pool.parent is not None:
+            pool.parent.owed += pool.owed

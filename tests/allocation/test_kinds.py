@@ -1,0 +1,324 @@
+"""A pool's number of slots for all kinds together: what its claims on each kind get of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from slotwise.allocation.fair import Fair
+from slotwise.allocation.fifo import Fifo
+from slotwise.allocation.flex import AddOn, Flex
+from slotwise.allocation.flowflex.allocator import FlowFlex
+from slotwise.allocation.problem import (
+    Allocator,
+    Claims,
+    group_by_shares,
+    share_all,
+    urgencies,
+)
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.pool import Pool
+from slotwise.model.pool_tree import PoolTree, ShareKey
+from slotwise.objective.objective import Objective
+
+ROUNDING = 1e-6
+INF = float("inf")
+ALLOCATORS = (
+    Fifo(),
+    Fair(),
+    Flex(),
+    Flex(Objective("response", "max")),
+    AddOn(),
+    FlowFlex(method="fast"),
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Jobs of one phase in pools on a cluster; the jobs in order of arrival."""
+
+    jobs: Sequence[Job]
+    pools: PoolTree
+    cluster: Cluster
+
+    def claims(self) -> dict[str, Claims]:
+        """Their claims on each kind of slot."""
+        found = {}
+        for kind, capacity in self.cluster.capacity.items():
+            places = [n for n, job in enumerate(self.jobs) if self.kind(job) == kind]
+            jobs = [self.jobs[n] for n in places]
+            phases = [job.phases[0] for job in jobs]
+            paths = [self.path(job) for job in jobs]
+            group, groups = group_by_shares(paths, self.pools)
+            if jobs:
+                found[kind] = Claims(
+                    capacity,
+                    weight=[job.share_weight for job in jobs],
+                    arrival=[job.arrival for job in jobs],
+                    work=[phase.tasks.work_total() for phase in phases],
+                    least=[min(phase.slots_min, phase.slots_most) for phase in phases],
+                    most=[phase.slots_most for phase in phases],
+                    group=group,
+                    groups=groups,
+                    owner=list(zip(jobs, phases, strict=True)),
+                    cluster=self.cluster,
+                    urgency=urgencies(jobs),
+                    place=places,
+                )
+        return found
+
+    def kind(self, job: Job) -> str:
+        """The kind of slots that a job draws on."""
+        return self.cluster.slot_kind(job.phases[0].kind)
+
+    def path(self, job: Job) -> tuple[ShareKey, ...]:
+        """The shares that a job counts against."""
+        return self.pools.shares(job.pool, job.phases[0].kind)
+
+    def share(self, allocator: Allocator, is_whole: bool = False) -> dict[str, float]:
+        """What each job is given."""
+        found = {}
+        for kind, shares in share_all(allocator, self.claims(), is_whole=is_whole).items():
+            mine = [job for job in self.jobs if self.kind(job) == kind]
+            found |= {job.id: share for job, share in zip(mine, shares, strict=True)}
+        return found
+
+    def members(self) -> dict[ShareKey, list[int]]:
+        """The jobs that count against each share."""
+        found: dict[ShareKey, list[int]] = {}
+        for number, job in enumerate(self.jobs):
+            for key in self.path(job):
+                found.setdefault(key, []).append(number)
+        return found
+
+
+def job(name: str, kind: str, count: int, work: float = 1.0, **rest: object) -> Job:
+    """A job of one phase of equal tasks."""
+    return Job(name, (Phase("p", Tasks(count, work), kind),), **rest)
+
+
+def problem(jobs: Sequence[Job], *pools: Pool, slots: int = 8) -> Problem:
+    """Jobs on a host of as many slots for maps as for reduces."""
+    cluster = Cluster((Host("h", {"map": slots, "reduce": slots}),))
+    tree = PoolTree(pools).with_pools([job.pool for job in jobs])
+    return Problem(jobs, tree, cluster)
+
+
+def test_fifo_goes_in_order_over_all_kinds() -> None:
+    """Three slots: two for the reduces that came first, and one for the maps."""
+    jobs = [job("r", "reduce", 2, pool="a"), job("m", "map", 9, pool="a")]
+    found = problem(jobs, Pool("a", slots_max=3)).share(Fifo())
+    assert found == {"r": 2, "m": 1}
+
+
+def test_priorities_count_over_all_kinds() -> None:
+    """The maps came later, but are of high priority; on each kind alone all are alike."""
+    jobs = [
+        job("r", "reduce", 9, pool="a"),
+        job("m", "map", 2, arrival=1.0, pool="a", priority="high"),
+    ]
+    assert problem(jobs, Pool("a", slots_max=3)).share(Fifo()) == {"r": 1, "m": 2}
+
+
+def test_fair_shares_the_number_by_weight() -> None:
+    """Of three slots the job of weight 2 has two, though it draws on another kind."""
+    jobs = [
+        job("r", "reduce", 9, pool="a"),
+        job("m", "map", 9, pool="a", weight=2.0),
+        job("o", "map", 9, pool="b"),
+    ]
+    found = problem(jobs, Pool("a", slots_max=3)).share(Fair())
+    assert found == pytest.approx({"r": 1, "m": 2, "o": 6})
+
+
+@pytest.mark.parametrize("allocator", [Flex(), AddOn(), FlowFlex(method="fast")])
+def test_flex_gives_them_to_the_shortest_job(allocator: Allocator) -> None:
+    """Two of three slots are for the job of two short reduces, the third for the long maps."""
+    jobs = [job("m", "map", 9, 10.0, pool="a"), job("r", "reduce", 2, pool="a")]
+    found = problem(jobs, Pool("a", slots_max=3)).share(allocator)
+    assert found == pytest.approx({"m": 1, "r": 2})
+
+
+def test_a_guarantee_is_met_by_what_a_pool_has_anyway() -> None:
+    """It has four reduce slots by its weight, so its guarantee of two takes no map slot."""
+    jobs = [
+        job("r", "reduce", 9, pool="a"),
+        job("m", "map", 9, pool="a"),
+        job("o", "map", 9, pool="b", weight=1.0),
+    ]
+    pools = Pool("a", 0.001, slots_min=2), Pool("b", 1000.0)
+    found = problem(jobs, *pools).share(Fair())
+    assert found["r"] == 8
+    assert found["m"] < 0.001
+
+
+def test_a_guarantee_is_of_all_kinds_together() -> None:
+    """A light pool that is guaranteed three has three in all, not three of each kind."""
+    jobs = [job(kind, kind, 9, pool="a") for kind in ("map", "reduce")]
+    jobs += [job(f"other {kind}", kind, 9, pool="b") for kind in ("map", "reduce")]
+    pools = Pool("a", 1e-9, slots_min=3), Pool("b")
+    found = problem(jobs, *pools).share(Fair())
+    assert found["map"] + found["reduce"] == pytest.approx(3)
+
+
+def test_a_guarantee_goes_where_there_is_room_for_it() -> None:
+    """All maps are guaranteed to another pool, so the three are reduces."""
+    jobs = [job(kind, kind, 9, pool="a") for kind in ("map", "reduce")]
+    jobs += [job(f"other {kind}", kind, 9, pool="b") for kind in ("map", "reduce")]
+    pools = Pool("a", 1e-9, slots_min=3), Pool("b", slots_min={"map": 8})
+    found = problem(jobs, *pools).share(Fair())
+    assert found == pytest.approx(
+        {"map": 0, "reduce": 3, "other map": 8, "other reduce": 5}, abs=1e-6
+    )
+
+
+def test_plans_stay_below_a_max_share_when_slots_are_rounded_up() -> None:
+    """A slot and a half of each kind are two of each; whole slots are two and one."""
+    jobs = [job(kind, kind, 9, pool="a") for kind in ("map", "reduce")]
+    some = problem(jobs, Pool("a", slots_max=3))
+    assert some.share(Fair()) == pytest.approx({"map": 1.5, "reduce": 1.5})
+    assert some.share(Fair(), is_whole=True) == {"map": 2, "reduce": 1}
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Pools within pools on two or three kinds; those at the bottom may tell kinds apart."""
+    kinds = ["map", "reduce", "task"][: draw(st.integers(2, 3))]
+    cluster = Cluster((Host("h", {kind: draw(st.integers(1, 5)) for kind in kinds}),))
+    pools: list[Pool] = []
+    for name, parent in (("a", None), ("b", None), ("a1", "a"), ("a2", "a"), ("c", None)):
+        least, most = (
+            draw(st.sampled_from([0, 0, 1, 2, 5])),
+            draw(st.sampled_from([0, 0, 1, 3, 6])),
+        )
+        by_kind = (
+            {"map": draw(st.integers(0, 2))} if name != "a" and draw(st.booleans()) else {}
+        )
+        limits = {"task": max(least, most)} if most else {}
+        pools.append(
+            Pool(
+                name,
+                draw(st.sampled_from([1.0, 3.0, 0.1])),
+                slots_min={"task": least} | by_kind,
+                slots_max=limits | ({"map": 2} if by_kind and draw(st.booleans()) else {}),
+                policy=draw(st.sampled_from(["fair", "fifo"])) if name != "a" else "fair",
+                parent=parent,
+            )
+        )
+    jobs = []
+    for number in range(draw(st.integers(1, 7))):
+        count = draw(st.integers(1, 6))
+        least = min(count, draw(st.sampled_from([0, 0, 0, 1, 2])))
+        phase = Phase(
+            "p",
+            Tasks(count, draw(st.sampled_from([0.5, 1.0, 7.0]))),
+            draw(st.sampled_from(["map", "reduce", "copy" if "task" in kinds else "map"])),
+            slots_min=least,
+        )
+        jobs.append(
+            Job(
+                f"j{number}",
+                (phase,),
+                draw(st.sampled_from([0.0, 1.0])),
+                draw(st.sampled_from(["a1", "a2", "b", "c"])),
+                weight=draw(st.sampled_from([1.0, 2.0])),
+                priority=draw(st.sampled_from(["normal", "high"])),
+            )
+        )
+    jobs.sort(key=lambda job: job.arrival)
+    return Problem(jobs, PoolTree(pools), cluster)
+
+
+@given(problems(), st.sampled_from(ALLOCATORS), st.booleans())
+@settings(max_examples=3 * settings.default.max_examples)
+def test_no_number_is_exceeded(some: Problem, allocator: Allocator, is_whole: bool) -> None:
+    """Of no kind more than there is, for no pool more than it states; whole if need be."""
+    found = some.share(allocator, is_whole)
+    shares = [found[job.id] for job in some.jobs]
+    for kind, capacity in some.cluster.capacity.items():
+        of_kind = [found[job.id] for job in some.jobs if some.kind(job) == kind]
+        assert sum(of_kind) <= capacity + ROUNDING
+    for share, job in zip(shares, some.jobs, strict=True):
+        assert -ROUNDING <= share <= job.phases[0].slots_most + ROUNDING
+    for key, members in some.members().items():
+        most = some.pools[key.pool].slots_max.get(key.kind, INF)
+        by_kind: dict[str, float] = {}
+        for number in members:
+            kind = some.kind(some.jobs[number])
+            by_kind[kind] = by_kind.get(kind, 0.0) + shares[number]
+        if is_whole:
+            assert sum(ceil(part - ROUNDING) for part in by_kind.values()) <= most
+        assert sum(by_kind.values()) <= most + ROUNDING
+
+
+@given(problems(), st.sampled_from([a for a in ALLOCATORS if a.keeps_least]))
+@settings(max_examples=3 * settings.default.max_examples)
+def test_all_guarantees_are_kept_if_they_can_be(some: Problem, allocator: Allocator) -> None:
+    """A linear program says whether they can; then every phase and pool has its own."""
+    program = _Guarantees(some)
+    if not program.can_be_kept:
+        return
+    found = some.share(allocator)
+    for job, least in zip(some.jobs, program.least, strict=True):
+        assert found[job.id] >= least - ROUNDING
+    for key, members in some.members().items():
+        held = sum(found[some.jobs[number].id] for number in members)
+        assert held >= program.owed[key] - ROUNDING, key
+
+
+class _Guarantees:
+    """Whether there are shares that keep all guarantees and limits, found by HiGHS.
+
+    A pool is owed what it is guaranteed, cut to what those in it can use within their limits.
+    """
+
+    def __init__(self, some: Problem) -> None:
+        self.least = [min(j.phases[0].slots_min, j.phases[0].slots_most) for j in some.jobs]
+        most = [job.phases[0].slots_most for job in some.jobs]
+        members = some.members()
+        limits = {
+            key: (_row(inside, len(most)), some.pools[key.pool].slots_max.get(key.kind, INF))
+            for key, inside in members.items()
+        }
+        self.owed = {}
+        for key, inside in members.items():
+            paths = [some.path(some.jobs[number]) for number in inside]
+            below = [limits[other] for path in paths for other in path[path.index(key) :]]
+            can_use = _solve(-_row(inside, len(most)), below, [0.0] * len(most), most)
+            assert can_use is not None
+            least = some.pools[key.pool].slots_min.get(key.kind, 0)
+            self.owed[key] = min(least, -can_use)
+        rows = list(limits.values())
+        rows += [(-_row(inside, len(most)), -self.owed[key]) for key, inside in members.items()]
+        for kind, capacity in some.cluster.capacity.items():
+            of_kind = [n for n, job in enumerate(some.jobs) if some.kind(job) == kind]
+            rows.append((_row(of_kind, len(most)), capacity))
+        self.can_be_kept = _solve(np.zeros(len(most)), rows, self.least, most) is not None
+
+
+def _row(members: Sequence[int], count: int) -> np.ndarray:
+    row = np.zeros(count)
+    row[list(members)] = 1.0
+    return row
+
+
+def _solve(
+    goal: np.ndarray,
+    rows: Sequence[tuple[np.ndarray, float]],
+    least: Sequence[float],
+    most: Sequence[float],
+) -> float | None:
+    """The least value of the goal; None if there is no solution."""
+    rows = [(row, right) for row, right in rows if right < INF]
+    matrix = [row for row, _ in rows] or None
+    right = [right for _, right in rows] or None
+    found = linprog(goal, matrix, right, bounds=list(zip(least, most, strict=True)))
+    return float(found.fun) if found.status == 0 else None
