@@ -7,6 +7,7 @@ allocator gives without it, and a max share as the allocator itself would share 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, floor, inf
@@ -48,11 +49,13 @@ def share_in_kinds(
     keeps_min  whether min shares are kept
     is_whole   whether max shares hold for slots that are rounded up, too: plans round them
 
-    O(n) calls of `give`, where n pools would hold more than they state.
+    Pools that lie equally deep and would hold more than they state are cut at once, and `give`
+    is asked again: for most workloads as many times as there are levels of such pools.
     """
-    forest = _Forest(claims)
-    if not forest.divided:
+    divided = _divided(claims)
+    if not divided:
         return give(claims)
+    forest = _Forest(claims, divided)
     floors: Slots = {kind: of_kind.least for kind, of_kind in claims.items()}
     if keeps_min:
         preferred = floors
@@ -62,67 +65,73 @@ def share_in_kinds(
         floors = _min_floors(claims, forest, preferred)
         guaranteed = {key: forest.sums(key, floors) for key in forest.divided}
         claims = _restated(claims, "slots_min", guaranteed)
-    left, slots = list(forest.divided), give(claims)
+    left, slots = forest.divided, give(claims)
     while above := [key for key in left if _is_above(forest, key, slots, is_whole)]:
-        key = above[0]  # What lies in others comes first: then these use all that they have.
-        left.remove(key)
-        parts = _max_parts(claims, forest, key, slots, floors, give_one)
-        if is_whole:
-            parts = _rounded(parts, forest.groups[key].slots_max)
-        claims = _restated(claims, "slots_max", {key: parts})
+        # What lies in others comes first: then these use all that they have.
+        inner = [key for key in above if forest.depth[key] == forest.depth[above[0]]]
+        parts = {
+            key: _max_parts(claims, forest, key, slots, floors, give_one, is_whole)
+            for key in inner
+        }
+        left = [key for key in left if key not in parts]
+        claims = _restated(claims, "slots_max", parts)
         slots = give(claims)
     return slots
+
+
+def _divided(claims: ByKind) -> list[ShareKey]:
+    """The pools whose numbers hold for several kinds together. O(pools)."""
+    kinds = Counter(
+        group.key
+        for of_kind in claims.values()
+        for group in of_kind.groups
+        if group.slots_min > 0 or group.slots_max < inf
+    )
+    return [key for key, count in kinds.items() if key is not None and count > 1]
 
 
 class _Forest:
     """The pools on all kinds of slots, those of one key being one.
 
     groups   by key, each behind the one that it lies in
-    members  the claims in each of them
-    paths    the keys of the pools of each claim, from its own up
-    depth    of each of them, 1 at the top
+    members  the claims in each of them: their numbers, by kind
+    paths    by kind, for each group the keys of the pools that lead up from it
+    depth    of each pool, 1 at the top
     divided  those whose numbers hold for several kinds together, inner ones first
     """
 
-    def __init__(self, claims: ByKind) -> None:
+    def __init__(self, claims: ByKind, divided: Sequence[ShareKey]) -> None:
         self.groups: dict[ShareKey, Group] = {}
-        self.members: dict[ShareKey, list[Member]] = {}
-        self.paths: dict[Member, list[ShareKey]] = {}
-        kinds: dict[ShareKey, set[str]] = {}
+        self.members: dict[ShareKey, dict[str, list[int]]] = {}
+        self.paths: dict[str, list[list[ShareKey]]] = {}
         self.depth: dict[ShareKey, int] = {}
+        self._claims = claims
         for kind, of_kind in claims.items():
+            paths = self.paths[kind] = []
             for group in of_kind.groups:
-                if group.key is not None:
-                    self.groups.setdefault(group.key, group)
-                    kinds.setdefault(group.key, set()).add(kind)
-            for number in range(len(of_kind)):
-                path = self.paths[kind, number] = _path(of_kind, number)
-                for place, key in enumerate(path):
-                    self.members.setdefault(key, []).append((kind, number))
-                    self.depth[key] = len(path) - place
-        self.divided = [
-            key
-            for key in sorted(self.members, key=lambda key: -self.depth[key])
-            if len(kinds[key]) > 1
-            and (self.groups[key].slots_min > 0 or self.groups[key].slots_max < inf)
-        ]
+                key = group.key
+                assert key is not None, "groups of several kinds have keys"
+                paths.append([key, *(paths[group.parent] if group.parent >= 0 else ())])
+                self.groups.setdefault(key, group)
+                self.members.setdefault(key, {})[kind] = []
+                self.depth[key] = len(paths[-1])
+            for number, place in enumerate(of_kind.group):
+                for key in paths[place]:
+                    self.members[key][kind].append(number)
+        self.divided = sorted(divided, key=lambda key: -self.depth[key])
+
+    def path(self, member: Member) -> Sequence[ShareKey]:
+        """The pools of a claim, from its own up."""
+        kind, number = member
+        return self.paths[kind][self._claims[kind].group[number]]
 
     def sums(self, key: ShareKey, slots: Slots) -> dict[str, float]:
         """What the claims in a pool have of each kind."""
-        total = dict.fromkeys(slots, 0.0)
-        for kind, number in self.members[key]:
-            total[kind] += slots[kind][number]
-        return total
-
-
-def _path(claims: Claims, number: int) -> list[ShareKey]:
-    path, group = [], claims.group[number]
-    while group >= 0:
-        key = claims.groups[group].key
-        if key is not None:
-            path.append(key)
-        group = claims.groups[group].parent
-    return path
+        inside = self.members[key]
+        return {
+            kind: sum([of_kind[number] for number in inside.get(kind, ())])
+            for kind, of_kind in slots.items()
+        }
 
 
 def _restated(
@@ -163,6 +172,8 @@ class _Floors:
         First to what it would have of each kind without a guarantee, then where most is free.
         Gives what there was no free slot for: it is guaranteed all the same.
         """
+        if self._forest.groups[key].slots_min <= self.held[key]:
+            return 0.0
         wanted = self._forest.sums(key, preferred)
         before = self._forest.sums(key, self.slots)
         for kind, slots in wanted.items():
@@ -176,29 +187,26 @@ class _Floors:
         """Max shares are hard: guarantees that are more give way in proportion."""
         most, held = self._forest.groups[key].slots_max, self.held[key]
         if held > most:
-            for member in self._forest.members[key]:
-                kind, number = member
-                self._add(member, self.slots[kind][number] * (most / held - 1))
+            for kind, numbers in self._forest.members[key].items():
+                for number in numbers:
+                    self._add((kind, number), self.slots[kind][number] * (most / held - 1))
 
     def _raise(self, key: ShareKey, kind: str, slots: float) -> float:
         """Guarantee up to so many slots of a kind more in a pool; those that it took."""
         begun = self.held[key]
-        for member in self._forest.members[key]:
-            left = min(
-                self._forest.groups[key].slots_min - self.held[key],
-                slots - (self.held[key] - begun),
-            )
+        most = min(self._forest.groups[key].slots_min, begun + slots)
+        for number in self._forest.members[key].get(kind, ()):
+            left = most - self.held[key]
             if left <= 0:
                 break
-            if member[0] == kind:
-                self._add(member, max(0.0, min(left, self._room(member, key))))
+            self._add((kind, number), max(0.0, min(left, self._room((kind, number), key))))
         return self.held[key] - begun
 
     def _room(self, member: Member, key: ShareKey) -> float:
         """What can be guaranteed to a claim more, within itself and up to this pool."""
         kind, number = member
         room = self._claims[kind].most[number] - self.slots[kind][number]
-        for pool in self._forest.paths[member]:
+        for pool in self._forest.path(member):
             room = min(room, self._forest.groups[pool].slots_max - self.held[pool])
             if pool == key:
                 break
@@ -208,7 +216,7 @@ class _Floors:
         kind, number = member
         self.slots[kind][number] += slots
         self.free[kind] -= slots
-        for pool in self._forest.paths[member]:
+        for pool in self._forest.path(member):
             self.held[pool] += slots
 
 
@@ -217,20 +225,22 @@ def _min_floors(claims: ByKind, forest: _Forest, preferred: Slots) -> Slots:
 
     Pools within others come first, and of those at one depth those that can choose least. Where
     one finds no free slot of the kinds that it can use, it comes before the others that took
-    these, and all begins anew.
+    these, and all begins anew, until nobody fails or an order comes again.
     """
-    simple = [key for key in reversed(forest.groups) if key not in forest.divided]
     rank = {key: (-forest.depth[key], 0) for key in forest.divided}
-    for attempt in range(len(rank) + 1):
+    simple = [key for key in reversed(forest.groups) if key not in rank]
+    tried: set[tuple[ShareKey, ...]] = set()
+    while (order := tuple(sorted(rank, key=rank.__getitem__))) not in tried:
+        tried.add(order)
         floors, failed = _Floors(claims, forest), []
-        for key in [*simple, *sorted(rank, key=rank.__getitem__)]:
+        for key in [*simple, *order]:
             floors.cut_to_max(key)
             if floors.raise_to_min(key, preferred) > ROUNDING and key in rank:
                 failed.append(key)
-        if not failed:
-            break
         for key in failed:
-            rank[key] = (rank[key][0], -1 - attempt)
+            rank[key] = (rank[key][0], -len(tried))
+        if len(tried) > len(rank):
+            break
     return floors.slots
 
 
@@ -248,6 +258,7 @@ def _max_parts(
     slots: Slots,
     floors: Slots,
     give_one: Callable[[Claims], Sequence[float]],
+    is_whole: bool,
 ) -> dict[str, float]:
     """What a pool has of each kind if it has no more than it states for all of them.
 
@@ -256,17 +267,21 @@ def _max_parts(
     """
     most = forest.groups[key].slots_max
     parts = forest.sums(key, slots)
-    if sum(parts.values()) <= most:
-        return parts
     if most <= 0:
         return dict.fromkeys(parts, 0.0)
-    members = [(kind, n) for kind, n in forest.members[key] if slots[kind][n] > ROUNDING]
-    members.sort(key=lambda member: claims[member[0]].place[member[1]])
-    found = give_one(_joined(claims, forest, key, members, slots, floors))
-    parts = dict.fromkeys(parts, 0.0)
-    for (kind, _), share in zip(members, found, strict=True):
-        parts[kind] += share
-    return parts
+    if sum(parts.values()) > most:
+        members = [
+            (kind, number)
+            for kind, numbers in forest.members[key].items()
+            for number in numbers
+            if slots[kind][number] > ROUNDING
+        ]
+        members.sort(key=lambda member: claims[member[0]].place[member[1]])
+        found = give_one(_joined(claims, forest, key, members, slots, floors))
+        parts = dict.fromkeys(parts, 0.0)
+        for (kind, _), share in zip(members, found, strict=True):
+            parts[kind] += share
+    return _rounded(parts, most) if is_whole else parts
 
 
 def _joined(
@@ -281,7 +296,7 @@ def _joined(
     index: dict[ShareKey, int] = {}
     groups: list[Group] = []
     for member in members:
-        path = forest.paths[member]
+        path = forest.path(member)
         parent = -1
         for pool in reversed(path[: path.index(key) + 1]):
             if pool not in index:
@@ -303,7 +318,7 @@ def _joined(
         capacity=int(forest.groups[key].slots_max),
         least=[min(floors[kind][n], slots[kind][n]) for kind, n in members],
         most=[slots[kind][n] for kind, n in members],
-        group=[index[forest.paths[member][0]] for member in members],
+        group=[index[forest.path(member)[0]] for member in members],
         groups=groups,
         **columns,
     )

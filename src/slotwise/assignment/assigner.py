@@ -17,20 +17,21 @@ class Assigner(Protocol):
         ...
 
 
-def waiting(snapshot: Snapshot, slot_kinds: Iterable[str]) -> Iterator[tuple[str, PhaseView]]:
-    """The phases that may launch on these kinds of slots, in order.
+def waiting(snapshot: Snapshot) -> Iterator[tuple[str, PhaseView]]:
+    """The phases that may launch on slots that are free, with their kinds, in order.
 
     First kind by kind those that lack most; behind them those whose pool should rather have a
     slot of another kind.
     """
     last = []
-    for slot_kind in slot_kinds:
-        for phase in snapshot.hungry(slot_kind):
-            if phase.may_launch:
-                if phase.is_limited and phase.yields:
-                    last.append((slot_kind, phase))
-                else:
-                    yield slot_kind, phase
+    for slot_kind in snapshot.cluster.capacity:
+        if snapshot.free(slot_kind):
+            for phase in snapshot.hungry(slot_kind):
+                if phase.may_launch:
+                    if phase.is_limited and phase.yields:
+                        last.append((slot_kind, phase))
+                    else:
+                        yield slot_kind, phase
     yield from last
 
 

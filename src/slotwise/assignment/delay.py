@@ -47,17 +47,15 @@ class Delay:
         """The next launch, behind the deferrals of the phases that let its slot pass."""
         decisions: list[Decision] = []
         now, rack_after = snapshot.now, self.rack_after
-        all_free = {kind: snapshot.free(kind) for kind in snapshot.cluster.capacity}
-        # What was free before this turn has been offered, and passed: it is not near.
-        all_freed = {
-            kind: [host for host in snapshot.freed(kind) if host in free]
-            for kind, free in all_free.items()
-        }
-        overdue = {kind for kind in all_free if snapshot.overdue(kind)}
-        for slot_kind, phase in waiting(snapshot, filter(all_free.get, all_free)):
-            free, freed = all_free[slot_kind], all_freed[slot_kind]
+        of_kind = ""
+        for slot_kind, phase in waiting(snapshot):
+            if slot_kind != of_kind:
+                of_kind, free = slot_kind, snapshot.free(slot_kind)
+                # What was free before this turn has been offered, and passed: it is not near.
+                freed = [host for host in snapshot.freed(slot_kind) if host in free]
+                has_overdue = bool(snapshot.overdue(slot_kind))
             until = phase.deferred_until
-            is_excused = slot_kind in overdue and phase.is_excused
+            is_excused = has_overdue and phase.is_excused
             is_due = until is None or now >= until or is_excused
             # A limit of its pool may have kept it from offers that were made to others.
             hosts = free if is_due or phase.is_limited else freed

@@ -17,9 +17,8 @@ class Greedy:
 
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next launch, if a slot is free and a phase may use it."""
-        all_free = {kind: snapshot.free(kind) for kind in snapshot.cluster.capacity}
-        for slot_kind, phase in waiting(snapshot, filter(all_free.get, all_free)):
-            free = all_free[slot_kind]
+        for slot_kind, phase in waiting(snapshot):
+            free = snapshot.free(slot_kind)
             launch = local(phase, free) or remote(phase, snapshot, free, Locality.ANY)
             if launch is not None:  # None where its tasks must run on other hosts.
                 return (launch,)
