@@ -163,6 +163,22 @@ def test_room_and_a_slot_may_come_from_different_pools(simulated: Simulate) -> N
     assert dict(held(log))[3.0] == {"c": 1, "d": 2, "o": 7}
 
 
+def test_nothing_is_taken_for_what_a_full_pool_below_cannot_hold(
+    simulated: Simulate,
+) -> None:
+    """Pool p should have a map slot, too, but the two reduces of c are all that c may hold."""
+    taking = Preemption(least_after=0.0, fair_after=0.0)
+    pools = [Pool("p", preemption=taking), Pool("c", slots_max=2, parent="p")]
+    jobs = [
+        job("r", "reduce", 4, pool="c"),
+        job("o", "map", 16, pool="o"),
+        job("m", "map", 4, pool="c", arrival=1.0),
+    ]
+    log = simulated(jobs, KINDS, pools).log
+    assert told(log) == []
+    assert dict(held(log))[100.0] == {"m": 1, "o": 7, "r": 1}
+
+
 def test_reduces_do_not_begin_early_where_that_could_hold_up_their_maps(
     simulated: Simulate,
 ) -> None:

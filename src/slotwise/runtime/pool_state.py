@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -38,7 +40,7 @@ class PoolState(Sharer):
     `stopping` of its attempts have been told to stop, and `coming` elsewhere for its sake;
     attempts on unresponsive hosts are in neither of them, since no slot comes from there.
     `least` and `most` hold for this kind of slot, or, if there is a `total`, for all of its
-    parts together. It
+    parts together; it `holds_totals` if there are such shares below it. It
     `is_overdue` when it may take slots back, and `is_starving` if that is for its least share;
     `starving` counts such shares among it and those below it.
     """
@@ -49,6 +51,7 @@ class PoolState(Sharer):
         "demand",
         "depth",
         "fair_due",
+        "holds_totals",
         "hungry",
         "is_overdue",
         "is_starving",
@@ -79,8 +82,11 @@ class PoolState(Sharer):
     ) -> None:
         super().__init__(order, parent)
         self.total = total
+        self.holds_totals = False
         if total is not None:
             total.parts[slot_kind] = self
+            for above in path_to(parent):
+                above.holds_totals = True
         self.below = 0  # Shares of pools right below it.
         self.depth = 0 if parent is None else parent.depth + 1
         if parent is not None:
@@ -109,9 +115,12 @@ class PoolState(Sharer):
     @property
     def is_full(self) -> bool:
         """Whether it holds its most share."""
-        if self.total is not None:
-            return self.total.is_full_for(self)
-        return self.running >= self.most
+        return self.room <= 0
+
+    @property
+    def room(self) -> float:
+        """Slots that it may hold more."""
+        return self.most - self.running if self.total is None else self.total.room(self)
 
     @property
     def most_there(self) -> float:
@@ -162,6 +171,8 @@ class PoolState(Sharer):
                 missing = min(missing, self.total.missing())
         if self.fair_due <= now:
             missing = max(missing, whole(self.share) - self.expected)
+        if missing > 0 and self.holds_totals:
+            missing = min(missing, self._launchable() - self.coming)
         return max(0, missing)
 
     def spare(self) -> int:
@@ -196,6 +207,20 @@ class PoolState(Sharer):
             self.fair_due = now + preemption.fair_after
             begun.append(self.fair_due)
         return begun
+
+    def _launchable(self) -> int:
+        """Slots more that tasks below it may hold: pools there may be full of other kinds."""
+        taken: Counter[PoolState] = Counter()
+        for phase in self.walk():
+            if phase.is_pinned:
+                continue  # Nothing is taken for it.
+            path = takewhile(lambda pool: pool is not self, path_to(phase.pool))
+            inside = [pool for pool in path if pool.most < inf]
+            more = min(phase.pending, phase.most - phase.running)
+            more = int(min([more, *[pool.room - taken[pool] for pool in inside]]))
+            if more > 0:
+                taken.update(dict.fromkeys([*inside, self], more))
+        return taken[self]
 
     def check(self, below: Sequence[PoolState], phases: Sequence[PhaseState]) -> None:
         """Assert that its counters say what all phases below it say, and the shares right

@@ -45,11 +45,11 @@ class Total:
         """Those of them on unresponsive hosts."""
         return sum([part.away for part in self.parts.values()])
 
-    def is_full_for(self, part: PoolState) -> bool:
-        """Whether it can hold no slot more of this kind: its max share is held, or kept for
-        slots of other kinds that are being taken back for it."""
+    def room(self, part: PoolState) -> float:
+        """Slots of this kind that it may hold more, beside those that are kept for slots of
+        other kinds that are being taken back for it."""
         kept = sum([other.coming for other in self.parts.values() if other is not part])
-        return self.running + kept >= self.most
+        return self.most - self.running - kept
 
     def lacks(self) -> int:
         """Slots of its min share that it can use and lacks; below 0 if it holds more."""
