@@ -180,6 +180,15 @@ def test_a_guarantee_goes_where_there_is_room_for_it() -> None:
     )
 
 
+def test_a_guarantee_within_a_limit_of_several_kinds_is_kept() -> None:
+    """Of the three slots of the pool around it, two are guaranteed to reduces of two jobs."""
+    jobs = [job(name, "map", 1, pool="a1") for name in ("m", "n")]
+    jobs += [job("r", "reduce", 2, pool="a1"), job("s", "reduce", 1, pool="a1")]
+    pools = Pool("a", slots_max=3), Pool("a1", slots_min={"task": 2, "map": 0}, parent="a")
+    found = problem(jobs, *pools, slots=2).share(Fair())
+    assert found["r"] + found["s"] == pytest.approx(2)
+
+
 def test_plans_stay_below_a_max_share_when_slots_are_rounded_up() -> None:
     """A slot and a half of each kind are two of each; whole slots are two and one."""
     jobs = [job(kind, kind, 9, pool="a") for kind in ("map", "reduce")]

@@ -301,8 +301,10 @@ def _joined(
         for pool in reversed(path[: path.index(key) + 1]):
             if pool not in index:
                 index[pool] = len(groups)
-                # Guarantees are those of the claims by now.
-                groups.append(replace(forest.groups[pool], slots_min=0.0, parent=parent))
+                # What it is guaranteed may be had by other claims in it than it was laid to.
+                owed = sum(forest.sums(pool, floors).values())
+                least = min(owed, sum(forest.sums(pool, slots).values()))
+                groups.append(replace(forest.groups[pool], slots_min=least, parent=parent))
             parent = index[pool]
 
     def column(name: str) -> list[Any]:
