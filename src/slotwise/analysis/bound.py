@@ -91,6 +91,7 @@ class _Limits:
         self._kinds = {kind: place for place, kind in enumerate(self.rates)}
         self._ordered: dict[str, list[Node]] = {}
         self._stands: dict[str, Stand] = {}
+        self._spans: dict[str, float] = {}
 
     def bound_jobs(
         self,
@@ -152,6 +153,11 @@ class _Limits:
 
         On the path each phase has its most slots and takes as long as one task at least.
         """
+        if job.id not in self._spans:
+            self._spans[job.id] = self._span(job)
+        return self._spans[job.id]
+
+    def _span(self, job: Job) -> float:
         if len(job.phases) == 1:
             return self._length(job, job.phases[0])
         area = dict.fromkeys(self.rates, 0.0)
