@@ -12,16 +12,16 @@ from statistics import fmean
 
 import numpy as np
 
-from slotwise.allocation.packing import completions
-from slotwise.allocation.search.exhaustive import best_order
-from slotwise.allocation.search.orders import by_area, by_height
-from slotwise.experiments.flex.experiment import (
+from experiments.flex.experiment import (
     MEAN_RESPONSE,
     Metric,
     fair_completion,
     fifo_completion,
     problem_of,
 )
+from slotwise.allocation.packing import completions
+from slotwise.allocation.search.exhaustive import best_order
+from slotwise.allocation.search.orders import by_area, by_height
 from slotwise.workload.generators import FlexGenerator
 
 SEEDS = 40

@@ -19,8 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import slotwise
+from experiments.dmrs.profiles import write_input
 from slotwise.estimation.rates import estimate_rates
-from slotwise.experiments.dmrs.profiles import write_input
 from slotwise.model.observation import Observation
 from slotwise.record.history import read_history
 

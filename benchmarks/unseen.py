@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from statistics import fmean, geometric_mean
 from typing import ClassVar
 
+from experiments.flex.cluster_experiment import Untold
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import Flex
 from slotwise.allocation.problem import Allocator, Claims
 from slotwise.assignment.greedy import Greedy
-from slotwise.experiments.flex.cluster_experiment import Untold
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.runtime.loop import run

@@ -13,9 +13,6 @@ import typer
 from slotwise import api
 from slotwise.api import PLAN_SECONDS
 from slotwise.dmrs.planning import PLANNERS
-from slotwise.experiments.printed import list_figures, show_reproduction, showing_progress
-from slotwise.experiments.reproduce import FIGURES, figure_named, reproduce
-from slotwise.experiments.reproduction import check_folder
 from slotwise.histories import show_history
 from slotwise.model.errors import InputError
 from slotwise.option_texts import parse_slots
@@ -401,40 +398,6 @@ def _explain(
             print_json(explanation.to_plain())
         else:
             print("\n".join(map(printable, explanation_lines(explanation))))
-
-
-@app.command(name="reproduce")
-def _reproduce(
-    name: Annotated[
-        str | None, typer.Argument(metavar="FIGURE", help=f"{', '.join(FIGURES)}.")
-    ] = None,
-    runs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Experiments a point; each figure has its own number."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed draws other jobs.")] = 0,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="The folder to write into.")
-    ] = Path("out/figures"),
-    processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
-    is_list: Annotated[bool, typer.Option("--list", help="List the figures.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Repeat a figure of a paper: its experiments, a table (CSV) and pictures (PNG, SVG).
-
-    `slotwise reproduce flex-5a -o figures`
-    """
-    with door():
-        if is_list:
-            list_figures(as_json)
-            return
-        if name is None:
-            raise InputError(f"FIGURE is missing; name one of {', '.join(FIGURES)}")
-        figure_named(name)
-        check_folder(output)
-        with showing_progress(errors(), name) as told:
-            reproduction = reproduce(name, runs, seed, processes, told)
-        show_reproduction(reproduction, output, as_json)
 
 
 def main() -> None:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.flex.cluster_experiment import Untold, untold
 from oracles.pools import INF, all_fit, held_by, owed, pooled, trees
 from slotwise.allocation.flex import AddOn, Flex
 from slotwise.allocation.flowflex.allocator import FlowFlex
 from slotwise.allocation.measuring import PART, with_measuring
 from slotwise.allocation.problem import Claims, Group
-from slotwise.experiments.flex.cluster_experiment import Untold, untold
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.objective import Objective

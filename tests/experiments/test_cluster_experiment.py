@@ -8,15 +8,14 @@ from statistics import pstdev
 import numpy as np
 import pytest
 
-from slotwise.allocation.problem import Claims
-from slotwise.experiments.flex.cluster_experiment import (
+from experiments.flex.cluster_experiment import (
     ClusterSetting,
     SharedLeast,
     Untold,
     experiment,
     mean_response,
 )
-from slotwise.experiments.flex.cluster_jobs import (
+from experiments.flex.cluster_jobs import (
     SIZE_MEAN,
     Drawing,
     GridMix,
@@ -24,6 +23,7 @@ from slotwise.experiments.flex.cluster_jobs import (
     map_reduce,
     uneven_cluster,
 )
+from slotwise.allocation.problem import Claims
 from slotwise.model.event import JobArrived
 from slotwise.model.job import Job
 from slotwise.model.shuffle import Shuffle

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from slotwise.experiments import reproduce as reproducing
-from slotwise.experiments.flex.cluster_experiment import ClusterSetting
-from slotwise.experiments.flex.cluster_figures import (
+from experiments import reproduce as reproducing
+from experiments.flex.cluster_experiment import ClusterSetting
+from experiments.flex.cluster_figures import (
     FLEX_6,
     FLEX_6A,
     ClusterFigure,
     ClusterPoint,
     row_of,
 )
-from slotwise.experiments.flex.cluster_jobs import SpreadJobs
-from slotwise.experiments.reproduce import reproduce
+from experiments.flex.cluster_jobs import SpreadJobs
+from experiments.reproduce import reproduce
 
 
 def test_a_row_is_of_the_means_and_of_each_experiment() -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from slotwise.experiments import reproduce as reproducing
-from slotwise.experiments.dmrs.experiment import (
+from experiments import reproduce as reproducing
+from experiments.dmrs.experiment import (
     DMRS,
     GB,
     MIXED,
@@ -30,16 +30,16 @@ from slotwise.experiments.dmrs.experiment import (
     experiment,
     with_elephants,
 )
-from slotwise.experiments.dmrs.figure import DmrsFigure, row_of
-from slotwise.experiments.dmrs.figures import (
+from experiments.dmrs.figure import DmrsFigure, row_of
+from experiments.dmrs.figures import (
     DMRS_2A,
     DMRS_3,
     DMRS_ALL,
     DMRS_SETTINGS,
 )
-from slotwise.experiments.dmrs.profiles import MB, Profile, measure, words
-from slotwise.experiments.dmrs.settings import SETTINGS
-from slotwise.experiments.reproduce import reproduce
+from experiments.dmrs.profiles import MB, Profile, measure, words
+from experiments.dmrs.settings import SETTINGS
+from experiments.reproduce import reproduce
 
 ALL = (OURS, DMRS, *NOISES, *RIVALS)
 NANO = Profile(map_seconds=3e-8, reduce_seconds=1e-8)
@@ -171,7 +171,7 @@ def test_profiles_are_measured_before_the_experiments(monkeypatch: pytest.Monkey
         asked.append(benchmark)
         return NANO
 
-    monkeypatch.setattr("slotwise.experiments.dmrs.figure.measure", measured)
+    monkeypatch.setattr("experiments.dmrs.figure.measure", measured)
     monkeypatch.setattr(reproducing, "FIGURES", {"tiny": replace(TINY, profiles=None)})
     told: list[tuple[int, int]] = []
     made = reproduce("tiny", runs=1, told=lambda done, total: told.append((done, total)))

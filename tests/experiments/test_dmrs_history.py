@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from slotwise.experiments.dmrs.history import (
+from experiments.dmrs.history import (
     DMRS_HISTORY,
     first_ratios,
     later_ratios,
@@ -16,7 +16,7 @@ from slotwise.experiments.dmrs.history import (
     mean_wrong,
     ratio_of,
 )
-from slotwise.experiments.dmrs.history_experiment import (
+from experiments.dmrs.history_experiment import (
     HISTORIES,
     KNOWN,
     LONG,
@@ -26,8 +26,8 @@ from slotwise.experiments.dmrs.history_experiment import (
     left_of,
     live,
 )
-from slotwise.experiments.figure import Row
-from slotwise.experiments.reproduction import Reproduction
+from experiments.figure import Row
+from experiments.reproduction import Reproduction
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.event import JobArrived, TaskFinished

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from slotwise.experiments import reproduce as reproducing
-from slotwise.experiments.dmrs import live
-from slotwise.experiments.dmrs.experiment import DMRS
-from slotwise.experiments.dmrs.live import (
+from experiments import reproduce as reproducing
+from experiments.dmrs import live
+from experiments.dmrs.experiment import DMRS
+from experiments.dmrs.live import (
     CLUSTER,
     FAST,
     SCHEDULERS,
@@ -22,8 +22,8 @@ from slotwise.experiments.dmrs.live import (
     LiveRun,
     draw_jobs,
 )
-from slotwise.experiments.dmrs.live_figures import DMRS_2_LIVE, rows_of
-from slotwise.experiments.reproduce import reproduce
+from experiments.dmrs.live_figures import DMRS_2_LIVE, rows_of
+from experiments.reproduce import reproduce
 from slotwise.model.observation import Observation
 
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.dmrs.waiting import eager, map_only_eager
 from slotwise.dmrs.baselines import map_only
 from slotwise.dmrs.listing import dmrs
 from slotwise.dmrs.problem import Job, Stage, Uneven
 from slotwise.dmrs.schedule import Run, Runs
-from slotwise.experiments.dmrs.waiting import eager, map_only_eager
 
 
 def job(

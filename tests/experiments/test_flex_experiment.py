@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slotwise.allocation.malleable import Malleable
-from slotwise.experiments.flex.experiment import (
+from experiments.flex.experiment import (
     Metric,
     Setting,
     experiment,
@@ -14,7 +13,8 @@ from slotwise.experiments.flex.experiment import (
     fifo_completion,
     problem_of,
 )
-from slotwise.experiments.flex.figures import METRICS
+from experiments.flex.figures import METRICS
+from slotwise.allocation.malleable import Malleable
 from slotwise.objective.cost import Line
 from slotwise.workload.generators import DrawnJobs, FlexGenerator
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from slotwise.experiments import reproduce as reproducing
-from slotwise.experiments.flowflex.cluster import (
+from experiments import reproduce as reproducing
+from experiments.flowflex.cluster import (
     AIMS,
     SCHEMES,
     FlowClusterSetting,
@@ -18,14 +18,14 @@ from slotwise.experiments.flowflex.cluster import (
     experiment,
     measured,
 )
-from slotwise.experiments.flowflex.cluster_figures import (
+from experiments.flowflex.cluster_figures import (
     FLOWFLEX_12,
     FLOWFLEX_12_BOTH,
     FlowClusterFigure,
     row_of,
 )
-from slotwise.experiments.flowflex.jobs import GridMixFlows, faster, told
-from slotwise.experiments.reproduce import reproduce
+from experiments.flowflex.jobs import GridMixFlows, faster, told
+from experiments.reproduce import reproduce
 from slotwise.model.job import Job, Phase, Tasks
 
 TINY = GridMixFlows(flows=3, jobs_most=3, blocks=20)

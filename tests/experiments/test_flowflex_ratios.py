@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 import slotwise
-from slotwise.experiments import reproduce as reproducing
-from slotwise.experiments.flowflex import experiment as experimenting
-from slotwise.experiments.flowflex.experiment import (
+from experiments import reproduce as reproducing
+from experiments.flowflex import experiment as experimenting
+from experiments.flowflex.experiment import (
     ALONE,
     FLOWFLEX,
     SCHEMES,
@@ -18,7 +18,7 @@ from slotwise.experiments.flowflex.experiment import (
     FlowSetting,
     experiment,
 )
-from slotwise.experiments.flowflex.figures import (
+from experiments.flowflex.figures import (
     FLOWFLEX_10,
     FLOWFLEX_11,
     FLOWFLEX_RATIOS,
@@ -27,7 +27,7 @@ from slotwise.experiments.flowflex.figures import (
     FlowFigure,
     row_of,
 )
-from slotwise.experiments.reproduce import reproduce
+from experiments.reproduce import reproduce
 from slotwise.objective.objective import Objective
 from slotwise.workload.flow_generator import FlowGenerator
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slotwise.experiments.figure import Row
-from slotwise.experiments.flowflex.stages import (
+from experiments.figure import Row
+from experiments.flowflex.stages import (
     FLOWFLEX_STAGES,
     FLOWS,
     LISTED,

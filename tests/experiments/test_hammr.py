@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from slotwise.experiments.hammr.experiment import (
+from experiments.hammr.experiment import (
     COMES,
     GRACE,
     PATIENCE,
@@ -15,7 +15,7 @@ from slotwise.experiments.hammr.experiment import (
     mean_held,
     simulated,
 )
-from slotwise.experiments.hammr.figures import HAMMR_5, LIVE, SIMULATED, course_of, courses
+from experiments.hammr.figures import HAMMR_5, LIVE, SIMULATED, course_of, courses
 
 FAST = 50.0
 

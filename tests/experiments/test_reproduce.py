@@ -12,13 +12,14 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from slotwise.cli import app
-from slotwise.experiments import reproduce as reproducing
-from slotwise.experiments import reproduction
-from slotwise.experiments.flex.experiment import Outcome, Setting
-from slotwise.experiments.flex.figures import FLEX_5, FLEX_5A
-from slotwise.experiments.ratios import BEST_ORDER, BOUND, Point, RatioFigure, rows_of
-from slotwise.experiments.reproduce import FIGURES, reproduce
+from experiments import __main__ as command
+from experiments import reproduce as reproducing
+from experiments import reproduction
+from experiments.__main__ import app
+from experiments.flex.experiment import Outcome, Setting
+from experiments.flex.figures import FLEX_5, FLEX_5A
+from experiments.ratios import BEST_ORDER, BOUND, Point, RatioFigure, rows_of
+from experiments.reproduce import FIGURES, reproduce
 from slotwise.model.errors import InputError, MissingExtraError
 from slotwise.workload.generators import FlexGenerator
 
@@ -31,7 +32,7 @@ Invoke = Callable[..., Result]
 
 
 @pytest.fixture
-def slotwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+def figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     """Calls a command in a folder of its own."""
     monkeypatch.chdir(tmp_path)
 
@@ -54,12 +55,13 @@ TINY = RatioFigure(
 def tiny(monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a figure of few jobs, for what all figures have in common."""
     monkeypatch.setattr(reproducing, "FIGURES", {"tiny": TINY})
+    monkeypatch.setattr(command, "FIGURES", {"tiny": TINY})
     return "tiny"
 
 
 @pytest.mark.parametrize("figure", FLEX_5, ids=lambda figure: figure.name)
 def test_a_figure_of_ratios_is_reproduced_as_a_table_and_pictures(
-    slotwise: Invoke,
+    figures: Invoke,
     figure: RatioFigure,
     pytestconfig: pytest.Config,
     monkeypatch: pytest.MonkeyPatch,
@@ -72,7 +74,7 @@ def test_a_figure_of_ratios_is_reproduced_as_a_table_and_pictures(
     if not pytestconfig.getoption("--slow"):
         figure = replace(figure, points=figure.points[::4])
         monkeypatch.setattr(reproducing, "FIGURES", {name: figure})
-    done = slotwise("reproduce", name, "--runs", "2", "--processes", "1", "-o", "some/figures")
+    done = figures(name, "--runs", "2", "--processes", "1", "-o", "some/figures")
     assert done.exit_code == 0, done.stderr
     folder = Path("some") / "figures"
     files = [folder / f"{name}.{ending}" for ending in ("csv", "png", "svg")]
@@ -94,9 +96,9 @@ def test_a_figure_of_ratios_is_reproduced_as_a_table_and_pictures(
                 assert float(row["least"]) >= 1 - 1e-6
 
 
-def test_json_is_one_object(slotwise: Invoke, tiny: str) -> None:
+def test_json_is_one_object(figures: Invoke, tiny: str) -> None:
     """The object holds the rows and the files; nothing else is on stdout."""
-    done = slotwise("reproduce", tiny, "--runs", "1", "--processes", "1", "--json")
+    done = figures(tiny, "--runs", "1", "--processes", "1", "--json")
     assert done.exit_code == 0, done.stderr
     printed = json.loads(done.stdout)
     assert printed["figure"] == "tiny"
@@ -104,6 +106,13 @@ def test_json_is_one_object(slotwise: Invoke, tiny: str) -> None:
     assert set(printed["rows"][0]) == set(COLUMNS) - {"figure"}
     assert all(Path(path).exists() for path in printed["files"])
     assert Path(printed["files"][0]) == Path("out/figures/tiny.csv")
+
+
+def test_without_a_name_all_figures_are_made(figures: Invoke, tiny: str) -> None:
+    """The table of each lies in the folder."""
+    done = figures("--runs", "1", "--processes", "1")
+    assert done.exit_code == 0, done.stderr
+    assert Path("out/figures/tiny.csv").exists()
 
 
 def test_the_same_seed_gives_the_same_rows_in_any_number_of_processes(tiny: str) -> None:
@@ -140,41 +149,40 @@ def test_experiments_without_a_sensible_ratio_are_ignored_and_counted() -> None:
     assert (nothing.mean, nothing.worst, nothing.counted) == (None, None, 0)
 
 
-def test_the_figures_are_listed(slotwise: Invoke) -> None:
+def test_the_figures_are_listed(figures: Invoke) -> None:
     """A line for each, or one object."""
-    names = [line.split()[0] for line in slotwise("reproduce", "--list").stdout.splitlines()]
+    names = [line.split()[0] for line in figures("--list").stdout.splitlines()]
     assert names == list(FIGURES)
     assert set(names) >= {"flex-5a", "flex-5b", "flex-5c", "flex-tasks"}
-    assert list(json.loads(slotwise("reproduce", "--list", "--json").stdout)) == names
+    assert list(json.loads(figures("--list", "--json").stdout)) == names
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["flex-6"], "unknown figure 'flex-6'; known: flex-5a, flex-5b, flex-5c, flex-tasks"),
-        ([], "FIGURE is missing; name one of flex-5a, flex-5b, flex-5c, flex-tasks"),
         (["flex-5a", "-o", "taken"], "taken"),
         (["flex-5a", "--runs", "0"], "--runs"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_begins(
-    slotwise: Invoke, tmp_path: Path, arguments: list[str], message: str
+    figures: Invoke, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     """Exit code 2 and one message with the remedy."""
     (tmp_path / "taken").write_text("a file")
-    done = slotwise("reproduce", *arguments)
+    done = figures(*arguments)
     assert done.exit_code == 2
     assert message in done.stderr
     assert done.stdout == ""
 
 
 def test_without_the_extra_for_pictures_the_table_is_still_written(
-    slotwise: Invoke, tiny: str, monkeypatch: pytest.MonkeyPatch
+    figures: Invoke, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """stderr says what to install, and stdout where the table lies."""
 
     monkeypatch.setattr(reproduction.importlib, "import_module", _no_module)
-    done = slotwise("reproduce", tiny, "--runs", "1", "--processes", "1")
+    done = figures(tiny, "--runs", "1", "--processes", "1")
     assert done.exit_code == 0
     assert "slotwise[plots]" in done.stderr
     assert done.stdout.splitlines()[-1] == str(Path("out/figures/tiny.csv"))

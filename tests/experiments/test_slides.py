@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from slotwise.cli import app
-from slotwise.experiments import reproduce as reproducing
-from slotwise.experiments.figure import Figure
-from slotwise.experiments.slides.cluster import JobType, Seen, Trial, observe, slides_cluster
-from slotwise.experiments.slides.figure import WITH, WITHOUT, SlidesFigure, SlidesRow
-from slotwise.experiments.slides.figures import (
+from experiments import reproduce as reproducing
+from experiments.__main__ import app
+from experiments.figure import Figure
+from experiments.slides.cluster import JobType, Seen, Trial, observe, slides_cluster
+from experiments.slides.figure import WITH, WITHOUT, SlidesFigure, SlidesRow
+from experiments.slides.figures import (
     GAINS,
     SCHEMES,
     SLIDES,
@@ -24,7 +24,7 @@ from slotwise.experiments.slides.figures import (
     SLIDES_STICKY,
     expected_when_sticky,
 )
-from slotwise.experiments.slides.traffic import BIN, SORT, TrafficFigure
+from experiments.slides.traffic import BIN, SORT, TrafficFigure
 from slotwise.model.decision import Locality
 
 STANDARD_ERRORS = 4.0
@@ -66,7 +66,7 @@ def test_a_figure_is_reproduced_as_a_table_and_pictures(
     monkeypatch.setattr(reproducing, "FIGURES", {figure.name: short(figure, 30.0, x, 30.0)})
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(
-        app, ["reproduce", figure.name, "--runs", "1", "--processes", "1", "-o", "figures"]
+        app, [figure.name, "--runs", "1", "--processes", "1", "-o", "figures"]
     )
     assert done.exit_code == 0, done.stderr
     files = [Path("figures") / f"{figure.name}.{ending}" for ending in ("csv", "png", "svg")]

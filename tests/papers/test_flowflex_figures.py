@@ -7,13 +7,13 @@ from statistics import fmean
 
 import pytest
 
-from slotwise.experiments.flowflex.experiment import (
+from experiments.flowflex.experiment import (
     FLOWFLEX,
     FlowOutcome,
     FlowSetting,
     experiment,
 )
-from slotwise.experiments.flowflex.figures import MAY_BE_NOTHING, MINIMAX, MINISUM
+from experiments.flowflex.figures import MAY_BE_NOTHING, MINIMAX, MINISUM
 from slotwise.workload.flow_generator import FlowGenerator
 
 RUNS = 3

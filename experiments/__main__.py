@@ -1,0 +1,53 @@
+"""The command behind `scripts/figures`: repeats the published figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.printed import list_figures, show_reproduction, showing_progress
+from experiments.reproduce import FIGURES, figure_named, reproduce
+from experiments.reproduction import check_folder
+from slotwise.options import Json
+from slotwise.terminal import door, errors
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def figures(
+    name: Annotated[
+        str | None, typer.Argument(metavar="FIGURE", help=f"{', '.join(FIGURES)}.")
+    ] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Experiments for each point; each figure has its own number."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed draws other jobs.")] = 0,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The folder to write into.")
+    ] = Path("out/figures"),
+    processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
+    is_list: Annotated[bool, typer.Option("--list", help="List the figures.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Repeat a figure of a paper: its experiments, a table (CSV) and pictures (PNG, SVG).
+
+    Without FIGURE, all of them. `scripts/figures flex-5a -o figures`
+    """
+    with door():
+        if is_list:
+            list_figures(as_json)
+            return
+        names = list(FIGURES) if name is None else [figure_named(name).name]
+        check_folder(output)
+        for each in names:
+            with showing_progress(errors(), each) as told:
+                reproduction = reproduce(each, runs, seed, processes, told)
+            show_reproduction(reproduction, output, as_json)
+
+
+if __name__ == "__main__":
+    app(prog_name="scripts/figures")

@@ -1,0 +1,189 @@
+"""The history put to the test: what is believed of jobs that ran before, and what is so.
+
+Jobs are run live with nothing known of them, with what the first run has taken down, and with
+the same ten times too long or too short. Logs tell what was believed at every instant; what
+was so is known when all is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import slotwise
+from experiments.dmrs.profiles import words
+from slotwise.model.decision import Launch
+from slotwise.model.event import JobArrived, TaskFinished
+from slotwise.model.job import PhaseId
+from slotwise.program.builtin.teragen import TeraGen
+from slotwise.record.history import append_history, read_history
+from slotwise.record.log import Log, Turn
+from slotwise.runtime.state import State
+from slotwise.workload.workload import ProgramJob
+
+SLOTS = 2
+SIZE = 32 << 20
+"""Bytes of the input of a job."""
+
+MAPS = 16
+REDUCES = 4
+
+PATTERN = "abc"
+"""What grep looks for: it is in one word of a few hundred."""
+
+NOTHING, KNOWN = "nothing", "the run before"
+LONG, SHORT = "ten times too long", "ten times too short"
+HISTORIES = (NOTHING, KNOWN, LONG, SHORT)
+"""What the runs know, in their order."""
+
+WRONG = {LONG: 10.0, SHORT: 0.1}
+"""What the seconds of the first run are multiplied by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The work left of a phase at an instant, seconds at speed 1.
+
+    tasks     how many of it have ended by then
+    estimate  what schedulers were shown
+    truth     what its tasks, as it turned out, still had to compute
+    """
+
+    phase: PhaseId
+    tasks: int
+    seconds: float
+    estimate: float
+    truth: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run that knew this, and how much work was left in it."""
+
+    history: str
+    left: Sequence[Left]
+
+
+def live(runs: int, seed: int, size: int = SIZE) -> list[list[Ran]]:
+    """So many rounds of all four runs, one after the other on the slots of this machine.
+
+    One experiment, since nothing else should run beside it. About 25 s a round.
+    """
+    with TemporaryDirectory(prefix="slotwise-") as name:
+        folder = Path(name)
+        _write_inputs(folder, seed, size)
+        return [_round(folder, number, size) for number in range(runs)]
+
+
+def _round(folder: Path, number: int, size: int) -> list[Ran]:
+    known = folder / f"known-{number}.db"
+    ran = [_run(folder, NOTHING, known, size)]
+    first = read_history(known)
+    ran.append(_run(folder, KNOWN, known, size))
+    for history, factor in WRONG.items():
+        wrong = folder / f"{history}-{number}.db"
+        append_history(wrong, [replace(seen, seconds=factor * seen.seconds) for seen in first])
+        ran.append(_run(folder, history, wrong, size))
+    return ran
+
+
+def _run(folder: Path, history: str, database: Path, size: int) -> Ran:
+    result = slotwise.run(_jobs(folder, size), "flex", slots=SLOTS, history=database)
+    assert not result.failed, result.failed
+    return Ran(history, left_of(result.log))
+
+
+def _jobs(folder: Path, size: int) -> list[ProgramJob]:
+    text, records = str(folder / "text.txt"), str(folder / "records" / "part*")
+
+    def job(program: str, inputs: str, reducers: int = REDUCES, **settings: Any) -> ProgramJob:
+        return slotwise.mapreduce(
+            program,
+            inputs,
+            folder / program,
+            reducers=reducers,
+            overwrite=True,
+            split_bytes=size // MAPS,
+            **settings,
+        )
+
+    return [
+        job("wordcount", text),
+        job("inverted-index", text),
+        job("grep", text, reducers=0, parameters={"pattern": PATTERN}),
+        job("sort", records),
+        job("terasort", records),
+    ]
+
+
+def _write_inputs(folder: Path, seed: int, size: int) -> None:
+    with (folder / "text.txt").open("w", encoding="ascii") as file:
+        file.writelines(words(size, seed))
+    parameters = {"records": size // TeraGen.record_bytes, "seed": seed}
+    made = slotwise.mapreduce("teragen", output=folder / "records", parameters=parameters)
+    slotwise.run([made], "fifo", slots=SLOTS)
+
+
+def left_of(log: Log) -> list[Left]:
+    """The work left of each phase when its job comes, and whenever a task of it has ended.
+
+    For logs of jobs that all ended well.
+    """
+    header = log.header
+    state = State(header.cluster, header.pools, jobs_expected=header.jobs_expected)
+    truth = _Truth(log)
+    found = []
+    for turn in log.turns:
+        state.at(turn.now)
+        for event in turn.events:
+            state.apply(event)
+        for name in _touched(turn):
+            # Of jobs that are over, nothing is left.
+            phase = {one.id: one for one in state.phases_of(name.job)}.get(name)
+            if phase is not None and phase.done < phase.phase.tasks.count:
+                estimate = phase.work_left(turn.now)
+                left = truth.left(name, turn.now)
+                found.append(Left(name, phase.done, turn.now, estimate, left))
+        for decision in turn.decisions:
+            state.apply(decision)
+    return found
+
+
+def _touched(turn: Turn) -> Iterator[PhaseId]:
+    """The phases that came, or of which a task ended, each once."""
+    names: dict[PhaseId, None] = {}
+    for event in turn.events:
+        if isinstance(event, JobArrived):
+            names |= {PhaseId(event.job.id, phase.name): None for phase in event.job.phases}
+        elif isinstance(event, TaskFinished):
+            names[event.phase] = None
+    yield from names
+
+
+class _Truth:
+    """When each task began and what it took, as is known when all is over."""
+
+    def __init__(self, log: Log) -> None:
+        speeds = {host.name: host.speed for host in log.header.cluster.hosts}
+        self._tasks: dict[PhaseId, list[tuple[float, float, float]]] = {}
+        begun: dict[tuple[PhaseId, int, int], tuple[float, float]] = {}
+        for turn in log.turns:
+            for event in turn.events:
+                if isinstance(event, TaskFinished):
+                    begin, speed = begun[event.phase, event.task, event.attempt]
+                    tasks = self._tasks.setdefault(event.phase, [])
+                    tasks.append((begin, speed, event.seconds))
+            for decision in turn.decisions:
+                if isinstance(decision, Launch):
+                    key = (decision.phase, decision.task, decision.attempt)
+                    begun[key] = turn.now, speeds[decision.host]
+
+    def left(self, phase: PhaseId, now: float) -> float:
+        """The work that its tasks still had to do then, seconds at speed 1."""
+        return sum(
+            speed * (seconds - min(seconds, max(0.0, now - begin)))
+            for begin, speed, seconds in self._tasks[phase]
+        )

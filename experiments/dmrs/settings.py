@@ -1,0 +1,51 @@
+"""The sweep over what the text of the DMRS paper has lost, and what is read off it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from experiments.dmrs.experiment import Setting
+
+if TYPE_CHECKING:
+    from experiments.dmrs.figure import DmrsRow
+
+PAPER_MOST = 0.82
+"""By how much DMRS is better than its rivals at most, by the paper's abstract."""
+
+MACHINES, FAST, RATIOS, INTERVALS = (
+    (10, 20, 40),
+    (1 / 4, 1 / 2, 3 / 4),
+    (1.5, 2.0, 3.0, 5.0),
+    (0.0, 1 / 8, 1 / 4, 1 / 2, 1.0),
+)
+"""The sweep; in the middle are the defaults of a Setting."""
+
+SETTINGS = tuple(
+    dict.fromkeys(
+        [
+            *(Setting(*place) for place in product(MACHINES, FAST, RATIOS)),
+            *(Setting(interval=interval) for interval in INTERVALS),
+        ]
+    )
+)
+
+Place = tuple[int, float, float, float]
+"""Machines, the fast part of them, the speed ratio and the interval."""
+
+
+def by_setting(rows: Sequence[DmrsRow]) -> dict[Place, list[DmrsRow]]:
+    """The rows of all benchmarks, setting by setting."""
+    found: dict[Place, list[DmrsRow]] = {}
+    for row in rows:
+        place = row.machines, row.fast, row.ratio, row.interval
+        found.setdefault(place, []).append(row)
+    return found
+
+
+def gains_over(rival: str, rows: Sequence[DmrsRow]) -> tuple[float, float]:
+    """DMRS's gain over a rival: its mean in these rows, and the most in any experiment."""
+    mine = [row for row in rows if row.scheduler == rival]
+    return fmean(row.gain for row in mine), max(row.gain_most for row in mine)

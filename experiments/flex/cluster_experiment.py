@@ -1,0 +1,165 @@
+"""One experiment of FLEX 4.2: the same jobs under FAIR and under FLEX, task by task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from types import MappingProxyType
+from typing import ClassVar
+
+import numpy as np
+
+from experiments.flex.cluster_jobs import (
+    SECONDS_A_MINUTE,
+    Drawing,
+    SpreadJobs,
+    uneven_cluster,
+)
+from slotwise.allocation.fair import Fair
+from slotwise.allocation.flex import Flex
+from slotwise.allocation.problem import Allocator, Claims
+from slotwise.allocation.waterline import water_line
+from slotwise.assignment.greedy import Greedy
+from slotwise.model.cluster import Cluster
+from slotwise.model.decision import GiveUp, Launch, Preempt
+from slotwise.model.event import Event, JobArrived
+from slotwise.model.job import Job
+from slotwise.model.shuffle import Shuffle
+from slotwise.runtime.loop import run
+from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.state import State
+from slotwise.scheduler import Scheduler
+
+SCHEMES: Mapping[str, Callable[[], Allocator]] = MappingProxyType({"fair": Fair, "flex": Flex})
+"""The schemes that are compared."""
+
+EPOCH_SECONDS = 0.5
+"""As in the paper."""
+
+SLOW_START = 0.05
+"""The part of the maps that is done before reduces begin, as in Hadoop."""
+
+
+UNSEEN_SECONDS = 1000.0
+"""More than any task needs: FLEX serves what it has seen first, and gives what it has not seen
+its least share."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSetting:
+    """What is run, and on which terms.
+
+    slack    part of the slots of each kind that the pool of all jobs is not guaranteed
+    noise    of the true work of tasks, which nobody is told: the standard deviation of its
+             logarithm
+    shuffle  when reduces begin, and whether copying is apart
+    unseen   seconds that a task is taken to need in a phase of which none has finished
+    """
+
+    jobs: Drawing = field(default_factory=SpreadJobs)
+    slack: float = 0.75
+    noise: float = 0.25
+    shuffle: Shuffle = field(default_factory=lambda: Shuffle(slow_start=SLOW_START))
+    unseen: float = UNSEEN_SECONDS
+
+
+def experiment(setting: ClusterSetting, seed: int, number: int) -> dict[str, float]:
+    """Mean response of each scheme, in minutes. The same for the same numbers."""
+    return {name: mean_response(setting, name, seed, number) for name in SCHEMES}
+
+
+def mean_response(setting: ClusterSetting, scheme: str, seed: int, number: int) -> float:
+    """The mean response of the jobs of this experiment under one scheme, in minutes."""
+    rng = np.random.default_rng([seed, number])
+    plain = uneven_cluster()
+    jobs = [setting.shuffle.job(job, plain) for job in setting.jobs.draw(rng)]
+    completed = simulate(setting, jobs, setting.shuffle.cluster(plain), scheme, (seed, number))
+    return fmean(completed[job.id] - job.arrival for job in jobs) / SECONDS_A_MINUTE
+
+
+def simulate(
+    setting: ClusterSetting,
+    jobs: Sequence[Job],
+    cluster: Cluster,
+    scheme: str,
+    seed: tuple[int, int],
+) -> dict[str, float]:
+    """When each job is done. The scheduler learns what tasks take from those that are done."""
+    allocator = SharedLeast(SCHEMES[scheme](), setting.slack)
+    scheduler = Scheduler(allocator, Greedy(), EPOCH_SECONDS)
+    truth = Simulation(seed=1_000_003 * seed[0] + seed[1], noise=setting.noise)
+    world = Untold(SimulatedWorld(cluster, jobs, truth))
+    state = State(cluster, jobs_expected=len(jobs), default_work=setting.unseen)
+    run(scheduler, world, state, lambda now, events, decisions: None)
+    return state.completed
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLeast:
+    """Hands an allocator the least shares of jobs that share those of their pool equally.
+
+    So the Hadoop Fair Scheduler sets them, and FLEX finds them (FLEX 4.2): the more jobs run,
+    the less each is guaranteed. A job that can use less leaves the rest to the others. An
+    allocator that reads work gives a phase of which nothing has been seen yet one slot at
+    least, so that there is something to extrapolate from.
+
+    slack  part of the slots of each kind that the pool is not guaranteed
+    """
+
+    allocator: Allocator
+    slack: float
+
+    keeps_least: ClassVar[bool] = True
+
+    @property
+    def reads_work(self) -> bool:
+        """As the allocator does."""
+        return self.allocator.reads_work
+
+    def share(self, claims: Claims) -> list[float]:
+        """Slots for each claim."""
+        guaranteed = (1 - self.slack) * claims.capacity
+        nothing = [0.0] * len(claims)
+        least = water_line(guaranteed, [1.0] * len(claims), nothing, claims.most)
+        if self.reads_work:
+            # Of a phase that can still use a slot for each of its tasks, none is done.
+            is_new = [
+                most == phase.slots_most
+                for most, (_, phase) in zip(claims.most, claims.owner, strict=True)
+            ]
+            least = [max(low, float(new)) for low, new in zip(least, is_new, strict=True)]
+        return self.allocator.share(replace(claims, least=least))
+
+
+class Untold:
+    """A world that keeps to itself what tasks take: schedulers see only what has finished."""
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        self._world = world
+
+    @property
+    def now(self) -> float:
+        """The clock of the world."""
+        return self._world.now
+
+    def perform(self, decision: Launch | Preempt | GiveUp) -> None:
+        """As the world does."""
+        self._world.perform(decision)
+
+    def wait(self, until: float | None) -> Sequence[Event]:
+        """What happens in the world, but jobs without the work of their tasks."""
+        return [
+            JobArrived(event.at, untold(event.job)) if isinstance(event, JobArrived) else event
+            for event in self._world.wait(until)
+        ]
+
+
+def untold(job: Job) -> Job:
+    """The job without what its tasks take."""
+    return replace(
+        job,
+        phases=tuple(
+            replace(phase, tasks=replace(phase.tasks, work=None)) for phase in job.phases
+        ),
+    )

@@ -1,0 +1,110 @@
+"""One experiment of the FlowFlex paper's simulations: flows are drawn, each scheme plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from experiments.flex.experiment import MEETS, Metric
+from slotwise.analysis.bound import Work, sizes_of
+from slotwise.api import plan
+from slotwise.model.cluster import Cluster
+from slotwise.model.job import Job
+from slotwise.objective.objective import Objective
+from slotwise.results import Plan
+from slotwise.workload.flow_generator import FlowGenerator, unweighted
+
+BUDGET_STEPS = 10_000
+"""For the search of FlowFlex in each plan, in steps, so that every machine finds the same: less
+than half a second on average."""
+
+AGNOSTIC = ("fair", "fifo")
+"""Ready-list schemes that know nothing of metrics: each plans once for all of them."""
+
+FLOWFLEX, ALONE = "flowflex", "paper's method"
+SCHEMES = (FLOWFLEX, ALONE, *AGNOSTIC)
+"""FlowFlex with all that goes beyond the paper, the method of the paper alone, and others."""
+
+_Planner = Callable[[Sequence[Job], Objective, int, int], Plan]
+
+
+def _flowflex(jobs: Sequence[Job], objective: Objective, slots: int, steps: int) -> Plan:
+    return plan(jobs, "flowflex", objective=objective, slots=slots, budget_steps=steps)
+
+
+def _alone(jobs: Sequence[Job], objective: Objective, slots: int, steps: int) -> Plan:
+    return plan(jobs, "flowflex-paper", objective=objective, slots=slots, budget_steps=steps)
+
+
+PLANNERS: Mapping[str, _Planner] = MappingProxyType({FLOWFLEX: _flowflex, ALONE: _alone})
+"""The schemes that plan for a metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSetting:
+    """What is planned, and by which metrics.
+
+    steps  of search, for each plan of FlowFlex
+    """
+
+    metrics: tuple[Metric, ...]
+    generator: FlowGenerator = field(default_factory=FlowGenerator)
+    steps: int = BUDGET_STEPS
+
+
+@dataclass(frozen=True, slots=True)
+class FlowOutcome:
+    """What the schemes came to in one experiment by one metric.
+
+    values  of each scheme
+    bound   no schedule has a lower value: the best that any plan has proven
+    """
+
+    values: Mapping[str, float]
+    bound: float
+
+    def is_proven(self, scheme: str) -> bool:
+        """Whether the value of a scheme meets the bound, so that it is the optimum."""
+        return self.values[scheme] - self.bound <= MEETS * max(1.0, abs(self.bound))
+
+    def ratio(self, scheme: str, added: float) -> float:
+        """Value by bound, with something added to both (FlowFlex, footnote 10)."""
+        # A bound is lowered by a little, so that it may lie just below 0.
+        return (self.values[scheme] + added) / (max(self.bound, 0.0) + added)
+
+
+def experiment(setting: FlowSetting, seed: int, number: int) -> dict[str, FlowOutcome]:
+    """Experiment of this number and seed, by the name of the metric; always the same.
+
+    All metrics measure the same flows.
+    """
+    jobs = setting.generator.draw(np.random.default_rng([seed, number]))
+    slots, plain = setting.generator.slots, unweighted(jobs)
+    completed = {
+        scheme: plan(plain, scheme, slots=slots).schedule.completion() for scheme in AGNOSTIC
+    }
+    return {
+        metric.name: _outcome(
+            jobs if metric.weighted else plain, metric, slots, setting.steps, completed
+        )
+        for metric in setting.metrics
+    }
+
+
+def _outcome(
+    jobs: Sequence[Job],
+    metric: Metric,
+    slots: int,
+    steps: int,
+    completed: Mapping[str, Mapping[str, float]],
+) -> FlowOutcome:
+    objective = Objective(metric.penalty, metric.aggregate)
+    plans = {name: make(jobs, objective, slots, steps) for name, make in PLANNERS.items()}
+    size = sizes_of(jobs, Cluster.of_slots(slots), Work.estimated(jobs))
+    by_id = {job.id: job for job in jobs}
+    values = {name: made.value for name, made in plans.items()}
+    values |= {name: objective.value(by_id, done, size) for name, done in completed.items()}
+    return FlowOutcome(values, max(made.bound for made in plans.values()))

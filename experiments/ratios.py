@@ -1,0 +1,186 @@
+"""Figures of ratios: the value of each scheme by that of a yardstick, point by point."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from experiments.figure import Experiment, Row
+from experiments.flex.experiment import Outcome, Setting, experiment
+from slotwise.report.numbers import MISSING
+
+if TYPE_CHECKING:
+    from slotwise.report.pictures.picture import Picture
+
+SCHEMES = ("fifo", "fair", "flex")
+BEST_ORDER, BOUND = YARDSTICKS = ("best order", "bound")
+
+RUNS = 100
+"""Experiments a point, as in the FLEX paper."""
+
+NOTHING = 1e-9
+"""A yardstick that is not above this makes no sensible ratio."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place on the x axis, by its value or its name, and the setting to experiment with."""
+
+    x: float | str
+    setting: Setting
+
+
+@dataclass(frozen=True, slots=True)
+class RatioRow:
+    """What came out of the experiments of one point, for one scheme by one yardstick.
+
+    mean, worst, least  of the ratios of the scheme's value to that of the yardstick; None
+                        where all experiments were ignored
+    deviation           of that sample of ratios, 0 for a single experiment
+    counted, ignored    experiments; one is ignored where the yardstick is not above 0
+    proven              experiments in which the yardstick is proven to be the optimum
+    """
+
+    x: float | str
+    scheme: str
+    yardstick: str
+    mean: float | None
+    worst: float | None
+    least: float | None
+    deviation: float | None
+    counted: int
+    ignored: int
+    proven: int
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Numbers that the text of a paper states for a point: ratios of a scheme."""
+
+    x: float
+    scheme: str
+    mean: float
+    worst: float
+
+
+@dataclass(frozen=True, slots=True)
+class RatioFigure:
+    """A figure of ratios: what to vary, and how to draw what came out.
+
+    axis       what the x of its points are
+    drawing    makes the picture; it needs the extra `plots`
+    published  what the paper states, to be shown beside
+    is_log     whether the axis is logarithmic
+    """
+
+    name: str
+    title: str
+    axis: str
+    points: tuple[Point, ...]
+    drawing: Callable[[RatioFigure, Sequence[RatioRow]], Picture]
+    published: tuple[Published, ...] = ()
+    is_log: bool = False
+    runs: int = RUNS
+
+    def experiments(self, runs: int, seed: int) -> Sequence[Experiment]:
+        """Those of the first point, then those of the next."""
+        return [
+            partial(experiment, point.setting, seed, run)
+            for point in self.points
+            for run in range(runs)
+        ]
+
+    def rows(self, outcomes: Sequence[Outcome]) -> Sequence[Row]:
+        """Each scheme by each yardstick, point by point."""
+        runs = len(outcomes) // len(self.points)
+        return [
+            asdict(row)
+            for number, point in enumerate(self.points)
+            for row in rows_of(point, outcomes[number * runs : (number + 1) * runs])
+        ]
+
+    def table(self, rows: Sequence[Row], runs: int) -> Table:
+        """Mean and worst ratio of each scheme, a line for each point.
+
+        FIFO and FAIR by the best order, as the papers have them; FLEX by the bound, too.
+        """
+        found = {(row.x, row.scheme, row.yardstick): row for row in _typed(rows)}
+        table = Table(
+            title=f"{self.title}: mean and worst of {runs} experiments",
+            title_justify="left",
+            box=SIMPLE_HEAD,
+        )
+        table.add_column(self.axis, vertical="bottom")
+        columns = [(scheme, BEST_ORDER) for scheme in SCHEMES] + [("flex", BOUND)]
+        for scheme, yardstick in columns:
+            table.add_column(f"{scheme}\nby {yardstick}", justify="right")
+        for heading in ("bound is\nthe optimum", "ignored\nby order", "ignored\nby bound"):
+            table.add_column(heading, justify="right")
+        for point in self.points:
+            order, bound = (found[point.x, "flex", yardstick] for yardstick in YARDSTICKS)
+            cells = [_ratios(found[point.x, *column]) for column in columns]
+            proven = f"{bound.proven} of {bound.counted}"
+            ignored = (str(order.ignored), str(bound.ignored))
+            table.add_row(str(point.x), *cells, proven, *ignored)
+        return table
+
+    def draw(self, rows: Sequence[Row]) -> Picture:
+        """The picture, as the figure says."""
+        return self.drawing(self, _typed(rows))
+
+
+def rows_of(point: Point, outcomes: Sequence[Outcome]) -> list[RatioRow]:
+    """The rows of a point: each scheme by each yardstick."""
+    return [
+        _row(point, scheme, yardstick, outcomes)
+        for yardstick in YARDSTICKS
+        for scheme in SCHEMES
+    ]
+
+
+def _typed(rows: Sequence[Row]) -> list[RatioRow]:
+    return [RatioRow(**row) for row in rows]
+
+
+def _row(point: Point, scheme: str, yardstick: str, outcomes: Sequence[Outcome]) -> RatioRow:
+    of_yardstick = attrgetter(yardstick.replace(" ", "_"))
+    sensible = [outcome for outcome in outcomes if of_yardstick(outcome) > NOTHING]
+    ratios = [getattr(outcome, scheme) / of_yardstick(outcome) for outcome in sensible]
+    return RatioRow(
+        x=point.x,
+        scheme=scheme,
+        yardstick=yardstick,
+        mean=statistics.fmean(ratios) if ratios else None,
+        worst=max(ratios, default=None),
+        least=min(ratios, default=None),
+        deviation=statistics.stdev(ratios) if len(ratios) > 1 else 0.0 if ratios else None,
+        counted=len(ratios),
+        ignored=len(outcomes) - len(ratios),
+        proven=sum(map(_is_tight[yardstick], sensible)),
+    )
+
+
+_is_tight: dict[str, Callable[[Outcome], bool]] = {
+    BEST_ORDER: lambda outcome: outcome.is_optimal(outcome.best_order),
+    BOUND: lambda outcome: outcome.is_optimal(min(outcome.flex, outcome.best_order)),
+}
+"""Whether a yardstick is known to be the optimum itself."""
+
+
+def _ratios(row: RatioRow) -> str:
+    if row.mean is None or row.worst is None:
+        return MISSING
+    return f"{_ratio(row.mean)} {_ratio(row.worst):>7}"
+
+
+def _ratio(value: float) -> str:
+    return (
+        f"{value:.4f}" if value < 10 else f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+    )

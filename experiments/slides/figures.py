@@ -1,0 +1,268 @@
+"""Delay scheduling, the figures of the slides: locality and throughput (Zaharia and others).
+
+By job size, by the number of jobs that share the cluster, by type of job; traffic is in
+`slides_traffic`. The slides state no numbers but the table of locality gains and one gain in
+throughput, and nothing of hardware but the number of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from experiments.figure import Figure
+from experiments.slides.cluster import (
+    COPIES,
+    HEARTBEAT,
+    HOSTS,
+    MAP_SECONDS,
+    MAP_SLOTS,
+    NETWORK,
+    WAITS,
+    JobType,
+    Trial,
+)
+from experiments.slides.figure import (
+    WITH,
+    WITHOUT,
+    SlidesFigure,
+    SlidesPoint,
+    SlidesRow,
+    percent,
+)
+from experiments.slides.traffic import SLIDES_TRAFFIC
+from slotwise.assignment.delay_analysis import (
+    locality_of_job,
+    locality_of_launch,
+)
+from slotwise.report.numbers import MISSING
+
+if TYPE_CHECKING:
+    from slotwise.report.pictures.picture import Picture
+
+SCHEMES = {
+    f"FIFO, {WITHOUT}": ("fifo", None),
+    f"FAIR, {WITHOUT}": ("fair", None),
+    f"FAIR, {WITH}": ("fair", WAITS),
+}
+"""How jobs share, and the waits."""
+
+SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
+"""Maps of a job."""
+
+CROWD = JobType("crowd", maps=20, users=30, pool="crowd", reads=False)
+"""Other users' jobs: they fill every slot that is left, wherever it is."""
+
+JOBS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50)
+"""Jobs that share the cluster."""
+
+MAPS_OF_ALL_JOBS = 2_000
+"""Of the jobs that share the cluster, together: ten for each slot."""
+
+TYPES = (
+    JobType("small sort", maps=1, users=10, reduces=1, pool="small sorts"),
+    JobType("small scan", maps=1, users=10, pool="small scans"),
+    JobType("medium scan", maps=30, users=6, pool="medium scans"),
+    JobType("large scan", maps=400, users=3, pool="large scans"),
+)
+"""As large as the slides' localities without waiting say: see EXPERIMENTS.md."""
+
+GAINS = {
+    "small sort": ((0.02, 0.50), (0.81, 0.96)),
+    "small scan": ((0.02, 0.50), (0.75, 0.94)),
+    "medium scan": ((0.37, 0.98), (0.99, 0.99)),
+    "large scan": ((0.84, 0.99), (0.94, 0.99)),
+}
+"""The slides' table: localities at the node and in the rack, without waiting and with."""
+
+GAIN = 0.70
+"""In throughput, as the slides state it."""
+
+COMPUTING = (4.0, 8.0, 12.0, 16.0, 24.0, 32.0)
+"""Seconds that a map computes."""
+
+ALONE = {
+    "small scan": (1, 220, 150.0),
+    "medium scan": (30, 20, 600.0),
+    "large scan": (400, 3, 1_200.0),
+}
+"""Maps of a job, so many users that each slot has work when no others use the cluster, and
+the seconds that they are observed."""
+
+
+def expected_by_size(maps: int, waits: tuple[float, float] | None) -> float:
+    """The locality of a job of so many maps by the analysis, for the skips of the first wait.
+
+    Without a wait a job takes the first slot that it is offered: it is local as one offer is.
+    With one it is offered what comes free in that time, and a slot at its end.
+    """
+    turnaround = MAP_SECONDS + HEARTBEAT / 2
+    skips = waits[0] * HOSTS * MAP_SLOTS / turnaround if waits else 0.0
+    return locality_of_job(maps, skips + 1, HOSTS, COPIES)
+
+
+def expected_when_sticky(jobs: int) -> float:
+    """The part of its blocks that a job has on its nodes, if it never gets other slots.
+
+    Its slots lie on a part f = 1 - (1 - 1/k)^L of the nodes, and 1 - (1 - f)^R of all blocks
+    have a copy there.
+    """
+    nodes = HOSTS * locality_of_launch(1 / jobs, MAP_SLOTS)
+    return 1.0 - (1.0 - nodes / HOSTS) ** COPIES
+
+
+def _by_size(maps: int, scheme: str) -> SlidesPoint:
+    sharing, waits = SCHEMES[scheme]
+    job = JobType("job", maps, users=max(1, min(10, HOSTS // maps)), pool="observed")
+    trial = Trial((CROWD, job), sharing, waits, seconds=800.0)
+    return SlidesPoint(maps, scheme, trial, "job", expected_by_size(maps, waits))
+
+
+def _by_jobs(jobs: int, scheme: str) -> SlidesPoint:
+    job = JobType("job", MAPS_OF_ALL_JOBS // jobs, users=jobs)
+    trial = Trial((job,), "fair", _waits(scheme), seconds=1_200.0)
+    expected = expected_when_sticky(jobs) if scheme == WITHOUT else None
+    return SlidesPoint(jobs, scheme, trial, "job", expected)
+
+
+def _of_type(kind: JobType, scheme: str) -> SlidesPoint:
+    trial = Trial(TYPES, "fair", _waits(scheme), seconds=1_600.0, network=NETWORK)
+    return SlidesPoint(
+        kind.name, scheme, trial, kind.name, published=GAINS[kind.name][scheme == WITH]
+    )
+
+
+def _alone(name: str, seconds: float, scheme: str) -> SlidesPoint:
+    maps, users, observed = ALONE[name]
+    kind = JobType(name, maps, users, map_seconds=seconds)
+    trial = Trial((kind,), "fair", _waits(scheme), observed, warm_up=100.0, network=NETWORK)
+    return SlidesPoint(seconds, scheme, trial, name)
+
+
+def _waits(scheme: str) -> tuple[float, float] | None:
+    return WAITS if scheme == WITH else None
+
+
+def _localities(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Table:
+    """Locality at the node, a column for each scheme, with what formulas say of it."""
+    table = Table()
+    table.add_column(figure.axis, vertical="bottom")
+    schemes = list(dict.fromkeys(row.scheme for row in rows))
+    for scheme in schemes:
+        table.add_column(scheme.replace(", ", "\n"), justify="right")
+    shown = [s for s in schemes if any(r.scheme == s and r.expected_node for r in rows)]
+    for wait in dict.fromkeys(scheme.split(", ")[-1] for scheme in shown):
+        table.add_column(f"by the formula,\n{wait}", justify="right")
+    found = {(row.x, row.scheme): row for row in rows}
+    for x in dict.fromkeys(row.x for row in rows):
+        of_wait = {s.split(", ")[-1]: found[x, s].expected_node for s in shown}
+        cells = [percent(found[x, scheme].node) for scheme in schemes]
+        table.add_row(f"{x:,}", *cells, *map(percent, of_wait.values()))
+    return table
+
+
+def _gains(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Table:
+    """Both localities of each type of job, ours and the slides'."""
+    table = Table()
+    table.add_column(figure.axis, vertical="bottom")
+    for scheme in (WITHOUT, WITH):
+        for whose in ("ours", "slides"):
+            table.add_column(f"{scheme}\n{whose}", justify="right")
+    found = {(row.x, row.scheme): row for row in rows}
+    for kind in TYPES:
+        cells = []
+        for row in (found[kind.name, scheme] for scheme in (WITHOUT, WITH)):
+            cells += [_pair(row.node, row.rack), _pair(row.slides_node, row.slides_rack)]
+        table.add_row(kind.name, *cells)
+    return table
+
+
+def _throughputs(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Table:
+    """Maps a second of each type, without and with waiting, and the gain."""
+    table = Table()
+    table.add_column(figure.axis, vertical="bottom")
+    for name in ALONE:
+        table.add_column(f"{name}\nmaps a second", justify="right")
+        table.add_column("gain", justify="right", vertical="bottom")
+    found = {(row.x, row.type, row.scheme): row.maps_per_second for row in rows}
+    for x in dict.fromkeys(row.x for row in rows):
+        cells = []
+        for name in ALONE:
+            one, other = (found[x, name, scheme] for scheme in (WITHOUT, WITH))
+            cells += [f"{one:.1f} {other:>5.1f}", f"{round(100 * (other / one - 1)):+d} %"]
+        table.add_row(f"{x:g}", *cells)
+    return table
+
+
+def _pair(node: float | None, rack: float | None) -> str:
+    if node is None or rack is None:
+        return MISSING
+    return f"{100 * node:.0f} / {100 * rack:.0f} %"
+
+
+def _draw_lines(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Picture:
+    from experiments.slides.pictures import draw_localities
+
+    return draw_localities(figure, rows)
+
+
+def _draw_gains(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Picture:
+    from experiments.slides.pictures import draw_gains
+
+    return draw_gains(figure, rows)
+
+
+def _draw_throughputs(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Picture:
+    from experiments.slides.pictures import draw_throughputs
+
+    return draw_throughputs(figure, rows)
+
+
+SLIDES_LOCALITY = SlidesFigure(
+    "slides-locality",
+    "Locality by the size of a job, in a busy cluster of 100 nodes",
+    "maps of the job",
+    tuple(_by_size(maps, scheme) for maps in SIZES for scheme in SCHEMES),
+    _localities,
+    _draw_lines,
+)
+SLIDES_STICKY = SlidesFigure(
+    "slides-sticky",
+    "Locality by the number of jobs that share 100 nodes fairly",
+    "concurrent jobs",
+    tuple(_by_jobs(jobs, scheme) for jobs in JOBS for scheme in (WITHOUT, WITH)),
+    _localities,
+    _draw_lines,
+)
+SLIDES_GAINS = SlidesFigure(
+    "slides-gains",
+    "Locality of each type of job, node / rack, in a shared cluster of 100 nodes",
+    "type of job",
+    tuple(_of_type(kind, scheme) for kind in TYPES for scheme in (WITHOUT, WITH)),
+    _gains,
+    _draw_gains,
+)
+SLIDES_THROUGHPUT = SlidesFigure(
+    "slides-throughput",
+    "Throughput without and with waiting, by how long a map computes",
+    "seconds that a map computes",
+    tuple(
+        _alone(name, seconds, scheme)
+        for seconds in COMPUTING
+        for name in ALONE
+        for scheme in (WITHOUT, WITH)
+    ),
+    _throughputs,
+    _draw_throughputs,
+    runs=2,
+)
+
+SLIDES: tuple[Figure, ...] = (
+    SLIDES_LOCALITY,
+    SLIDES_STICKY,
+    SLIDES_GAINS,
+    SLIDES_THROUGHPUT,
+    SLIDES_TRAFFIC,
+)
