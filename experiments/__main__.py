@@ -10,8 +10,8 @@ import typer
 from experiments.printed import list_figures, show_reproduction, showing_progress
 from experiments.reproduce import FIGURES, figure_named, reproduce
 from experiments.reproduction import check_folder
-from slotwise.options import Json
-from slotwise.terminal import door, errors
+from slotwise.cli.options import Json
+from slotwise.cli.terminal import door, errors
 
 app = typer.Typer(add_completion=False)
 

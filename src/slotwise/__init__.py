@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from slotwise.version import __version__
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from slotwise.api import compare as compare

@@ -13,7 +13,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # As nohup has it, and a shell's `&`.
             signal.signal(number, leave)
-    from slotwise.cli import main as run
+    from slotwise.cli.main import main as run
 
     run()
 

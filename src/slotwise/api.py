@@ -19,7 +19,6 @@ from slotwise.analysis.explain import explain as explain_log
 from slotwise.analysis.replay import Replay, replay_log
 from slotwise.analysis.timeline import timeline_of
 from slotwise.analysis.waits import Wait, worst_waits
-from slotwise.asked import Slots, cluster_of, processors
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Locality
 from slotwise.model.errors import InputError
@@ -38,7 +37,7 @@ from slotwise.runtime.live.hosts import played
 from slotwise.runtime.live.world import LiveWorld
 from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
 from slotwise.scheduler import make_scheduler
-from slotwise.sources import Given, Source, read_source
+from slotwise.sources import Given, Slots, Source, cluster_of, processors, read_source
 from slotwise.workload.placement import place_blocks
 
 

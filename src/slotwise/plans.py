@@ -9,7 +9,6 @@ from pathlib import Path
 from slotwise.allocation.planning import plan_schedules
 from slotwise.allocation.search.budget import Budget
 from slotwise.analysis.bound import Work, objective_bound, sizes_of
-from slotwise.asked import Slots, cluster_of, objective_of
 from slotwise.dmrs.jobs import machines_of, uneven
 from slotwise.dmrs.planning import PLANNERS
 from slotwise.dmrs.program import guarantee, linear_program, skewness
@@ -17,7 +16,7 @@ from slotwise.model.errors import InputError
 from slotwise.objective.objective import Objective
 from slotwise.results import Plan, TaskPlan
 from slotwise.scheduler import EPOCH_SECONDS, make_allocator
-from slotwise.sources import Given, read_source
+from slotwise.sources import Given, Slots, cluster_of, objective_of, read_source
 
 PLAN_SECONDS = EPOCH_SECONDS / 2
 """How long a plan may search unless told otherwise: it would be ready within an epoch."""

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from slotwise.asked import objective_of
+from slotwise import __version__
 from slotwise.assignment.delay import Delay
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision
@@ -31,8 +31,7 @@ from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.runtime.state import ATTEMPTS_MAX, LOSSES_MAX, State
 from slotwise.runtime.world import World
 from slotwise.scheduler import EPOCH_SECONDS, check_scheduler, make_scheduler
-from slotwise.sources import Source
-from slotwise.version import __version__
+from slotwise.sources import Source, objective_of
 
 
 class Options(TypedDict, total=False):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
 from slotwise.estimation.rates import Rates, estimate_rates
-from slotwise.model.cluster import Cluster
+from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, PhaseId
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
+from slotwise.objective.objective import Objective
 from slotwise.program.calls import Sleep
 from slotwise.program.commit import check_overwritten
 from slotwise.program.execution import Execution, Sized
@@ -28,6 +29,10 @@ from slotwise.workload.workload import ProgramJob, Workload
 
 Entry = Job | ProgramJob | Execution
 """A job in any of its forms: phases of stated work, a program, or something that runs."""
+
+
+Slots = int | Mapping[str, int]
+"""A number of slots that serve every kind, or a number for each kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,27 @@ def _read_source(workload: Given) -> Source:
     if number > 1:
         raise InputError(f"{number} jobs have the id {name!r}; give each one of its own")
     return source
+
+
+def objective_of(asked: Objective | str | None, source: Source) -> Objective:
+    """The objective asked for, or the workload's own."""
+    if isinstance(asked, str):
+        return Objective.named(asked)
+    return asked or source.workload.objective
+
+
+def cluster_of(workload: Workload, slots: Slots | None) -> Cluster:
+    """The cluster to plan for or to simulate: as many slots as asked for, or the workload's."""
+    if isinstance(slots, int):
+        return Cluster.of_slots(slots)
+    if slots is not None:
+        return Cluster((Host("cluster", dict(slots)),))
+    return workload.cluster or Cluster.of_slots(processors())
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def _stated(entry: Entry) -> Job | ProgramJob:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import slotwise
 from slotwise.analysis.explain import explain
-from slotwise.cli import app
+from slotwise.cli.main import app
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks

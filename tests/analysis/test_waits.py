@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import slotwise
 from slotwise import Block, Cluster, Host, Job, Phase, Pool, Preemption, Simulation, Tasks
 from slotwise.analysis.waits import Wait
-from slotwise.cli import app
+from slotwise.cli.main import app
 from slotwise.record.log import Log
 from slotwise.report.explanation import wait_lines
 from slotwise.workload.workload import Workload

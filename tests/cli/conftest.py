@@ -9,7 +9,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from slotwise.cli import app
+from slotwise.cli.main import app
 
 JOBS = """\
 slotwise: 1

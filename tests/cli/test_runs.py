@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from slotwise.version import __version__
+from slotwise import __version__
 
 LIVE = "slotwise: 1\njobs: [{id: a, phases: [{name: m, work: 0.04, tasks: 4}]}]\n"
 

@@ -98,7 +98,7 @@ def test_an_interrupt_before_a_command_has_begun(folder: Path) -> None:
     """Exit code 130 while options are read, too."""
     code = (
         "import os, signal, sys\n"
-        "from slotwise import cli, options\n"
+        "from slotwise.cli import main as cli\n"
         "from slotwise.__main__ import main\n"
         "cli.guard_streams = lambda: os.kill(os.getpid(), signal.SIGINT)\n"
         "main()\n"
@@ -115,7 +115,7 @@ def test_signals_that_are_ignored_stay_ignored(folder: Path) -> None:
     try:
         code = (
             "import os, signal\n"
-            "from slotwise import cli\n"
+            "from slotwise.cli import main as cli\n"
             "from slotwise.__main__ import main\n"
             "cli.guard_streams = lambda: os.kill(os.getpid(), signal.SIGHUP)\n"
             "main()\n"

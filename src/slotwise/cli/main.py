@@ -10,13 +10,11 @@ from typing import Annotated, TypedDict
 
 import typer
 
-from slotwise import api
+from slotwise import __version__, api
 from slotwise.api import PLAN_SECONDS
-from slotwise.dmrs.planning import PLANNERS
-from slotwise.histories import show_history
-from slotwise.model.errors import InputError
-from slotwise.option_texts import parse_slots
-from slotwise.options import (
+from slotwise.cli.history import show_history
+from slotwise.cli.option_texts import parse_slots
+from slotwise.cli.options import (
     AggregateName,
     Json,
     Output,
@@ -27,15 +25,8 @@ from slotwise.options import (
     grouped,
     objective_asked,
 )
-from slotwise.record.log import RULES, following
-from slotwise.report.explanation import explanation_lines, wait_lines
-from slotwise.report.printable import printable
-from slotwise.report.progress import Progress
-from slotwise.results import Plan, Result, TaskPlan
-from slotwise.scheduler import ALLOCATORS, SCHEDULERS
-from slotwise.sources import read_source
-from slotwise.streams import StdoutError, guard_streams
-from slotwise.terminal import (
+from slotwise.cli.streams import StdoutError, guard_streams
+from slotwise.cli.terminal import (
     door,
     errors,
     finish,
@@ -47,8 +38,16 @@ from slotwise.terminal import (
     show_unknown,
     showing_what_came,
 )
-from slotwise.traces import trace
-from slotwise.version import __version__
+from slotwise.cli.trace import trace
+from slotwise.dmrs.planning import PLANNERS
+from slotwise.model.errors import InputError
+from slotwise.record.log import RULES, following
+from slotwise.report.explanation import explanation_lines, wait_lines
+from slotwise.report.printable import printable
+from slotwise.report.progress import Progress
+from slotwise.results import Plan, Result, TaskPlan
+from slotwise.scheduler import ALLOCATORS, SCHEDULERS
+from slotwise.sources import read_source
 
 app = typer.Typer(
     add_completion=False,

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from slotwise.cli.options import Json
+from slotwise.cli.terminal import door, print_json
 from slotwise.estimation.rates import Rates, estimate_rates
-from slotwise.options import Json
 from slotwise.record.history import read_history
 from slotwise.report.numbers import count, number, percent
 from slotwise.report.printable import printable
-from slotwise.terminal import door, print_json
 
 DEFAULT = Path("history.db")
 """The database that is shown unless another one is named."""

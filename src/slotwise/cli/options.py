@@ -11,17 +11,17 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from slotwise.model.errors import InputError
-from slotwise.model.shuffle import Shuffle
-from slotwise.objective.objective import Objective
-from slotwise.objective.penalty import PENALTIES
-from slotwise.opening import is_same_file
-from slotwise.option_texts import (
+from slotwise.cli.option_texts import (
     parse_outage,
     parse_preemption,
     parse_speeds,
     parse_waits,
 )
+from slotwise.model.errors import InputError
+from slotwise.model.shuffle import Shuffle
+from slotwise.objective.objective import Objective
+from slotwise.objective.penalty import PENALTIES
+from slotwise.opening import is_same_file
 from slotwise.report.page import check_report
 from slotwise.running import Options
 from slotwise.runtime.simulated.world import Simulation

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from slotwise.cli.terminal import door
 from slotwise.model.errors import InputError
 from slotwise.opening import is_same_file
 from slotwise.record.own_files import refuse_foreign
-from slotwise.terminal import door
 from slotwise.workload.swim import SwimRates, racked_cluster, read_swim
 from slotwise.workload.writer import MARK, write_workload
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from slotwise.asked import Slots
 from slotwise.model.errors import InputError
 from slotwise.model.pool import Preemption
 from slotwise.runtime.simulated.outages import Outage
+from slotwise.sources import Slots
 
 
 def parse_waits(text: str | None) -> tuple[float, float] | None:

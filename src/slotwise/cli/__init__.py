@@ -1,0 +1,1 @@
+"""The command line: commands, their options, and how they print and end."""

@@ -1,3 +1,0 @@
-"""The version of slotwise."""
-
-__version__ = "0.1.0"
