@@ -56,7 +56,7 @@ def main() -> None:
 def base_case(seed: int, run: int) -> tuple[float, float]:
     drawn = FlexGenerator().draw(np.random.default_rng([seed, run]))
     problem = problem_of(drawn, MEAN_RESPONSE)
-    numbers = (problem.capacity, problem.work, problem.least, problem.most)
+    numbers = (problem.capacity, problem.work, problem.min_share, problem.max_share)
     best = min(
         problem.value(completions(*numbers, order(problem))) for order in (by_area, by_height)
     )

@@ -98,12 +98,12 @@ def generate(jobs: int, metric: str, aggregate: Aggregate, part: float, seed: in
     slots = float(SLOTS_A_JOB * jobs)
     drawn = [truncated(rng, 1.0 if rng.random() < 0.8 else 10.0) for _ in range(jobs)]
     work = [share * 10 * slots / sum(drawn) for share in drawn]
-    most = [min(slots, max(1.0, round(amount / 3))) for amount in work]
-    least = [0.0] * jobs
+    max_share = [min(slots, max(1.0, round(amount / 3))) for amount in work]
+    min_share = [0.0] * jobs
     if part:
-        least = [min(top, truncated(rng, part * slots / jobs)) for top in most]
+        min_share = [min(top, truncated(rng, part * slots / jobs)) for top in max_share]
     costs = [cost(rng, metric, amount) for amount in work]
-    return Malleable.of(slots, work, least, most, costs, aggregate)
+    return Malleable.of(slots, work, min_share, max_share, costs, aggregate)
 
 
 def cost(rng: random.Random, metric: str, work: float) -> Cost:
@@ -133,7 +133,12 @@ def truncated(rng: random.Random, mean: float) -> float:
 def jobs_of(problem: Malleable) -> BoundJobs:
     start = np.zeros(len(problem))
     return BoundJobs.of(
-        problem.costs, start, problem.work, problem.most, problem.heights, problem.least
+        problem.costs,
+        start,
+        problem.work,
+        problem.max_share,
+        problem.heights,
+        problem.min_share,
     )
 
 

@@ -19,10 +19,10 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from slotwise.allocation.search.budget import Budget
-from slotwise.dmrs.listing import Lister, by_completion
+from slotwise.dmrs.linear_program import guarantee, linear_program, skewness
+from slotwise.dmrs.list_schedule import Lister, by_completion
 from slotwise.dmrs.planning import PLANNERS
-from slotwise.dmrs.problem import Job, Stage, Uneven
-from slotwise.dmrs.program import guarantee, linear_program, skewness
+from slotwise.dmrs.problem import Job, RelatedMachines, Stage
 
 RELEASES = ("together", "two groups", "spread")
 HIGHS_UP_TO = 200
@@ -38,7 +38,9 @@ def main() -> None:
         schedulers()
 
 
-def draw(jobs: int, maps: int, reduces: int, machines: int, releases: str, seed: int) -> Uneven:
+def draw(
+    jobs: int, maps: int, reduces: int, machines: int, releases: str, seed: int
+) -> RelatedMachines:
     """Half of the machines are fast; tasks spread by half around a mean of 60 s a map."""
     rng = np.random.default_rng(seed)
     speed = np.where(np.arange(machines) % 2, 0.25, 1.0)
@@ -62,7 +64,7 @@ def draw(jobs: int, maps: int, reduces: int, machines: int, releases: str, seed:
             at = np.where(np.arange(jobs) % 2, length / 4, 0.0)
         case _:
             at = rng.uniform(0, length, jobs)
-    return Uneven(speed, [job(float(release)) for release in at])
+    return RelatedMachines(speed, [job(float(release)) for release in at])
 
 
 def programs() -> None:
@@ -73,8 +75,8 @@ def programs() -> None:
         for releases in RELEASES:
             problem = draw(jobs, 16, 4, 20, releases, jobs)
 
-            def solve(problem: Uneven = problem) -> float:
-                fresh = Uneven(problem.speed, problem.jobs)
+            def solve(problem: RelatedMachines = problem) -> float:
+                fresh = RelatedMachines(problem.speed, problem.jobs)
                 return linear_program(fresh, with_tails=False).value
 
             ours, value = best_of(solve)
@@ -89,7 +91,7 @@ def programs() -> None:
             print(line, flush=True)
 
 
-def by_highs(problem: Uneven) -> float:
+def by_highs(problem: RelatedMachines) -> float:
     """The value of the same program, all of its 2^N inequalities told in N rows.
 
     Each pair of jobs shares what they delay each other: x and 1 - x of P_i P_j / mu. Then
@@ -121,12 +123,12 @@ def by_highs(problem: Uneven) -> float:
     rows = np.concatenate([np.arange(jobs), other, one])
     columns = np.concatenate([np.arange(jobs), pairs, pairs])
     entries = np.concatenate([np.full(jobs, unit), -work[one] / mu, work[other] / mu]) / unit
-    least = alone / work + work / (2 * mu)
-    least += np.bincount(one, weights=work[other] / mu, minlength=jobs)
+    min_share = alone / work + work / (2 * mu)
+    min_share += np.bincount(one, weights=work[other] / mu, minlength=jobs)
     found = linprog(
         np.concatenate([problem.weight, np.zeros(len(one))]),
         A_ub=-coo_array((entries, (rows, columns)), shape=(jobs, jobs + len(one))).tocsr(),
-        b_ub=-least / unit,
+        b_ub=-min_share / unit,
         bounds=np.column_stack(
             [
                 np.r_[low / unit, np.zeros(len(one))],

@@ -84,30 +84,30 @@ def generate(count: int) -> Claims:
     """Jobs as in FLEX 4.1: 80 % small and 20 % ten times larger, slack 75 %."""
     rng = random.Random(count)
     capacity = 10 * count
-    work, most, least = [], [], []
+    work, max_share, min_share = [], [], []
     for _ in range(count):
         mean = 100.0 if rng.random() < 0.8 else 1000.0
         amount = -1.0
         while amount <= 0:
             amount = rng.gauss(mean, mean / 3)
         work.append(amount)
-        most.append(float(max(1, min(capacity, int(amount / 5)))))
-        least.append(float(min(most[-1], rng.choice((2, 2, 3)))))
+        max_share.append(float(max(1, min(capacity, int(amount / 5)))))
+        min_share.append(float(min(max_share[-1], rng.choice((2, 2, 3)))))
     weight = [rng.uniform(0.1, 1.0) for _ in range(count)]
-    return Claims.of(capacity, work, weight=weight, least=least, most=most)
+    return Claims.of(capacity, work, weight=weight, min_share=min_share, max_share=max_share)
 
 
 def decide(claims: Claims, packer: type[EventPacker] | type[CompiledPacker]) -> list[float]:
     """The whole schedule, and the slots of each phase now."""
     order = dear_first(claims, claims.weight)
-    packer(claims.capacity, claims.work, claims.least, claims.most).pieces(order)
+    packer(claims.capacity, claims.work, claims.min_share, claims.max_share).pieces(order)
     return grant(claims, order)
 
 
 def decide_by_the_book(claims: Claims) -> list[float]:
     """The same by Fig. 3, line by line."""
     order = dear_first(claims, claims.weight)
-    pack_by_the_book(claims.capacity, claims.work, claims.least, claims.most, order)
+    pack_by_the_book(claims.capacity, claims.work, claims.min_share, claims.max_share, order)
     return grant(claims, order)
 
 
@@ -124,7 +124,7 @@ def best_of(act: Callable[[], object], seconds: float = 1.0) -> float:
 
 def ends_of(claims: Claims) -> Floats:
     order = dear_first(claims, claims.weight)
-    return completions(claims.capacity, claims.work, claims.least, claims.most, order)
+    return completions(claims.capacity, claims.work, claims.min_share, claims.max_share, order)
 
 
 def value_of(claims: Claims) -> float:
@@ -141,8 +141,8 @@ def best_in_order(claims: Claims) -> tuple[float, float]:
     from scipy.sparse import csr_array
 
     by_end = np.argsort(ends_of(claims), kind="stable")
-    columns = (claims.work, claims.least, claims.most, claims.weight)
-    work, least, most, weight = (np.asarray(c)[by_end] for c in columns)
+    columns = (claims.work, claims.min_share, claims.max_share, claims.weight)
+    work, min_share, max_share, weight = (np.asarray(c)[by_end] for c in columns)
     count = len(by_end)
     place, column = np.tril_indices(count)  # of each y; behind them stand the lengths
     pairs = len(place)
@@ -153,15 +153,15 @@ def best_in_order(claims: Claims) -> tuple[float, float]:
         row, col = (np.concatenate([e[k] for e in entries]) for k in (0, 1))
         return csr_array((np.concatenate(values), (row, col)), shape=(rows, pairs + count))
 
-    from_here = np.cumsum(least[::-1])[::-1]
+    from_here = np.cumsum(min_share[::-1])[::-1]
     under = matrix(
         pairs + count,
         (y, y, 1.0),
-        (y, lengths[column], -(most - least)[place]),
+        (y, lengths[column], -(max_share - min_share)[place]),
         (pairs + column, y, 1.0),
         (lengths, lengths, from_here - claims.capacity),
     )
-    done = matrix(count, (place, y, 1.0), (place, lengths[column], least[place]))
+    done = matrix(count, (place, y, 1.0), (place, lengths[column], min_share[place]))
     cost = np.concatenate((np.zeros(pairs), np.cumsum(weight[::-1])[::-1]))
     start = time.perf_counter()
     found = linprog(cost, under, np.zeros(pairs + count), done, work, method="highs")
@@ -173,7 +173,7 @@ def print_searches() -> None:
     problems = [ten_jobs(seed) for seed in range(SEARCHES)]
     taken = {"Python": mean_of(search, problems)}
     if has_numba():
-        from slotwise.allocation.search.branching import search_compiled
+        from slotwise.allocation.search.exhaustive_compiled import search_compiled
 
         search_compiled(problems[0], by_area(problems[0]), float("inf"))
         taken["compiled"] = mean_of(search_compiled, problems)
@@ -189,10 +189,10 @@ def ten_jobs(seed: int) -> Malleable:
     rng = random.Random(seed)
     work = [max(1.0, rng.gauss(mean, mean / 3)) for mean in [1000.0] * 2 + [100.0] * 8]
     work = [amount * 1000 / sum(work) for amount in work]
-    most = [min(100.0, max(1.0, round(amount / 2))) for amount in work]
-    least = [min(m, max(1.0, round(rng.gauss(2.5, 0.8)))) for m in most]
+    max_share = [min(100.0, max(1.0, round(amount / 2))) for amount in work]
+    min_share = [min(m, max(1.0, round(rng.gauss(2.5, 0.8)))) for m in max_share]
     costs = [Line(rng.uniform(0.01, 1)) for _ in work]
-    return Malleable.of(100, work, least, most, costs)
+    return Malleable.of(100, work, min_share, max_share, costs)
 
 
 def mean_of(
@@ -201,7 +201,7 @@ def mean_of(
     start = time.perf_counter()
     for problem in problems:
         p, order = problem, by_area(problem)
-        ends = completions(p.capacity, p.work, p.least, p.most, order)
+        ends = completions(p.capacity, p.work, p.min_share, p.max_share, order)
         way(problem, order, problem.value(ends))
     return (time.perf_counter() - start) / len(problems)
 

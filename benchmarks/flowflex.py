@@ -26,7 +26,7 @@ from slotwise.allocation.flowflex.deadlines import by_deadline
 from slotwise.allocation.flowflex.flows import Flows
 from slotwise.allocation.flowflex.jobs import whole_flows
 from slotwise.allocation.flowflex.least_cost import least_cost
-from slotwise.allocation.flowflex.listing import RUN_LIST, Lister, run_list
+from slotwise.allocation.flowflex.list_schedule import RUN_LIST, Lister, run_list
 from slotwise.allocation.fluid import claims_of_progress, progress_of
 from slotwise.allocation.problem import Claims
 from slotwise.api import plan
@@ -80,10 +80,10 @@ def print_plans(drawn: dict[int, tuple[Job, ...]]) -> None:
             whole = time.perf_counter() - begun
             begun = time.perf_counter()
             plan(jobs, "flowflex", objective=objective, slots=SLOTS, budget_steps=0)
-            least = time.perf_counter() - begun
+            min_share = time.perf_counter() - begun
             print(f"{count:6} {GOALS[count]:5.1f}  {name:16} {whole:7.2f}", end="")
             print(f" {made.seconds:7.2f} {whole - made.seconds:7.2f}", end="")
-            print(f" {made.value / made.bound:12.4f} {least:13.2f} s", flush=True)
+            print(f" {made.value / made.bound:12.4f} {min_share:13.2f} s", flush=True)
 
 
 def print_networks(drawn: dict[int, tuple[Job, ...]]) -> None:

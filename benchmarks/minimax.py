@@ -52,10 +52,10 @@ def generate(count: int) -> Malleable:
         mean = 100.0 if rng.random() < 0.8 else 1000.0
         work.append(max(1.0, rng.gauss(mean, mean / 3)))
     capacity = float(count)
-    most = [min(capacity, max(1.0, amount // 5)) for amount in work]
+    max_share = [min(capacity, max(1.0, amount // 5)) for amount in work]
     span = sum(work) / capacity
     costs = [Line(1.0, rng.uniform(0, span)) for _ in work]
-    return Malleable.of(capacity, work, [0.0] * count, most, costs, "max")
+    return Malleable.of(capacity, work, [0.0] * count, max_share, costs, "max")
 
 
 def by_program(problem: Malleable) -> tuple[float, float]:
@@ -68,7 +68,9 @@ def by_program(problem: Malleable) -> tuple[float, float]:
     from scipy.sparse import csr_array
 
     by_due = np.argsort(problem.costs.origin, kind="stable")
-    due, work, most = (v[by_due] for v in (problem.costs.origin, problem.work, problem.most))
+    due, work, max_share = (
+        v[by_due] for v in (problem.costs.origin, problem.work, problem.max_share)
+    )
     count = len(due)
     lengths = np.diff(due, prepend=0.0)
     place, column = np.tril_indices(count)
@@ -76,7 +78,7 @@ def by_program(problem: Malleable) -> tuple[float, float]:
     y, first = np.arange(pairs), column == 0
     under = csr_array(
         (
-            np.concatenate((np.ones(2 * pairs), -most[place[first]], [-problem.capacity])),
+            np.concatenate((np.ones(2 * pairs), -max_share[place[first]], [-problem.capacity])),
             (
                 np.concatenate((y, pairs + column, y[first], [pairs])),
                 np.concatenate((y, y, np.full(first.sum(), pairs), [pairs])),
@@ -84,7 +86,7 @@ def by_program(problem: Malleable) -> tuple[float, float]:
         ),
         shape=(pairs + count, pairs + 1),
     )
-    room = np.concatenate((most[place] * lengths[column], problem.capacity * lengths))
+    room = np.concatenate((max_share[place] * lengths[column], problem.capacity * lengths))
     done = csr_array((np.ones(pairs), (place, y)), shape=(count, pairs + 1))
     cost = np.zeros(pairs + 1)
     cost[-1] = 1.0

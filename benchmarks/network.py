@@ -19,10 +19,10 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.network import Network
 from slotwise.runtime.loop import run
 from slotwise.runtime.simulated import network as network_module
+from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.simulated.filling import rates_of_few, rates_of_many
 from slotwise.runtime.simulated.links import Links
 from slotwise.runtime.simulated.network import FlowNetwork
-from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
 from slotwise.workload.placement import place_blocks
@@ -135,9 +135,9 @@ def runs() -> None:
 
     def seconds(assigner: str, network: Network | None) -> float:
         def once() -> None:
-            world = SimulatedWorld(cluster, placed, Simulation(noise=0.3, network=network))
+            backend = SimulatedBackend(cluster, placed, Simulation(noise=0.3, network=network))
             state = State(cluster, (), jobs_expected=len(placed))
-            run(make_scheduler("fair", assigner), world, state, lambda *_: None)
+            run(make_scheduler("fair", assigner), backend, state, lambda *_: None)
 
         return best_of(once, 1.0)
 

@@ -35,7 +35,9 @@ def main() -> None:
 
 
 def value(problem: Malleable, order: list[int]) -> float:
-    ends = completions(problem.capacity, problem.work, problem.least, problem.most, order)
+    ends = completions(
+        problem.capacity, problem.work, problem.min_share, problem.max_share, order
+    )
     return problem.value(ends)
 
 
@@ -44,18 +46,18 @@ def of_the_paper(rng: random.Random, count: int, by_stretch: bool = False) -> Ma
     work = [
         max(1.0, rng.gauss(m, m / 3)) for m in rng.choices((100, 1000), (0.8, 0.2), k=count)
     ]
-    most = [max(1.0, amount // rng.choice((2, 5, 20))) for amount in work]
-    least = [float(min(top, rng.choice((0, 1, 2, 3)))) for top in most]
+    max_share = [max(1.0, amount // rng.choice((2, 5, 20))) for amount in work]
+    min_share = [float(min(top, rng.choice((0, 1, 2, 3)))) for top in max_share]
     weight = [1 / amount if by_stretch else rng.uniform(0.05, 1) for amount in work]
-    return Malleable.of(10 * count, work, least, most, [Line(w) for w in weight])
+    return Malleable.of(10 * count, work, min_share, max_share, [Line(w) for w in weight])
 
 
 def of_any_shape(rng: random.Random, count: int) -> Malleable:
     """Work of 2.5 to 200 seconds, 1 to 10 slots at most, half a slot for each job."""
     work = [rng.choice((5, 10, 100)) * rng.uniform(0.5, 2) for _ in range(count)]
-    most = [float(rng.randint(1, 10)) for _ in work]
+    max_share = [float(rng.randint(1, 10)) for _ in work]
     costs = [Line(rng.uniform(0.1, 1)) for _ in work]
-    return Malleable.of(count // 2 + 1, work, [0.0] * count, most, costs)
+    return Malleable.of(count // 2 + 1, work, [0.0] * count, max_share, costs)
 
 
 GENERATORS: dict[str, Callable[[random.Random, int], Malleable]] = {

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from slotwise.runtime.live.workers import Workers
+from slotwise.runtime.local.workers import Workers
 
 SPEEDS = (0.9, 0.75, 0.5, 0.25, 0.1)
 ROUNDS = 7

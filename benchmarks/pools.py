@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.allocation.fair import Fair, share_by_pools
-from slotwise.allocation.fair_at_once import share_at_once
+from slotwise.allocation.fair_vectorized import share_at_once
 from slotwise.allocation.problem import Claims, Group, allocate
 from slotwise.model.cluster import Cluster
 from slotwise.model.event import JobArrived
@@ -74,9 +74,9 @@ def pools_of(pools: int, depth: int) -> list[tuple[float, int, float, int]]:
         count = pools if level == depth else len(below) * (5 if level == 1 else 4)
         level_of = range(len(made), len(made) + count)
         for number in range(count):
-            least = int(rng.choice([0, 0, 20]))
-            most = INF if number % 3 < 2 else 200.0 * 10 ** (depth - level)
-            made.append((rng.uniform(0.5, 4), least, most, below[number % len(below)]))
+            min_share = int(rng.choice([0, 0, 20]))
+            max_share = INF if number % 3 < 2 else 200.0 * 10 ** (depth - level)
+            made.append((rng.uniform(0.5, 4), min_share, max_share, below[number % len(below)]))
         below = list(level_of)
     return made
 
@@ -91,8 +91,8 @@ def generate(jobs: int, pools: int, depth: int) -> Claims:
         weight=rng.choice([0.5, 1.0, 2.0], jobs).tolist(),
         arrival=np.arange(jobs, dtype=float).tolist(),
         work=[],
-        least=rng.choice([0.0, 0.0, 0.1], jobs).tolist(),
-        most=rng.integers(1, 100, jobs).astype(float).tolist(),
+        min_share=rng.choice([0.0, 0.0, 0.1], jobs).tolist(),
+        max_share=rng.integers(1, 100, jobs).astype(float).tolist(),
         group=(first + rng.integers(0, pools, jobs)).tolist(),
         groups=[Group(w, low, high, parent=above) for w, low, high, above in made],
         owner=[],
@@ -107,11 +107,11 @@ def state_of(jobs: int, pools: int, depth: int) -> State:
         Pool(
             f"p{number}",
             weight,
-            {"task": least},
-            {"task": int(most)} if most < INF else {},
+            {"task": min_share},
+            {"task": int(max_share)} if max_share < INF else {},
             parent=f"p{above}" if above >= 0 else None,
         )
-        for number, (weight, least, most, above) in enumerate(made)
+        for number, (weight, min_share, max_share, above) in enumerate(made)
     ]
     state = State(Cluster.of_slots(jobs), tree, jobs_expected=jobs)
     state.at(0.0)
@@ -127,7 +127,8 @@ def by_halving(claims: Claims) -> Array:
     pools = claims.groups
     group, parent = np.array(claims.group), np.array([pool.parent for pool in pools])
     weight, floors, tops = (
-        np.array(values, dtype=float) for values in (claims.weight, claims.least, claims.most)
+        np.array(values, dtype=float)
+        for values in (claims.weight, claims.min_share, claims.max_share)
     )
     depth = np.zeros(len(pools), dtype=int)
     for number, pool in enumerate(pools):

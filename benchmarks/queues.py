@@ -17,7 +17,7 @@ from slotwise.model.decision import Decision, Enqueue
 from slotwise.model.event import Event
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
 
@@ -75,9 +75,9 @@ def simulated(
         plans += sum(isinstance(decision, Enqueue) for decision in decisions)
 
     state = State(told, jobs_expected=len(jobs))
-    world = SimulatedWorld(true, jobs, Simulation(noise=NOISE))
+    backend = SimulatedBackend(true, jobs, Simulation(noise=NOISE))
     begun = time.perf_counter()
-    run(make_scheduler(name), world, state, count)
+    run(make_scheduler(name), backend, state, count)
     seconds = time.perf_counter() - begun
     return seconds / launches, plans, sum(j.weight * state.completed[j.id] for j in jobs)
 

@@ -107,7 +107,7 @@ def quality(problems: int = 40, count: int = 6, slots: int = 40) -> None:
 
 def packed(problem: Malleable, order: Sequence[int]) -> float:
     """What the packing scheme makes of an order."""
-    shares = (problem.work.tolist(), problem.least.tolist(), problem.most.tolist())
+    shares = (problem.work.tolist(), problem.min_share.tolist(), problem.max_share.tolist())
     pieces = pack(problem.capacity, *shares, order)
     return problem.value(np.array([of_job[-1][1] for of_job in pieces]))
 
@@ -137,8 +137,8 @@ def generate(
     random = np.random.default_rng(seed)
     mean = np.where(random.random(count) < 0.8, 100.0, 1000.0)
     work = np.maximum(random.normal(mean, mean / 3), 1.0)
-    most = np.clip(np.floor(work / 5), 1, slots)
-    least = np.minimum(most, random.integers(0, slots // (2 * count) + 1, count))
+    max_share = np.clip(np.floor(work / 5), 1, slots)
+    min_share = np.minimum(max_share, random.integers(0, slots // (2 * count) + 1, count))
     weight = random.uniform(0.1, 1, count)
     due = random.uniform(0, 2 * work.sum() / slots, count)
 
@@ -154,7 +154,9 @@ def generate(
             case _:
                 return Steps(tuple((instant * part, slope * part) for part in (0.5, 1, 2)))
 
-    return Malleable.of(slots, work, least, most, [cost(j) for j in range(count)], aggregate)
+    return Malleable.of(
+        slots, work, min_share, max_share, [cost(j) for j in range(count)], aggregate
+    )
 
 
 def best_of(act: Callable[[], object], seconds: float = 0.3) -> float:

@@ -24,7 +24,7 @@ from slotwise.model.event import Event
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool
 from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
 from slotwise.workload.placement import place_blocks
@@ -102,11 +102,11 @@ def slotwise_rate(
 ) -> float:
     """Events a second of a whole run."""
     simulation = Simulation(seed=1, noise=0.5, remote_factor=1.5)
-    world = SimulatedWorld(cluster, jobs, simulation)
+    backend = SimulatedBackend(cluster, jobs, simulation)
     state = State(cluster, pools, jobs_expected=len(jobs))
     scheduler = make_scheduler(name, "delay", epoch_seconds=epoch)
     begun = time.process_time()
-    run(scheduler, world, state, forget)
+    run(scheduler, backend, state, forget)
     seconds = time.process_time() - begun
     assert len(state.completed) == len(jobs)
     return 2 * sum(phase.tasks.count for job in jobs for phase in job.phases) / seconds

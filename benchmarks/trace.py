@@ -31,7 +31,7 @@ from slotwise.model.job import Job
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header
 from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
 from slotwise.workload.placement import place_blocks
@@ -122,7 +122,7 @@ def replay(
         seed=1, noise=NOISE, remote_factor=REMOTE_FACTOR, rack_factor=RACK_FACTOR
     )
     header = Header(
-        world="simulated",
+        backend="simulated",
         scheduler={"name": "fair", "assigner": "delay", "epoch_seconds": epoch, "waits": waits},
         objective=asdict(objective),
         cluster=cluster,
@@ -131,9 +131,9 @@ def replay(
         parameters={"slowdown": [1.0, RACK_FACTOR, REMOTE_FACTOR]},
     )
     meter = Meter(header)
-    world = SimulatedWorld(cluster, jobs, truth)
+    backend = SimulatedBackend(cluster, jobs, truth)
     state = State(cluster, jobs_expected=len(jobs))
-    run(make_scheduler(**header.scheduler), world, state, meter)
+    run(make_scheduler(**header.scheduler), backend, state, meter)
     assert len(state.completed) == len(jobs), "every job is done"
     return meter.outcome()
 

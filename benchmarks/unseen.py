@@ -22,7 +22,7 @@ from slotwise.assignment.greedy import Greedy
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.state import State
 from slotwise.scheduler import Scheduler
 
@@ -35,7 +35,7 @@ class Without:
     """FLEX that never hears which claims are unseen."""
 
     reads_work: ClassVar[bool] = True
-    keeps_least: ClassVar[bool] = True
+    keeps_min_shares: ClassVar[bool] = True
 
     def share(self, claims: Claims) -> list[float]:
         return Flex().share(replace(claims, unseen=()))
@@ -63,10 +63,10 @@ def ratios(jobs: list[Job]) -> dict[str, float]:
 
 def response(jobs: list[Job], allocator: Allocator, is_told: bool) -> float:
     cluster = Cluster.of_slots(SLOTS)
-    world = SimulatedWorld(cluster, jobs, Simulation(seed=1, noise=0.3))
+    backend = SimulatedBackend(cluster, jobs, Simulation(seed=1, noise=0.3))
     state = State(cluster, jobs_expected=len(jobs))
     scheduler = Scheduler(allocator, Greedy())
-    run(scheduler, world if is_told else Untold(world), state, lambda *_: None)
+    run(scheduler, backend if is_told else Untold(backend), state, lambda *_: None)
     return fmean(state.completed[job.id] - job.arrival for job in jobs)
 
 

@@ -25,7 +25,7 @@ import pebble
 from rich.console import Console
 from rich.table import Table
 
-from slotwise.runtime.live.workers import Workers
+from slotwise.runtime.local.workers import Workers
 
 TASKS, ROUNDS, SLOTS = 10_000, 3, 2
 SPAWN = multiprocessing.get_context("spawn")  # To fork beside the pools' threads is unsafe.

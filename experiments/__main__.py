@@ -11,7 +11,7 @@ from experiments.printed import list_figures, show_reproduction, showing_progres
 from experiments.reproduce import FIGURES, figure_named, reproduce
 from experiments.reproduction import check_folder
 from slotwise.cli.options import Json
-from slotwise.cli.terminal import door, errors
+from slotwise.cli.terminal import errors, exit_codes
 
 app = typer.Typer(add_completion=False)
 
@@ -37,15 +37,15 @@ def figures(
 
     Without FIGURE, all of them. `scripts/figures flex-5a -o figures`
     """
-    with door():
+    with exit_codes():
         if is_list:
             list_figures(as_json)
             return
         names = list(FIGURES) if name is None else [figure_named(name).name]
         check_folder(output)
         for each in names:
-            with showing_progress(errors(), each) as told:
-                reproduction = reproduce(each, runs, seed, processes, told)
+            with showing_progress(errors(), each) as progress:
+                reproduction = reproduce(each, runs, seed, processes, progress)
             show_reproduction(reproduction, output, as_json)
 
 

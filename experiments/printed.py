@@ -17,7 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from experiments.reproduce import FIGURES, Told
+from experiments.reproduce import FIGURES, ProgressCallback
 from experiments.reproduction import Reproduction
 from slotwise.model.errors import MissingExtraError
 
@@ -58,7 +58,7 @@ def list_figures(as_json: bool) -> None:
 
 
 @contextmanager
-def showing_progress(console: Console, name: str) -> Iterator[Told | None]:
+def showing_progress(console: Console, name: str) -> Iterator[ProgressCallback | None]:
     """A bar on a terminal, nothing elsewhere; it is told of each experiment that is done."""
     if not console.is_terminal:
         yield None
@@ -67,7 +67,7 @@ def showing_progress(console: Console, name: str) -> Iterator[Told | None]:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(name, total=None)
 
-        def told(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total)
 
-        yield told
+        yield report

@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from experiments.figure import Experiment, Row
-from experiments.flex.experiment import Outcome, Setting, experiment
+from experiments.flex.experiment import FlexSetting, SchemeValues, experiment
 from slotwise.report.numbers import MISSING
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Point:
     """A place on the x axis, by its value or its name, and the setting to experiment with."""
 
     x: float | str
-    setting: Setting
+    setting: FlexSetting
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class RatioFigure:
             for run in range(runs)
         ]
 
-    def rows(self, outcomes: Sequence[Outcome]) -> Sequence[Row]:
+    def rows(self, outcomes: Sequence[SchemeValues]) -> Sequence[Row]:
         """Each scheme by each yardstick, point by point."""
         runs = len(outcomes) // len(self.points)
         return [
@@ -136,7 +136,7 @@ class RatioFigure:
         return self.drawing(self, _typed(rows))
 
 
-def rows_of(point: Point, outcomes: Sequence[Outcome]) -> list[RatioRow]:
+def rows_of(point: Point, outcomes: Sequence[SchemeValues]) -> list[RatioRow]:
     """The rows of a point: each scheme by each yardstick."""
     return [
         _row(point, scheme, yardstick, outcomes)
@@ -149,7 +149,9 @@ def _typed(rows: Sequence[Row]) -> list[RatioRow]:
     return [RatioRow(**row) for row in rows]
 
 
-def _row(point: Point, scheme: str, yardstick: str, outcomes: Sequence[Outcome]) -> RatioRow:
+def _row(
+    point: Point, scheme: str, yardstick: str, outcomes: Sequence[SchemeValues]
+) -> RatioRow:
     of_yardstick = attrgetter(yardstick.replace(" ", "_"))
     sensible = [outcome for outcome in outcomes if of_yardstick(outcome) > NOTHING]
     ratios = [getattr(outcome, scheme) / of_yardstick(outcome) for outcome in sensible]
@@ -167,7 +169,7 @@ def _row(point: Point, scheme: str, yardstick: str, outcomes: Sequence[Outcome])
     )
 
 
-_is_tight: dict[str, Callable[[Outcome], bool]] = {
+_is_tight: dict[str, Callable[[SchemeValues], bool]] = {
     BEST_ORDER: lambda outcome: outcome.is_optimal(outcome.best_order),
     BOUND: lambda outcome: outcome.is_optimal(min(outcome.flex, outcome.best_order)),
 }

@@ -39,7 +39,7 @@ _ALL: tuple[Figure, ...] = (
 FIGURES: Mapping[str, Figure] = MappingProxyType({figure.name: figure for figure in _ALL})
 """The figures by name; a further one is added above."""
 
-Told = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 """Is told how many experiments are done, of how many."""
 
 
@@ -55,7 +55,7 @@ def reproduce(
     runs: int | None = None,
     seed: int = 0,
     processes: int = 1,
-    told: Told | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Reproduction:
     """Repeat the experiments of a figure, so many a point; None: the figure's own number.
 
@@ -71,19 +71,21 @@ def reproduce(
     if runs < 1:
         raise InputError(f"runs is {runs}; give at least 1")
     if isinstance(figure, Measured):
-        figure = figure.measured(_all(figure.measurements(runs, seed), 1, told))
-    outcomes = _all(figure.experiments(runs, seed), processes, told)
+        figure = figure.measured(_all(figure.measurements(runs, seed), 1, progress))
+    outcomes = _all(figure.experiments(runs, seed), processes, progress)
     rows = tuple(figure.rows(outcomes))
     return Reproduction(figure, runs, seed, time.monotonic() - began, rows)
 
 
-def _all(experiments: Sequence[Experiment], processes: int, told: Told | None) -> list[Any]:
+def _all(
+    experiments: Sequence[Experiment], processes: int, progress: ProgressCallback | None
+) -> list[Any]:
     """The outcomes of all experiments, of each of which is told."""
     outcomes: list[Any] = []
     for outcome in _outcomes(experiments, min(processes, len(experiments))):
         outcomes.append(outcome)
-        if told is not None:
-            told(len(outcomes), len(experiments))
+        if progress is not None:
+            progress(len(outcomes), len(experiments))
     return outcomes
 
 

@@ -44,7 +44,7 @@ class Reproduction:
         InputError if it cannot be written.
         """
         path = _folder(folder) / f"{self.figure.name}.csv"
-        with _told(path), path.open("w", newline="", encoding="utf-8") as file:
+        with _input_errors(path), path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, ["figure", *self.rows[0]])
             writer.writeheader()
             writer.writerows({"figure": self.figure.name, **row} for row in self.rows)
@@ -63,9 +63,9 @@ class Reproduction:
         svg = converter.vegalite_to_svg(picture.spec())
         stem = _folder(folder) / self.figure.name
         png_path, svg_path = stem.with_suffix(".png"), stem.with_suffix(".svg")
-        with _told(svg_path):
+        with _input_errors(svg_path):
             svg_path.write_text(svg, encoding="utf-8")
-        with _told(png_path):
+        with _input_errors(png_path):
             png_path.write_bytes(converter.svg_to_png(svg, scale=_PNG_SCALE))
         return [png_path, svg_path]
 
@@ -73,20 +73,20 @@ class Reproduction:
 def check_folder(folder: str | Path) -> None:
     """Refuse a folder that cannot be made or written, before experiments begin for it."""
     probe = _folder(folder) / ".slotwise"
-    with _told(probe):
+    with _input_errors(probe):
         probe.touch()
         probe.unlink()
 
 
 def _folder(folder: str | Path) -> Path:
     path = Path(folder)
-    with _told(path):
+    with _input_errors(path):
         path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _input_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -24,10 +24,10 @@ from slotwise.model.pool import Pool
 from slotwise.model.snapshot import Snapshot
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header, Log
+from slotwise.runtime.backend import Backend
 from slotwise.runtime.loop import Decider, run
-from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.state import State
-from slotwise.runtime.world import World
 from slotwise.scheduler import make_scheduler
 
 settings.register_profile(
@@ -73,10 +73,10 @@ class CheckedState(State):
         if self.at_every_step:
             self.check()
 
-    def take_wake(self) -> float | None:
+    def next_wakeup(self) -> float | None:
         """A turn is over: check."""
         self.check()
-        return super().take_wake()
+        return super().next_wakeup()
 
 
 @dataclass
@@ -101,7 +101,7 @@ class Watched:
                 assert_no_slot_idles(snapshot)
             assert_allocation_is_current(self.inner, snapshot)
             assert_no_pool_holds_too_much(snapshot)
-            if getattr(getattr(self.inner, "allocator", None), "keeps_least", False):
+            if getattr(getattr(self.inner, "allocator", None), "keeps_min_shares", False):
                 self.guarantees.look(snapshot, self.inner.epoch_seconds)
         return decisions
 
@@ -145,7 +145,7 @@ class Watch:
 
 
 def run_watched(
-    world: World,
+    backend: Backend,
     jobs: Sequence[Job],
     cluster: Cluster,
     pools: Iterable[Pool] = (),
@@ -157,13 +157,13 @@ def run_watched(
     objective: Objective | None = None,
     attempts_max: int = 4,
     parameters: dict[str, object] | None = None,
-    world_name: str = "simulated",
+    backend_name: str = "simulated",
 ) -> Watch:
     """Run jobs in a world by the real loop, with state and scheduler watched at every step."""
     how = {"assigner": assigner, "epoch_seconds": epoch_seconds, "waits": waits}
     aim = objective or Objective()
     header = Header(
-        world=world_name,
+        backend=backend_name,
         scheduler={"name": name, **how},
         objective={"penalty": aim.penalty, "aggregate": aim.aggregate},
         cluster=cluster,
@@ -176,7 +176,7 @@ def run_watched(
     state = CheckedState(
         cluster, header.pools, jobs_expected=len(jobs), attempts_max=attempts_max
     )
-    run(Watched(make_scheduler(name, **how, objective=aim)), world, state, log)
+    run(Watched(make_scheduler(name, **how, objective=aim)), backend, state, log)
     state.check()
     return Watch(log, state)
 
@@ -202,5 +202,5 @@ def simulate_watched(
     **options: object,
 ) -> Watch:
     """The same in the simulated world."""
-    world = SimulatedWorld(cluster, jobs, simulation)
-    return run_watched(world, jobs, cluster, pools, name, **options)
+    backend = SimulatedBackend(cluster, jobs, simulation)
+    return run_watched(backend, jobs, cluster, pools, name, **options)

@@ -13,7 +13,7 @@ class LargestFirst:
     """Least shares to all, then the slack to the largest job first."""
 
     reads_work: ClassVar[bool] = True
-    keeps_least: ClassVar[bool] = True
+    keeps_min_shares: ClassVar[bool] = True
 
     def share(self, claims):
         order = sorted(range(len(claims)), key=lambda j: -claims.work[j])

@@ -12,7 +12,7 @@ def add_up(number: int) -> int:
     """Add up some numbers, slowly."""
     begin, total = task.kept(default=(0, 0))
     for step in range(begin, STEPS):
-        if task.told_to_stop():
+        if task.stop_requested():
             task.stop(keep=(step, total))
         total += step
         time.sleep(0.02)

@@ -3,17 +3,17 @@
 import numpy as np
 
 from slotwise.allocation.search.budget import Budget
-from slotwise.dmrs.listing import dmrs
+from slotwise.dmrs.linear_program import guarantee, linear_program, skewness
+from slotwise.dmrs.list_schedule import dmrs
 from slotwise.dmrs.planning import PLANNERS
-from slotwise.dmrs.problem import Job, Stage, Uneven
-from slotwise.dmrs.program import guarantee, linear_program, skewness
+from slotwise.dmrs.problem import Job, RelatedMachines, Stage
 
 
 def job(maps, reduces, release=0.0, weight=1.0):
     return Job((Stage(np.array(maps)), Stage(np.array(reduces), (0,))), release, weight)
 
 
-problem = Uneven(
+problem = RelatedMachines(
     speed=np.array([2.0, 1.0, 1.0]),
     jobs=[job([8.0, 8.0, 8.0], [6.0, 6.0]), job([4.0, 2.0], [4.0], release=3.0, weight=3.0)],
 )

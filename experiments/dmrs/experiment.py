@@ -13,13 +13,13 @@ from experiments.dmrs.profiles import MB, REDUCES, Profile
 from experiments.dmrs.waiting import map_only_eager
 from slotwise.allocation.search.budget import Budget
 from slotwise.analysis.measured import measured_jobs
-from slotwise.dmrs.jobs import uneven
+from slotwise.dmrs.jobs import related_machines
 from slotwise.dmrs.planning import PLANNERS
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool_tree import PoolTree
 from slotwise.results import Result
-from slotwise.runtime.simulated.world import Simulation
+from slotwise.runtime.simulated.backend import Simulation
 from slotwise.workload.workload import Workload
 
 GB = 1 << 30
@@ -54,7 +54,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class DmrsSetting:
     """What the text of the paper has lost; each default is one in the middle of the sweep.
 
     machines  how many, each of which runs one task at a time
@@ -92,11 +92,11 @@ class Case:
 
     benchmark: str
     batches: tuple[Batch, ...]
-    setting: Setting = Setting()
+    setting: DmrsSetting = DmrsSetting()
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DmrsTotals:
     """Total weighted completion times by scheduler, weight x seconds, and their bounds.
 
     The bound is the same for all, but where tasks really take something else than was said.
@@ -108,7 +108,7 @@ class Outcome:
 
 def experiment(
     case: Case, profile: Profile, schedulers: Sequence[str], seed: int, number: int
-) -> Outcome:
+) -> DmrsTotals:
     """What each scheduler makes of the same jobs; always the same for the same numbers.
 
     Each schedule is checked. The bound is the one that `slotwise plan` prints.
@@ -124,7 +124,7 @@ def experiment(
         else:
             values[name], bounds[name] = _planned(workload, name), bound
         assert values[name] >= bounds[name] * (1 - ROUNDING)
-    return Outcome(values, bounds)
+    return DmrsTotals(values, bounds)
 
 
 def bound_of(workload: Workload) -> float:
@@ -140,7 +140,7 @@ def weighted_completion(jobs: Sequence[Job], completion: Mapping[str, float]) ->
 def _planned(workload: Workload, name: str) -> float:
     jobs, cluster = _jobs(workload), workload.cluster
     assert cluster is not None
-    problem = uneven(jobs, cluster, PoolTree().with_pools(job.pool for job in jobs))
+    problem = related_machines(jobs, cluster, PoolTree().with_pools(job.pool for job in jobs))
     if name == EAGER:
         runs = map_only_eager(problem)
     else:

@@ -18,7 +18,7 @@ from experiments.dmrs.experiment import (
     OURS,
     RIVALS,
     Case,
-    Outcome,
+    DmrsTotals,
     experiment,
 )
 from experiments.dmrs.profiles import Profile, measure
@@ -107,7 +107,7 @@ class DmrsFigure:
             for run in range(runs)
         ]
 
-    def rows(self, outcomes: Sequence[Outcome]) -> Sequence[Row]:
+    def rows(self, outcomes: Sequence[DmrsTotals]) -> Sequence[Row]:
         """A row for each case and scheduler."""
         assert self.profiles is not None, "profiles are measured first"
         runs = len(outcomes) // len(self.cases)
@@ -134,7 +134,7 @@ class DmrsFigure:
 
 
 def row_of(
-    case: Case, profile: Profile, scheduler: str, outcomes: Sequence[Outcome]
+    case: Case, profile: Profile, scheduler: str, outcomes: Sequence[DmrsTotals]
 ) -> DmrsRow:
     """The row of a case under a scheduler."""
     values = [outcome.values[scheduler] for outcome in outcomes]

@@ -122,7 +122,7 @@ def _run(jobs: Sequence[ProgramJob], scheduler: str, folder: Path, known: Path) 
     append_history(history, read_history(known))
     mine = tuple(replace(job, output=str(outputs / job.id)) for job in jobs)
     result = slotwise.run(
-        Workload(mine, cluster=CLUSTER), scheduler, play_hosts=True, history=history
+        Workload(mine, cluster=CLUSTER), scheduler, emulate_hosts=True, history=history
     )
     assert not result.failed, result.failed
     really = Workload(measured_jobs(result.log), cluster=CLUSTER)

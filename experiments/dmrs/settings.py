@@ -7,7 +7,7 @@ from itertools import product
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from experiments.dmrs.experiment import Setting
+from experiments.dmrs.experiment import DmrsSetting
 
 if TYPE_CHECKING:
     from experiments.dmrs.figure import DmrsRow
@@ -26,8 +26,8 @@ MACHINES, FAST, RATIOS, INTERVALS = (
 SETTINGS = tuple(
     dict.fromkeys(
         [
-            *(Setting(*place) for place in product(MACHINES, FAST, RATIOS)),
-            *(Setting(interval=interval) for interval in INTERVALS),
+            *(DmrsSetting(*place) for place in product(MACHINES, FAST, RATIOS)),
+            *(DmrsSetting(interval=interval) for interval in INTERVALS),
         ]
     )
 )

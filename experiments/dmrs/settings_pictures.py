@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from experiments.dmrs.experiment import RIVALS, Setting
+from experiments.dmrs.experiment import RIVALS, DmrsSetting
 from experiments.dmrs.pictures import (
     LABELS,
     PAPER,
@@ -54,7 +54,7 @@ def draw_settings(name: str, title: str, rows: Sequence[DmrsRow]) -> Picture:
             ]
             panels.append(_cells(key, rival, fast, fast == fasts[0], rival == RIVALS[-1]))
         grid.append(alt.hconcat(*panels, spacing=16))
-    middle = Setting()
+    middle = DmrsSetting()
     datasets["paper"] = [{"y": 100 * PAPER_MOST, "label": PAPER}]
     datasets["intervals"] = [
         {"x": place[3], "scheduler": LABELS[rival], "y": 100 * gain, "most": 100 * most}
@@ -121,7 +121,7 @@ def _intervals() -> Any:
     )
     colour = colour_of([LABELS[rival] for rival in RIVALS])
     base = alt.Chart(source("intervals")).encode(x=x, color=colour)
-    middle = Setting()
+    middle = DmrsSetting()
     said = (
         f"{middle.machines} machines, {100 * middle.fast:.0f} % of them fast,"
         f" {middle.ratio:g} times as fast"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 from slotwise.dmrs.baselines import map_only
-from slotwise.dmrs.problem import Uneven
+from slotwise.dmrs.problem import RelatedMachines
 from slotwise.dmrs.schedule import Run, Runs
 
 
-def map_only_eager(problem: Uneven) -> Runs:
+def map_only_eager(problem: RelatedMachines) -> Runs:
     """Map-only's machines, but each runs the first of its tasks that can begin.
 
     `map-only` keeps a machine idle until a reduce that is next there can begin. The paper's
@@ -18,7 +18,7 @@ def map_only_eager(problem: Uneven) -> Runs:
     return eager(problem, map_only(problem))
 
 
-def eager(problem: Uneven, planned: Runs) -> Runs:
+def eager(problem: RelatedMachines, planned: Runs) -> Runs:
     """Each task on the machine planned for it, and none there idle while a task could begin.
 
     O(n) for each task where machines have queues of n.

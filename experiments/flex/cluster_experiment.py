@@ -27,7 +27,7 @@ from slotwise.model.event import Event, JobArrived
 from slotwise.model.job import Job
 from slotwise.model.shuffle import Shuffle
 from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.state import State
 from slotwise.scheduler import Scheduler
 
@@ -89,9 +89,9 @@ def simulate(
     allocator = SharedLeast(SCHEMES[scheme](), setting.slack)
     scheduler = Scheduler(allocator, Greedy(), EPOCH_SECONDS)
     truth = Simulation(seed=1_000_003 * seed[0] + seed[1], noise=setting.noise)
-    world = Untold(SimulatedWorld(cluster, jobs, truth))
+    backend = Untold(SimulatedBackend(cluster, jobs, truth))
     state = State(cluster, jobs_expected=len(jobs), default_work=setting.unseen)
-    run(scheduler, world, state, lambda now, events, decisions: None)
+    run(scheduler, backend, state, lambda now, events, decisions: None)
     return state.completed
 
 
@@ -110,7 +110,7 @@ class SharedLeast:
     allocator: Allocator
     slack: float
 
-    keeps_least: ClassVar[bool] = True
+    keeps_min_shares: ClassVar[bool] = True
 
     @property
     def reads_work(self) -> bool:
@@ -121,37 +121,37 @@ class SharedLeast:
         """Slots for each claim."""
         guaranteed = (1 - self.slack) * claims.capacity
         nothing = [0.0] * len(claims)
-        least = water_line(guaranteed, [1.0] * len(claims), nothing, claims.most)
+        least = water_line(guaranteed, [1.0] * len(claims), nothing, claims.max_share)
         if self.reads_work:
             # Of a phase that can still use a slot for each of its tasks, none is done.
             is_new = [
                 most == phase.slots_most
-                for most, (_, phase) in zip(claims.most, claims.owner, strict=True)
+                for most, (_, phase) in zip(claims.max_share, claims.owner, strict=True)
             ]
             least = [max(low, float(new)) for low, new in zip(least, is_new, strict=True)]
-        return self.allocator.share(replace(claims, least=least))
+        return self.allocator.share(replace(claims, min_share=least))
 
 
 class Untold:
     """A world that keeps to itself what tasks take: schedulers see only what has finished."""
 
-    def __init__(self, world: SimulatedWorld) -> None:
-        self._world = world
+    def __init__(self, backend: SimulatedBackend) -> None:
+        self._backend = backend
 
     @property
     def now(self) -> float:
         """The clock of the world."""
-        return self._world.now
+        return self._backend.now
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
         """As the world does."""
-        self._world.perform(decision)
+        self._backend.perform(decision)
 
     def wait(self, until: float | None) -> Sequence[Event]:
         """What happens in the world, but jobs without the work of their tasks."""
         return [
             JobArrived(event.at, untold(event.job)) if isinstance(event, JobArrived) else event
-            for event in self._world.wait(until)
+            for event in self._backend.wait(until)
         ]
 
 

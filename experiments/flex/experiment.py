@@ -40,7 +40,7 @@ MEAN_RESPONSE = Metric("mean response", "response")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class FlexSetting:
     """What the jobs of an experiment are like, and the metric."""
 
     generator: FlexGenerator = field(default_factory=FlexGenerator)
@@ -48,7 +48,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SchemeValues:
     """The value of each scheme in one experiment, and of the yardsticks.
 
     best_order  the least value of all priority orders: the paper's yardstick
@@ -66,12 +66,12 @@ class Outcome:
         return value - self.bound <= MEETS * max(1.0, abs(self.bound))
 
 
-def experiment(setting: Setting, seed: int, run: int) -> Outcome:
+def experiment(setting: FlexSetting, seed: int, run: int) -> SchemeValues:
     """Experiment number `run` of a seed. The same for the same numbers."""
     rng = np.random.default_rng([seed, run])
     problem = problem_of(setting.generator.draw(rng), setting.metric)
     solution = solve(problem)
-    return Outcome(
+    return SchemeValues(
         fifo=problem.value(fifo_completion(problem)),
         fair=problem.value(fair_completion(problem)),
         flex=solution.value,
@@ -98,9 +98,9 @@ def bound_of(problem: Malleable, value: float) -> float:
         problem.costs,
         np.zeros(len(problem)),
         problem.work,
-        problem.most,
+        problem.max_share,
         problem.heights,
-        problem.least,
+        problem.min_share,
     )
     return lower_bound(jobs, problem.capacity, problem.aggregate, value)
 
@@ -115,7 +115,7 @@ def fifo_completion(problem: Malleable) -> Floats:
         problem.capacity,
         problem.work.tolist(),
         nothing,
-        problem.most.tolist(),
+        problem.max_share.tolist(),
         range(len(problem)),
     )
     return np.array([pieces[-1][1] for pieces in packing])
@@ -129,7 +129,7 @@ def fair_completion(problem: Malleable) -> Floats:
     completion, left = np.zeros(len(problem)), problem.work.copy()
     active, now = np.arange(len(problem)), 0.0
     while len(active):
-        least, most = problem.least[active].tolist(), problem.most[active].tolist()
+        least, most = problem.min_share[active].tolist(), problem.max_share[active].tolist()
         slots = np.array(water_line(problem.capacity, [1.0] * len(active), least, most))
         length = float(np.min(left[active] / slots))
         left[active] -= slots * length

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from experiments.flex.experiment import MEAN_RESPONSE, Metric, Setting
+from experiments.flex.experiment import MEAN_RESPONSE, FlexSetting, Metric
 from experiments.ratios import Point, Published, RatioFigure, RatioRow
 from slotwise.workload.generators import FlexGenerator
 
@@ -65,7 +65,7 @@ FLEX_5A = RatioFigure(
     "flex-5a",
     "Mean response, by the slack that least shares leave",
     "slack (%)",
-    tuple(Point(x, Setting(FlexGenerator(slack=x / 100))) for x in SLACKS),
+    tuple(Point(x, FlexSetting(FlexGenerator(slack=x / 100))) for x in SLACKS),
     _by_lines,
     _published(75),
 )
@@ -73,7 +73,7 @@ FLEX_5B = RatioFigure(
     "flex-5b",
     "Mean response, by the share of small jobs",
     "small jobs (%)",
-    tuple(Point(x, Setting(FlexGenerator(small=x / 100))) for x in SMALL_JOBS),
+    tuple(Point(x, FlexSetting(FlexGenerator(small=x / 100))) for x in SMALL_JOBS),
     _by_lines,
     _published(80),
 )
@@ -81,14 +81,14 @@ FLEX_5C = RatioFigure(
     "flex-5c",
     "Every metric in the base case",
     "metric",
-    tuple(Point(metric.name, Setting(metric=metric)) for metric in METRICS),
+    tuple(Point(metric.name, FlexSetting(metric=metric)) for metric in METRICS),
     _by_metric,
 )
 FLEX_TASKS = RatioFigure(
     "flex-tasks",
     "Mean response in the base case, by the number of tasks, which the paper does not state",
     "tasks of ten jobs on 100 slots",
-    tuple(Point(x, Setting(FlexGenerator(tasks_total=x))) for x in TASKS),
+    tuple(Point(x, FlexSetting(FlexGenerator(tasks_total=x))) for x in TASKS),
     _by_lines,
     is_log=True,
 )

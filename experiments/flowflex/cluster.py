@@ -9,18 +9,18 @@ from types import MappingProxyType
 
 import numpy as np
 
-from experiments.flowflex.jobs import TOLD_SECONDS, GridMixFlows, faster, told
+from experiments.flowflex.jobs import TOLD_SECONDS, GridMixFlows, believed, faster
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import GiveUp, Launch, Preempt
 from slotwise.model.event import Event, JobArrived
 from slotwise.model.job import Job
 from slotwise.objective.objective import Objective
 from slotwise.program.calls import Sleep
-from slotwise.runtime.live.world import LiveWorld
+from slotwise.runtime.backend import Backend
+from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.world import SimulatedWorld
+from slotwise.runtime.simulated.backend import SimulatedBackend
 from slotwise.runtime.state import State
-from slotwise.runtime.world import World
 from slotwise.scheduler import make_scheduler
 
 EPOCH_SECONDS = 2.0
@@ -100,36 +100,36 @@ def completions(
     real = [faster(job, speed) for job in jobs]
     state = State(Cluster.of_slots(setting.slots), jobs_expected=len(jobs))
     if setting.speed is None:
-        run(scheduler, Told(SimulatedWorld(state.cluster, real)), state, _unrecorded)
+        run(scheduler, Told(SimulatedBackend(state.cluster, real)), state, _unrecorded)
     else:
-        with LiveWorld([Sleep(job) for job in real], setting.slots) as world:
-            state = State(LiveWorld.cluster(setting.slots), jobs_expected=len(jobs))
-            run(scheduler, Told(world, TOLD_SECONDS / speed), state, _unrecorded)
+        with LocalBackend([Sleep(job) for job in real], setting.slots) as backend:
+            state = State(LocalBackend.cluster(setting.slots), jobs_expected=len(jobs))
+            run(scheduler, Told(backend, TOLD_SECONDS / speed), state, _unrecorded)
     return {name: at * speed for name, at in state.completed.items()}
 
 
 class Told:
     """A world that says the same of all tasks, whatever they need, until they are done."""
 
-    def __init__(self, world: World, seconds: float = TOLD_SECONDS) -> None:
-        self._world, self._seconds = world, seconds
+    def __init__(self, backend: Backend, seconds: float = TOLD_SECONDS) -> None:
+        self._backend, self._seconds = backend, seconds
 
     @property
     def now(self) -> float:
         """The clock of the world."""
-        return self._world.now
+        return self._backend.now
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
         """As the world does."""
-        self._world.perform(decision)
+        self._backend.perform(decision)
 
     def wait(self, until: float | None) -> Sequence[Event]:
         """What happens in the world, but jobs as schedulers hear of them."""
         return [
-            JobArrived(event.at, told(event.job, self._seconds))
+            JobArrived(event.at, believed(event.job, self._seconds))
             if isinstance(event, JobArrived)
             else event
-            for event in self._world.wait(until)
+            for event in self._backend.wait(until)
         ]
 
 

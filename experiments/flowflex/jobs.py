@@ -95,7 +95,7 @@ class GridMixFlows:
         return Tasks(count, tuple((seconds * np.exp(spread)).tolist()))
 
 
-def told(job: Job, seconds: float = TOLD_SECONDS) -> Job:
+def believed(job: Job, seconds: float = TOLD_SECONDS) -> Job:
     """The job as schedulers hear of it: so many tasks, each said to need as much."""
     return replace(
         job,

@@ -22,7 +22,7 @@ from slotwise.allocation.flowflex.deadlines import by_deadline
 from slotwise.allocation.flowflex.flows import Flows, Ints
 from slotwise.allocation.flowflex.jobs import whole_flows
 from slotwise.allocation.flowflex.least_cost import LeastCost, least_cost
-from slotwise.allocation.flowflex.listing import Lister
+from slotwise.allocation.flowflex.list_schedule import Lister
 from slotwise.allocation.flowflex.shapes import shape_shift
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
@@ -182,7 +182,7 @@ def first_stage() -> list[Row]:
     job, flows, chained = FLOWS[number_of], stages.flows, stages.chains.problem
     mine = np.flatnonzero(flows.flow == number_of).tolist()
     names = [phase.name for phase in job.topological]
-    head, length, most = flows.head, flows.length, flows.most
+    head, length, most = flows.head, flows.length, flows.max_share
     rows: list[Row] = []
     lanes: list[tuple[float, float, float]] = []  # from, to, and the slots below
     for name, phase in zip(names, mine, strict=True):

@@ -60,10 +60,10 @@ class SharesFigure:
 
     def rows(self, outcomes: Sequence[Sequence[Held]]) -> Sequence[Row]:
         """A row for each change of the slots of a pool."""
-        worlds = [(SIMULATED, 0), *((LIVE, run) for run in range(len(outcomes) - 1))]
+        backends = [(SIMULATED, 0), *((LIVE, run) for run in range(len(outcomes) - 1))]
         return [
-            {"world": world, "run": run, "seconds": held.seconds, **held.slots}
-            for (world, run), course in zip(worlds, outcomes, strict=True)
+            {"world": backend, "run": run, "seconds": held.seconds, **held.slots}
+            for (backend, run), course in zip(backends, outcomes, strict=True)
             for held in course
         ]
 
@@ -104,21 +104,21 @@ class SharesFigure:
         from experiments.hammr.pictures import draw_shares
 
         panels = {
-            world: [row for row in rows if row["world"] == world and row["run"] == 0]
-            for world in (SIMULATED, LIVE)
+            backend: [row for row in rows if row["world"] == backend and row["run"] == 0]
+            for backend in (SIMULATED, LIVE)
         }
         return draw_shares(self.name, self.title, self.axis, panels)
 
 
-def courses(rows: Sequence[Row], world: str) -> list[Course]:
+def courses(rows: Sequence[Row], backend: str) -> list[Course]:
     """What is read off each course of a world."""
-    runs = dict.fromkeys(row["run"] for row in rows if row["world"] == world)
+    runs = dict.fromkeys(row["run"] for row in rows if row["world"] == backend)
     return [
         course_of(
             [
                 Held(row["seconds"], {pool: row[pool] for pool in POOLS})
                 for row in rows
-                if (row["world"], row["run"]) == (world, run)
+                if (row["world"], row["run"]) == (backend, run)
             ]
         )
         for run in runs

@@ -15,10 +15,10 @@ from slotwise.model.decision import Decision, GiveUp, Launch, Locality, Preempt
 from slotwise.model.event import Event, JobArrived, TaskFinished
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.network import Network
+from slotwise.runtime.backend import Backend
 from slotwise.runtime.loop import turn
-from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.state import State
-from slotwise.runtime.world import World
 from slotwise.scheduler import Scheduler, make_allocator
 from slotwise.workload.placement import place_blocks
 
@@ -132,7 +132,7 @@ def observe(trial: Trial, seed: int, number: int) -> dict[str, Seen]:
     cluster, end = slides_cluster(), trial.warm_up + trial.seconds
     jobs = _placed(trial, cluster, 1_000_003 * seed + number)
     truth = Simulation(1_000_003 * seed + number, NOISE, network=trial.network)
-    world = Users(SimulatedWorld(cluster, jobs, truth), trial.types, jobs)
+    backend = Users(SimulatedBackend(cluster, jobs, truth), trial.types, jobs)
     state = State(cluster, jobs_expected=len(jobs))
     assigner: Assigner = Delay(*trial.waits) if trial.waits else Greedy()
     scheduler = Scheduler(make_allocator(trial.scheduler), assigner)
@@ -142,16 +142,16 @@ def observe(trial: Trial, seed: int, number: int) -> dict[str, Seen]:
         if trial.warm_up <= now < end:
             _count(seen, events, decisions)
 
-    while world.now < end:
-        turn(scheduler, world, state, count, world.wait(state.take_wake()))
+    while backend.now < end:
+        turn(scheduler, backend, state, count, backend.wait(state.next_wakeup()))
     return seen
 
 
 class Users:
     """A world in which users submit their next job when one of theirs is done."""
 
-    def __init__(self, world: World, types: Iterable[JobType], jobs: Sequence[Job]) -> None:
-        self._world = world
+    def __init__(self, backend: Backend, types: Iterable[JobType], jobs: Sequence[Job]) -> None:
+        self._backend = backend
         later: dict[str, list[Job]] = {kind.name: [] for kind in types}
         for job in jobs:
             if job.arrival:
@@ -162,15 +162,15 @@ class Users:
     @property
     def now(self) -> float:
         """The clock of the world."""
-        return self._world.now
+        return self._backend.now
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
         """As the world does."""
-        self._world.perform(decision)
+        self._backend.perform(decision)
 
     def wait(self, until: float | None) -> Sequence[Event]:
         """What happens in the world, and the jobs that follow from it."""
-        events = self._world.wait(until)
+        events = self._backend.wait(until)
         ended = [event for event in events if isinstance(event, TaskFinished)]
         return [*events, *(job for event in ended for job in self._submit(event))]
 

@@ -31,7 +31,7 @@ from slotwise import api
 from slotwise.analysis.traffic import traffic_of
 from slotwise.model.event import TaskFinished
 from slotwise.record.log import Log
-from slotwise.runtime.simulated.world import Simulation
+from slotwise.runtime.simulated.backend import Simulation
 from slotwise.workload.workload import Placement, Workload
 
 if TYPE_CHECKING:

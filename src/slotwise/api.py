@@ -27,15 +27,15 @@ from slotwise.opening import is_same_file
 from slotwise.plans import PLAN_SECONDS as PLAN_SECONDS
 from slotwise.plans import plan as plan
 from slotwise.plans import plan_tasks as plan_tasks
-from slotwise.program.execution import Sized
+from slotwise.program.execution import HasInputSizes
 from slotwise.record.log import Log, check_log, following
 from slotwise.record.remembering import Remembering
 from slotwise.report import page
 from slotwise.results import Result, Results, RunInterrupted, RunUnrecorded
-from slotwise.running import Options, Setting, refuse_unknown
-from slotwise.runtime.live.hosts import played
-from slotwise.runtime.live.world import LiveWorld
-from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.running import Options, RunSpec, refuse_unknown
+from slotwise.runtime.local.backend import LocalBackend
+from slotwise.runtime.local.hosts import emulated
+from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.scheduler import make_scheduler
 from slotwise.sources import Given, Slots, Source, cluster_of, processors, read_source
 from slotwise.workload.placement import place_blocks
@@ -83,10 +83,10 @@ def simulate(
         "network": truth.network and _plain(truth.network),
         "shuffle": source.shuffle and asdict(source.shuffle),
     }
-    told = source.told(cluster)
-    parameters |= truth.troubles(cluster, told)
-    setting = Setting(scheduler, "simulated", jobs, told, source, options, parameters)
-    return setting.run(lambda: nullcontext(SimulatedWorld(cluster, jobs, truth)))
+    believed = source.believed(cluster)
+    parameters |= truth.troubles(cluster, believed)
+    setting = RunSpec(scheduler, "simulated", jobs, believed, source, options, parameters)
+    return setting.run(lambda: nullcontext(SimulatedBackend(cluster, jobs, truth)))
 
 
 def run(
@@ -94,16 +94,17 @@ def run(
     scheduler: str = "flex",
     *,
     slots: Slots | None = None,
-    play_hosts: bool = False,
+    emulate_hosts: bool = False,
     history: str | Path | None = None,
     **options: Unpack[Options],
 ) -> Result:
     """Run a workload really, in worker processes of this machine.
 
     Jobs of stated work sleep for it, and copy nothing. `slots` is the number of processors
-    unless given, or a number for each kind. `play_hosts`: instead, the hosts of the workload's
-    cluster are played here, each with workers of its own, which run for as much of the time as
-    its speed says; none may be faster than this machine, which is 1.
+    unless given, or a number for each kind. With `emulate_hosts` the run uses the
+    hosts of the workload's cluster instead, emulated on this machine: each host has workers of
+    its own, which run for as much of the time as its speed says. No host may be faster than
+    this machine, whose speed is 1.
 
     `history` is a database of earlier runs: from it come the work of programs and the speeds of
     hosts that it knows, and each task of a program that ends is added to it within seconds; it
@@ -112,29 +113,29 @@ def run(
     """
     _refuse_log(history, options)
     source = _source(workload, options, _existing(history))
-    cluster = _live_cluster(source, slots, play_hosts)
-    return _run(source, scheduler, cluster, play_hosts, history, options)
+    cluster = _live_cluster(source, slots, emulate_hosts)
+    return _run(source, scheduler, cluster, emulate_hosts, history, options)
 
 
-def _live_cluster(source: Source, slots: Slots | None, play_hosts: bool) -> Cluster:
+def _live_cluster(source: Source, slots: Slots | None, emulate_hosts: bool) -> Cluster:
     """What a live run runs on: this machine, or the hosts that are played on it."""
     stated = source.workload.cluster
-    if not play_hosts:
-        here = LiveWorld.cluster(processors() if slots is None else slots)
+    if not emulate_hosts:
+        here = LocalBackend.cluster(processors() if slots is None else slots)
         return source.cluster(here if stated is None else replace(here, grace=stated.grace))
     if slots is not None:
         raise InputError(
-            f"slots are {slots} where hosts are played, which have slots of their own; leave"
-            " out one of --slots and --play-hosts"
+            f"slots are {slots} where hosts are emulated, which have slots of their own; leave"
+            " out one of --slots and --emulate-hosts"
         )
-    return source.cluster(played(stated))
+    return source.cluster(emulated(stated))
 
 
 def _run(
     source: Source,
     scheduler: str,
     cluster: Cluster,
-    is_played: bool,
+    is_emulated: bool,
     history: str | Path | None,
     options: Options,
 ) -> Result:
@@ -142,22 +143,24 @@ def _run(
     executions = source.executions(cluster)
     listeners = []
     if history is not None:
-        sized = [execution for execution in executions if isinstance(execution, Sized)]
+        sized = [execution for execution in executions if isinstance(execution, HasInputSizes)]
         programs = {one.job.id: (one.program, one.sizes) for one in sized}
         listeners.append(Remembering(history, programs, cluster))
     jobs = tuple(execution.job for execution in executions)
     parameters: dict[str, Any] = {"shuffle": source.shuffle and asdict(source.shuffle)}
-    told = source.told(cluster)
-    if is_played:
+    believed = source.believed(cluster)
+    if is_emulated:
         parameters["play_hosts"] = True
-        true = {h.name: h.speed for h in cluster.hosts if h.speed != told.by_name[h.name].speed}
+        true = {
+            h.name: h.speed for h in cluster.hosts if h.speed != believed.by_name[h.name].speed
+        }
         if true:
             parameters["speeds"] = true
     else:
         (host,) = cluster.hosts
         parameters["slots"] = dict(host.slots)
-    setting = Setting(scheduler, "live", jobs, told, source, options, parameters, listeners)
-    return setting.run(lambda: LiveWorld(executions, cluster))
+    setting = RunSpec(scheduler, "live", jobs, believed, source, options, parameters, listeners)
+    return setting.run(lambda: LocalBackend(executions, cluster))
 
 
 def compare(
@@ -166,7 +169,7 @@ def compare(
     *,
     live: bool = False,
     slots: Slots | None = None,
-    play_hosts: bool = False,
+    emulate_hosts: bool = False,
     simulation: Simulation | None = None,
     history: str | Path | None = None,
     **options: Unpack[Options],
@@ -174,8 +177,8 @@ def compare(
     """The same workload under several schedulers, in the simulated world or really.
 
     Live, each scheduler's programs write to outputs of their own: OUTPUT-fifo and so on. Logs
-    are named in the same way. `play_hosts` is for live runs, as in run. A `history` tells all
-    of them the same, what is known before the first; live, it is made if there is none, and
+    are named in the same way. `emulate_hosts` is for live runs, as in run. A `history` tells
+    all of them the same, what is known before the first; live, it is made if there is none, and
     what ends is added. If a run is stopped, or cannot be recorded, the exception has the
     results of those before it as `earlier`.
     """
@@ -185,10 +188,12 @@ def compare(
         _refuse_log(history, mine)
     source = _source(workload, options, _existing(history) if live else history)
     sources = [source.apart(name) if live else source for name in names]
-    if play_hosts and not live:
-        raise InputError("hosts are played in live runs; add --live, or leave --play-hosts out")
+    if emulate_hosts and not live:
+        raise InputError(
+            "hosts are emulated in live runs; add --live, or leave --emulate-hosts out"
+        )
     if live:
-        cluster = _live_cluster(source, slots, play_hosts)
+        cluster = _live_cluster(source, slots, emulate_hosts)
         for apart in sources:
             apart.executions(cluster)  # Refuses the last output before the first one runs.
     results = Results()
@@ -196,7 +201,7 @@ def compare(
         mine = apiece[name]
         try:
             if live:
-                result = _run(apart, name, cluster, play_hosts, history, mine)
+                result = _run(apart, name, cluster, emulate_hosts, history, mine)
             else:
                 result = simulate(apart, name, simulation=simulation, slots=slots, **mine)
         except (RunInterrupted, RunUnrecorded) as stop:

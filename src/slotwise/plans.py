@@ -9,9 +9,9 @@ from pathlib import Path
 from slotwise.allocation.planning import plan_schedules
 from slotwise.allocation.search.budget import Budget
 from slotwise.analysis.bound import Work, objective_bound, sizes_of
-from slotwise.dmrs.jobs import machines_of, uneven
+from slotwise.dmrs.jobs import machines_of, related_machines
+from slotwise.dmrs.linear_program import guarantee, linear_program, skewness
 from slotwise.dmrs.planning import PLANNERS
-from slotwise.dmrs.program import guarantee, linear_program, skewness
 from slotwise.model.errors import InputError
 from slotwise.objective.objective import Objective
 from slotwise.results import Plan, TaskPlan
@@ -61,7 +61,7 @@ def plan(
         key=lambda pair: pair[0],
     )
     seconds = time.perf_counter() - begun
-    bound = objective_bound(aim, jobs, cluster, work, planned.least, value)
+    bound = objective_bound(aim, jobs, cluster, work, planned.min_share, value)
     bound = max(bound, planned.bound)
     plan = Plan(allocator, aim, value, bound, seconds, best, aim.penalties(jobs))
     assert bound <= value or plan.is_exact, "no schedule is better than its bound"
@@ -86,11 +86,11 @@ def plan_tasks(
     if scheduler not in PLANNERS:
         raise InputError(f"unknown scheduler {scheduler!r}; known: {', '.join(PLANNERS)}")
     source = read_source(workload, history)
-    cluster = source.told(cluster_of(source.workload, slots))
+    cluster = source.believed(cluster_of(source.workload, slots))
     budget = _budget(budget_seconds, budget_steps)
     jobs = source.jobs()
     hosts = machines_of(cluster)
-    problem = uneven(jobs, cluster, source.pools())
+    problem = related_machines(jobs, cluster, source.pools())
     begun = time.perf_counter()
     runs = PLANNERS[scheduler](problem, budget)
     seconds = time.perf_counter() - begun

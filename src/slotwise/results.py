@@ -143,7 +143,7 @@ class Result:
     """What came of a workload under one scheduler, in one world."""
 
     scheduler: str
-    world: Literal["live", "simulated"]
+    backend: Literal["live", "simulated"]
     outcome: Outcome = field(repr=False)
     log: Log = field(repr=False)
 
@@ -177,7 +177,7 @@ class Result:
         return (
             {
                 "scheduler": self.scheduler,
-                "world": self.world,
+                "world": self.backend,
                 "jobs": self.jobs,
                 "metrics": self.metrics,
                 "bound": self.bound,
@@ -189,7 +189,7 @@ class Result:
     @property
     def reported(self) -> ReportedRun:
         """As the report takes it."""
-        return ReportedRun(self.scheduler, self.world, self.log, self.outcome)
+        return ReportedRun(self.scheduler, self.backend, self.log, self.outcome)
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: tables of metrics and jobs, and the picture of the jobs."""
@@ -199,7 +199,7 @@ class Result:
     def of_log(cls, log: Log) -> Result:
         """The result that a log tells of."""
         outcome = Meter.of_log(log).outcome()
-        return cls(log.header.scheduler["name"], log.header.world, outcome, log)
+        return cls(log.header.scheduler["name"], log.header.backend, outcome, log)
 
     def report(self, path: str | Path, *, pictures: bool = False) -> list[Path]:
         """Write the page that shows it, and the pictures as PNG and SVG if wished."""

@@ -24,12 +24,12 @@ from slotwise.record.log import Header, Log, LogFile
 from slotwise.record.remembering import Remembering
 from slotwise.report.notebook_progress import NotebookProgress, notebook_display
 from slotwise.results import Result, RunInterrupted, RunUnrecorded
+from slotwise.runtime.backend import Backend
 from slotwise.runtime.loop import Record
 from slotwise.runtime.loop import run as run_loop
 from slotwise.runtime.signals import undisturbed
 from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.runtime.state import ATTEMPTS_MAX, LOSSES_MAX, State
-from slotwise.runtime.world import World
 from slotwise.scheduler import EPOCH_SECONDS, check_scheduler, make_scheduler
 from slotwise.sources import Source, objective_of
 
@@ -65,11 +65,11 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class RunSpec:
     """All that makes a run, but the world."""
 
     scheduler: str
-    world: Literal["live", "simulated"]
+    backend: Literal["live", "simulated"]
     jobs: tuple[Job, ...]
     cluster: Cluster
     source: Source
@@ -77,7 +77,7 @@ class Setting:
     parameters: dict[str, Any]
     listeners: Sequence[Remembering] = ()
 
-    def run(self, make_world: Callable[[], AbstractContextManager[World]]) -> Result:
+    def run(self, make_backend: Callable[[], AbstractContextManager[Backend]]) -> Result:
         """Run the loop in a world and measure what came of it.
 
         The world is made last: whatever can be refused is refused before it begins. If the log
@@ -95,18 +95,18 @@ class Setting:
         log = Log(header)
         try:
             with ExitStack() as stack:
-                told: list[Record] = [log]
+                records: list[Record] = [log]
                 if path := self.options.get("log"):
-                    told.append(stack.enter_context(LogFile(path, header)))
+                    records.append(stack.enter_context(LogFile(path, header)))
                 if progress := self.options.get("progress"):
-                    told.append(progress)
+                    records.append(progress)
                 elif show := notebook_display():
-                    title = f"{self.scheduler}, {self.world}"
-                    told.append(stack.enter_context(NotebookProgress(show, title)))
-                told += [stack.enter_context(listener) for listener in self.listeners]
+                    title = f"{self.scheduler}, {self.backend}"
+                    records.append(stack.enter_context(NotebookProgress(show, title)))
+                records += [stack.enter_context(listener) for listener in self.listeners]
                 with undisturbed():  # Whatever the world has taken, it gives back.
-                    world = stack.enter_context(make_world())
-                run_loop(scheduler, world, state, _all_of(told))
+                    backend = stack.enter_context(make_backend())
+                run_loop(scheduler, backend, state, _all_of(records))
         except KeyboardInterrupt:
             raise RunInterrupted(Result.of_log(log)) from None
         except InputError as error:
@@ -129,7 +129,7 @@ class Setting:
             _refuse_stranded(job, self.cluster)
         check_scheduler(self.scheduler, self.jobs, self.cluster, self.source.pools())
         return Header(
-            world=self.world,
+            backend=self.backend,
             scheduler={
                 "name": self.scheduler,
                 "assigner": options.get("assigner", "greedy"),

@@ -19,7 +19,7 @@ from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
 from slotwise.program.calls import Sleep
 from slotwise.program.commit import check_overwritten
-from slotwise.program.execution import Execution, Sized
+from slotwise.program.execution import Execution, HasInputSizes
 from slotwise.program.formats.files import absolute
 from slotwise.program.mapreduce_execution import MapReduceExecution
 from slotwise.program.planning import plan_mapreduce
@@ -59,7 +59,7 @@ class Source:
         executions = [_execution(entry, self.workload, cluster) for entry in self.entries]
         _refuse_shared_outputs(executions)
         for execution in executions:
-            if isinstance(execution, Sized):
+            if isinstance(execution, HasInputSizes):
                 execution.expect(_expected(execution, self.rates))
         return executions
 
@@ -67,7 +67,7 @@ class Source:
         """The same, its programs estimated by these rates, its hosts by these speeds."""
         return replace(self, rates=rates)
 
-    def told(self, cluster: Cluster) -> Cluster:
+    def believed(self, cluster: Cluster) -> Cluster:
         """This cluster as schedulers are told of it: with speeds that were learned."""
         return self.rates.cluster(cluster)
 
@@ -76,7 +76,7 @@ class Source:
         planned = (
             execution
             for entry in self.entries
-            if isinstance(execution := self._planned(entry, None), Sized)
+            if isinstance(execution := self._planned(entry, None), HasInputSizes)
         )
         return [
             PhaseId(one.job.id, name)
@@ -199,7 +199,7 @@ def _stated(entry: Entry) -> Job | ProgramJob:
 
 def _expected(execution: Execution, rates: Rates) -> Job:
     """The job of an execution, with the work of its tasks as far as it is known."""
-    if isinstance(execution, Sized):
+    if isinstance(execution, HasInputSizes):
         return rates.job(execution.job, execution.program, execution.sizes)
     return execution.job
 

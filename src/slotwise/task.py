@@ -29,7 +29,7 @@ class Stopped(BaseException):
         self.value = value
 
 
-def told_to_stop() -> bool:
+def stop_requested() -> bool:
     """Whether the task has been told to stop. Costs less than a microsecond: ask often."""
     return _attempt is not None and _attempt.until() is not None
 
@@ -40,7 +40,7 @@ def seconds_left() -> float:
     return float("inf") if until is None else max(0.0, until - time.monotonic())
 
 
-def when_told(hook: Hook | None) -> None:
+def on_stop_request(hook: Hook | None) -> None:
     """Have `hook(seconds_left)` called when the task is told to stop; at once if it was told.
 
     It is called once, in the task's own thread, between any two steps of it, like the handler
@@ -62,7 +62,7 @@ def stop(keep: object = None) -> NoReturn:
     """
     if _attempt is None or _attempt.until() is None:
         raise RuntimeError(
-            "nobody has told this task to stop; ask slotwise.task.told_to_stop() first"
+            "nobody has told this task to stop; ask slotwise.task.stop_requested() first"
         )
     _attempt.stopped = Stopped(keep)
     raise _attempt.stopped
@@ -96,7 +96,7 @@ def sleep(seconds: float) -> None:
     done = kept(0.0)
     begun = time.monotonic()
     try:
-        when_told(lambda _: stop(keep=done + (time.monotonic() - begun) * speed))
+        on_stop_request(lambda _: stop(keep=done + (time.monotonic() - begun) * speed))
         time.sleep(max(0.0, seconds - done) / speed)
     except Stopped:
         if _attempt is not None:

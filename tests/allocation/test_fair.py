@@ -22,7 +22,7 @@ from oracles.pools import (
     trees,
 )
 from slotwise.allocation.fair import MANY, Fair, share_by_pools
-from slotwise.allocation.fair_at_once import share_at_once
+from slotwise.allocation.fair_vectorized import share_at_once
 from slotwise.allocation.problem import Claims, Group
 
 
@@ -88,7 +88,7 @@ def test_what_is_left_in_a_fifo_pool_goes_by_priority_and_then_by_arrival() -> N
         20,
         [(0, 0, 15), (0, 0, 15), (0, 0, 15)],
         [Group(1, 0, INF, policy="fifo")],
-        urgency=[1, 1, 2],
+        priority=[1, 1, 2],
     )
     assert Fair().share(problem) == [5, 0, 15]
     assert share_at_once(problem) == [5, 0, 15]
@@ -186,8 +186,8 @@ def test_every_limit_is_kept_and_no_slot_is_left(problem: Claims) -> None:
     """Most shares of jobs and pools hold; all slots are used that anybody may use."""
     shares = share_at_once(problem)
     assert sum(shares) == pytest.approx(min(problem.capacity, demand(problem, -1)))
-    for part, most in zip(shares, problem.most, strict=True):
-        assert -1e-12 <= part <= most + 1e-9
+    for part, max_share in zip(shares, problem.max_share, strict=True):
+        assert -1e-12 <= part <= max_share + 1e-9
     for number, held in enumerate(held_by(problem, shares)):
         assert held <= demand(problem, number) + 1e-9
 
@@ -199,7 +199,7 @@ def test_guarantees_are_kept_or_scaled_down_together(problem: Claims) -> None:
     held = [*held_by(problem, shares), float(problem.capacity)]
     for pool in range(-1, len(problem.groups)):
         below = [(held[n], owed(problem, n)) for n in children(problem, pool)]
-        below = below or [(shares[j], problem.least[j]) for j in inside(problem, pool)]
+        below = below or [(shares[j], problem.min_share[j]) for j in inside(problem, pool)]
         kept = min(1.0, held[pool] / max(1e-12, sum(due for _, due in below)))
         for part, due in below:
             assert part >= due * kept - 1e-9
@@ -220,11 +220,11 @@ def test_nobody_has_more_for_its_weight_than_one_beside_it_could_use(problem: Cl
             (problem.groups[n].weight, held[n], owed(problem, n), demand(problem, n))
             for n in children(problem, pool)
         ] or [
-            (problem.weight[j], shares[j], problem.least[j], problem.most[j])
+            (problem.weight[j], shares[j], problem.min_share[j], problem.max_share[j])
             for j in inside(problem, pool)
         ]
-        could_use = [part / w for w, part, _, most in parts if part < most - 1e-9]
-        could_give = [part / w for w, part, least, _ in parts if part > least + 1e-9]
+        could_use = [part / w for w, part, _, max_share in parts if part < max_share - 1e-9]
+        could_give = [part / w for w, part, min_share, _ in parts if part > min_share + 1e-9]
         if could_use and could_give:
             assert min(could_use) >= max(could_give) * (1 - 1e-9) - 1e-9
 
@@ -239,9 +239,10 @@ def test_many_claims_get_the_same_by_arrays() -> None:
         policy = "fifo" if number % 5 == 0 else "fair"
         limit = INF if number % 3 else 50.0
         groups.append(Group(rng.uniform(0.1, 3), 5, limit, policy, 4 + number % 16))
-    most = rng.integers(1, 30, 3000).astype(float)
+    max_share = rng.integers(1, 30, 3000).astype(float)
     members = [
-        (int(rng.integers(20, 60)), float(rng.choice([0.0, 0.0, 0.3])), top) for top in most
+        (int(rng.integers(20, 60)), float(rng.choice([0.0, 0.0, 0.3])), top)
+        for top in max_share
     ]
     problem = pooled(2000, members, groups, rng.uniform(0.01, 10, 3000).tolist())
     assert len(problem) > MANY

@@ -16,26 +16,26 @@ from slotwise.allocation.problem import Claims, Group
 
 def test_the_first_takes_its_most_and_the_next_what_is_left() -> None:
     """Jobs that can use 60 each share 100 slots as 60, 40 and none."""
-    problem = Claims.of(100, [1, 1, 1], most=[60, 60, 60], arrival=[0, 1, 2])
+    problem = Claims.of(100, [1, 1, 1], max_share=[60, 60, 60], arrival=[0, 1, 2])
     assert Fifo().share(problem) == [60, 40, 0]
 
 
 def test_arrival_decides_and_not_the_place_in_the_list() -> None:
     """Who came earlier goes first wherever it stands; ties go by place."""
-    problem = Claims.of(10, [1, 1, 1], most=[6, 6, 6], arrival=[5, 0, 5])
+    problem = Claims.of(10, [1, 1, 1], max_share=[6, 6, 6], arrival=[5, 0, 5])
     assert Fifo().share(problem) == [4, 6, 0]
 
 
 def test_who_has_a_higher_priority_comes_before_all_others() -> None:
     """Then it goes by arrival again: the last of all, of low priority, gets nothing."""
-    problem = Claims.of(10, [1, 1, 1, 1], most=[4, 4, 4, 4], arrival=[0, 3, 1, 0])
-    problem = replace(problem, urgency=[1.0, 4.0, 1.0, 0.5])
+    problem = Claims.of(10, [1, 1, 1, 1], max_share=[4, 4, 4, 4], arrival=[0, 3, 1, 0])
+    problem = replace(problem, priority=[1.0, 4.0, 1.0, 0.5])
     assert Fifo().share(problem) == [4, 4, 2, 0]
 
 
 def test_least_shares_are_ignored() -> None:
     """A later job gets nothing in spite of its least share."""
-    problem = Claims.of(10, [1, 1], least=[0, 4], most=[10, 10], arrival=[0, 1])
+    problem = Claims.of(10, [1, 1], min_share=[0, 4], max_share=[10, 10], arrival=[0, 1])
     assert Fifo().share(problem) == [10, 0]
 
 
@@ -59,9 +59,9 @@ def test_it_is_the_packing_scheme_by_arrival_without_minima(
     capacity: int, jobs: list[tuple[int, int]]
 ) -> None:
     """'An MPS schedule with priority orderings determined by job arrival times' (FLEX 4)."""
-    arrival, most = [float(at) for at, _ in jobs], [float(m) for _, m in jobs]
-    problem = Claims.of(capacity, [1.0] * len(jobs), most=most, arrival=arrival)
+    arrival, max_share = [float(at) for at, _ in jobs], [float(m) for _, m in jobs]
+    problem = Claims.of(capacity, [1.0] * len(jobs), max_share=max_share, arrival=arrival)
     order = sorted(range(len(jobs)), key=lambda j: (arrival[j], j))
-    pieces = pack_by_the_book(capacity, [1.0] * len(jobs), [0.0] * len(jobs), most, order)
+    pieces = pack_by_the_book(capacity, [1.0] * len(jobs), [0.0] * len(jobs), max_share, order)
     first = [held[0][2] if held and held[0][0] == 0 else 0.0 for held in pieces]
     assert Fifo().share(problem) == pytest.approx(first)

@@ -24,7 +24,7 @@ from slotwise.objective.penalty import PENALTIES
 
 def weighted_sum(claims: Claims, order: list[int]) -> float:
     """The weighted sum of completion times in this order."""
-    ends = completions(claims.capacity, claims.work, claims.least, claims.most, order)
+    ends = completions(claims.capacity, claims.work, claims.min_share, claims.max_share, order)
     return float(np.dot(claims.weight, ends))
 
 
@@ -51,7 +51,7 @@ def test_slack_goes_to_the_short_and_to_the_heavy() -> None:
 
 def test_everybody_keeps_the_least_share() -> None:
     """The longest job is served last and still holds its 3 slots."""
-    claims = Claims.of(10, [10, 99, 20], least=[1, 3, 1])
+    claims = Claims.of(10, [10, 99, 20], min_share=[1, 3, 1])
     assert Flex().share(claims) == [6, 3, 1]
 
 
@@ -66,7 +66,7 @@ def test_for_stretch_the_weight_is_divided_by_the_size() -> None:
 
 def test_the_makespan_is_shared() -> None:
     """Two jobs of 40 on 10 slots, most 8 each: 5 slots each end both at 8, no order does."""
-    claims = Claims.of(10, [40, 40], most=[8, 8])
+    claims = Claims.of(10, [40, 40], max_share=[8, 8])
     assert Flex(Objective("makespan", "max")).share(claims) == pytest.approx([5, 5])
 
 
@@ -136,10 +136,10 @@ def test_its_quick_order_is_near_the_best_of_all_orders() -> None:
     for _ in range(80):
         count = random.randint(3, 5)
         work = [random.uniform(1, 30) for _ in range(count)]
-        most = [float(random.randint(1, 10)) for _ in work]
-        least = [float(random.randint(0, 1)) for _ in work]
+        max_share = [float(random.randint(1, 10)) for _ in work]
+        min_share = [float(random.randint(0, 1)) for _ in work]
         weight = [random.uniform(0.1, 1) for _ in work]
-        claims = Claims.of(10, work, weight=weight, least=least, most=most)
+        claims = Claims.of(10, work, weight=weight, min_share=min_share, max_share=max_share)
         ratios.append(weighted_sum(claims, dear_first(claims, weight)) / best_order(claims))
     assert min(ratios) >= 1 - 1e-9
     assert sum(ratios) / len(ratios) < 1.01
@@ -150,11 +150,11 @@ def test_its_quick_order_is_near_the_best_of_all_orders() -> None:
 def any_claims(draw: st.DrawFn) -> Claims:
     """Claims of up to three pools, two of them in one, with guarantees and limits."""
     count, capacity = draw(st.integers(1, 6)), draw(st.integers(1, 12))
-    most = [float(draw(st.integers(1, capacity))) for _ in range(count)]
-    least = [float(draw(st.integers(0, int(top)))) for top in most]
+    max_share = [float(draw(st.integers(1, capacity))) for _ in range(count)]
+    min_share = [float(draw(st.integers(0, int(top)))) for top in max_share]
     work = [draw(st.sampled_from([1.0, 7.0]) | st.floats(0.1, 50)) for _ in range(count)]
     weight = [draw(st.sampled_from([1.0, 0.3])) for _ in range(count)]
-    claims = Claims.of(capacity, work, weight=weight, least=least, most=most)
+    claims = Claims.of(capacity, work, weight=weight, min_share=min_share, max_share=max_share)
     limits = [draw(st.sampled_from([INF, 3.0])) for _ in range(4)]
     groups = [
         Group(1.0, draw(st.sampled_from([0.0, 2.0])), limit, parent=parent)
@@ -180,7 +180,7 @@ def test_every_objective_keeps_shares_and_leaves_no_slot_idle(
 ) -> None:
     """Least shares as far as they fit, most shares of jobs and pools, and no waste."""
     shares = Flex(aim, budget_seconds=0.002).share(claims)
-    for share, top in zip(shares, claims.most, strict=True):
+    for share, top in zip(shares, claims.max_share, strict=True):
         assert 0 <= share <= top * (1 + 1e-9)
     held = held_by(claims, shares)
     for number, total in enumerate(held):
@@ -189,15 +189,15 @@ def test_every_objective_keeps_shares_and_leaves_no_slot_idle(
     if all_fit(claims):
         for number, total in enumerate(held):
             assert total >= owed(claims, number) - 1e-9
-        for share, least in zip(shares, claims.least, strict=True):
-            assert share >= least - 1e-9
+        for share, min_share in zip(shares, claims.min_share, strict=True):
+            assert share >= min_share - 1e-9
 
 
 @given(any_claims())
 def test_what_a_job_shares_by_is_not_what_it_costs(claims: Claims) -> None:
     """Priorities make claims heavier in their pools; FLEX goes by the weights of jobs."""
     heavy = [2.0 * weight + j for j, weight in enumerate(claims.weight)]
-    other = replace(claims, weight=heavy, urgency=heavy)
+    other = replace(claims, weight=heavy, priority=heavy)
     for aim in (Objective(), Objective("stretch"), Objective("response", "max")):
         assert Flex(aim).share(other) == Flex(aim).share(claims)
 
@@ -211,14 +211,16 @@ def test_flex_as_an_add_on_to_fair_gives_the_same_slots(claims: Claims, aim: Obj
     assert AddOn(flex).share(claims) == pytest.approx(revised, abs=1e-9)
     one_pool = replace(claims, group=[0] * len(claims), groups=[Group(1.0, 0.0, INF)])
     revised = flex.share(one_pool)
-    assert Fair().share(replace(one_pool, least=revised)) == pytest.approx(revised, abs=1e-9)
+    assert Fair().share(replace(one_pool, min_share=revised)) == pytest.approx(
+        revised, abs=1e-9
+    )
 
 
 def test_search_at_each_decision_is_the_same_each_time() -> None:
     """A budget in seconds is one in steps, so no clock decides."""
     random = Random(2)
     work = [random.uniform(1, 30) for _ in range(12)]
-    claims = Claims.of(5, work, most=[float(random.randint(1, 4)) for _ in work])
+    claims = Claims.of(5, work, max_share=[float(random.randint(1, 4)) for _ in work])
     claims = owned_by(claims, deadline=[random.uniform(0, 40) for _ in work])
     flex = Flex(Objective("tardiness"), budget_seconds=0.05)
     assert flex.share(claims) == flex.share(claims)

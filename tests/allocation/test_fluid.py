@@ -15,11 +15,11 @@ from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import Flex
 from slotwise.allocation.fluid import fluid_schedule
 from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.mcnaughton import wrap_around
 from slotwise.allocation.packing import pack_by_the_book
 from slotwise.allocation.planning import plan_schedules
 from slotwise.allocation.problem import Allocator
 from slotwise.allocation.search.budget import Budget
-from slotwise.allocation.whole import wrap_around
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
@@ -31,9 +31,11 @@ from slotwise.objective.objective import Objective
 DEFAULT = PoolTree([Pool()])
 
 
-def job(name: str, work: float, least: int = 0, most: int = 100, **rest: object) -> Job:
+def job(
+    name: str, work: float, min_share: int = 0, max_share: int = 100, **rest: object
+) -> Job:
     """A job of one phase whose work divides over 1000 tasks."""
-    phase = Phase("map", Tasks(1000, work / 1000), slots_min=least, slots_max=most)
+    phase = Phase("map", Tasks(1000, work / 1000), slots_min=min_share, slots_max=max_share)
     return Job(name, (phase,), **rest)
 
 
@@ -44,7 +46,7 @@ def static_jobs(draw: st.DrawFn, dag: bool = True, capacity: int = 8) -> tuple[J
     for number in range(draw(st.integers(1, 5))):
         phases: list[Phase] = []
         for place in range(draw(st.integers(1, 3)) if dag else 1):
-            most = draw(st.integers(1, capacity + 3))
+            max_share = draw(st.integers(1, capacity + 3))
             work = draw(st.sampled_from([1.0, 4.0, 12.0]) | st.floats(0.1, 50))
             after = draw(st.sets(st.sampled_from([p.name for p in phases]))) if phases else ()
             phases.append(
@@ -52,8 +54,8 @@ def static_jobs(draw: st.DrawFn, dag: bool = True, capacity: int = 8) -> tuple[J
                     f"p{place}",
                     Tasks(20, work / 20),
                     after=frozenset(after),
-                    slots_min=draw(st.integers(0, min(2, most))),
-                    slots_max=most,
+                    slots_min=draw(st.integers(0, min(2, max_share))),
+                    slots_max=max_share,
                 )
             )
         weight = draw(st.sampled_from([0.3, 1.0, 2.0]))
@@ -103,11 +105,11 @@ def most_at_once(pieces: list[Piece]) -> int:
         # Ends within rounding of a start free their slots first.
         changes[piece.start] += piece.slots
         changes[piece.end - 1e-9 * max(1.0, piece.end)] -= piece.slots
-    held = most = 0
+    held = max_share = 0
     for instant in sorted(changes):
         held += changes[instant]
-        most = max(most, held)
-    return most
+        max_share = max(max_share, held)
+    return max_share
 
 
 def test_a_pool_never_exceeds_its_most_share_by_parts_of_slots() -> None:
@@ -147,13 +149,15 @@ def test_for_single_phases_the_fluid_way_is_the_packing_scheme(jobs: tuple[Job, 
         return list(range(len(problem)))[::-1]
 
     phases = [one.phases[0] for one in jobs]
-    most = [float(min(phase.slots_most, 8)) for phase in phases]
-    least = [float(min(phase.slots_min, m)) for phase, m in zip(phases, most, strict=True)]
-    if sum(least) > 8:
+    max_share = [float(min(phase.slots_most, 8)) for phase in phases]
+    min_share = [
+        float(min(phase.slots_min, m)) for phase, m in zip(phases, max_share, strict=True)
+    ]
+    if sum(min_share) > 8:
         return
     work = [phase.tasks.work_total() or 0.0 for phase in phases]
     order = sorted(range(len(jobs)), key=lambda j: place[jobs[j].id])
-    packing = pack_by_the_book(8, work, least, most, order)
+    packing = pack_by_the_book(8, work, min_share, max_share, order)
     ends = {one.id: pieces[-1][1] for one, pieces in zip(jobs, packing, strict=True)}
     fluid = fluid_schedule(jobs, cluster, pools, Flex(ordering=backwards))
     assert fluid.completion() == pytest.approx(ends)
@@ -169,16 +173,16 @@ def test_a_plan_of_single_phases_keeps_least_shares(jobs: tuple[Job, ...]) -> No
         (schedule,) = planned.schedules
         schedule.check(jobs, cluster)
         for one in jobs:
-            least = floor(planned.least[one.id] + 1e-9)
+            min_share = floor(planned.min_share[one.id] + 1e-9)
             mine = [p for p in schedule.pieces if p.phase.job == one.id]
-            assert least == 0 or covered(mine, least)
+            assert min_share == 0 or covered(mine, min_share)
 
 
-def covered(pieces: list[Piece], least: int) -> bool:
+def covered(pieces: list[Piece], min_share: int) -> bool:
     """Whether pieces follow each other from 0 on without a gap, each of so many slots."""
     now = 0.0
     for piece in pieces:
-        if abs(piece.start - now) > 1e-9 * max(1.0, now) or piece.slots < least:
+        if abs(piece.start - now) > 1e-9 * max(1.0, now) or piece.slots < min_share:
             return False
         now = piece.end
     return True

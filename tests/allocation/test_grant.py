@@ -23,7 +23,7 @@ def in_pools(problem: Claims, group: list[int], groups: list[Group]) -> Claims:
 def test_the_least_share_of_a_pool_goes_to_its_jobs_in_priority_order() -> None:
     """A pool guaranteed 6 whose jobs are guaranteed 1 each owes 4 more, the first of them 3."""
     problem = in_pools(
-        Claims.of(20, [1, 1, 1], least=[1, 1, 0], most=[4, 9, 20]),
+        Claims.of(20, [1, 1, 1], min_share=[1, 1, 0], max_share=[4, 9, 20]),
         [0, 0, 1],
         [Group(1, 6, INF), Group(1, 0, INF)],
     )
@@ -34,7 +34,7 @@ def test_the_least_share_of_a_pool_goes_to_its_jobs_in_priority_order() -> None:
 def test_the_most_share_of_a_pool_is_hard() -> None:
     """Least shares of 6 and 2 in a pool limited to 4 become 3 and 1; slack goes elsewhere."""
     problem = in_pools(
-        Claims.of(20, [1, 1, 1], least=[6, 2, 0], most=[9, 9, 9]),
+        Claims.of(20, [1, 1, 1], min_share=[6, 2, 0], max_share=[9, 9, 9]),
         [0, 0, 1],
         [Group(1, 0, 4), Group(1, 0, INF)],
     )
@@ -45,10 +45,22 @@ def test_the_most_share_of_a_pool_is_hard() -> None:
 @pytest.mark.parametrize("limit", [INF, 5.0])
 def test_claims_may_be_arrays(limit: float) -> None:
     """Arrays as fields and as order grant what lists do, and give plain numbers."""
-    work, least, most, group = [3.0, 1.0, 2.0], [1.0, 0.0, 2.0], [4.0, 9.0, 6.0], [0, 1, 0]
+    work, min_share, max_share, group = (
+        [3.0, 1.0, 2.0],
+        [1.0, 0.0, 2.0],
+        [4.0, 9.0, 6.0],
+        [0, 1, 0],
+    )
     groups = [Group(1, 4, limit), Group(1, 0, INF)]
-    lists = in_pools(Claims.of(12, work, least=least, most=most), group, groups)
-    arrays = replace(lists, least=np.array(least), most=np.array(most), group=np.array(group))
+    lists = in_pools(
+        Claims.of(12, work, min_share=min_share, max_share=max_share), group, groups
+    )
+    arrays = replace(
+        lists,
+        min_share=np.array(min_share),
+        max_share=np.array(max_share),
+        group=np.array(group),
+    )
     found = grant(arrays, np.array([1, 2, 0]))
     assert found == grant(lists, [1, 2, 0])
     assert all(type(slots) is float for slots in found)
@@ -56,7 +68,7 @@ def test_claims_may_be_arrays(limit: float) -> None:
 
 def test_guarantees_beyond_the_capacity_are_normalised() -> None:
     """'The minima are simply normalised if necessary': 30 and 10 of 20 slots are 15 and 5."""
-    problem = Claims.of(20, [1, 1], least=[30, 10], most=[30, 30])
+    problem = Claims.of(20, [1, 1], min_share=[30, 10], max_share=[30, 30])
     assert grant(problem, [1, 0]) == [15, 5]
 
 
@@ -90,7 +102,7 @@ def test_the_most_share_of_an_inner_pool_is_hard() -> None:
     )
     assert pool_floors(problem, [0, 1, 2]) == [3, 1, 0]
     assert grant(problem, [0, 1, 2]) == [3, 1, 9]
-    assert grant(problem, [1, 0, 2], least=[0, 0, 0]) == [0, 4, 9]
+    assert grant(problem, [1, 0, 2], min_share=[0, 0, 0]) == [0, 4, 9]
 
 
 @given(trees(), st.randoms(use_true_random=False))
@@ -111,12 +123,12 @@ def test_grants_keep_all_limits_and_leave_no_slot(problem: Claims, random: Rando
     random.shuffle(order)
     slots = grant(problem, order)
     held, pools = held_by(problem, slots), range(len(problem.groups))
-    assert all(s <= m + 1e-9 for s, m in zip(slots, problem.most, strict=True))
+    assert all(s <= m + 1e-9 for s, m in zip(slots, problem.max_share, strict=True))
     assert all(held[n] <= demand(problem, n) + 1e-9 for n in pools)
     assert sum(slots) == pytest.approx(min(problem.capacity, demand(problem, -1)))
     if all_fit(problem):
         assert all(held[n] >= owed(problem, n) - 1e-9 for n in pools)
-        assert all(s >= x - 1e-9 for s, x in zip(slots, problem.least, strict=True))
+        assert all(s >= x - 1e-9 for s, x in zip(slots, problem.min_share, strict=True))
 
 
 @given(trees(), st.randoms(use_true_random=False))
@@ -126,12 +138,12 @@ def test_without_least_shares_the_limits_hold_all_the_same(
     """As for FIFO: in each limited pool those who come later get what the first leave."""
     order = list(range(len(problem)))
     random.shuffle(order)
-    slots = grant(problem, order, least=[0.0] * len(problem))
+    slots = grant(problem, order, min_share=[0.0] * len(problem))
     held = held_by(problem, slots)
     assert all(held[n] <= demand(problem, n) + 1e-9 for n in range(len(problem.groups)))
     assert sum(slots) == pytest.approx(min(problem.capacity, demand(problem, -1)))
     for count in range(1, len(order) + 1):
         first = order[:count]
-        most = [top if j in first else 0.0 for j, top in enumerate(problem.most)]
-        able = min(problem.capacity, demand(replace(problem, most=most), -1))
+        max_share = [top if j in first else 0.0 for j, top in enumerate(problem.max_share)]
+        able = min(problem.capacity, demand(replace(problem, max_share=max_share), -1))
         assert sum(slots[j] for j in first) == pytest.approx(able)

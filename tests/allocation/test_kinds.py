@@ -64,13 +64,13 @@ class Problem:
                     weight=[job.share_weight for job in jobs],
                     arrival=[job.arrival for job in jobs],
                     work=[phase.tasks.work_total() for phase in phases],
-                    least=[min(phase.slots_min, phase.slots_most) for phase in phases],
-                    most=[phase.slots_most for phase in phases],
+                    min_share=[min(phase.slots_min, phase.slots_most) for phase in phases],
+                    max_share=[phase.slots_most for phase in phases],
                     group=group,
                     groups=groups,
                     owner=list(zip(jobs, phases, strict=True)),
                     cluster=self.cluster,
-                    urgency=urgencies(jobs),
+                    priority=urgencies(jobs),
                     place=places,
                 )
         return found
@@ -204,19 +204,19 @@ def problems(draw: st.DrawFn) -> Problem:
     cluster = Cluster((Host("h", {kind: draw(st.integers(1, 5)) for kind in kinds}),))
     pools: list[Pool] = []
     for name, parent in (("a", None), ("b", None), ("a1", "a"), ("a2", "a"), ("c", None)):
-        least, most = (
+        min_share, max_share = (
             draw(st.sampled_from([0, 0, 1, 2, 5])),
             draw(st.sampled_from([0, 0, 1, 3, 6])),
         )
         by_kind = (
             {"map": draw(st.integers(0, 2))} if name != "a" and draw(st.booleans()) else {}
         )
-        limits = {"task": max(least, most)} if most else {}
+        limits = {"task": max(min_share, max_share)} if max_share else {}
         pools.append(
             Pool(
                 name,
                 draw(st.sampled_from([1.0, 3.0, 0.1])),
-                slots_min={"task": least} | by_kind,
+                slots_min={"task": min_share} | by_kind,
                 slots_max=limits | ({"map": 2} if by_kind and draw(st.booleans()) else {}),
                 policy=draw(st.sampled_from(["fair", "fifo"])) if name != "a" else "fair",
                 parent=parent,
@@ -225,12 +225,12 @@ def problems(draw: st.DrawFn) -> Problem:
     jobs = []
     for number in range(draw(st.integers(1, 7))):
         count = draw(st.integers(1, 6))
-        least = min(count, draw(st.sampled_from([0, 0, 0, 1, 2])))
+        min_share = min(count, draw(st.sampled_from([0, 0, 0, 1, 2])))
         phase = Phase(
             "p",
             Tasks(count, draw(st.sampled_from([0.5, 1.0, 7.0]))),
             draw(st.sampled_from(["map", "reduce", "copy" if "task" in kinds else "map"])),
-            slots_min=least,
+            slots_min=min_share,
         )
         jobs.append(
             Job(
@@ -258,17 +258,17 @@ def test_no_number_is_exceeded(some: Problem, allocator: Allocator, is_whole: bo
     for share, job in zip(shares, some.jobs, strict=True):
         assert -ROUNDING <= share <= job.phases[0].slots_most + ROUNDING
     for key, members in some.members().items():
-        most = some.pools[key.pool].slots_max.get(key.kind, INF)
+        max_share = some.pools[key.pool].slots_max.get(key.kind, INF)
         by_kind: dict[str, float] = {}
         for number in members:
             kind = some.kind(some.jobs[number])
             by_kind[kind] = by_kind.get(kind, 0.0) + shares[number]
         if is_whole:
-            assert sum(ceil(part - ROUNDING) for part in by_kind.values()) <= most
-        assert sum(by_kind.values()) <= most + ROUNDING
+            assert sum(ceil(part - ROUNDING) for part in by_kind.values()) <= max_share
+        assert sum(by_kind.values()) <= max_share + ROUNDING
 
 
-@given(problems(), st.sampled_from([a for a in ALLOCATORS if a.keeps_least]))
+@given(problems(), st.sampled_from([a for a in ALLOCATORS if a.keeps_min_shares]))
 @settings(max_examples=3 * settings.default.max_examples)
 def test_all_guarantees_are_kept_if_they_can_be(some: Problem, allocator: Allocator) -> None:
     """A linear program says whether they can; then every phase and pool has its own."""
@@ -276,8 +276,8 @@ def test_all_guarantees_are_kept_if_they_can_be(some: Problem, allocator: Alloca
     if not program.can_be_kept:
         return
     found = some.share(allocator)
-    for job, least in zip(some.jobs, program.least, strict=True):
-        assert found[job.id] >= least - ROUNDING
+    for job, min_share in zip(some.jobs, program.min_share, strict=True):
+        assert found[job.id] >= min_share - ROUNDING
     for key, members in some.members().items():
         held = sum(found[some.jobs[number].id] for number in members)
         assert held >= program.owed[key] - ROUNDING, key
@@ -290,27 +290,36 @@ class _Guarantees:
     """
 
     def __init__(self, some: Problem) -> None:
-        self.least = [min(j.phases[0].slots_min, j.phases[0].slots_most) for j in some.jobs]
-        most = [job.phases[0].slots_most for job in some.jobs]
+        self.min_share = [min(j.phases[0].slots_min, j.phases[0].slots_most) for j in some.jobs]
+        max_share = [job.phases[0].slots_most for job in some.jobs]
         members = some.members()
         limits = {
-            key: (_row(inside, len(most)), some.pools[key.pool].slots_max.get(key.kind, INF))
+            key: (
+                _row(inside, len(max_share)),
+                some.pools[key.pool].slots_max.get(key.kind, INF),
+            )
             for key, inside in members.items()
         }
         self.owed = {}
         for key, inside in members.items():
             paths = [some.path(some.jobs[number]) for number in inside]
             below = [limits[other] for path in paths for other in path[path.index(key) :]]
-            can_use = _solve(-_row(inside, len(most)), below, [0.0] * len(most), most)
+            can_use = _solve(
+                -_row(inside, len(max_share)), below, [0.0] * len(max_share), max_share
+            )
             assert can_use is not None
-            least = some.pools[key.pool].slots_min.get(key.kind, 0)
-            self.owed[key] = min(least, -can_use)
+            min_share = some.pools[key.pool].slots_min.get(key.kind, 0)
+            self.owed[key] = min(min_share, -can_use)
         rows = list(limits.values())
-        rows += [(-_row(inside, len(most)), -self.owed[key]) for key, inside in members.items()]
+        rows += [
+            (-_row(inside, len(max_share)), -self.owed[key]) for key, inside in members.items()
+        ]
         for kind, capacity in some.cluster.capacity.items():
             of_kind = [n for n, job in enumerate(some.jobs) if some.kind(job) == kind]
-            rows.append((_row(of_kind, len(most)), capacity))
-        self.can_be_kept = _solve(np.zeros(len(most)), rows, self.least, most) is not None
+            rows.append((_row(of_kind, len(max_share)), capacity))
+        self.can_be_kept = (
+            _solve(np.zeros(len(max_share)), rows, self.min_share, max_share) is not None
+        )
 
 
 def _row(members: Sequence[int], count: int) -> np.ndarray:
@@ -322,12 +331,12 @@ def _row(members: Sequence[int], count: int) -> np.ndarray:
 def _solve(
     goal: np.ndarray,
     rows: Sequence[tuple[np.ndarray, float]],
-    least: Sequence[float],
-    most: Sequence[float],
+    min_share: Sequence[float],
+    max_share: Sequence[float],
 ) -> float | None:
     """The least value of the goal; None if there is no solution."""
     rows = [(row, right) for row, right in rows if right < INF]
     matrix = [row for row, _ in rows] or None
     right = [right for _, right in rows] or None
-    found = linprog(goal, matrix, right, bounds=list(zip(least, most, strict=True)))
+    found = linprog(goal, matrix, right, bounds=list(zip(min_share, max_share, strict=True)))
     return float(found.fun) if found.status == 0 else None

@@ -18,7 +18,7 @@ from slotwise.allocation.problem import Claims, Group
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.objective import Objective
-from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 
 WHOLE = Group(1.0, 0, INF)
 TOLERANCE = 1e-9
@@ -37,24 +37,24 @@ def claims_of(
 
 def test_unseen_claims_get_a_slot_each_in_order_of_arrival() -> None:
     """Nobody else waits, so all three slots are for measuring; the fourth claim is too late."""
-    assert with_measuring(claims_of(3, [True] * 4)).least == [1, 1, 1, 0]
+    assert with_measuring(claims_of(3, [True] * 4)).min_share == [1, 1, 1, 0]
 
 
 def test_half_of_the_slots_are_left_to_those_that_were_seen() -> None:
     """Of five slots two are for measuring: one claim was seen, and can use the rest."""
-    assert with_measuring(claims_of(5, [True, False, True, True])).least == [1, 0, 1, 0]
+    assert with_measuring(claims_of(5, [True, False, True, True])).min_share == [1, 0, 1, 0]
 
 
 def test_what_the_seen_ones_cannot_use_is_for_measuring() -> None:
     """The seen claim can use a single slot of five."""
     members = [(0, 0.0, 10.0)] * 4 + [(0, 0.0, 1.0)]
     claims = claims_of(5, [True] * 4 + [False], members=members)
-    assert with_measuring(claims).least == [1, 1, 1, 1, 0]
+    assert with_measuring(claims).min_share == [1, 1, 1, 1, 0]
 
 
 def test_a_single_slot_is_for_measuring_first() -> None:
     """One task of each unseen claim goes before those that were seen."""
-    assert with_measuring(claims_of(1, [True, False, True])).least == [1, 0, 0]
+    assert with_measuring(claims_of(1, [True, False, True])).min_share == [1, 0, 0]
 
 
 def test_no_guarantee_is_touched() -> None:
@@ -62,7 +62,7 @@ def test_no_guarantee_is_touched() -> None:
     groups = [Group(1.0, 5, INF), WHOLE]
     members = [(0, 0.0, 9.0), (1, 0.0, 9.0), (1, 0.0, 9.0)]
     claims = claims_of(6, [False, True, True], groups, members)
-    assert with_measuring(claims).least == [0, 1, 0]
+    assert with_measuring(claims).min_share == [0, 1, 0]
 
 
 def test_measuring_stays_below_the_max_share_of_its_pool() -> None:
@@ -70,7 +70,7 @@ def test_measuring_stays_below_the_max_share_of_its_pool() -> None:
     groups = [Group(1.0, 0, 2), WHOLE]
     members = [(0, 0.0, 9.0)] * 3 + [(1, 0.0, 9.0)]
     claims = claims_of(9, [True] * 4, groups, members)
-    assert with_measuring(claims).least == [1, 1, 0, 1]
+    assert with_measuring(claims).min_share == [1, 1, 0, 1]
 
 
 def test_a_pool_measures_with_what_it_is_guaranteed() -> None:
@@ -78,7 +78,7 @@ def test_a_pool_measures_with_what_it_is_guaranteed() -> None:
     groups = [Group(1.0, 4, INF), Group(1.0, 4, INF)]
     members = [(0, 0.0, 9.0)] * 3 + [(1, 0.0, 9.0)]
     claims = claims_of(8, [True, True, False, False], groups, members)
-    assert with_measuring(claims).least == [1, 1, 0, 0]
+    assert with_measuring(claims).min_share == [1, 1, 0, 0]
 
 
 @given(trees(), st.data())
@@ -89,25 +89,27 @@ def test_measuring_makes_nothing_impossible(claims: Claims, data: st.DataObject)
     """
     unseen = data.draw(st.lists(st.booleans(), min_size=len(claims), max_size=len(claims)))
     measured = with_measuring(replace(claims, unseen=unseen))
-    raised = [new - old for new, old in zip(measured.least, claims.least, strict=True)]
-    for more, new, most, is_unseen in zip(
-        raised, measured.least, claims.most, unseen, strict=True
+    raised = [new - old for new, old in zip(measured.min_share, claims.min_share, strict=True)]
+    for more, new, max_share, is_unseen in zip(
+        raised, measured.min_share, claims.max_share, unseen, strict=True
     ):
         assert more >= 0
-        assert not more or (is_unseen and new <= min(1.0, most) + TOLERANCE)
+        assert not more or (is_unseen and new <= min(1.0, max_share) + TOLERANCE)
     if all_fit(claims):
         slack = claims.capacity - owed(claims, -1)
         assert all_fit(replace(measured, capacity=claims.capacity + TOLERANCE))
         more = owed(measured, -1) - owed(claims, -1)
         assert more <= slack + TOLERANCE
         wanted = sum(
-            most - least
-            for most, least, is_unseen in zip(claims.most, claims.least, unseen, strict=True)
+            max_share - min_share
+            for max_share, min_share, is_unseen in zip(
+                claims.max_share, claims.min_share, unseen, strict=True
+            )
             if not is_unseen
         )
         assert more <= max(PART * slack, slack - wanted, min(1, slack)) + TOLERANCE
-    for held, group in zip(held_by(claims, measured.least), claims.groups, strict=True):
-        before = max(held_by(claims, claims.least)[claims.groups.index(group)], 0)
+    for held, group in zip(held_by(claims, measured.min_share), claims.groups, strict=True):
+        before = max(held_by(claims, claims.min_share)[claims.groups.index(group)], 0)
         assert held <= max(group.slots_max, before) + TOLERANCE
 
 
@@ -132,8 +134,8 @@ def test_every_flex_gives_an_unseen_claim_its_slot(allocator: Flex) -> None:
         weight=[1.0, 1.0],
         arrival=[0.0, 0.0],
         work=[8.0, 1e4],
-        least=[0.0, 0.0],
-        most=[8.0, 8.0],
+        min_share=[0.0, 0.0],
+        max_share=[8.0, 8.0],
         group=[0, 0],
         groups=[WHOLE],
         owner=[(job, job.phases[0]) for job in jobs],
@@ -152,8 +154,8 @@ def told_nothing(
 ) -> dict[str, float]:
     """When jobs are done whose tasks take what nobody was told."""
     cluster = Cluster.of_slots(slots)
-    world = Untold(SimulatedWorld(cluster, jobs, Simulation()))
-    return watched(world, [untold(job) for job in jobs], cluster, name=name).state.completed
+    backend = Untold(SimulatedBackend(cluster, jobs, Simulation()))
+    return watched(backend, [untold(job) for job in jobs], cluster, name=name).state.completed
 
 
 @pytest.mark.parametrize("arrival", [0.0, 0.1, 0.7])

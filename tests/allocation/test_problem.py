@@ -94,7 +94,7 @@ def test_claims_tell_what_is_left_and_what_can_be_used() -> None:
     assert ids == [map_id]
     assert (claims.capacity, claims.weight, claims.now) == (2, [3.0], 8.0)
     assert [(job.id, phase.name) for job, phase in claims.owner] == [("j", "map")]
-    assert (claims.least, claims.most, claims.work) == ([2], [4], [32.0])
+    assert (claims.min_share, claims.max_share, claims.work) == ([2], [4], [32.0])
 
 
 def test_each_kind_of_slot_is_shared_for_itself() -> None:

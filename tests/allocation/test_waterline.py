@@ -17,21 +17,24 @@ Problem = tuple[float, list[float], list[float], list[float]]
 
 
 def by_bisection(
-    capacity: float, weight: Sequence[float], least: Sequence[float], most: Sequence[float]
+    capacity: float,
+    weight: Sequence[float],
+    min_share: Sequence[float],
+    max_share: Sequence[float],
 ) -> list[float]:
     """The same shares: 200 halvings of the level, as the Hadoop Fair Scheduler does with 25."""
-    floors = least
-    if sum(least) > capacity:
-        floors = [share * capacity / sum(least) for share in least]
+    floors = min_share
+    if sum(min_share) > capacity:
+        floors = [share * capacity / sum(min_share) for share in min_share]
 
     def shares(level: float) -> list[float]:
         return [
             min(high, max(level * w, low))
-            for w, low, high in zip(weight, floors, most, strict=True)
+            for w, low, high in zip(weight, floors, max_share, strict=True)
         ]
 
-    target = min(capacity, sum(most))
-    low, high = 0.0, max(high / w for w, high in zip(weight, most, strict=True)) + 1.0
+    target = min(capacity, sum(max_share))
+    low, high = 0.0, max(high / w for w, high in zip(weight, max_share, strict=True)) + 1.0
     for _ in range(200):
         middle = (low + high) / 2
         low, high = (middle, high) if sum(shares(middle)) < target else (low, middle)
@@ -39,10 +42,13 @@ def by_bisection(
 
 
 def by_linear_programs(
-    capacity: float, weight: Sequence[float], least: Sequence[float], most: Sequence[float]
+    capacity: float,
+    weight: Sequence[float],
+    min_share: Sequence[float],
+    max_share: Sequence[float],
 ) -> list[float]:
     """The shares whose smallest share over weight is largest, then the next, and so on."""
-    total, count = min(capacity, sum(most)), len(weight)
+    total, count = min(capacity, sum(max_share)), len(weight)
     level_at: dict[int, float] = {}
     while len(level_at) < count:
         rows = [
@@ -51,7 +57,7 @@ def by_linear_programs(
             if j not in level_at
         ]
         bounds = [
-            (level_at[j], level_at[j]) if j in level_at else (least[j], most[j])
+            (level_at[j], level_at[j]) if j in level_at else (min_share[j], max_share[j])
             for j in range(count)
         ]
 
@@ -76,7 +82,7 @@ def by_linear_programs(
             # Settled are those that cannot have more while all others have at least the level.
             goal = [-1.0 if k == j else 0.0 for k in range(count)] + [0.0]
             best = solve(goal, rows, [*bounds, (level - 1e-9, level - 1e-9)])[j]
-            if best <= max(level * weight[j], least[j]) + 1e-6:
+            if best <= max(level * weight[j], min_share[j]) + 1e-6:
                 settled[j] = best
         assert len(settled) > len(level_at)
         level_at = settled
@@ -87,9 +93,11 @@ def random_problem(random: Random) -> Problem:
     """Few shares, with equal weights, shares without room and minima that may not fit."""
     count = random.randint(1, 5)
     weight = [random.choice([1.0, 1.0, 2.0, 0.5, random.uniform(0.1, 3)]) for _ in range(count)]
-    most = [float(random.randint(1, 8)) for _ in range(count)]
-    least = [random.choice([0.0, 0.0, 1.0, float(random.randint(0, int(m)))]) for m in most]
-    return random.uniform(0.5, 1.2 * sum(most)), weight, least, most
+    max_share = [float(random.randint(1, 8)) for _ in range(count)]
+    min_share = [
+        random.choice([0.0, 0.0, 1.0, float(random.randint(0, int(m)))]) for m in max_share
+    ]
+    return random.uniform(0.5, 1.2 * sum(max_share)), weight, min_share, max_share
 
 
 numbers = st.floats(0.01, 10)
@@ -104,12 +112,12 @@ def problems(draw: st.DrawFn) -> Problem:
             st.sampled_from([0.1, 0.3, 0.7, 1, 2]) | numbers, min_size=count, max_size=count
         )
     )
-    most = draw(st.lists(st.integers(1, 9) | numbers, min_size=count, max_size=count))
-    least = [draw(st.sampled_from([0.0, 0.5, 1.0])) * high for high in most]
+    max_share = draw(st.lists(st.integers(1, 9) | numbers, min_size=count, max_size=count))
+    min_share = [draw(st.sampled_from([0.0, 0.5, 1.0])) * high for high in max_share]
     capacity = draw(
         st.sampled_from([1, 1 - 1e-16, 1 - 2e-16, 1 - 3e-16, 0.5]) | st.floats(0.01, 1.5)
-    ) * sum(most)
-    return capacity, weight, least, most
+    ) * sum(max_share)
+    return capacity, weight, min_share, max_share
 
 
 def test_equal_weights_share_equally_above_least_shares() -> None:
@@ -140,10 +148,10 @@ def test_nobody_to_share_among() -> None:
 def test_it_is_the_lexicographic_optimum(seed: int) -> None:
     """Who has least for its weight has as much as possible, and so on upwards (by HiGHS)."""
     random = Random(seed)
-    capacity, weight, least, most = random_problem(random)
-    least = scale_to(capacity, least)
-    assert water_line(capacity, weight, least, most) == pytest.approx(
-        by_linear_programs(capacity, weight, least, most), abs=1e-5
+    capacity, weight, min_share, max_share = random_problem(random)
+    min_share = scale_to(capacity, min_share)
+    assert water_line(capacity, weight, min_share, max_share) == pytest.approx(
+        by_linear_programs(capacity, weight, min_share, max_share), abs=1e-5
     )
 
 
@@ -174,10 +182,10 @@ def test_it_equals_bisection(problem: Problem) -> None:
 @given(problems())
 def test_shares_fill_the_capacity_within_their_limits(problem: Problem) -> None:
     """Shares sum to min(capacity, all most shares), none above its most or below its floor."""
-    capacity, _, least, most = problem
+    capacity, _, min_share, max_share = problem
     shares = water_line(*problem)
-    assert sum(shares) == pytest.approx(min(capacity, sum(most)), rel=1e-12)
-    floors = scale_to(capacity, least)
-    for share, low, high in zip(shares, floors, most, strict=True):
+    assert sum(shares) == pytest.approx(min(capacity, sum(max_share)), rel=1e-12)
+    floors = scale_to(capacity, min_share)
+    for share, low, high in zip(shares, floors, max_share, strict=True):
         assert low <= share * (1 + 1e-12)
         assert share <= high

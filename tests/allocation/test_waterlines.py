@@ -22,10 +22,10 @@ def ones(draw: st.DrawFn) -> One:
     """Slots for some who share them, or for nobody; the slots may be all that they can use."""
     count = draw(st.integers(0, 5))
     weight = [draw(sizes | st.sampled_from([1e-4, 1e4])) for _ in range(count)]
-    most = [draw(st.integers(1, 9) | sizes) for _ in range(count)]
-    least = [draw(st.sampled_from([0.0, 0.0, 0.5, 1.0])) * high for high in most]
+    max_share = [draw(st.integers(1, 9) | sizes) for _ in range(count)]
+    min_share = [draw(st.sampled_from([0.0, 0.0, 0.5, 1.0])) * high for high in max_share]
     part = draw(st.sampled_from([0.0, 0.5, 1 - 1e-16, 1 - 3e-16, 1.0]) | st.floats(0.01, 1.5))
-    return part * (sum(most) or 1.0), weight, least, most
+    return part * (sum(max_share) or 1.0), weight, min_share, max_share
 
 
 @given(st.lists(ones(), min_size=1, max_size=4), st.randoms(use_true_random=False))
@@ -58,7 +58,7 @@ def test_each_group_shares_as_if_alone(problems: list[One], random: object) -> N
 def test_in_each_group_what_is_left_goes_to_the_first() -> None:
     """Of 9 slots, after 1 for the last, 5 and 3; of 4 that are owed 6 and 2, parts of them."""
     group = np.array([0, 0, 0, 2, 2])
-    least = np.array([0.0, 0, 1, 6, 2])
-    most = np.array([5.0, 5, 5, 7, 7])
-    shares = in_orders(np.array([9.0, 5.0, 4.0]), group, least, most)
+    min_share = np.array([0.0, 0, 1, 6, 2])
+    max_share = np.array([5.0, 5, 5, 7, 7])
+    shares = in_orders(np.array([9.0, 5.0, 4.0]), group, min_share, max_share)
     assert shares.tolist() == [5, 3, 1, 3, 1]

@@ -26,7 +26,7 @@ def header(**changes: object) -> Header:
     """A header whose world slows down tasks that read from another rack by 2."""
     return Header(
         **{
-            "world": "simulated",
+            "backend": "simulated",
             "scheduler": {"name": "fair"},
             "objective": {"penalty": "response", "aggregate": "sum"},
             "cluster": CLUSTER,

@@ -12,7 +12,7 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Reallocate
 from slotwise.model.job import Block, Job, Phase, Tasks
 from slotwise.record.log import Log
-from slotwise.runtime.simulated.world import Fault, Simulation
+from slotwise.runtime.simulated.backend import Fault, Simulation
 from slotwise.scheduler import make_scheduler
 
 Simulate = Callable[..., object]

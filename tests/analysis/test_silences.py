@@ -1,6 +1,6 @@
 """When hosts were silent, as a log tells it."""
 
-from slotwise.analysis.silences import Silence, silences_of
+from slotwise.analysis.unresponsive import UnresponsiveSpan, unresponsive_spans
 from slotwise.model.event import HostJoined, HostLost
 from slotwise.record.log import Turn
 
@@ -16,14 +16,14 @@ def test_silences_of_several_hosts_lie_side_by_side():
         HostJoined(8.0, "a"),
     ]
     turns = [Turn(event.at, (event,), ()) for event in told]
-    assert silences_of(turns) == (
-        Silence("a", 1.0, 4.0),
-        Silence("b", 2.0, 6.0),
-        Silence("a", 5.0, 8.0),
+    assert unresponsive_spans(turns) == (
+        UnresponsiveSpan("a", 1.0, 4.0),
+        UnresponsiveSpan("b", 2.0, 6.0),
+        UnresponsiveSpan("a", 5.0, 8.0),
     )
 
 
 def test_a_host_that_is_never_back_is_silent_to_the_end():
     """Its silence has no end."""
     turns = [Turn(0.0, (), ()), Turn(3.0, (HostLost(3.0, "a"),), ())]
-    assert silences_of(turns) == (Silence("a", 3.0, None),)
+    assert unresponsive_spans(turns) == (UnresponsiveSpan("a", 3.0, None),)

@@ -15,7 +15,7 @@ from slotwise.model.event import JobArrived, TaskFailed, TaskFinished, TaskKille
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.record.log import Header, Log
 from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.world import Fault, SimulatedWorld, Simulation
+from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
 
@@ -38,8 +38,8 @@ def simulated(seed, jobs, name="fair", fault=None, cluster=TWO_HOSTS):
         pool = rng.choice(["ads", "web"])
         made.append(Job(f"j{number}", (before, after), 2.0 * number, pool=pool))
     log = Log(header(cluster, jobs))
-    world = SimulatedWorld(cluster, made, Simulation(seed=seed, noise=0.5, fault=fault))
-    run(make_scheduler(name, "greedy"), world, State(cluster, jobs_expected=jobs), log)
+    backend = SimulatedBackend(cluster, made, Simulation(seed=seed, noise=0.5, fault=fault))
+    run(make_scheduler(name, "greedy"), backend, State(cluster, jobs_expected=jobs), log)
     return log
 
 

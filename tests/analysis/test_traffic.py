@@ -22,7 +22,7 @@ def log_of(sizes: tuple[int, ...], *turns: Turn) -> Log:
     blocks = tuple(Block(frozenset({"a1"}), size) for size in sizes)
     job = Job("a", (Phase("map", Tasks(len(sizes), 1.0, blocks)),))
     header = Header(
-        world="simulated",
+        backend="simulated",
         scheduler={"name": "fair"},
         objective={"penalty": "response", "aggregate": "sum"},
         cluster=CLUSTER,

@@ -232,7 +232,7 @@ def test_with_an_instant_the_holders_in_other_pools_are_named() -> None:
     assert [(h.job, h.pool, h.running) for h in phase.holders] == [("training", "research", 4)]
 
 
-def some_world(random: Random) -> Workload:
+def some_backend(random: Random) -> Workload:
     """A few jobs in a few pools on a few slots, of one kind or of several."""
     count = random.choice([1, 1, 2, 3])
     pools = [
@@ -260,24 +260,24 @@ def some_world(random: Random) -> Workload:
     return Workload(tuple(jobs), cluster=Cluster(tuple(hosts)), pools=tuple(pools))
 
 
-def remedied(world: Workload, wait: Wait) -> Workload:
+def remedied(backend: Workload, wait: Wait) -> Workload:
     """The same with the guarantee that is said to have helped."""
     taken = Preemption(least_after=0.0) if "least_after" in wait.remedy else None
-    assert world.cluster is not None
-    one = {"map": 1} if len(world.cluster.capacity) > 1 else 1
+    assert backend.cluster is not None
+    one = {"map": 1} if len(backend.cluster.capacity) > 1 else 1
     if "for phase m" in wait.remedy:
         jobs = [
             replace(j, phases=(replace(j.phases[0], slots_min=1), *j.phases[1:]))
             if j.id == wait.job
             else j
-            for j in world.jobs
+            for j in backend.jobs
         ]
-        return replace(world, jobs=tuple(jobs))
+        return replace(backend, jobs=tuple(jobs))
     return replace(
-        world,
+        backend,
         pools=tuple(
             replace(p, slots_min=one, preemption=taken) if p.name == wait.pool else p
-            for p in world.pools
+            for p in backend.pools
         ),
     )
 
@@ -290,16 +290,18 @@ def test_what_is_said_to_help_helps(random: Random, name: str) -> None:
     Only first waits in pools where nobody was before are tried: with the guarantee, nothing
     before them is another.
     """
-    world, truth = some_world(random), Simulation(seed=random.randrange(99), noise=0.3)
-    for wait in waits(slotwise.simulate(world, name, simulation=truth).log):
-        stated = next(j for j in world.jobs if j.id == wait.job)
-        earlier = [j for j in world.jobs if j.pool == wait.pool and j.arrival < stated.arrival]
+    backend, truth = some_backend(random), Simulation(seed=random.randrange(99), noise=0.3)
+    for wait in waits(slotwise.simulate(backend, name, simulation=truth).log):
+        stated = next(j for j in backend.jobs if j.id == wait.job)
+        earlier = [
+            j for j in backend.jobs if j.pool == wait.pool and j.arrival < stated.arrival
+        ]
         if "would have started" not in wait.remedy or wait.start != stated.arrival:
             continue
         if earlier and "for phase" not in wait.remedy:
             continue
         event("pool" if "for pool" in wait.remedy else "phase")
-        again = slotwise.simulate(remedied(world, wait), name, simulation=truth)
+        again = slotwise.simulate(remedied(backend, wait), name, simulation=truth)
         start = again.jobs[wait.job]["start"]
         assert start is not None
         within = 0.0

@@ -113,12 +113,12 @@ def test_delay_waits_for_the_home_of_the_block() -> None:
     occupy(state, "h1")
     delay = Delay(rack_after=5, any_after=8)
     assert decide(state, delay) == [Defer(A, since=0.0, until=5.0)]
-    assert state.take_wake() == 5.0
+    assert state.next_wakeup() == 5.0
     assert decide(state, delay, now=4.9) == []
     assert decide(state, delay, now=5.0) == [Defer(A, since=0.0, until=8.0)]
-    assert state.take_wake() == 8.0
+    assert state.next_wakeup() == 8.0
     assert decide(state, delay, now=8.0) == [Launch(A, 0, 1, "h3", Locality.ANY)]
-    assert state.take_wake() == EPOCH
+    assert state.next_wakeup() == EPOCH
 
 
 def test_delay_takes_the_rack_after_the_first_wait() -> None:
@@ -138,7 +138,7 @@ def test_the_home_is_taken_as_soon_as_it_is_free() -> None:
     state.at(2.0)
     state.apply(TaskFinished(2.0, PhaseId("busy", "map"), 0, 1, 2.0))
     assert decide(state, Delay()) == [Launch(A, 0, 1, "h1", Locality.NODE)]
-    assert state.take_wake() == EPOCH
+    assert state.next_wakeup() == EPOCH
 
 
 def test_whoever_waits_lets_others_pass() -> None:
@@ -197,7 +197,7 @@ def test_waits_end_at_the_very_instant_that_was_named() -> None:
         delay = Delay(0.1, 0.7)
         decide(state, delay, now=tenths / 10)
         for _ in range(2):
-            wake = state.take_wake()
+            wake = state.next_wakeup()
             if wake == EPOCH:
                 break
             decide(state, delay, now=wake)

@@ -69,9 +69,9 @@ def test_what_is_promised_is_reached(
 ) -> None:
     """The bound stays below the locality, and reaches what was wished with no skip to spare."""
     skips = skips_for(wished, tasks, nodes, replicas)
-    least = locality_of_job_least(tasks, skips, nodes, replicas)
-    assert least <= locality_of_job(tasks, skips, nodes, replicas) + 1e-12
-    assert least >= wished - 1e-9
+    min_share = locality_of_job_least(tasks, skips, nodes, replicas)
+    assert min_share <= locality_of_job(tasks, skips, nodes, replicas) + 1e-12
+    assert min_share >= wished - 1e-9
     assert skips >= 1
     assert locality_of_job_least(tasks, skips - 1, nodes, replicas) < wished + 1e-9
 

@@ -303,7 +303,7 @@ def test_knowing_the_slow_host_helps(words: Path) -> None:
 def test_played_hosts_are_known_by_their_names(slotwise: Any, known: Path) -> None:
     """A live run tells the scheduler what was learned of them, and adds what they did."""
     told = slotwise(
-        *("run", "words.yaml", "--play-hosts", "--scheduler", "dmrs", "--json"),
+        *("run", "words.yaml", "--emulate-hosts", "--scheduler", "dmrs", "--json"),
         *("--history", "h.db", "--log", "log.jsonl"),
     )
     assert told.exit_code == 0, told.stderr

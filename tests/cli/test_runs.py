@@ -16,11 +16,11 @@ from slotwise import __version__
 LIVE = "slotwise: 1\njobs: [{id: a, phases: [{name: m, work: 0.04, tasks: 4}]}]\n"
 
 
-def result(line: str, scheduler: str, world: str, jobs: set[str]) -> dict[str, Any]:
+def result(line: str, scheduler: str, backend: str, jobs: set[str]) -> dict[str, Any]:
     """One object of JSON, checked against the contract."""
     told: dict[str, Any] = json.loads(line)
     assert list(told) == ["scheduler", "world", "jobs", "metrics", "bound"]
-    assert (told["scheduler"], told["world"]) == (scheduler, world)
+    assert (told["scheduler"], told["world"]) == (scheduler, backend)
     assert set(told["jobs"]) == jobs
     for times in told["jobs"].values():
         assert list(times) == ["arrival", "start", "completion", "response"]

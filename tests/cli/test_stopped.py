@@ -24,7 +24,7 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def stop(number: int) -> None:
         begun = []
 
-        def interrupted(scheduler: Any, world: Any, state: Any, record: Any) -> None:
+        def interrupted(scheduler: Any, backend: Any, state: Any, record: Any) -> None:
             begun.append(state)
 
             def stopped(now: float, events: Any, decisions: Any) -> None:
@@ -32,7 +32,7 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
                     raise KeyboardInterrupt
                 record(now, events, decisions)
 
-            run_loop(scheduler, world, state, stopped)
+            run_loop(scheduler, backend, state, stopped)
 
         monkeypatch.setattr(running, "run_loop", interrupted)
 
@@ -81,14 +81,14 @@ def test_python_has_the_earlier_results(folder: Path, stopping: Callable[[int], 
 
 def test_stopped_between_two_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was over is kept, although no run was under way."""
-    header = running.Setting._header
+    header = running.RunSpec._header
 
     def stop_second(setting: Any) -> Any:
         if setting.scheduler == "fair":
             raise KeyboardInterrupt
         return header(setting)
 
-    monkeypatch.setattr(running.Setting, "_header", stop_second)
+    monkeypatch.setattr(running.RunSpec, "_header", stop_second)
     with pytest.raises(package.RunInterrupted) as stop:
         package.compare("jobs.yaml", ["fifo", "fair", "flex"])
     assert (stop.value.result.scheduler, stop.value.earlier) == ("fifo", ())

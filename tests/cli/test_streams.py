@@ -163,9 +163,9 @@ def test_hosts_that_a_real_run_leaves_out_are_named(folder: Path, command: str) 
     (folder / "hosts.yaml").write_text(JOBS.replace("cluster: {slots: 2}", hosts))
     done = run(folder, *command.split(), "hosts.yaml", "--json")
     assert "the cluster of the workload (2 hosts) is for simulations" in done.stderr
-    assert "add --play-hosts to emulate the hosts here" in done.stderr
+    assert "add --emulate-hosts to emulate the hosts here" in done.stderr
     assert json.loads(done.stdout)["jobs"]["a"]["completion"] > 0
-    emulated = run(folder, *command.split(), "hosts.yaml", "--json", "--play-hosts")
+    emulated = run(folder, *command.split(), "hosts.yaml", "--json", "--emulate-hosts")
     assert emulated.returncode == 0
     assert "for simulations" not in emulated.stderr
     assert "for simulations" not in run(folder, *command.split(), "jobs.yaml").stderr

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracles import uneven
+from oracles import related_machines
 from slotwise.allocation.compiled import has_numba
-from slotwise.dmrs.listing import Lister, by_completion, list_jobs
-from slotwise.dmrs.problem import Job, Stage, Uneven
-from slotwise.dmrs.program import linear_program
+from slotwise.dmrs.linear_program import linear_program
+from slotwise.dmrs.list_schedule import Lister, by_completion, list_jobs
+from slotwise.dmrs.problem import Job, RelatedMachines, Stage
 from slotwise.dmrs.schedule import Runs
 
 seeds = st.integers(0, 2**32)
 
 
-def problem_of(seed: int) -> tuple[Uneven, list[int]]:
+def problem_of(seed: int) -> tuple[RelatedMachines, list[int]]:
     """A random problem, and an order of its jobs."""
     random = Random(seed)
-    problem = uneven.drawn(
+    problem = related_machines.drawn(
         random,
         random.randint(1, 10),
         random.randint(1, 8),
@@ -69,7 +69,7 @@ def test_filling_gaps_delays_nothing_that_is_placed(seed: int) -> None:
     lister = Lister(problem)
     whole = lister.runs(order, fills=True)
     whole.check(problem)
-    shorter = Uneven(problem.speed, [problem.jobs[number] for number in order[:-1]])
+    shorter = RelatedMachines(problem.speed, [problem.jobs[number] for number in order[:-1]])
     if not shorter.jobs:
         return
     before = Lister(shorter).runs(range(len(shorter)), fills=True)
@@ -85,7 +85,7 @@ def test_a_gap_is_filled_by_hand() -> None:
     """While a machine waits for a map that runs elsewhere, it runs the map of the next job."""
     first = Job((Stage(np.array([6.0, 2.0])), Stage(np.array([4.0, 4.0]), (0,))))
     second = Job((Stage(np.array([3.0])),))
-    problem = Uneven(np.array([1.0, 1.0]), [first, second])
+    problem = RelatedMachines(np.array([1.0, 1.0]), [first, second])
     lister = Lister(problem)
     assert lister.completions([0, 1]).tolist() == [10.0, 13.0]
     assert lister.completions([0, 1], fills=True).tolist() == [10.0, 5.0]
@@ -97,13 +97,13 @@ def test_a_task_that_would_be_late_does_not_fill_a_gap() -> None:
     """The gap is 4 s long; a task of 5 s goes behind everything."""
     first = Job((Stage(np.array([6.0, 2.0])), Stage(np.array([4.0, 4.0]), (0,))))
     second = Job((Stage(np.array([5.0])),))
-    problem = Uneven(np.array([1.0, 1.0]), [first, second])
+    problem = RelatedMachines(np.array([1.0, 1.0]), [first, second])
     assert Lister(problem).completions([0, 1], fills=True).tolist() == [10.0, 15.0]
 
 
 def test_a_task_waits_for_a_fast_machine_where_it_is_done_first() -> None:
     """Three tasks of 4 s on speeds 4 and 1: all on the fast one, the third ends at 3 s."""
-    problem = Uneven(np.array([1.0, 4.0]), [Job((Stage(np.array([4.0, 4.0, 4.0])),))])
+    problem = RelatedMachines(np.array([1.0, 4.0]), [Job((Stage(np.array([4.0, 4.0, 4.0])),))])
     runs = list_jobs(problem, [0]).runs
     assert [(run.machine, run.end) for run in runs] == [(1, 1.0), (1, 2.0), (1, 3.0)]
 
@@ -112,7 +112,7 @@ def test_gaps_filled_gain_on_average() -> None:
     """Single problems may lose by it, as the tasks that are placed later go elsewhere."""
     plain = filled = 0.0
     for seed in range(60):
-        problem = uneven.drawn(Random(seed), 12, 5, 6)
+        problem = related_machines.drawn(Random(seed), 12, 5, 6)
         lister = Lister(problem)
         program = linear_program(problem)
         order = by_completion(program.completion)
@@ -125,7 +125,7 @@ def test_gaps_filled_gain_on_average() -> None:
 def test_a_wrong_schedule_does_not_pass(broken: str) -> None:
     """The check that all tests rely on sees each kind of fault."""
     job = Job((Stage(np.array([2.0, 2.0])), Stage(np.array([2.0]), (0,))), release=1.0)
-    problem = Uneven(np.array([1.0, 1.0]), [job])
+    problem = RelatedMachines(np.array([1.0, 1.0]), [job])
     runs = list(list_jobs(problem, [0]).runs)
     Runs.of(problem, runs).check(problem)
     first, second, reduce = runs

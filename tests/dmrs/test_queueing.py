@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotwise.analysis.replay import replay_log
-from slotwise.dmrs.jobs import uneven
-from slotwise.dmrs.listing import dmrs
+from slotwise.dmrs.jobs import related_machines
+from slotwise.dmrs.list_schedule import dmrs
 from slotwise.dmrs.queueing import Queueing, by_program
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, Enqueue, Launch
@@ -20,7 +20,7 @@ from slotwise.model.event import Event, HostJoined, HostLost, JobArrived, TaskFi
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.world import SimulatedWorld, Simulation
+from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.state import State
 from slotwise.scheduler import QUEUEINGS, check_scheduler, make_scheduler
 
@@ -60,7 +60,7 @@ def test_what_runs_as_expected_runs_as_planned(
     simulated: Callable[..., object], jobs: list[Job], cluster: Cluster
 ) -> None:
     """Where all is known and true, the run is the schedule of Algorithm 1, planned once."""
-    planned = dmrs(uneven(jobs, cluster, {})).completion
+    planned = dmrs(related_machines(jobs, cluster, {})).completion
     watch = simulated(jobs, cluster, name="dmrs")
     assert [watch.state.completed[job.id] for job in jobs] == pytest.approx(planned.tolist())
     decided = [d for turn in watch.log.turns for d in turn.decisions]
@@ -112,7 +112,7 @@ def test_tasks_that_are_over_when_they_begin_are_queued_in_order(
 def value(jobs: list[Job], scheduler: Queueing, told: Cluster, true: Cluster) -> float:
     """The weighted sum of completions, where hosts are not as fast as the scheduler is told."""
     state = State(told, jobs_expected=len(jobs))
-    run(scheduler, SimulatedWorld(true, jobs), state, lambda *_: None)
+    run(scheduler, SimulatedBackend(true, jobs), state, lambda *_: None)
     return sum(job.weight * state.completed[job.id] for job in jobs)
 
 
@@ -140,7 +140,7 @@ def test_estimates_that_are_ten_times_off_are_put_right_by_the_first_task() -> N
     state = State(of_speeds(1, 1), jobs_expected=2)
     orders = []
 
-    class Told(SimulatedWorld):
+    class Told(SimulatedBackend):
         def wait(self, until: float | None) -> list[Event]:
             return [
                 JobArrived(event.at, wrong) if getattr(event, "job", None) is truth else event

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracles import uneven
+from oracles import related_machines
 from slotwise.allocation.compiled import has_numba
 from slotwise.allocation.search.budget import Budget
-from slotwise.dmrs.listing import Lister, dmrs
-from slotwise.dmrs.problem import Job, Stage, Uneven
-from slotwise.dmrs.program import linear_program
+from slotwise.dmrs.linear_program import linear_program
+from slotwise.dmrs.list_schedule import Lister, dmrs
+from slotwise.dmrs.problem import Job, RelatedMachines, Stage
 from slotwise.dmrs.search import best_found
 
 
@@ -22,7 +22,7 @@ from slotwise.dmrs.search import best_found
 def test_it_is_feasible_and_never_worse(seed: int, steps: int, dags: bool) -> None:
     """With any budget; no more steps are taken than there are."""
     random = Random(seed)
-    problem = uneven.drawn(
+    problem = related_machines.drawn(
         random, random.randint(1, 9), random.randint(1, 6), 6, random.choice([0.0, 20.0]), dags
     )
     budget = Budget(steps)
@@ -41,14 +41,14 @@ def test_a_clock_ends_it() -> None:
         asked += 1
         return asked > 30
 
-    problem = uneven.drawn(Random(1), 12, 4)
+    problem = related_machines.drawn(Random(1), 12, 4)
     best_found(problem, Budget(is_over=rings)).check(problem)
     assert asked < 40
 
 
 def test_the_same_steps_give_the_same_schedule() -> None:
     """No chance, no clock."""
-    problem = uneven.drawn(Random(3), 10, 5, released=30.0)
+    problem = related_machines.drawn(Random(3), 10, 5, released=30.0)
     one, other = best_found(problem, Budget(80)), best_found(problem, Budget(80))
     assert one.runs == other.runs
 
@@ -59,7 +59,7 @@ def test_search_gains_on_average() -> None:
     for steps in (0, 100, 600):
         ratios = []
         for seed in range(30):
-            problem = uneven.drawn(Random(seed), 8, 4, 4, released=20.0)
+            problem = related_machines.drawn(Random(seed), 8, 4, 4, released=20.0)
             value = problem.value(best_found(problem, Budget(steps)).completion)
             ratios.append(value / linear_program(problem).value)
         means.append(float(np.mean(ratios)))
@@ -68,7 +68,7 @@ def test_search_gains_on_average() -> None:
 
 def test_a_stage_may_leave_slow_machines() -> None:
     """By hand: tasks of 12 and 8 on speeds 2 and 1, then one of 3 of another job."""
-    problem = Uneven(
+    problem = RelatedMachines(
         np.array([2.0, 1.0]),
         [Job((Stage(np.array([12.0, 8.0])),)), Job((Stage(np.array([3.0])),))],
     )
@@ -76,7 +76,7 @@ def test_a_stage_may_leave_slow_machines() -> None:
     assert lister.completions([0, 1]).tolist() == [8.0, 7.5]
     assert lister.completions([0, 1], slowest=[2.0, 0.0]).tolist() == [10.0, 3.0]
     best = best_found(problem)
-    assert problem.value(best.completion) == pytest.approx(uneven.optimum(problem))
+    assert problem.value(best.completion) == pytest.approx(related_machines.optimum(problem))
 
 
 def test_least_speeds_are_the_same_by_machine_code() -> None:
@@ -84,7 +84,7 @@ def test_least_speeds_are_the_same_by_machine_code() -> None:
     if not has_numba():
         pytest.skip("numba is not installed")
     for seed in range(10):
-        problem = uneven.drawn(Random(seed), 8, 5, dags=True)
+        problem = related_machines.drawn(Random(seed), 8, 5, dags=True)
         order = range(len(problem))
         slowest = [
             Random(seed).choice([0.0, problem.speed.max()]) for _ in problem.stages.count

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracles import uneven
+from oracles import related_machines
 from slotwise.allocation.search.budget import Budget
-from slotwise.dmrs.listing import by_completion, dmrs, list_jobs
-from slotwise.dmrs.problem import Uneven
-from slotwise.dmrs.program import guarantee, linear_program
+from slotwise.dmrs.linear_program import guarantee, linear_program
+from slotwise.dmrs.list_schedule import by_completion, dmrs, list_jobs
+from slotwise.dmrs.problem import RelatedMachines
 from slotwise.dmrs.search import best_found
 
 ROUNDED = 1 + 1e-9
 
 
 @st.composite
-def problems(draw: st.DrawFn, most_jobs: int = 12) -> Uneven:
+def problems(draw: st.DrawFn, most_jobs: int = 12) -> RelatedMachines:
     """Jobs of maps and reduces or DAGs, released together or not, on up to nine machines."""
-    return uneven.drawn(
+    return related_machines.drawn(
         Random(draw(st.integers(0, 2**32))),
         draw(st.integers(1, most_jobs)),
         draw(st.integers(1, 9)),
@@ -33,11 +33,11 @@ def problems(draw: st.DrawFn, most_jobs: int = 12) -> Uneven:
     )
 
 
-def lemma_two(problem: Uneven, order: list[int]) -> list[float]:
+def lemma_two(problem: RelatedMachines, order: list[int]) -> list[float]:
     """(9): what the completion of each job of an order is at most, for stages of any number."""
     others = len(problem.speed) - 1
     areas = accumulate(
-        uneven.work_of(problem.jobs[j])
+        related_machines.work_of(problem.jobs[j])
         + others * sum(float(stage.work.max()) for stage in problem.jobs[j].stages)
         for j in order
     )
@@ -47,7 +47,9 @@ def lemma_two(problem: Uneven, order: list[int]) -> list[float]:
 
 
 @given(problems(), st.randoms(use_true_random=False))
-def test_lemma_two_holds_for_every_job_in_any_order(problem: Uneven, random: Random) -> None:
+def test_lemma_two_holds_for_every_job_in_any_order(
+    problem: RelatedMachines, random: Random
+) -> None:
     """(9) asks nothing of the order."""
     order = list(range(len(problem)))
     random.shuffle(order)
@@ -58,7 +60,7 @@ def test_lemma_two_holds_for_every_job_in_any_order(problem: Uneven, random: Ran
 
 
 @given(problems())
-def test_theorem_one_holds_for_every_job_and_in_sum(problem: Uneven) -> None:
+def test_theorem_one_holds_for_every_job_and_in_sum(problem: RelatedMachines) -> None:
     """No completion is more than the factor times that of the program, released or not."""
     program, factor = linear_program(problem), guarantee(problem)
     completion = dmrs(problem).completion
@@ -69,7 +71,7 @@ def test_theorem_one_holds_for_every_job_and_in_sum(problem: Uneven) -> None:
 
 
 @given(problems())
-def test_theorem_one_holds_with_the_program_of_the_paper(problem: Uneven) -> None:
+def test_theorem_one_holds_with_the_program_of_the_paper(problem: RelatedMachines) -> None:
     """Without tails the order may be another one; the factor is the same."""
     program = linear_program(problem, with_tails=False)
     completion = list_jobs(problem, by_completion(program.completion)).completion
@@ -77,12 +79,12 @@ def test_theorem_one_holds_with_the_program_of_the_paper(problem: Uneven) -> Non
 
 
 @given(problems(), st.randoms(use_true_random=False))
-def test_any_schedule_keeps_every_inequality(problem: Uneven, random: Random) -> None:
+def test_any_schedule_keeps_every_inequality(problem: RelatedMachines, random: Random) -> None:
     """Even those of random orders: (2) with tails for random sets of jobs, and (7)."""
     order = list(range(len(problem)))
     random.shuffle(order)
     completion = list_jobs(problem, order).completion
-    program = uneven.Inequalities(problem, uneven.alone_with_tails)
+    program = related_machines.Inequalities(problem, related_machines.alone_with_tails)
     assert np.all(completion >= program.soonest / ROUNDED)
     assert program.most_violated(completion) is None
 
@@ -92,7 +94,7 @@ def test_the_optimum_lies_between_the_bound_and_what_is_found(seed: int) -> None
     """Up to six tasks on two or three machines; every schedule is tried."""
     random = Random(seed)
     while True:
-        problem = uneven.drawn(
+        problem = related_machines.drawn(
             random,
             random.randint(1, 3),
             random.choice([2, 2, 3]),
@@ -102,7 +104,7 @@ def test_the_optimum_lies_between_the_bound_and_what_is_found(seed: int) -> None
         )
         if sum(len(stage.work) for job in problem.jobs for stage in job.stages) <= 6:
             break
-    best = uneven.optimum(problem)
+    best = related_machines.optimum(problem)
     found = problem.value(best_found(problem, Budget(300)).completion)
     listed = problem.value(dmrs(problem).completion)
     assert linear_program(problem).value <= best * ROUNDED
@@ -113,5 +115,9 @@ def test_the_optimum_lies_between_the_bound_and_what_is_found(seed: int) -> None
 def test_the_optimum_by_hand() -> None:
     """One job of maps 2 and 1 and a reduce 2 on speeds 2 and 1: 1 s and 1 s."""
     stages = [np.array([2.0, 1.0]), np.array([2.0])]
-    job = uneven.Job((uneven.Stage(stages[0]), uneven.Stage(stages[1], (0,))))
-    assert uneven.optimum(Uneven(np.array([2.0, 1.0]), [job])) == pytest.approx(2.0)
+    job = related_machines.Job(
+        (related_machines.Stage(stages[0]), related_machines.Stage(stages[1], (0,)))
+    )
+    assert related_machines.optimum(
+        RelatedMachines(np.array([2.0, 1.0]), [job])
+    ) == pytest.approx(2.0)

@@ -14,7 +14,7 @@ FOLLOWED = (
     "docs/howto/read-a-report.md",
     "docs/howto/replay-a-trace.md",
     "docs/howto/history.md",
-    "docs/howto/play-a-cluster.md",
+    "docs/howto/emulate-a-cluster.md",
 )
 
 

@@ -27,7 +27,7 @@ from slotwise.allocation.problem import Claims
 from slotwise.model.event import JobArrived
 from slotwise.model.job import Job
 from slotwise.model.shuffle import Shuffle
-from slotwise.runtime.simulated.world import SimulatedWorld
+from slotwise.runtime.simulated.backend import SimulatedBackend
 
 
 def drawn(jobs: Drawing, run: int = 0) -> list[Job]:
@@ -96,7 +96,7 @@ class Heard:
     """An allocator that only hears what it is handed, and shares out nothing."""
 
     reads_work: bool
-    keeps_least: bool = True
+    keeps_min_shares: bool = True
     claims: list[Claims] = field(default_factory=list)
 
     def share(self, claims: Claims) -> list[float]:
@@ -131,7 +131,7 @@ def test_a_phase_that_nothing_is_known_of_gets_a_slot_to_be_known_by() -> None:
 def test_a_world_may_keep_to_itself_what_tasks_take() -> None:
     """A job arrives with as many tasks, but without their work."""
     cluster, job = uneven_cluster(), map_reduce("job", 5.0, (7, 30.0), (3, 60.0), 10.0)
-    [event] = Untold(SimulatedWorld(cluster, [job])).wait(None)
+    [event] = Untold(SimulatedBackend(cluster, [job])).wait(None)
     assert isinstance(event, JobArrived)
     assert [(p.name, p.tasks.count, p.tasks.work) for p in event.job.phases] == [
         ("map", 7, None),

@@ -24,8 +24,8 @@ from experiments.dmrs.experiment import (
     SAME,
     Batch,
     Case,
-    Outcome,
-    Setting,
+    DmrsSetting,
+    DmrsTotals,
     draw_jobs,
     experiment,
     with_elephants,
@@ -44,7 +44,7 @@ from experiments.reproduce import reproduce
 ALL = (OURS, DMRS, *NOISES, *RIVALS)
 NANO = Profile(map_seconds=3e-8, reduce_seconds=1e-8)
 FEW = (Batch(3, GB, 256 * MB), Batch(2, GB // 2, 128 * MB))
-SMALL = Setting(machines=4)
+SMALL = DmrsSetting(machines=4)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_jobs_are_those_of_section_six(
 
 def test_the_second_group_comes_when_the_setting_says() -> None:
     """20 GB of 4e-8 s a byte on machines of speed 40 in all take 21.5 s, a quarter is 5.4 s."""
-    setting = Setting(machines=20, fast=0.5, ratio=3.0, interval=0.25)
+    setting = DmrsSetting(machines=20, fast=0.5, ratio=3.0, interval=0.25)
     assert sum(host.speed for host in setting.cluster.hosts) == 40
     assert setting.seconds(NANO) == pytest.approx(20 * GB * 4e-8 / 40 / 4)
     jobs = draw_jobs(Case("sort", SAME, setting), NANO, np.random.default_rng(1))
@@ -124,7 +124,7 @@ def test_all_schedulers_are_above_the_bound_and_ours_is_no_worse_than_dmrs() -> 
 def test_gains_are_of_single_experiments() -> None:
     """DMRS 10 and 30 against 20 and 40: better by a half and a quarter, by 3/8 in the mean."""
     outcomes = [
-        Outcome({DMRS: mine, "fifo": other}, {DMRS: bound, "fifo": bound})
+        DmrsTotals({DMRS: mine, "fifo": other}, {DMRS: bound, "fifo": bound})
         for mine, other, bound in ((10.0, 20.0, 5.0), (30.0, 40.0, 20.0))
     ]
     row = row_of(Case("sort", MIXED), NANO, "fifo", outcomes)
@@ -173,10 +173,12 @@ def test_profiles_are_measured_before_the_experiments(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("experiments.dmrs.figure.measure", measured)
     monkeypatch.setattr(reproducing, "FIGURES", {"tiny": replace(TINY, profiles=None)})
-    told: list[tuple[int, int]] = []
-    made = reproduce("tiny", runs=1, told=lambda done, total: told.append((done, total)))
+    progress: list[tuple[int, int]] = []
+    made = reproduce(
+        "tiny", runs=1, progress=lambda done, total: progress.append((done, total))
+    )
     assert asked == ["wordcount", "sort"]
-    assert told == [(1, 2), (2, 2)] * 2
+    assert progress == [(1, 2), (2, 2)] * 2
     assert {row["map_seconds_per_byte"] for row in made.rows} == {3e-8}
 
 
@@ -186,7 +188,7 @@ def test_every_figure_is_shown(figure: DmrsFigure) -> None:
     profiles = dict.fromkeys(figure.benchmarks, NANO)
     figure = replace(figure, profiles=profiles)
     values = {name: 1.0 + place for place, name in enumerate(ALL)}
-    outcome = Outcome(values, dict.fromkeys(ALL, 1.0))
+    outcome = DmrsTotals(values, dict.fromkeys(ALL, 1.0))
     rows = figure.rows([outcome] * len(figure.cases))
     assert len(rows) == len(figure.cases) * len(figure.schedulers)
     console = Console(width=200)
@@ -200,11 +202,11 @@ def test_every_figure_is_shown(figure: DmrsFigure) -> None:
 
 def test_the_sweep_holds_the_setting_of_the_other_figures() -> None:
     """The default is one of the settings, and neither first nor last in what is varied."""
-    assert Setting() in SETTINGS
-    assert {case.setting for case in DMRS_3.cases} == {Setting()}
+    assert DmrsSetting() in SETTINGS
+    assert {case.setting for case in DMRS_3.cases} == {DmrsSetting()}
     for name in ("machines", "fast", "ratio", "interval"):
         values = sorted({getattr(case.setting, name) for case in DMRS_SETTINGS.cases})
-        assert values[0] < getattr(Setting(), name) < values[-1]
+        assert values[0] < getattr(DmrsSetting(), name) < values[-1]
 
 
 @pytest.mark.parametrize("benchmark", ["wordcount", "sort", "terasort"])

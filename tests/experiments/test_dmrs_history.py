@@ -53,7 +53,7 @@ def log() -> Log:
     Work was 4, 6 and 5; it had been estimated as 10, 10 and 3.
     """
     header = Header(
-        world="live",
+        backend="live",
         scheduler={"name": "fifo"},
         objective={},
         cluster=Cluster((Host("slow", {"task": 1}, speed=0.5),)),

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from experiments.dmrs.waiting import eager, map_only_eager
 from slotwise.dmrs.baselines import map_only
-from slotwise.dmrs.listing import dmrs
-from slotwise.dmrs.problem import Job, Stage, Uneven
+from slotwise.dmrs.list_schedule import dmrs
+from slotwise.dmrs.problem import Job, RelatedMachines, Stage
 from slotwise.dmrs.schedule import Run, Runs
 
 
@@ -23,7 +23,7 @@ def job(
 
 def test_a_machine_runs_a_later_map_while_a_reduce_cannot_begin() -> None:
     """b's map was behind a's reduce, which waits until 4; it takes the gap, and ends at 2."""
-    problem = Uneven(np.array([1.0, 1.0]), [job([4.0], [1.0]), job([2.0], [1.0])])
+    problem = RelatedMachines(np.array([1.0, 1.0]), [job([4.0], [1.0]), job([2.0], [1.0])])
     planned = Runs.of(
         problem,
         [
@@ -45,7 +45,7 @@ def test_a_machine_runs_a_later_map_while_a_reduce_cannot_begin() -> None:
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Uneven:
+def problems(draw: st.DrawFn) -> RelatedMachines:
     """A few jobs, some released later, on machines of different speeds."""
     numbers = st.lists(st.integers(1, 9).map(float), min_size=1, max_size=4)
     jobs = draw(
@@ -55,13 +55,13 @@ def problems(draw: st.DrawFn) -> Uneven:
             max_size=4,
         )
     )
-    return Uneven(np.array(draw(numbers)), jobs)
+    return RelatedMachines(np.array(draw(numbers)), jobs)
 
 
 @given(problems())
 @settings(max_examples=60, deadline=None)
 def test_it_is_feasible_on_the_same_machines_and_never_idle_without_need(
-    problem: Uneven,
+    problem: RelatedMachines,
 ) -> None:
     """At each end of a wait, what begins could not have begun before it."""
     for planned, found in (

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from experiments.flex.experiment import (
+    FlexSetting,
     Metric,
-    Setting,
     experiment,
     fair_completion,
     fifo_completion,
@@ -70,7 +70,7 @@ def test_nothing_is_below_the_bound_and_flex_is_at_least_as_good_as_the_others(
 
     FIFO need not keep least shares, so the bound is none for it.
     """
-    setting = Setting(FlexGenerator(jobs=6), metric)
+    setting = FlexSetting(FlexGenerator(jobs=6), metric)
     for run in range(3):
         outcome = experiment(setting, seed=7, run=run)
         slip = 1e-6 * max(1.0, abs(outcome.bound))
@@ -83,7 +83,7 @@ def test_nothing_is_below_the_bound_and_flex_is_at_least_as_good_as_the_others(
 
 def test_the_same_numbers_give_the_same_experiment() -> None:
     """An experiment follows from its setting, seed and number."""
-    setting = Setting(FlexGenerator(jobs=5))
+    setting = FlexSetting(FlexGenerator(jobs=5))
     assert experiment(setting, 1, 2) == experiment(setting, 1, 2)
     assert experiment(setting, 1, 2) != experiment(setting, 1, 3)
     assert experiment(setting, 1, 2) != experiment(setting, 2, 2)
@@ -91,7 +91,7 @@ def test_the_same_numbers_give_the_same_experiment() -> None:
 
 def test_the_base_case_is_as_the_paper_says() -> None:
     """FLEX is virtually optimal, FAIR about half as long again, FIFO worst and most erratic."""
-    outcomes = [experiment(Setting(), 0, run) for run in range(8)]
+    outcomes = [experiment(FlexSetting(), 0, run) for run in range(8)]
     fifo, fair, flex = (
         np.array([getattr(o, name) / o.best_order for o in outcomes])
         for name in ("fifo", "fair", "flex")

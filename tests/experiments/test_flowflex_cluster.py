@@ -24,7 +24,7 @@ from experiments.flowflex.cluster_figures import (
     FlowClusterFigure,
     row_of,
 )
-from experiments.flowflex.jobs import GridMixFlows, faster, told
+from experiments.flowflex.jobs import GridMixFlows, believed, faster
 from experiments.reproduce import reproduce
 from slotwise.model.job import Job, Phase, Tasks
 
@@ -72,7 +72,7 @@ def test_what_tasks_need_is_spread_around_their_kind_and_told_to_nobody() -> Non
         20, rel=0.05
     )
     assert works.std() / works.mean() == pytest.approx(0.25, rel=0.15)
-    heard = told(flows[0], 30.0)
+    heard = believed(flows[0], 30.0)
     assert [p.tasks.count for p in heard.phases] == [p.tasks.count for p in flows[0].phases]
     assert {p.tasks.work for p in heard.phases} == {30.0}
     assert faster(flows[0], 10).work == pytest.approx((flows[0].work or 0) / 10)

@@ -16,7 +16,7 @@ from experiments import __main__ as command
 from experiments import reproduce as reproducing
 from experiments import reproduction
 from experiments.__main__ import app
-from experiments.flex.experiment import Outcome, Setting
+from experiments.flex.experiment import FlexSetting, SchemeValues
 from experiments.flex.figures import FLEX_5, FLEX_5A
 from experiments.ratios import BEST_ORDER, BOUND, Point, RatioFigure, rows_of
 from experiments.reproduce import FIGURES, reproduce
@@ -46,7 +46,10 @@ TINY = RatioFigure(
     "tiny",
     "Mean response of three jobs",
     "jobs",
-    (Point(3, Setting(FlexGenerator(jobs=3))), Point(4, Setting(FlexGenerator(jobs=4)))),
+    (
+        Point(3, FlexSetting(FlexGenerator(jobs=3))),
+        Point(4, FlexSetting(FlexGenerator(jobs=4))),
+    ),
     FLEX_5A.drawing,
 )
 
@@ -124,20 +127,20 @@ def test_the_same_seed_gives_the_same_rows_in_any_number_of_processes(tiny: str)
 
 def test_whoever_asks_is_told_of_every_experiment(tiny: str) -> None:
     """Progress counts up to all experiments of all points."""
-    told: list[tuple[int, int]] = []
-    reproduce(tiny, runs=5, told=lambda done, total: told.append((done, total)))
-    assert told == [(done, 10) for done in range(1, 11)]
+    progress: list[tuple[int, int]] = []
+    reproduce(tiny, runs=5, progress=lambda done, total: progress.append((done, total)))
+    assert progress == [(done, 10) for done in range(1, 11)]
 
 
-def outcome(best_order: float, bound: float) -> Outcome:
+def outcome(best_order: float, bound: float) -> SchemeValues:
     """FIFO 6, FAIR 4, FLEX 2."""
-    return Outcome(6.0, 4.0, 2.0, best_order, bound)
+    return SchemeValues(6.0, 4.0, 2.0, best_order, bound)
 
 
 def test_experiments_without_a_sensible_ratio_are_ignored_and_counted() -> None:
     """A yardstick of 0 or below is left out, each yardstick for itself (FLEX 4.1)."""
     outcomes = [outcome(2.0, 2.0), outcome(1.0, 0.0), outcome(-1.0, -3.0)]
-    rows = {(r.scheme, r.yardstick): r for r in rows_of(Point(1, Setting()), outcomes)}
+    rows = {(r.scheme, r.yardstick): r for r in rows_of(Point(1, FlexSetting()), outcomes)}
     fifo = rows["fifo", BEST_ORDER]
     assert (fifo.mean, fifo.worst, fifo.least) == (4.5, 6.0, 3.0)
     assert (fifo.counted, fifo.ignored) == (2, 1)
@@ -145,7 +148,7 @@ def test_experiments_without_a_sensible_ratio_are_ignored_and_counted() -> None:
     by_bound = rows["fair", BOUND]
     assert (by_bound.mean, by_bound.worst, by_bound.counted) == (2.0, 2.0, 1)
     assert (by_bound.deviation, by_bound.ignored, by_bound.proven) == (0.0, 2, 1)
-    [nothing, *_] = rows_of(Point(1, Setting()), outcomes[2:])
+    [nothing, *_] = rows_of(Point(1, FlexSetting()), outcomes[2:])
     assert (nothing.mean, nothing.worst, nothing.counted) == (None, None, 0)
 
 

@@ -23,7 +23,7 @@ from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, Ta
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.snapshot import Snapshot
 from slotwise.program import Calls, Execution, Sleep, plan_mapreduce
-from slotwise.runtime.live.world import HOST, LiveWorld
+from slotwise.runtime.local.backend import HOST, LocalBackend
 from slotwise.runtime.loop import Decider, run
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
@@ -36,7 +36,7 @@ LONG = 600.0
 class Stage:
     """A live world with one job of one phase, played by hand."""
 
-    world: LiveWorld
+    backend: LocalBackend
     phase: PhaseId
     attempts: Counter[int] = field(default_factory=Counter)
 
@@ -44,17 +44,17 @@ class Stage:
         """Start the next attempt of a task."""
         self.attempts[task] += 1
         launch = Launch(self.phase, task, self.attempts[task], HOST, Locality.ANY)
-        self.world.perform(launch)
+        self.backend.perform(launch)
 
     def tell(self, seconds: float | None, task: int = 0) -> None:
         """Have it stopped within so many seconds; None: at once."""
-        until = None if seconds is None else self.world.now + seconds
+        until = None if seconds is None else self.backend.now + seconds
         preempt = Preempt(self.phase, task, self.attempts[task], HOST, until)
-        self.world.perform(preempt)
+        self.backend.perform(preempt)
 
     def next(self) -> Any:
         """The next event, which is waited for without any end."""
-        (event,) = self.world.wait(None)
+        (event,) = self.backend.wait(None)
         return event
 
 
@@ -64,18 +64,18 @@ Play = Callable[[Execution], Stage]
 @pytest.fixture
 def play(processes: Any) -> Iterator[Play]:
     """Makes stages of two slots; no process of theirs is left afterwards."""
-    worlds: list[LiveWorld] = []
+    backends: list[LocalBackend] = []
     before = set(processes.children(os.getpid()))
 
     def make(execution: Execution) -> Stage:
-        worlds.append(LiveWorld([execution], 2))
-        stage = Stage(worlds[-1], PhaseId(execution.job.id, execution.job.phases[0].name))
+        backends.append(LocalBackend([execution], 2))
+        stage = Stage(backends[-1], PhaseId(execution.job.id, execution.job.phases[0].name))
         assert isinstance(stage.next(), JobArrived)
         return stage
 
     yield make
-    for world in worlds:
-        world.close()
+    for backend in backends:
+        backend.close()
     assert set(processes.children(os.getpid())) <= before
 
 
@@ -98,9 +98,9 @@ def steps(folder: str) -> Callable[[int], object]:
 
     def work(task: int) -> int:
         for step in range(running.kept(0), 20):
-            while os.path.exists(f"{folder}/hold-{step}") and not running.told_to_stop():
+            while os.path.exists(f"{folder}/hold-{step}") and not running.stop_requested():
                 time.sleep(0.001)
-            if running.told_to_stop():
+            if running.stop_requested():
                 running.stop(keep=step)
             with open(f"{folder}/steps", "a") as file:
                 file.write(f"{step} {os.getpid()}\n")
@@ -133,7 +133,7 @@ def test_a_task_that_ends_in_its_grace_is_done(play: Play) -> None:
     """It counts as finished, and its slot is not hurt when the grace is over."""
 
     def work(task: int) -> str:
-        while not running.told_to_stop():
+        while not running.stop_requested():
             time.sleep(0.001)
         time.sleep(0.05)
         return "done"
@@ -146,10 +146,10 @@ def test_a_task_that_ends_in_its_grace_is_done(play: Play) -> None:
     assert isinstance(event, TaskFinished)
     assert event.seconds >= 0.05
     assert one.results["p"] == {0: "done"}
-    pids = stage.world._workers.pids()
-    stage.world._zero -= 2 * LONG  # So much later on its clock.
-    assert stage.world.wait(stage.world.now + 0.05) == []
-    assert stage.world._workers.pids() == pids
+    pids = stage.backend._workers.pids()
+    stage.backend._zero -= 2 * LONG  # So much later on its clock.
+    assert stage.backend.wait(stage.backend.now + 0.05) == []
+    assert stage.backend._workers.pids() == pids
 
 
 def test_what_was_done_before_a_stop_is_not_done_again(play: Play, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_what_was_done_before_a_stop_is_not_done_again(play: Play, tmp_path: Pat
     stage.tell(LONG)
     killed = stage.next()
     assert isinstance(killed, TaskKilled)
-    assert 5 * 0.005 <= killed.kept <= stage.world.now
+    assert 5 * 0.005 <= killed.kept <= stage.backend.now
     hold(tmp_path)
     stage.launch()
     finished = stage.next()
@@ -198,7 +198,7 @@ def test_who_ignores_it_is_killed_when_the_grace_is_over(
     play: Play, begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not before, and the world wakes up for it, though nothing else happens."""
-    monkeypatch.setattr("slotwise.runtime.live.silence.LOOK_SECONDS", LONG)
+    monkeypatch.setattr("slotwise.runtime.local.unresponsive.LOOK_SECONDS", LONG)
 
     def deaf(task: int) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -210,11 +210,11 @@ def test_who_ignores_it_is_killed_when_the_grace_is_over(
     stage.launch()
     wait_for(begun)
     waits: list[float] = []
-    wait = stage.world._workers.wait
+    wait = stage.backend._workers.wait
     monkeypatch.setattr(
-        stage.world._workers, "wait", lambda timeout: waits.append(timeout) or wait(timeout)
+        stage.backend._workers, "wait", lambda timeout: waits.append(timeout) or wait(timeout)
     )
-    before = stage.world.now
+    before = stage.backend.now
     stage.tell(0.3)
     killed = stage.next()
     assert isinstance(killed, TaskKilled)
@@ -230,7 +230,7 @@ def test_a_task_that_catches_everything_is_killed_all_the_same(play: Play, begun
     """User code can keep `stop` from ending it, but not the kill."""
 
     def stubborn(task: int) -> None:
-        running.when_told(lambda seconds: running.stop(keep=1))
+        running.on_stop_request(lambda seconds: running.stop(keep=1))
         begun.touch()
         while True:
             with suppress(BaseException):
@@ -277,10 +277,10 @@ def test_deciding_twice_does_no_harm(play: Play) -> None:
         stage.tell(first)
         stage.tell(second)
         assert isinstance(stage.next(), TaskKilled)
-        assert stage.world.now < LONG
+        assert stage.backend.now < LONG
         stage.tell(0.0)  # It has gone, and nobody else is hit.
         stage.launch(1)
-        assert stage.world.wait(stage.world.now + 0.2) == []
+        assert stage.backend.wait(stage.backend.now + 0.2) == []
 
 
 def test_told_as_it_ends_a_task_is_told_of_once(play: Play) -> None:
@@ -304,7 +304,7 @@ def test_large_values_are_kept(play: Play) -> None:
     def work(task: int) -> int:
         state = running.kept(b"")
         if not state:
-            running.when_told(lambda seconds: running.stop(keep=bytes(50_000_000)))
+            running.on_stop_request(lambda seconds: running.stop(keep=bytes(50_000_000)))
             time.sleep(600)
         return len(state)
 
@@ -324,14 +324,14 @@ def test_sleep_sleeps_each_second_once(play: Play) -> None:
     slept, kept = 0.0, [0.0]
     for _ in range(3):
         stage.launch()
-        assert stage.world.wait(stage.world.now + 0.1) == []
+        assert stage.backend.wait(stage.backend.now + 0.1) == []
         stage.tell(2 * LONG)
         killed = stage.next()
         assert isinstance(killed, TaskKilled)
         slept += killed.kept
-        kept.append(pickle.loads(stage.world._jobs["j"].kept["p", 0]))
+        kept.append(pickle.loads(stage.backend._jobs["j"].kept["p", 0]))
         assert kept[-2] < kept[-1] <= slept < LONG
-    stage.world._jobs["j"].kept["p", 0] = pickle.dumps(LONG - 0.1)
+    stage.backend._jobs["j"].kept["p", 0] = pickle.dumps(LONG - 0.1)
     stage.launch()
     finished = stage.next()
     assert isinstance(finished, TaskFinished)
@@ -344,26 +344,26 @@ def test_a_job_that_is_given_up_loses_what_it_kept_and_what_still_runs(play: Pla
     stage.launch(0)
     stage.launch(1)
     stage.tell(2 * LONG, 0)
-    stage.world.perform(GiveUp("j", "no luck"))
+    stage.backend.perform(GiveUp("j", "no luck"))
     stage.tell(None, 0)
     stage.tell(None, 1)
     events: list[Event] = []
     while len(events) < 2:
-        events += stage.world.wait(None)
-    assert stage.world.now < LONG
+        events += stage.backend.wait(None)
+    assert stage.backend.now < LONG
     assert {(event.task, event.kept) for event in events} == {(0, 0.0), (1, 0.0)}  # type: ignore[union-attr]
 
 
 def test_slots_by_kind() -> None:
     """Two map slots and one for reduces: three workers, any of which runs anything."""
     slots = {"map": 2, "reduce": 1}
-    assert LiveWorld.cluster(slots).capacity == slots
-    assert LiveWorld.cluster(3) == Cluster.of_slots(3, HOST)
+    assert LocalBackend.cluster(slots).capacity == slots
+    assert LocalBackend.cluster(3) == Cluster.of_slots(3, HOST)
     job = Job("j", (Phase("m", Tasks(4), kind="map"), Phase("r", Tasks(2), kind="reduce")))
     one = Calls(job, {"m": lambda task: time.sleep(0.05), "r": lambda task: os.getpid()})
-    state = State(LiveWorld.cluster(slots), jobs_expected=1)
-    with LiveWorld([one], slots) as world:
-        run(make_scheduler("fair"), world, state, lambda *_: None)
+    state = State(LocalBackend.cluster(slots), jobs_expected=1)
+    with LocalBackend([one], slots) as backend:
+        run(make_scheduler("fair"), backend, state, lambda *_: None)
     assert state.completed.keys() == {"j"}
     assert len(one.results["r"]) == 2
 
@@ -435,7 +435,7 @@ def test_a_word_count_survives_robberies(
         "reduce": [10.0, 0.05, None],
     }
     robber = Robber(make_scheduler("fair"), random.Random(4), graces)
-    cluster = LiveWorld.cluster(2)
+    cluster = LocalBackend.cluster(2)
     state = State(cluster, jobs_expected=1)
     log: list[Event] = []
 
@@ -443,8 +443,8 @@ def test_a_word_count_survives_robberies(
         log.extend(events)
 
     before = set(processes.children(os.getpid()))
-    with LiveWorld([execution], 2) as world:
-        run(robber, world, state, record)
+    with LocalBackend([execution], 2) as backend:
+        run(robber, backend, state, record)
     assert set(processes.children(os.getpid())) <= before
     assert [event.reason for event in log if isinstance(event, TaskFailed)] == []
     assert state.completed.keys() == {"words"}

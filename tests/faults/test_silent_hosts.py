@@ -28,7 +28,7 @@ from slotwise.model.event import (
 from slotwise.model.job import PhaseId
 from slotwise.program import plan_mapreduce
 from slotwise.record.log import read_log
-from slotwise.runtime.live.world import LiveWorld
+from slotwise.runtime.local.backend import LocalBackend
 from slotwise.workload.workload import Workload
 
 HOSTS = (Host("fast", {"task": 1}), Host("slow", {"task": 1}, speed=0.5))
@@ -141,7 +141,7 @@ def test_a_word_count_survives_a_silent_host(
     workload = Workload((job,), cluster=Cluster(HOSTS, grace=600.0 if is_patient else 0.2))
     interrupter = Interrupter(is_patient, tmp_path)
     result = slotwise.run(
-        workload, "fair", play_hosts=True, progress=interrupter, log=tmp_path / "run.jsonl"
+        workload, "fair", emulate_hosts=True, progress=interrupter, log=tmp_path / "run.jsonl"
     )
     assert not result.failed
     assert not workers()
@@ -176,7 +176,7 @@ def stuck(command: Any, books: object, processes: Any) -> Callable[..., tuple[An
         command.write(STUCK, "stuck.py")
         command.write(JOBS.replace("GRACE", str(grace)))
         (command.folder / "pids").mkdir()
-        process = command.start("run", "jobs.yaml", "--play-hosts", "--log", "log.jsonl")
+        process = command.start("run", "jobs.yaml", "--emulate-hosts", "--log", "log.jsonl")
         processes.wait_for(lambda: len(pids_of(command.folder)) == 2)
         running = [*processes.children(process.pid), *pids_of(command.folder)]
         assert len(running) == 4
@@ -217,19 +217,19 @@ def test_what_goes_on_after_its_job_is_over_leaves_nothing(
         work_dir=str(tmp_path / "work"),
     )  # fmt: skip
     phase = PhaseId("j", "map")
-    with LiveWorld([job], Cluster(HOSTS, grace=0.1)) as world:
-        assert [type(event) for event in world.wait(1.0)] == [JobArrived]
-        slow = world._workers.pids()[1:]
+    with LocalBackend([job], Cluster(HOSTS, grace=0.1)) as backend:
+        assert [type(event) for event in backend.wait(1.0)] == [JobArrived]
+        slow = backend._workers.pids()[1:]
         send(signal.SIGSTOP, slow)
-        world.perform(Launch(phase, 0, 1, "slow", Locality.ANY))
-        hear(world, TaskFailed)
+        backend.perform(Launch(phase, 0, 1, "slow", Locality.ANY))
+        hear(backend, TaskFailed)
         if is_done:
-            world.perform(Launch(phase, 0, 2, "fast", Locality.ANY))
-            hear(world, TaskFinished)
+            backend.perform(Launch(phase, 0, 2, "fast", Locality.ANY))
+            hear(backend, TaskFinished)
         else:
-            world.perform(GiveUp("j", "enough"))
+            backend.perform(GiveUp("j", "enough"))
         send(signal.SIGCONT, slow)
-        hear(world, HostJoined)
+        hear(backend, HostJoined)
     assert list(tmp_path.glob("work/*")) == []
     assert {path.name for path in (tmp_path / "x").rglob("*")} == (
         {"y", "out", "part-m-00000", "_SUCCESS"} if is_done else set()
@@ -237,10 +237,10 @@ def test_what_goes_on_after_its_job_is_over_leaves_nothing(
     assert (tmp_path / "x").exists() == is_done
 
 
-def hear(world: LiveWorld, kind: type) -> None:
+def hear(backend: LocalBackend, kind: type) -> None:
     """Wait for an event of a kind."""
     until = time.monotonic() + 120
-    while not any(isinstance(event, kind) for event in world.wait(world.now + 1)):
+    while not any(isinstance(event, kind) for event in backend.wait(backend.now + 1)):
         assert time.monotonic() < until
 
 
@@ -256,7 +256,7 @@ def test_hosts_are_named_in_log_and_report(
         " split_bytes: 30000}]\n"
     )
     code = command.run(
-        "run", "jobs.yaml", "--play-hosts", "--log", "log.jsonl", "--report", "page.html"
+        "run", "jobs.yaml", "--emulate-hosts", "--log", "log.jsonl", "--report", "page.html"
     )
     assert code == 0, command.stderr
     assert processes.counted(command.folder / "out/wc") == books

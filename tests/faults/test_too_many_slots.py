@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slotwise.model.errors import SlotwiseError
-from slotwise.runtime.live.workers import Workers
+from slotwise.runtime.local.workers import Workers
 
 
 def test_a_run_says_how_many_there_could_be(command: Any) -> None:

@@ -83,11 +83,11 @@ def test_phases_come_behind_what_they_wait_for() -> None:
 
 def test_work_adds_up_where_all_of_it_is_known() -> None:
     """Equal tasks multiply, others add up; one unknown phase makes the job's work unknown."""
-    even, uneven = Phase("a", Tasks(3, 2.0)), Phase("b", Tasks(2, (1.0, 4.0)))
+    even, related_machines = Phase("a", Tasks(3, 2.0)), Phase("b", Tasks(2, (1.0, 4.0)))
     assert even.tasks.work_total() == 6.0
-    assert uneven.tasks.work_total() == 5.0
-    assert uneven.tasks.work_of(1) == 4.0
-    assert Job("j", (even, uneven)).work == 11.0
+    assert related_machines.tasks.work_total() == 5.0
+    assert related_machines.tasks.work_of(1) == 4.0
+    assert Job("j", (even, related_machines)).work == 11.0
     assert Job("j", (even, Phase("c", Tasks(1)))).work is None
 
 

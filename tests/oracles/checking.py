@@ -45,7 +45,7 @@ def _check_job(
     problem: Malleable, j: int, pieces: Pieces, completion: float, dust: float
 ) -> None:
     """One job: its pieces are in order, within its shares until it is complete, and enough."""
-    least, most = float(problem.least[j]), float(problem.most[j])
+    min_share, max_share = float(problem.min_share[j]), float(problem.max_share[j])
     assert pieces, f"job {j} is never run"
     assert pieces[0][0] >= 0.0
     assert pieces[-1][1] == pytest.approx(completion, rel=EXACT)
@@ -54,9 +54,13 @@ def _check_job(
         assert end > start
         assert start >= now - dust, f"two pieces of job {j} overlap at {start}"
         if start - now > dust:
-            assert least <= EXACT * most, f"job {j} holds nothing from {now} to {start}"
+            assert min_share <= EXACT * max_share, (
+                f"job {j} holds nothing from {now} to {start}"
+            )
         if end - start > dust:
-            assert least * (1 - EXACT) <= slots <= most * (1 + EXACT), f"job {j} at {start}"
+            assert min_share * (1 - EXACT) <= slots <= max_share * (1 + EXACT), (
+                f"job {j} at {start}"
+            )
         now = end
     area = sum((end - start) * slots for start, end, slots in pieces)
     assert area == pytest.approx(problem.work[j], rel=EXACT), f"work of job {j}"

@@ -65,20 +65,20 @@ def optimum(
     free = tuple(inf for _ in costs)
     if objective.aggregate == "max":
         charges = {c for cost in costs if isinstance(cost, Steps) for _, c in cost.steps}
-        best = inf if charges else programs.least(free)
+        best = inf if charges else programs.min_share(free)
         for charge in sorted(charges | {0.0}) if charges else ():
             if charge >= best:
                 break
             dues = tuple(_due(cost, charge, grace) for cost in costs)
-            best = min(best, max(charge, programs.least(dues)))
+            best = min(best, max(charge, programs.min_share(dues)))
         return best
     choices = [_choices(cost, grace) for cost in costs]
-    base, best = programs.least(free), inf
+    base, best = programs.min_share(free), inf
     for choice in sorted(product(*choices), key=lambda chosen: sum(c for c, _ in chosen)):
         charge = sum(c for c, _ in choice)
         if charge + base >= best:
             break
-        best = min(best, charge + programs.least(tuple(due for _, due in choice)))
+        best = min(best, charge + programs.min_share(tuple(due for _, due in choice)))
     return best
 
 
@@ -103,7 +103,7 @@ class Network:
 
     capacity: dict[str, int]
     work: tuple[float, ...]
-    most: tuple[float, ...]
+    max_share: tuple[float, ...]
     kind: tuple[str, ...]
     before: tuple[Event, ...]
     owned: tuple[Event, ...]
@@ -116,7 +116,7 @@ class Network:
         sizes = sizes_of(jobs, cluster, Work.estimated(jobs))
         costs = tuple(objective.cost(job, sizes[job.id]) for job in jobs)
         work: list[float] = []
-        most: list[float] = []
+        max_share: list[float] = []
         kind: list[str] = []
         before: list[Event] = []
         owned: list[Event] = []
@@ -128,9 +128,9 @@ class Network:
                 before.append(frozenset(near).union(*(before[i] for i in near)))
                 work.append(phase.tasks.work_total() or 0.0)
                 kind.append(cluster.slot_kind(phase.kind))
-                most.append(min(phase.slots_most, cluster.capacity[kind[-1]]))
+                max_share.append(min(phase.slots_most, cluster.capacity[kind[-1]]))
             owned.append(frozenset(number.values()))
-        parts = map(tuple, (work, most, kind, before, owned))
+        parts = map(tuple, (work, max_share, kind, before, owned))
         return cls(dict(cluster.capacity), *parts, costs)
 
     def orders(self) -> Iterator[Order]:
@@ -164,7 +164,7 @@ class Programs:
         self.network = network
         self._programs = [Program(network, order, aggregate) for order in network.orders()]
 
-    def least(self, dues: Dues) -> float:
+    def min_share(self, dues: Dues) -> float:
         """The least of lines and hinges over all orders, with these due dates; inf if none."""
         if self.network.cannot(dues):
             return inf
@@ -200,7 +200,7 @@ class Program:
         for number, (i, k) in enumerate(cells, start=self._columns):
             self._same[i, number] = 1.0
             if network.work[i] > 0:
-                pace = network.most[i] * self._unit / network.work[i]
+                pace = network.max_share[i] * self._unit / network.work[i]
                 self._row({number: 1.0, k: -pace}, 0.0)
         for kind, slots in network.capacity.items():
             for k in range(self._columns):

@@ -139,14 +139,14 @@ class Due:
 
 
 def job_of(
-    name: str, work: Sequence[float], most: Sequence[int], edges: Edges, due: Due
+    name: str, work: Sequence[float], max_share: Sequence[int], edges: Edges, due: Due
 ) -> Job:
     """A job of such phases: `most` tasks each, or twice as many and a most share.
 
     Every third phase is a reduce, where a cluster tells them from maps.
     """
     phases = []
-    for i, (seconds, slots) in enumerate(zip(work, most, strict=True)):
+    for i, (seconds, slots) in enumerate(zip(work, max_share, strict=True)):
         after = frozenset(f"p{before}" for before, behind in edges if behind == i)
         count = slots if i % 2 == 0 else 2 * slots
         phases.append(
@@ -224,14 +224,14 @@ def flows(
     if widest and draw(st.booleans()):
         kinds.append(st.sampled_from([1e-3, 1e3]))
     work = draw(st.sampled_from([st.just(6.0), st.one_of(kinds)]))
-    most = draw(
+    max_share = draw(
         st.sampled_from(
             [st.just(1), st.just(slots + 3), st.integers(1, slots + 2), st.integers(1, slots)]
         )
     )
     own: list[str | None] = [None, None, *PENALTIES] if mixed else [None]
     works = [[draw(work) for _ in range(size)] for size in sizes]
-    mosts = [[draw(most) for _ in range(size)] for size in sizes]
+    mosts = [[draw(max_share) for _ in range(size)] for size in sizes]
     for seconds in works if with_zero else ():
         if draw(st.booleans()):
             seconds[1::2] = [0.0] * (len(seconds) // 2)
@@ -334,8 +334,8 @@ def _scale(
     area = sum(map(sum, works)) / slots
     longest = max(
         w / min(m, slots)
-        for work, most in zip(works, mosts, strict=True)
-        for w, m in zip(work, most, strict=True)
+        for work, max_share in zip(works, mosts, strict=True)
+        for w, m in zip(work, max_share, strict=True)
     )
     return max(area, longest, FINE)
 

@@ -74,7 +74,7 @@ def check_list_schedule(problem: Flows, ranking: Sequence[int], held: Held) -> N
             is_ready = all(ends[other] <= start + dust for other in problem.before[phase])
             share = 0
             if is_ready and ends[phase] > middle:
-                share = min(int(problem.most[phase]), free[problem.kind[phase]])
+                share = min(int(problem.max_share[phase]), free[problem.kind[phase]])
             assert mine == share, f"phase {phase} holds {mine}, not {share}, at {middle}"
             free[problem.kind[phase]] -= share
 

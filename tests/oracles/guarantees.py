@@ -156,7 +156,7 @@ class _Needs:
         self._own: dict[Node, list[tuple[str, int, int]]] = {}
         for phase, pending in waiting:
             away = _away(snapshot, phase)
-            usable = min(phase.most, phase.running + pending) - away
+            usable = min(phase.max_share, phase.running + pending) - away
             above: Node | None = None
             for node in _nodes(snapshot, phase):
                 self._below.setdefault(above, set()).add(node)
@@ -182,20 +182,25 @@ class _Needs:
     def _need(self, node: Node) -> _Need:
         of_kind, key = node
         pool = self._pools[key.pool]
-        most = pool.slots_max.get(key.kind, 10**9) - self._elsewhere[node]
+        max_share = pool.slots_max.get(key.kind, 10**9) - self._elsewhere[node]
         parts = [self._visit(other) for other in sorted(self._below.get(node, ()))]
-        for kind, usable, least in self._own.get(node, ()):
-            parts.append(_Need(least, usable, Counter({kind: usable}), Counter({kind: least})))
+        for kind, usable, min_share in self._own.get(node, ()):
+            parts.append(
+                _Need(min_share, usable, Counter({kind: usable}), Counter({kind: min_share}))
+            )
         uses: Counter[str] = Counter()
         loads: Counter[str] = Counter()
         for part in parts:
             uses.update(part.uses)
             loads.update(part.loads)
-        uses = Counter({kind: min(most, use) for kind, use in uses.items()})
-        least = pool.slots_min.get(key.kind, 0)
+        uses = Counter({kind: min(max_share, use) for kind, use in uses.items()})
+        min_share = pool.slots_min.get(key.kind, 0)
         if of_kind == ALL:
-            use, own = min(most, sum(part.use for part in parts)), sum(p.owed for p in parts)
-            owed = min(use, max(least, own))
+            use, own = (
+                min(max_share, sum(part.use for part in parts)),
+                sum(p.owed for p in parts),
+            )
+            owed = min(use, max(min_share, own))
             if own > use:
                 self.fits.clear()
             return _Need(owed, use, uses, Counter({k: min(owed, n) for k, n in uses.items()}))
@@ -203,8 +208,8 @@ class _Needs:
         own = sum(part.owed for part in parts if part.uses.keys() <= {of_kind})
         if loads[of_kind] > uses[of_kind]:
             self.fits.discard(of_kind)
-        load = min(uses[of_kind], max(least, loads[of_kind]))
-        owed = min(uses[of_kind], max(least, own))
+        load = min(uses[of_kind], max(min_share, loads[of_kind]))
+        owed = min(uses[of_kind], max(min_share, own))
         only = Counter({of_kind: uses[of_kind]})
         return _Need(owed, uses[of_kind], only, Counter({of_kind: load}))
 

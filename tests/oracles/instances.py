@@ -22,7 +22,7 @@ JOBS = (2, 2, 3, 3, 3, 3, 4, 4, 5)
 
 
 @dataclass(frozen=True, slots=True)
-class Sized:
+class HasInputSizes:
     """A job as far as a penalty sees it: its work, its least time alone, and its weight."""
 
     work: float
@@ -30,7 +30,7 @@ class Sized:
     weight: float
 
 
-Penalty = Callable[[Random, Sized], Cost]
+Penalty = Callable[[Random, HasInputSizes], Cost]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +54,23 @@ def _instance(metric: Metric, random: Random, with_least: bool) -> Malleable:
     jobs = random.choice(JOBS)
     drawn = [_cut(random, 1.0 if random.random() < SHARE_SMALL else 10.0) for _ in range(jobs)]
     work = [share * SLOTS * MAKESPAN / sum(drawn) for share in drawn]
-    most = [SLOTS * random.choice([1.0, random.uniform(0.05, 1.0)]) for _ in range(jobs)]
+    max_share = [SLOTS * random.choice([1.0, random.uniform(0.05, 1.0)]) for _ in range(jobs)]
     if random.random() < 0.3:  # Tasks of 2 s: the demand limits small jobs.
-        most = [min(SLOTS, max(1.0, w / 2)) for w in work]
-    least = _least(random, most) if with_least else [0.0] * jobs
+        max_share = [min(SLOTS, max(1.0, w / 2)) for w in work]
+    min_share = _min_share(random, max_share) if with_least else [0.0] * jobs
     costs = []
-    for size, share in zip(work, most, strict=True):
+    for size, share in zip(work, max_share, strict=True):
         weight = 1 - random.random() if metric.weighted else 1.0
-        costs.append(metric.penalty(random, Sized(size, size / share, weight)))
-    return Malleable.of(SLOTS, work, least, most, costs, metric.aggregate)
+        costs.append(metric.penalty(random, HasInputSizes(size, size / share, weight)))
+    return Malleable.of(SLOTS, work, min_share, max_share, costs, metric.aggregate)
 
 
-def _least(random: Random, most: list[float]) -> list[float]:
+def _min_share(random: Random, max_share: list[float]) -> list[float]:
     """Least shares such that a part of the slots is slack; some jobs may have none."""
-    mean = (1 - random.uniform(0.25, 0.9)) * SLOTS / len(most)
-    drawn = [min(share, _cut(random, mean)) for share in most]
+    mean = (1 - random.uniform(0.25, 0.9)) * SLOTS / len(max_share)
+    drawn = [min(share, _cut(random, mean)) for share in max_share]
     if random.random() < 0.25:
-        drawn[random.randrange(len(most))] = 0.0
+        drawn[random.randrange(len(max_share))] = 0.0
     return [share * min(1.0, SLOTS / sum(drawn)) for share in drawn]
 
 
@@ -85,38 +85,38 @@ def _due(random: Random) -> float:
     return random.uniform(0, 1.2 * MAKESPAN)
 
 
-def _response(random: Random, job: Sized) -> Cost:
+def _response(random: Random, job: HasInputSizes) -> Cost:
     return Line(job.weight)
 
 
-def _stretch(random: Random, job: Sized) -> Cost:
+def _stretch(random: Random, job: HasInputSizes) -> Cost:
     return Line(job.weight / job.work)
 
 
-def _slowdown(random: Random, job: Sized) -> Cost:
+def _slowdown(random: Random, job: HasInputSizes) -> Cost:
     return Line(job.weight / job.alone)
 
 
-def _tardy(random: Random, job: Sized) -> Cost:
+def _tardy(random: Random, job: HasInputSizes) -> Cost:
     return Steps(((_due(random), job.weight),))
 
 
-def _tardiness(random: Random, job: Sized) -> Cost:
+def _tardiness(random: Random, job: HasInputSizes) -> Cost:
     return Hinge(job.weight, _due(random))
 
 
-def _lateness(random: Random, job: Sized) -> Cost:
+def _lateness(random: Random, job: HasInputSizes) -> Cost:
     return Line(job.weight, _due(random))
 
 
-def _sla(random: Random, job: Sized) -> Cost:
+def _sla(random: Random, job: HasInputSizes) -> Cost:
     count = random.randint(1, 3)
     instants = sorted(_due(random) for _ in range(count))
     charges = sorted(1 - random.random() for _ in range(count))
     return Steps(tuple(zip(instants, charges, strict=True)))
 
 
-def _mixed(random: Random, job: Sized) -> Cost:
+def _mixed(random: Random, job: HasInputSizes) -> Cost:
     """A penalty of the job's own, such that none outweighs all others."""
     match random.choice(("time", "late", "steps", "sla")):
         case "time":

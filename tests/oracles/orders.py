@@ -46,8 +46,8 @@ INFEASIBLE = 2
 def optimum(
     capacity: float,
     work: Sequence[float] | Floats,
-    least: Sequence[float] | Floats,
-    most: Sequence[float] | Floats,
+    min_share: Sequence[float] | Floats,
+    max_share: Sequence[float] | Floats,
     costs: Sequence[Cost],
     aggregate: str,
 ) -> float:
@@ -56,7 +56,7 @@ def optimum(
     Needs sum(least) <= capacity, least <= most, and costs that are lines, hinges and steps.
     J! linear programs of about J (J + 3) / 2 variables, and more where there are steps.
     """
-    sizes = np.array([work, least, np.minimum(most, capacity)], dtype=float)
+    sizes = np.array([work, min_share, np.minimum(max_share, capacity)], dtype=float)
     assert sizes[1].sum() <= capacity * (1 + 1e-9)
     number = count()  # Ties in the heap never come to programs.
     nodes = []
@@ -117,10 +117,10 @@ class Program:
         # Where slots idle while a job holds less than its most share, its last work may as well
         # be done there. So an optimum has every job use all it can or all slots be used until
         # it is complete, in some order of completion.
-        work, least, most = sizes
-        self._alone = work / most
+        work, min_share, max_share = sizes
+        self._alone = work / max_share
         self._latest = self._alone + work.sum() / capacity
-        np.divide(work, least, out=self._latest, where=least * self._latest > work)
+        np.divide(work, min_share, out=self._latest, where=min_share * self._latest > work)
         for place, cost in enumerate(costs):
             self._add(place, cost)
         self._close()
@@ -234,16 +234,20 @@ class Program:
         )
 
 
-def _body(capacity: float, work: Floats, least: Floats, most: Floats) -> tuple[Floats, ...]:
+def _body(
+    capacity: float, work: Floats, min_share: Floats, max_share: Floats
+) -> tuple[Floats, ...]:
     """The rows that every order has, with their lower and upper limits; l_k, then y_pk."""
     jobs = len(work)
     place, column, body = _frame(jobs)
     pairs = len(place)
     rows, low, high = body.copy(), np.full(len(body), -inf), np.zeros(len(body))
-    rows[np.arange(pairs), column] = (least - most)[place]
-    unfinished = np.cumsum(least[::-1])[::-1]  # The least shares of those not done in column k.
+    rows[np.arange(pairs), column] = (min_share - max_share)[place]
+    unfinished = np.cumsum(min_share[::-1])[
+        ::-1
+    ]  # The least shares of those not done in column k.
     rows[pairs + np.arange(jobs), np.arange(jobs)] = unfinished - capacity
-    rows[pairs + jobs + place, column] = least[place]
+    rows[pairs + jobs + place, column] = min_share[place]
     low[pairs + jobs :] = high[pairs + jobs :] = work
     return rows, low, high
 

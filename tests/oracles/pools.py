@@ -27,20 +27,20 @@ def pooled(
     members: Sequence[tuple[int, float, float]],
     groups: Sequence[Group],
     weight: Sequence[float] | None = None,
-    urgency: Sequence[float] = (),
+    priority: Sequence[float] = (),
 ) -> Claims:
     """Claims of members (group, least, most), in order of arrival."""
-    group, least, most = (list(values) for values in zip(*members, strict=True))
+    group, min_share, max_share = (list(values) for values in zip(*members, strict=True))
     count = len(members)
     problem = Claims.of(
         capacity,
         [1.0] * count,
         weight=list(weight or [1.0] * count),
-        least=least,
-        most=most,
+        min_share=min_share,
+        max_share=max_share,
         arrival=[float(number) for number in range(count)],
     )
-    return replace(problem, group=group, groups=list(groups), urgency=list(urgency))
+    return replace(problem, group=group, groups=list(groups), priority=list(priority))
 
 
 @st.composite
@@ -51,12 +51,12 @@ def trees(draw: st.DrawFn, depth_most: int = 3, claims_most: int = 8) -> Claims:
     leaves: list[int] = []
 
     def add(parent: int, depth: int) -> None:
-        least = draw(st.sampled_from([0, 0, 2, 7]))
-        most = draw(st.sampled_from([INF, INF, 7, 11]))
+        min_share = draw(st.sampled_from([0, 0, 2, 7]))
+        max_share = draw(st.sampled_from([INF, INF, 7, 11]))
         below = draw(st.integers(0, 2)) if depth < depth_most else 0
         policy = draw(st.sampled_from(["fair", "fifo"])) if not below else "fair"
         number = len(groups)
-        groups.append(Group(draw(weights), least, most, policy, parent))
+        groups.append(Group(draw(weights), min_share, max_share, policy, parent))
         if not below:
             leaves.append(number)
         for _ in range(below):
@@ -66,12 +66,12 @@ def trees(draw: st.DrawFn, depth_most: int = 3, claims_most: int = 8) -> Claims:
         add(-1, 1)
     members, weight = [], []
     for _ in range(draw(st.integers(1, claims_most))):
-        most = draw(st.integers(1, 12) | st.floats(0.1, 12))
-        least = min(most, draw(st.sampled_from([0, 0, 1, 2.5])))
-        members.append((draw(st.sampled_from(leaves)), least, most))
+        max_share = draw(st.integers(1, 12) | st.floats(0.1, 12))
+        min_share = min(max_share, draw(st.sampled_from([0, 0, 1, 2.5])))
+        members.append((draw(st.sampled_from(leaves)), min_share, max_share))
         weight.append(draw(weights))
-    urgency = [draw(st.sampled_from([1.0, 2.0])) for _ in members]
-    chosen = draw(st.sampled_from([urgency, []]))
+    priority = [draw(st.sampled_from([1.0, 2.0])) for _ in members]
+    chosen = draw(st.sampled_from([priority, []]))
     return pooled(draw(st.integers(1, 40)), members, groups, weight, chosen)
 
 
@@ -96,14 +96,14 @@ def children(claims: Claims, pool: int) -> list[int]:
 
 def demand(claims: Claims, pool: int) -> float:
     """The most that those in a pool can use within all their limits; -1 is all slots."""
-    own = [claims.most[j] for j, group in enumerate(claims.group) if group == pool]
+    own = [claims.max_share[j] for j, group in enumerate(claims.group) if group == pool]
     total = sum(own) + sum(demand(claims, n) for n in children(claims, pool))
     return total if pool < 0 else min(total, claims.groups[pool].slots_max)
 
 
 def owed(claims: Claims, pool: int) -> float:
     """What a pool is owed: its least share or those in it, cut to what it can use."""
-    own = [claims.least[j] for j, group in enumerate(claims.group) if group == pool]
+    own = [claims.min_share[j] for j, group in enumerate(claims.group) if group == pool]
     total = sum(own) + sum(owed(claims, n) for n in children(claims, pool))
     if pool < 0:
         return total
@@ -113,7 +113,9 @@ def owed(claims: Claims, pool: int) -> float:
 def all_fit(claims: Claims) -> bool:
     """Whether all least shares fit: those in each pool within its limit, and all together."""
     for pool, group in enumerate(claims.groups):
-        own = [least for j, least in enumerate(claims.least) if claims.group[j] == pool]
+        own = [
+            min_share for j, min_share in enumerate(claims.min_share) if claims.group[j] == pool
+        ]
         if sum(own) + sum(owed(claims, n) for n in children(claims, pool)) > group.slots_max:
             return False
     return owed(claims, -1) <= claims.capacity
@@ -138,8 +140,10 @@ def by_filling(claims: Claims) -> list[float]:
         own = inside(claims, pool)
         is_fifo = pool >= 0 and claims.groups[pool].policy == "fifo"
         if is_fifo:
-            own.sort(key=lambda j: (-claims.urgency[j] if claims.urgency else 0, j))
-        parts = [_exact(claims.weight[j], claims.least[j], claims.most[j]) for j in own]
+            own.sort(key=lambda j: (-claims.priority[j] if claims.priority else 0, j))
+        parts = [
+            _exact(claims.weight[j], claims.min_share[j], claims.max_share[j]) for j in own
+        ]
         given = _one_by_one(slots, parts) if is_fifo else _filled(slots, parts)
         for j, part in zip(own, given, strict=True):
             shares[j] = part
@@ -148,19 +152,23 @@ def by_filling(claims: Claims) -> list[float]:
     return [float(share) for share in shares]
 
 
-def _exact(weight: float, least: float, most: float) -> tuple[Fraction, Fraction, Fraction]:
-    return Fraction(weight), Fraction(least), Fraction(most)
+def _exact(
+    weight: float, min_share: float, max_share: float
+) -> tuple[Fraction, Fraction, Fraction]:
+    return Fraction(weight), Fraction(min_share), Fraction(max_share)
 
 
 def _scaled(slots: Fraction, parts: Parts) -> list[Fraction]:
-    total = sum((least for _, least, _ in parts), Fraction(0))
-    return [least * min(1, slots / total) if total else least for _, least, _ in parts]
+    total = sum((min_share for _, min_share, _ in parts), Fraction(0))
+    return [
+        min_share * min(1, slots / total) if total else min_share for _, min_share, _ in parts
+    ]
 
 
 def _one_by_one(slots: Fraction, parts: Parts) -> list[Fraction]:
     shares = _scaled(slots, parts)
-    for number, (_, _, most) in enumerate(parts):
-        shares[number] += min(most - shares[number], slots - sum(shares))
+    for number, (_, _, max_share) in enumerate(parts):
+        shares[number] += min(max_share - shares[number], slots - sum(shares))
     return shares
 
 
@@ -168,7 +176,7 @@ def _filled(slots: Fraction, parts: Parts) -> list[Fraction]:
     shares, level = _scaled(slots, parts), Fraction(0)
     everyone = list(enumerate(parts))
     while (left := slots - sum(shares)) and any(shares[n] < p[2] for n, p in everyone):
-        rising = [n for n, (w, _, most) in everyone if shares[n] <= level * w < most]
+        rising = [n for n, (w, _, max_share) in everyone if shares[n] <= level * w < max_share]
         # The next to rise no more, and the next to join in.
         events = [parts[n][2] / parts[n][0] - level for n in rising]
         events += [shares[n] / w - level for n, (w, _, _) in everyone if shares[n] > level * w]
@@ -190,7 +198,7 @@ def by_programs(claims: Claims) -> list[float]:
     """
     everything = range(len(claims))
     pools = [inside(claims, n) for n in range(len(claims.groups))]
-    program = _Program(claims.least, claims.most)
+    program = _Program(claims.min_share, claims.max_share)
     for members, group in zip(pools, claims.groups, strict=True):
         program.bound(members, 0.0, group.slots_max)
     program.bound(everything, 0.0, claims.capacity)
@@ -199,8 +207,8 @@ def by_programs(claims: Claims) -> list[float]:
         min(group.slots_min, program.largest(members))
         for members, group in zip(pools, claims.groups, strict=True)
     ]
-    for members, least in zip(pools, guarantees, strict=True):
-        program.bound(members, least, INF)
+    for members, min_share in zip(pools, guarantees, strict=True):
+        program.bound(members, min_share, INF)
     program.bound(everything, total - 1e-6, INF)
     for pool in range(-1, len(pools)):
         below = [(pools[n], claims.groups[n].weight) for n in children(claims, pool)]
@@ -213,8 +221,8 @@ def by_programs(claims: Claims) -> list[float]:
 class _Program:
     """Shares of claims between their bounds, with bounds on sums of them."""
 
-    def __init__(self, least: Sequence[float], most: Sequence[float]) -> None:
-        self.bounds = list(zip(least, most, strict=True))
+    def __init__(self, min_share: Sequence[float], max_share: Sequence[float]) -> None:
+        self.bounds = list(zip(min_share, max_share, strict=True))
         self.rows: list[np.ndarray] = []
         self.right: list[float] = []
 

@@ -39,10 +39,10 @@ def problems(
     capacity = draw(st.sampled_from([1.0, 4.0, 10.0, 2.5]))
     count = draw(st.integers(1, jobs_most))
     work = [draw(st.sampled_from([1.0, 5.0]) | st.floats(0.01, 60)) for _ in range(count)]
-    most = [draw(st.sampled_from([1.0, 50.0]) | st.floats(0.1, 12)) for _ in range(count)]
-    least = [
+    max_share = [draw(st.sampled_from([1.0, 50.0]) | st.floats(0.1, 12)) for _ in range(count)]
+    min_share = [
         min(top, draw(st.sampled_from([0.0, 0.5, 2.0]) if with_least else st.just(0.0)))
-        for top in most
+        for top in max_share
     ]
     chosen = [draw(costs(kinds)) for _ in range(count)]
-    return Malleable.of(capacity, work, least, most, chosen, aggregate)
+    return Malleable.of(capacity, work, min_share, max_share, chosen, aggregate)

@@ -64,8 +64,8 @@ def compare(problem: Malleable) -> Compared:
     best = optimum(
         problem.capacity,
         problem.work,
-        problem.least,
-        problem.most,
+        problem.min_share,
+        problem.max_share,
         tuple(problem.costs),
         problem.aggregate,
     )
@@ -86,7 +86,12 @@ def proven(problem: Malleable, found: Solution) -> float:
     """The best of what the solver itself and the bounds have proven."""
     start = [0.0] * len(problem)
     jobs = BoundJobs.of(
-        tuple(problem.costs), start, problem.work, problem.most, problem.heights, problem.least
+        tuple(problem.costs),
+        start,
+        problem.work,
+        problem.max_share,
+        problem.heights,
+        problem.min_share,
     )
     bound = lower_bound(jobs, problem.capacity, problem.aggregate, found.value)
     return max(found.bound, bound)

@@ -36,9 +36,9 @@ MIXED = 2e-5
 """For what it is good with binaries, where parts of 1e-6 of them count."""
 
 
-def phase(name: str, work: float, most: int, *after: str, kind: str = "task") -> Phase:
+def phase(name: str, work: float, max_share: int, *after: str, kind: str = "task") -> Phase:
     """A phase of so many tasks."""
-    return Phase(name, Tasks(most, work / most), kind, after=frozenset(after))
+    return Phase(name, Tasks(max_share, work / max_share), kind, after=frozenset(after))
 
 
 def name_of(objective: Objective) -> str:
@@ -54,7 +54,7 @@ def test_a_chain_takes_its_critical_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("work", "most", "slots", "end"),
+    ("work", "max_share", "slots", "end"),
     [
         ((40, 40), (8, 8), 10, 8.0),
         ((40, 4), (4, 4), 10, 10.0),
@@ -63,10 +63,12 @@ def test_a_chain_takes_its_critical_path() -> None:
 )
 @pytest.mark.parametrize("is_one_job", [True, False])
 def test_independent_phases_end_together_or_with_the_longest(
-    work: Sequence[float], most: Sequence[int], slots: int, end: float, is_one_job: bool
+    work: Sequence[float], max_share: Sequence[int], slots: int, end: float, is_one_job: bool
 ) -> None:
     """The makespan is max(sum W / P, max W / most), in one job or in many; FLEX's 8.0 too."""
-    phases = [phase(f"p{i}", w, m) for i, (w, m) in enumerate(zip(work, most, strict=True))]
+    phases = [
+        phase(f"p{i}", w, m) for i, (w, m) in enumerate(zip(work, max_share, strict=True))
+    ]
     jobs = [Job("j", tuple(phases))] if is_one_job else [Job(p.name, (p,)) for p in phases]
     assert optimum(jobs, Cluster.of_slots(slots), MAKESPAN) == pytest.approx(end)
     assert best_list(jobs, Cluster.of_slots(slots), MAKESPAN) >= end - 1e-9
@@ -176,8 +178,8 @@ def unit_flows(seed: int) -> Flows:
         edges = {(int(before[1:]), int(p.name[1:])) for p in job.phases for before in p.after}
         own = rng.choice([None, None, None, *PENALTIES])
         due = Due(job.weight, float(rng.integers(0, 6)), ((2.0, 1.0), (4.0, 3.0)), own)
-        most = [p.slots_most for p in job.phases]
-        jobs.append(job_of(job.id, work.tolist(), most, frozenset(edges), due))
+        max_share = [p.slots_most for p in job.phases]
+        jobs.append(job_of(job.id, work.tolist(), max_share, frozenset(edges), due))
     return Flows(tuple(jobs), found.slots)
 
 

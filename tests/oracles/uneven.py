@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 from scipy.optimize import linprog
 
-from slotwise.dmrs.problem import Job, Stage, Uneven
+from slotwise.dmrs.problem import Job, RelatedMachines, Stage
 from slotwise.objective.costs import Floats
 
 VIOLATED = 1e-10
@@ -31,7 +31,7 @@ def drawn(
     tasks: int = 6,
     released: float = 0.0,
     dags: bool = False,
-) -> Uneven:
+) -> RelatedMachines:
     """Jobs of maps and reduces, or of up to five stages, with up to so many tasks a stage.
 
     released  the latest release; half of the jobs are there at 0
@@ -62,7 +62,7 @@ def drawn(
         release = random.choice([0.0, random.uniform(0, released)]) if released else 0.0
         return Job(tuple(stages), release, random.choice([1.0, random.uniform(0.2, 5)]))
 
-    return Uneven(np.array(speed), [job() for _ in range(jobs)])
+    return RelatedMachines(np.array(speed), [job() for _ in range(jobs)])
 
 
 # The parts of the program, from their definitions.
@@ -73,12 +73,12 @@ def work_of(job: Job) -> float:
     return float(sum(stage.work.sum() for stage in job.stages))
 
 
-def speed_of(problem: Uneven, tasks: int) -> float:
+def speed_of(problem: RelatedMachines, tasks: int) -> float:
     """Of the fastest machines, as many as there are tasks."""
     return sum(sorted(problem.speed.tolist(), reverse=True)[:tasks])
 
 
-def paper_alone(problem: Uneven, job: Job) -> float:
+def paper_alone(problem: RelatedMachines, job: Job) -> float:
     """P_j^2 / (2 mu_j); of maps and reduces one stage runs at a time, else perhaps all."""
     counts = [len(stage.work) for stage in job.stages]
     is_chain = all(
@@ -88,12 +88,12 @@ def paper_alone(problem: Uneven, job: Job) -> float:
     return work_of(job) ** 2 / (2 * speed_of(problem, at_once))
 
 
-def wrong_alone(problem: Uneven, job: Job) -> float:
+def wrong_alone(problem: RelatedMachines, job: Job) -> float:
     """As if a job could have the fastest machine only: more than every schedule keeps."""
     return work_of(job) ** 2 / (2 * max(problem.speed.tolist()))
 
 
-def alone_with_tails(problem: Uneven, job: Job) -> float:
+def alone_with_tails(problem: RelatedMachines, job: Job) -> float:
     """Of each stage its work times what is left of the job in the mean when it is done.
 
     Or the term of the paper, where that is more.
@@ -110,7 +110,7 @@ def alone_with_tails(problem: Uneven, job: Job) -> float:
     return max(total, paper_alone(problem, job))
 
 
-def longest(problem: Uneven, job: Job, place: int) -> float:
+def longest(problem: RelatedMachines, job: Job, place: int) -> float:
     """The least time from when a stage may begin to the end of its job."""
     stage = job.stages[place]
     own = max(
@@ -125,19 +125,19 @@ def longest(problem: Uneven, job: Job, place: int) -> float:
     return own + max(behind, default=0.0)
 
 
-def soonest(problem: Uneven, job: Job) -> float:
+def soonest(problem: RelatedMachines, job: Job) -> float:
     """The right side of (7)."""
     return job.release + max(longest(problem, job, place) for place in range(len(job.stages)))
 
 
-Alone = Callable[[Uneven, Job], float]
+Alone = Callable[[RelatedMachines, Job], float]
 """A_j, by which a job alone counts in (2)."""
 
 
 class Inequalities:
     """(2) for every set of jobs, and (7)."""
 
-    def __init__(self, problem: Uneven, alone: Alone = paper_alone) -> None:
+    def __init__(self, problem: RelatedMachines, alone: Alone = paper_alone) -> None:
         self.weight = problem.weight
         self.work = np.array([work_of(job) for job in problem.jobs])
         self.alone = np.array([alone(problem, job) for job in problem.jobs])
@@ -179,7 +179,7 @@ class Inequalities:
             self.weight,
             A_ub=-rows / scale[:, None],
             b_ub=-limits / scale / unit,
-            bounds=[(least / unit, None) for least in self.soonest],
+            bounds=[(min_share / unit, None) for min_share in self.soonest],
             options=PRECISE,
         )
         assert found.status == 0, found.message
@@ -192,12 +192,14 @@ def subsets(count: int) -> list[tuple[int, ...]]:
     return list(chain.from_iterable(combinations(range(count), size) for size in sizes))
 
 
-def by_all_sets(problem: Uneven, alone: Alone = paper_alone) -> float:
+def by_all_sets(problem: RelatedMachines, alone: Alone = paper_alone) -> float:
     """The value of the program with each of its 2^N inequalities."""
     return Inequalities(problem, alone).solve(subsets(len(problem)))[0]
 
 
-def by_cutting_planes(problem: Uneven, alone: Alone = paper_alone) -> tuple[float, int]:
+def by_cutting_planes(
+    problem: RelatedMachines, alone: Alone = paper_alone
+) -> tuple[float, int]:
     """The value of the program, by the inequalities that are violated; and how many rounds."""
     program = Inequalities(problem, alone)
     cuts: list[tuple[int, ...]] = [(number,) for number in range(len(problem))]
@@ -214,7 +216,7 @@ def by_cutting_planes(problem: Uneven, alone: Alone = paper_alone) -> tuple[floa
 # The optimum, by trying every schedule that could be one.
 
 
-def optimum(problem: Uneven) -> float:
+def optimum(problem: RelatedMachines) -> float:
     """The least weighted sum of completions: every order of tasks, every choice of machines.
 
     Some optimum is made by handing out its tasks in order of their starts, each as early as its

@@ -48,8 +48,8 @@ def test_no_order_meets_two_deadlines_that_can_be_met() -> None:
         x, y = (pieces[-1][1] for pieces in pack(2, [2.5, 2], [0, 0], [2, 1], order))
         assert x > 1.5 or y > 3
     x, y = (
-        Job(name, (Phase("map", Tasks(most, work / most)),), deadline=due)
-        for name, work, most, due in (("x", 2.5, 2, 1.5), ("y", 2.0, 1, 3.0))
+        Job(name, (Phase("map", Tasks(max_share, work / max_share)),), deadline=due)
+        for name, work, max_share, due in (("x", 2.5, 2, 1.5), ("y", 2.0, 1, 3.0))
     )
     for penalty in ("tardy", "tardiness"):
         chosen = plan([x, y], "flex", objective=penalty, slots=2)

@@ -78,11 +78,11 @@ def test_a_thousand_jobs_are_within_a_fifth_of_a_percent_of_the_bound() -> None:
     """Weighted response of jobs as in FLEX 4.1 without least shares, without any search."""
     random = Random(1)
     work = [max(1.0, random.gauss(m, m / 3)) for m in [100.0] * 800 + [1000.0] * 200]
-    most = [min(1000.0, amount // 5 + 1) for amount in work]
+    max_share = [min(1000.0, amount // 5 + 1) for amount in work]
     costs = [Line(random.uniform(0.01, 1)) for _ in work]
-    problem = Malleable.of(1000, work, [0.0] * 1000, most, costs)
+    problem = Malleable.of(1000, work, [0.0] * 1000, max_share, costs)
     found = solve(problem, Budget(0))
     nothing, heights = [0.0] * 1000, problem.heights
-    jobs = BoundJobs.of(problem.costs, nothing, work, most, heights)
+    jobs = BoundJobs.of(problem.costs, nothing, work, max_share, heights)
     bound = lower_bound(jobs, 1000, "sum", found.value)
     assert bound <= found.value <= 1.002 * bound

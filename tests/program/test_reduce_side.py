@@ -23,7 +23,7 @@ from slotwise.program.mapreduce_execution import MapReduceExecution
 from slotwise.program.shuffle.finished_maps import PAUSE_MOST, FinishedMaps, finished_maps
 from slotwise.program.shuffle.partitioned import PartitionedReader, PartitionedWriter
 from slotwise.program.shuffle.sources import AsTheyCome, Copied, InPlace, copy_partition
-from slotwise.runtime.live.workers import Workers
+from slotwise.runtime.local.workers import Workers
 
 Run = Callable[[Execution], bytes]
 
@@ -314,7 +314,7 @@ def test_a_killed_copier_begins_afresh(books: Path, output_of: Run, shuffle: Shu
 
 
 @pytest.mark.parametrize("shuffle", [EARLY, SPLIT], ids=["early", "split"])
-def test_a_copier_that_is_told_to_stop_waits_no_more(books: Path, shuffle: Shuffle) -> None:
+def test_a_copier_that_is_stop_requested_waits_no_more(books: Path, shuffle: Shuffle) -> None:
     """It ends long before it would be killed, has nothing to keep, and asks no program."""
 
     class Asked(MapReduce):

@@ -16,7 +16,7 @@ from slotwise.model.shuffle import Shuffle
 from slotwise.program import MapReduce, plan_mapreduce
 from slotwise.program.mapreduce_execution import MapReduceExecution
 from slotwise.record.log import Log
-from slotwise.runtime.live.world import HOST, LiveWorld
+from slotwise.runtime.local.backend import HOST, LocalBackend
 
 Entries = list[Event | Decision]
 PATIENCE = 120.0
@@ -81,8 +81,8 @@ def play(tmp_path: Path, watched: Callable[..., Any]) -> Callable[..., Log]:
 
         executions = [planned("large", large, 2), planned("small", small, 1)]
         jobs = [execution.job for execution in executions]
-        with LiveWorld(executions, cluster.capacity) as world:
-            watch = watched(world, jobs, cluster, name="fair", world_name="live")
+        with LocalBackend(executions, cluster.capacity) as backend:
+            watch = watched(backend, jobs, cluster, name="fair", backend_name="live")
         assert set(watch.state.completed) == {"large", "small"}
         assert (tmp_path / "out-small/part-r-00000").read_text() == "word\t1\n"
         log: Log = watch.log
@@ -156,8 +156,8 @@ def test_a_job_whose_map_fails_ends_with_its_copiers(
         shuffle=shuffle,
         cluster=cluster,
     )
-    with LiveWorld([execution], cluster.capacity) as world:
-        watch = watched(world, [execution.job], cluster, attempts_max=1, world_name="live")
+    with LocalBackend([execution], cluster.capacity) as backend:
+        watch = watched(backend, [execution.job], cluster, attempts_max=1, backend_name="live")
     assert "ValueError: no more" in watch.state.failed["j"]
     killed = [
         entry.phase.phase

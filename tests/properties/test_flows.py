@@ -21,9 +21,9 @@ from slotwise.allocation.flowflex.deadlines import by_deadline, by_flows
 from slotwise.allocation.flowflex.flows import Flows as Problem
 from slotwise.allocation.flowflex.jobs import whole_flows
 from slotwise.allocation.flowflex.least_cost import least_cost
-from slotwise.allocation.flowflex.listing import Lister
+from slotwise.allocation.flowflex.list_schedule import Lister
 from slotwise.allocation.flowflex.shapes import shape_shift
-from slotwise.allocation.whole import merged
+from slotwise.allocation.mcnaughton import merged
 from slotwise.analysis.bound import Work, objective_bound
 from slotwise.api import plan
 from slotwise.model.errors import InputError
@@ -164,7 +164,7 @@ def test_a_chain_has_the_area_and_the_critical_path_of_its_flow(case: Flows) -> 
         assert {int(problem.flow[phase]) for phase in phases} == {int(chained.flow[number])}
         for phase in phases:
             assert not set(problem.before[phase]) & set(phases), "what runs together is apart"
-            done[phase] += problem.most[phase] * length
+            done[phase] += problem.max_share[phase] * length
     assert done == pytest.approx(problem.work, rel=EXACT)
     per_flow = np.bincount(problem.flow)
     assert np.all(np.bincount(chained.flow) <= 2 * per_flow - 1)

@@ -20,7 +20,7 @@ from slotwise.model.decision import Launch
 from slotwise.model.job import PRIORITIES, Block, Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.model.shuffle import Shuffle
-from slotwise.runtime.simulated.world import Fault, Simulation
+from slotwise.runtime.simulated.backend import Fault, Simulation
 
 EXAMPLES = settings.default.max_examples
 
@@ -62,8 +62,8 @@ def pool_trees(draw: st.DrawFn) -> list[Pool]:
             continue
         if parent is not None and name.endswith(("1", "x")) and draw(st.booleans()):
             break
-        least = draw(st.sampled_from([0, 1, 1, 2, 3]))
-        most = draw(st.sampled_from([None, None, 1, 3]))
+        min_share = draw(st.sampled_from([0, 1, 1, 2, 3]))
+        max_share = draw(st.sampled_from([None, None, 1, 3]))
         # A number alone is for all kinds together; pools at the bottom may tell maps apart.
         of_maps = draw(st.sampled_from([None, None, None, 0, 1])) if name in BOTTOM else None
         by_kind = {} if of_maps is None else {"map": of_maps}
@@ -71,10 +71,10 @@ def pool_trees(draw: st.DrawFn) -> list[Pool]:
             Pool(
                 name,
                 weight=draw(st.sampled_from([1.0, 2.0, 0.3])),
-                slots_min={"task": least} | by_kind,
+                slots_min={"task": min_share} | by_kind,
                 slots_max={}
-                if most is None
-                else {"task": max(least, most)} | dict.fromkeys(by_kind, 1),
+                if max_share is None
+                else {"task": max(min_share, max_share)} | dict.fromkeys(by_kind, 1),
                 parent=parent,
                 jobs_max=draw(st.sampled_from([None, None, 1, 2])),
                 job_weights=draw(st.sampled_from(["stated", "size"])),
@@ -162,7 +162,7 @@ def test_guarantees_hold_at_every_instant(simulated: Callable[..., object], case
         case.jobs, case.cluster, case.pools, simulation=case.simulation, **case.options
     )
     assert watch.state.is_done
-    assert not watch.state.kept_out
+    assert not watch.state.awaiting_admission
     assert watch.state.completed.keys() | watch.state.failed.keys() == {j.id for j in case.jobs}
     assert replay_log(watch.log).is_identical
     outcome = Meter.of_log(watch.log).outcome()

@@ -26,7 +26,7 @@ from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header, Log, Turn
-from slotwise.runtime.simulated.world import Fault, Simulation
+from slotwise.runtime.simulated.backend import Fault, Simulation
 from slotwise.runtime.state import LOSSES_MAX
 
 EXAMPLES = settings.default.max_examples
@@ -102,7 +102,7 @@ def phases_of(draw: st.DrawFn, cluster: Cluster) -> tuple[Phase, ...]:
         work = draw(seconds | st.tuples(*[seconds] * count))
         has_homes = draw(st.booleans())
         blocks = tuple(Block(draw(homes)) for _ in range(count)) if has_homes else ()
-        least = draw(st.sampled_from([0, 0, 1, 2]))
+        min_share = draw(st.sampled_from([0, 0, 1, 2]))
         before = [phase.name for phase in phases]
         phases.append(
             Phase(
@@ -110,8 +110,8 @@ def phases_of(draw: st.DrawFn, cluster: Cluster) -> tuple[Phase, ...]:
                 Tasks(count, work, blocks),
                 kind=draw(st.sampled_from(["map", "reduce"])),
                 after=draw(st.frozensets(st.sampled_from(before))) if before else frozenset(),
-                slots_min=least,
-                slots_max=draw(st.sampled_from([None, max(1, least), 3])),
+                slots_min=min_share,
+                slots_max=draw(st.sampled_from([None, max(1, min_share), 3])),
             )
         )
     return tuple(phases)
@@ -445,15 +445,15 @@ def test_no_decision_knows_the_future(
 @pytest.fixture(scope="session")
 def monkeypatch_truth(watched: Callable[..., object]) -> Callable[..., Log]:
     """Runs jobs in a simulated world in which tasks take what a test says."""
-    from slotwise.runtime.simulated.world import SimulatedWorld
+    from slotwise.runtime.simulated.backend import SimulatedBackend
 
     def run(
         jobs: Sequence[Job], truth: dict[PhaseId, list[float]], name: str, assigner: str
     ) -> Log:
         cluster = Cluster.of_slots(2)
-        world = SimulatedWorld(cluster, jobs)
-        world._attempts._truths.draw = truth.__getitem__
-        return watched(world, jobs, cluster, (), name, assigner=assigner).log
+        backend = SimulatedBackend(cluster, jobs)
+        backend._attempts._truths.draw = truth.__getitem__
+        return watched(backend, jobs, cluster, (), name, assigner=assigner).log
 
     return run
 

@@ -18,7 +18,7 @@ from slotwise.record import codec
 from slotwise.record.log import FORMAT, Header, Log, LogFile, Turn, read_log
 
 HEADER = Header(
-    world="simulated",
+    backend="simulated",
     scheduler={"name": "fair", "assigner": "delay", "epoch_seconds": 0.5, "waits": [1, 2]},
     objective={"penalty": "stretch", "aggregate": "max"},
     cluster=Cluster((Host("h1", {"map": 2}, "r1", 2.0), Host("h2", {"map": 1})), 3.0),

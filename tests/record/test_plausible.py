@@ -14,8 +14,8 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.record.log import read_log
+from slotwise.runtime.simulated.backend import Simulation
 from slotwise.runtime.simulated.outages import Outage
-from slotwise.runtime.simulated.world import Simulation
 from slotwise.workload.workload import Workload
 
 Line = dict[str, Any]

@@ -10,7 +10,7 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.record.log import Header, Log
 from slotwise.report import ReportedRun
 from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.world import Fault, SimulatedWorld, Simulation
+from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
 
@@ -51,11 +51,11 @@ def make_run(name, jobs, hosts=2, slots=2, fault=None, objective="response", out
             len(jobs),
         )
     )
-    world = SimulatedWorld(
+    backend = SimulatedBackend(
         cluster, made, Simulation(seed=1, noise=0.3, fault=fault, outages=outages)
     )
     state = State(cluster, jobs_expected=len(jobs))
-    run(make_scheduler(name, "greedy"), world, state, log)
+    run(make_scheduler(name, "greedy"), backend, state, log)
     return ReportedRun(name, "simulated", log, Meter.of_log(log).outcome())
 
 

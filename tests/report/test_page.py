@@ -12,8 +12,8 @@ from slotwise.analysis.metrics import Meter
 from slotwise.record.log import Log
 from slotwise.report import write_pictures, write_report
 from slotwise.report.tables import FAILED_BECAUSE, job_columns
+from slotwise.runtime.simulated.backend import Fault
 from slotwise.runtime.simulated.outages import Outage
-from slotwise.runtime.simulated.world import Fault
 
 ADDRESSES = ("src", "href", "action", "data", "srcset", "poster", "background")
 
@@ -202,7 +202,7 @@ def test_a_traceback_opens_below_its_last_line(make, hostile_names, tmp_path):
 def test_the_page_warns_of_a_differently_busy_machine(three_runs, tmp_path):
     """Live runs that measured other work for the same jobs cannot be compared."""
     path = tmp_path / "r.html"
-    one = replace(three_runs[0], world="live")
+    one = replace(three_runs[0], backend="live")
     metrics = one.outcome.metrics | {"work_seconds": 2 * one.outcome.metrics["work_seconds"]}
     other = replace(one, outcome=replace(one.outcome, metrics=metrics))
     for runs, warned in (([one, one], False), ([one, other], True)):
@@ -220,7 +220,7 @@ def page_of(runs, path):
 
 def test_the_title_names_each_scheduler_once(three_runs, tmp_path):
     """Six runs of three schedulers have a short title; how many there are is a fact."""
-    live = [replace(run, world="live") for run in three_runs]
+    live = [replace(run, backend="live") for run in three_runs]
     texts = page_of([*live, *three_runs], tmp_path / "r.html").texts
     assert texts.count("fifo, fair and flex compared") == 1
     assert "slotwise: fifo, fair and flex compared" in texts
@@ -321,7 +321,7 @@ def test_many_slots_and_jobs_stay_small(make, tmp_path):
 
 def test_runs_of_the_same_name_are_told_apart(three_runs, tmp_path):
     """By their world where it differs, else by a number."""
-    live = replace(three_runs[0], world="live")
+    live = replace(three_runs[0], backend="live")
     path = tmp_path / "r.html"
     write_report([three_runs[0], live, live], path)
     texts = Page(path.read_text(encoding="utf-8")).texts

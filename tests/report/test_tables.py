@@ -74,7 +74,7 @@ def test_live_runs_of_differing_work_are_found(three_runs):
     """More than a tenth apart, live, and of the same jobs, all of which were done."""
     fast = with_outcome(three_runs[0], work_seconds=100.0)
     slow = with_outcome(three_runs[1], work_seconds=112.0)
-    fast_live, slow_live = replace(fast, world="live"), replace(slow, world="live")
+    fast_live, slow_live = replace(fast, backend="live"), replace(slow, backend="live")
     assert has_differing_work([fast_live, slow_live])
     assert not has_differing_work([fast, slow])
     assert not has_differing_work([fast_live, with_outcome(slow_live, work_seconds=109.0)])
@@ -94,7 +94,7 @@ def test_an_interrupted_run_says_so(three_runs):
 
 def test_worlds_have_a_column_where_they_differ(three_runs):
     """Live beside simulated is told in each row."""
-    runs = [three_runs[0], replace(three_runs[0], world="live")]
+    runs = [three_runs[0], replace(three_runs[0], backend="live")]
     titles = [str(column.header) for column in comparison_table(runs).columns]
     assert titles[:2] == ["scheduler", "world"]
 

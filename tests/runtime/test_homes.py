@@ -12,7 +12,7 @@ from slotwise.model.decision import Decision, Launch
 from slotwise.model.event import Event, JobArrived, TaskFailed
 from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.runtime.loop import run
-from slotwise.runtime.simulated.world import Fault, SimulatedWorld, Simulation
+from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
 from slotwise.workload.placement import place_blocks
@@ -35,7 +35,7 @@ def decisions(jobs: Sequence[Job], assigner: str) -> list[Decision]:
         decided.extend(decisions)
 
     state = State(CLUSTER, jobs_expected=len(jobs))
-    run(make_scheduler("fair", assigner), SimulatedWorld(CLUSTER, jobs, truth), state, record)
+    run(make_scheduler("fair", assigner), SimulatedBackend(CLUSTER, jobs, truth), state, record)
     return decided
 
 

@@ -138,7 +138,7 @@ def test_a_launch_that_was_dropped_changes_nothing(state: State) -> None:
     state.apply(LaunchDropped(0.1, MAP, 0, 1, "h1", "runs already"))
     state.check()
     assert summary(state) == before
-    assert state.take_wake() is None
+    assert state.next_wakeup() is None
 
 
 def test_queues_are_out_of_date_when_hosts_come_and_go(state: State) -> None:

@@ -81,11 +81,11 @@ def test_plans_hold_no_more_at_any_instant(name: str) -> None:
         Pool("a2", parent="a"),
     )
     pieces = plan(Workload(jobs, KINDS, pools), name, budget_steps=50).schedule.pieces
-    for members, most in ((("m", "r", "both"), 3), (("m", "both"), 2)):
+    for members, max_share in ((("m", "r", "both"), 3), (("m", "both"), 2)):
         mine = [piece for piece in pieces if piece.phase.job in members]
         for instant in {piece.start for piece in mine}:
             slots = sum(p.slots for p in mine if p.start <= instant < p.end)
-            assert slots <= most
+            assert slots <= max_share
 
 
 def test_kinds_take_turns_at_a_number_that_is_too_small_for_both(simulated: Simulate) -> None:

@@ -15,7 +15,7 @@ from slotwise.model.event import TaskFinished, TaskKilled
 from slotwise.model.job import Block, Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Log
-from slotwise.runtime.simulated.world import Simulation
+from slotwise.runtime.simulated.backend import Simulation
 from slotwise.workload.workload import Workload
 
 Simulate = Callable[..., object]

@@ -14,8 +14,8 @@ from slotwise.model.decision import Launch, Preempt, Reallocate
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Log
+from slotwise.runtime.simulated.backend import Simulation
 from slotwise.runtime.simulated.outages import Outage
-from slotwise.runtime.simulated.world import Simulation
 
 Simulate = Callable[..., object]
 

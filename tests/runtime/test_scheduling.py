@@ -15,15 +15,15 @@ from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Log
-from slotwise.runtime.simulated.world import Fault, Simulation
+from slotwise.runtime.simulated.backend import Fault, Simulation
 from slotwise.scheduler import Scheduler, make_allocator, make_scheduler
 
 Simulate = Callable[..., object]
 
 
-def job(name: str, count: int, work: float = 1.0, least: int = 0, **rest: object) -> Job:
+def job(name: str, count: int, work: float = 1.0, min_share: int = 0, **rest: object) -> Job:
     """A job of one phase of equal tasks."""
-    return Job(name, (Phase("map", Tasks(count, work), slots_min=least),), **rest)
+    return Job(name, (Phase("map", Tasks(count, work), slots_min=min_share),), **rest)
 
 
 def launches(log: Log) -> list[tuple[float, str]]:
@@ -90,7 +90,11 @@ def test_a_least_share_is_reached_at_the_first_free_slots(
     simulated: Simulate, name: str
 ) -> None:
     """A long job with 3 slots guaranteed comes late: the first 3 that come free are its."""
-    jobs = [job("a", 40, 2.0), job("b", 40, 2.0), job("late", 60, 2.0, least=3, arrival=3.0)]
+    jobs = [
+        job("a", 40, 2.0),
+        job("b", 40, 2.0),
+        job("late", 60, 2.0, min_share=3, arrival=3.0),
+    ]
     simulation = Simulation(seed=2, noise=0.3)
     log = simulated(jobs, Cluster.of_slots(8), name=name, simulation=simulation).log
     assert [name for at, name in launches(log) if at >= 3.0][:3] == ["late"] * 3
@@ -288,11 +292,11 @@ def test_every_scheduler_meets_the_same_tasks(
 
 def test_noise_has_mean_one(simulated: Simulate) -> None:
     """Estimates are right on average: the mean of 20,000 true times is within 2 % of them."""
-    from slotwise.runtime.simulated.world import SimulatedWorld
+    from slotwise.runtime.simulated.backend import SimulatedBackend
 
     jobs = [job("a", 20_000, 3.0)]
-    world = SimulatedWorld(Cluster.of_slots(1), jobs, Simulation(seed=1, noise=0.5))
-    drawn = world._attempts._truths.draw(PhaseId("a", "map"))
+    backend = SimulatedBackend(Cluster.of_slots(1), jobs, Simulation(seed=1, noise=0.5))
+    drawn = backend._attempts._truths.draw(PhaseId("a", "map"))
     assert sum(drawn) / len(drawn) == pytest.approx(3.0, rel=0.02)
 
 

@@ -123,7 +123,7 @@ def test_a_task_that_fails_too_often_dooms_its_job(state: State) -> None:
     assert state.failed == {"j": "it broke, 2"}
     assert not state.doomed
     assert not state.is_done, "one attempt still holds a slot"
-    assert list(state.hungry("task")) == []
+    assert list(state.backlogged("task")) == []
     state.apply(TaskKilled(0.0, MAP, 1, 1))
     state.check()
     assert state.is_done
@@ -163,18 +163,18 @@ def test_a_returned_task_is_launched_next(state: State) -> None:
 def test_the_state_wakes_for_waits_and_epochs(state: State) -> None:
     """The nearest of a wait and the end of the epoch; a launch ends the wait."""
     state.apply(launch(0))
-    assert state.take_wake() == 0.5
+    assert state.next_wakeup() == 0.5
     state.apply(Defer(MAP, 0.0, 0.25))
-    assert state.take_wake() == 0.25
+    assert state.next_wakeup() == 0.25
     state.apply(launch(1))
-    assert state.take_wake() == 0.5
+    assert state.next_wakeup() == 0.5
     state.at(0.5)
-    assert state.take_wake() is None, "the epoch has ended, and was asked for already"
+    assert state.next_wakeup() is None, "the epoch has ended, and was asked for already"
 
 
 def test_nothing_new_needs_no_epoch(state: State) -> None:
     """As long as nothing was applied since the allocation, nobody is woken."""
-    assert state.take_wake() is None
+    assert state.next_wakeup() is None
 
 
 @pytest.mark.parametrize(

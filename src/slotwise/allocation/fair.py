@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from slotwise.allocation.fair_at_once import share_at_once
+from slotwise.allocation.fair_vectorized import share_at_once
 from slotwise.allocation.fifo import in_turn
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.waterline import scale_to, water_line
@@ -22,7 +22,7 @@ class Fair:
     """
 
     reads_work: ClassVar[bool] = False
-    keeps_least: ClassVar[bool] = True
+    keeps_min_shares: ClassVar[bool] = True
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
@@ -31,7 +31,7 @@ class Fair:
             return share_at_once(claims)
         if len(pools) == 1 and pools[0].policy == "fair":
             slots = min(claims.capacity, pools[0].slots_max)
-            return water_line(slots, claims.weight, claims.least, claims.most)
+            return water_line(slots, claims.weight, claims.min_share, claims.max_share)
         return share_by_pools(claims)
 
 
@@ -52,8 +52,8 @@ def share_by_pools(claims: Claims) -> list[float]:
     floors, tops = [0.0] * last, [0.0] * last
     for number in reversed(range(last)):
         pool, below, held = pools[number], inside[number], members[number]
-        low = sum([floors[p] for p in below]) + sum([claims.least[j] for j in held])
-        high = sum([tops[p] for p in below]) + sum([claims.most[j] for j in held])
+        low = sum([floors[p] for p in below]) + sum([claims.min_share[j] for j in held])
+        high = sum([tops[p] for p in below]) + sum([claims.max_share[j] for j in held])
         tops[number] = min(pool.slots_max, high)
         floors[number] = min(tops[number], max(pool.slots_min, low))
     slots, shares = [0.0] * last + [float(claims.capacity)], [0.0] * len(claims)
@@ -64,22 +64,27 @@ def share_by_pools(claims: Claims) -> list[float]:
             for p, share in zip(below, water_line(slots[number], weight, *parts), strict=True):
                 slots[p] = share
         elif held := members[number]:
-            least, most = [claims.least[j] for j in held], [claims.most[j] for j in held]
+            min_share, max_share = (
+                [claims.min_share[j] for j in held],
+                [claims.max_share[j] for j in held],
+            )
             if pools[number].policy == "fifo":
-                found = in_order(slots[number], least, most)
+                found = in_order(slots[number], min_share, max_share)
             else:
                 weight = [claims.weight[j] for j in held]
-                found = water_line(slots[number], weight, least, most)
+                found = water_line(slots[number], weight, min_share, max_share)
             for j, share in zip(held, found, strict=True):
                 shares[j] = share
     return shares
 
 
-def in_order(slots: float, least: Sequence[float], most: Sequence[float]) -> list[float]:
+def in_order(
+    slots: float, min_share: Sequence[float], max_share: Sequence[float]
+) -> list[float]:
     """Least shares to all, scaled down if need be, and what is left to the first of them."""
-    shares = scale_to(slots, least)
+    shares = scale_to(slots, min_share)
     left = max(0.0, slots - sum(shares))
-    for number, top in enumerate(most):
+    for number, top in enumerate(max_share):
         more = min(left, top - shares[number])
         shares[number] += more
         left -= more

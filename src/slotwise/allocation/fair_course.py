@@ -42,9 +42,9 @@ class Course:
     def done(self, claims: Sequence[int], now: float) -> list[float]:
         """The work that is done of some claims at an instant before their completions."""
         levels = {group: pool.level_at(now) for group, pool in self._pools.items()}
-        work, weight, most = self._claims.work, self._claims.weight, self._claims.most
+        work, weight, max_share = self._claims.work, self._claims.weight, self._claims.max_share
         return [
-            work[j] - most[j] * (self.completion[j] - now)
+            work[j] - max_share[j] * (self.completion[j] - now)
             if now >= self._full_from[j]
             else weight[j] * levels[self._claims.group[j]]
             for j in claims
@@ -74,11 +74,11 @@ class Course:
         pools = replace(
             self._claims,
             weight=[1.0] * len(active),
-            least=[0.0] * len(active),
-            most=[pool.demand for pool in active.values()],
+            min_share=[0.0] * len(active),
+            max_share=[pool.demand for pool in active.values()],
             group=list(active),
             arrival=[0.0] * len(active),
-            urgency=(),
+            priority=(),
             work=(),
             owner=(),
         )
@@ -90,13 +90,13 @@ class _Pool:
 
     def __init__(self, claims: Claims, members: Sequence[int], full_from: list[float]) -> None:
         self.slots = 0.0
-        self.demand = sum(claims.most[j] for j in members)
+        self.demand = sum(claims.max_share[j] for j in members)
         self._claims, self._full_from = claims, full_from
         self._is_done: set[int] = set()
         self._levels = sorted((claims.work[j] / claims.weight[j], j) for j in members)
         """Those that share by weight, and some others, by the level at which they are done."""
         self._levels.reverse()
-        self._rates = sorted((claims.most[j] / claims.weight[j], j) for j in members)
+        self._rates = sorted((claims.max_share[j] / claims.weight[j], j) for j in members)
         """The same by the rate of the level from which on they hold their max shares."""
         self._rates.reverse()
         # Weights as whole numbers of a part of one, so that what is left of their sum is exact.
@@ -123,7 +123,7 @@ class _Pool:
         ended = []
         while self._full and self._full[0][0] <= now * ONE:
             _, j = heappop(self._full)
-            self._held -= self._claims.most[j]
+            self._held -= self._claims.max_share[j]
             ended.append(j)
         level = self._level_due(now)
         while self._levels and self._levels[-1][0] <= level * ONE:
@@ -132,7 +132,7 @@ class _Pool:
                 self._weight -= self._units[j]
                 ended.append(j)
         self._is_done.update(ended)
-        self.demand -= sum(self._claims.most[j] for j in ended)
+        self.demand -= sum(self._claims.max_share[j] for j in ended)
         self._go_on(now, level)
         return ended
 
@@ -161,15 +161,15 @@ class _Pool:
             # It never falls, but by rounding.
             speed = max(speed, (self.slots - self._held) / (self._weight / self._unit))
             self._forget()
-            most, j = self._rates[-1]
-            if speed * ONE < most:
+            max_share, j = self._rates[-1]
+            if speed * ONE < max_share:
                 break
             self._rates.pop()
             self._weight -= self._units[j]
-            self._held += self._claims.most[j]
+            self._held += self._claims.max_share[j]
             self._full_from[j] = now
             left = max(0.0, self._claims.work[j] - self._claims.weight[j] * level)
-            heappush(self._full, (now + left / self._claims.most[j], j))
+            heappush(self._full, (now + left / self._claims.max_share[j], j))
         self._times.append(now)
         self._starts.append(level)
         self._speeds.append(speed if self._weight else 0.0)

@@ -17,16 +17,16 @@ class Fifo:
     """
 
     reads_work: ClassVar[bool] = False
-    keeps_least: ClassVar[bool] = False
+    keeps_min_shares: ClassVar[bool] = False
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
-        return grant(claims, in_turn(claims), least=[0.0] * len(claims))
+        return grant(claims, in_turn(claims), min_share=[0.0] * len(claims))
 
 
 def in_turn(claims: Claims) -> list[int]:
     """The claims by priority, the highest first, then by arrival, then by place. O(J log J)."""
-    arrival, urgency = claims.arrival, claims.urgency
-    if len(urgency):
-        return sorted(range(len(claims)), key=lambda j: (-urgency[j], arrival[j]))
+    arrival, priority = claims.arrival, claims.priority
+    if len(priority):
+        return sorted(range(len(claims)), key=lambda j: (-priority[j], arrival[j]))
     return sorted(range(len(claims)), key=arrival.__getitem__)

@@ -15,7 +15,7 @@ from slotwise.allocation.measuring import with_measuring
 from slotwise.allocation.paths import size_on, tail_on
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.search.budget import Budget
-from slotwise.allocation.search.orders import Order, by_area, dear_area
+from slotwise.allocation.search.orders import Order, by_area, contended_area
 from slotwise.allocation.search.solution import Solution
 from slotwise.allocation.search.solve import solve
 from slotwise.objective.cost import Cost
@@ -44,7 +44,7 @@ class Flex:
     budget_seconds: float | None = None
 
     reads_work: ClassVar[bool] = True
-    keeps_least: ClassVar[bool] = True
+    keeps_min_shares: ClassVar[bool] = True
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
@@ -64,12 +64,14 @@ class Flex:
         guaranteed goes to its jobs by area.
         """
         costs = [self._cost(claims, j) for j in range(len(claims))]
-        least, most = claims.least, claims.most
+        min_share, max_share = claims.min_share, claims.max_share
         aggregate = self.objective.aggregate
-        problem = Malleable.of(claims.capacity, claims.work, least, most, costs, aggregate)
+        problem = Malleable.of(
+            claims.capacity, claims.work, min_share, max_share, costs, aggregate
+        )
         if any(group.slots_min or group.slots_max < claims.capacity for group in claims.groups):
             floors = pool_floors(claims, by_area(problem))
-            return replace(problem, least=np.minimum(floors, problem.most))
+            return replace(problem, min_share=np.minimum(floors, problem.max_share))
         return problem
 
     def solve(self, claims: Claims, budget: Budget) -> tuple[Malleable, Solution]:
@@ -113,8 +115,12 @@ than a longer search would (docs/algorithms/flex.md)."""
 
 def dear_first(claims: Claims, weight: Sequence[float]) -> list[int]:
     """Smith's rule on the dear area: by what it costs others over the weight. Ties by place."""
-    work, most = (np.asarray(values, dtype=float) for values in (claims.work, claims.most))
-    keys = dear_area(work, np.minimum(most, claims.capacity), claims.capacity) / weight
+    work, max_share = (
+        np.asarray(values, dtype=float) for values in (claims.work, claims.max_share)
+    )
+    keys = (
+        contended_area(work, np.minimum(max_share, claims.capacity), claims.capacity) / weight
+    )
     order: list[int] = np.argsort(keys, kind="stable").tolist()
     return order
 
@@ -130,13 +136,13 @@ class AddOn:
     flex: Flex = field(default_factory=Flex)
 
     reads_work: ClassVar[bool] = True
-    keeps_least: ClassVar[bool] = True
+    keeps_min_shares: ClassVar[bool] = True
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim, by FAIR."""
         # The revised shares hold what the pools were guaranteed, so pools ask for no more.
         groups = [replace(group, slots_min=0.0) for group in claims.groups]
-        return Fair().share(replace(claims, least=self.revised(claims), groups=groups))
+        return Fair().share(replace(claims, min_share=self.revised(claims), groups=groups))
 
     def revised(self, claims: Claims) -> list[float]:
         """The least shares to hand back to FAIR."""
@@ -150,8 +156,8 @@ def _within_limits(claims: Claims, problem: Malleable, shares: np.ndarray) -> li
     in cut what is left of it.
     """
     pools, group = claims.groups, np.asarray(claims.group)
-    floors = np.bincount(group, problem.least, len(pools)).tolist()
-    above = np.bincount(group, shares - problem.least, len(pools)).tolist()
+    floors = np.bincount(group, problem.min_share, len(pools)).tolist()
+    above = np.bincount(group, shares - problem.min_share, len(pools)).tolist()
     kept = [1.0] * len(pools)
     for number in reversed(range(len(pools))):
         pool = pools[number]
@@ -166,6 +172,6 @@ def _within_limits(claims: Claims, problem: Malleable, shares: np.ndarray) -> li
         if pool.parent >= 0:
             kept[number] *= kept[pool.parent]
     within: list[float] = (
-        problem.least + (shares - problem.least) * np.array(kept)[group]
+        problem.min_share + (shares - problem.min_share) * np.array(kept)[group]
     ).tolist()
     return within

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
+from slotwise.allocation.mcnaughton import CLOCK, ROUNDING, merged, wrap_around
 from slotwise.allocation.problem import (
     Allocator,
     Claims,
@@ -18,7 +19,6 @@ from slotwise.allocation.problem import (
     urgencies,
     weights_of,
 )
-from slotwise.allocation.whole import CLOCK, ROUNDING, merged, wrap_around
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, PhaseId
@@ -168,21 +168,23 @@ def claims_of_progress(
 ) -> Claims:
     """The claims of ready phases on one kind of slot."""
     jobs = [one.job for one in ready]
-    most = [min(one.phase.slots_most, capacity) for one in ready]
+    max_share = [min(one.phase.slots_most, capacity) for one in ready]
     group, groups = group_by_shares([_shares(one, pools) for one in ready], pools)
     return Claims(
         capacity,
         weight=weights_of(jobs, [_tasks_left(one) for one in ready], pools),
         arrival=[job.arrival for job in jobs],
         work=[one.left for one in ready],
-        least=[min(one.phase.slots_min, top) for one, top in zip(ready, most, strict=True)],
-        most=most,
+        min_share=[
+            min(one.phase.slots_min, top) for one, top in zip(ready, max_share, strict=True)
+        ],
+        max_share=max_share,
         group=group,
         groups=groups,
         owner=[(one.job, one.phase) for one in ready],
         cluster=cluster,
         now=now,
-        urgency=urgencies(jobs),
+        priority=urgencies(jobs),
     )
 
 

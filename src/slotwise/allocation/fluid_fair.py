@@ -15,8 +15,8 @@ from math import floor, fsum
 
 from slotwise.allocation.fair_course import Course
 from slotwise.allocation.fluid import Progress
+from slotwise.allocation.mcnaughton import ROUNDING, merged, wrap_around
 from slotwise.allocation.problem import Claims
-from slotwise.allocation.whole import ROUNDING, merged, wrap_around
 from slotwise.model.schedule import Piece, Schedule
 
 PART = 0.25
@@ -84,7 +84,7 @@ class _Slices:
         kept = min(1.0, space * (1 - ROUNDING) / fsum(work for _, work in parts))
         length = (end - begin) / kept
         shares = [
-            (self._phases[j].id, min(self._claims.most[j], work / length))
+            (self._phases[j].id, min(self._claims.max_share[j], work / length))
             for j, work in parts
             if work > 0
         ]
@@ -103,7 +103,7 @@ class _Slices:
         parts: list[Part] = []
         for j, work in self._parts(claims, end):
             stop = min(end, self._ends[j])
-            share = min(self._claims.most[j], work / (stop - begin))
+            share = min(self._claims.max_share[j], work / (stop - begin))
             slots = floor(share + ROUNDING)
             if slots > 0:
                 whole.append((j, stop, slots))
@@ -115,7 +115,7 @@ class _Slices:
             if work > 0 and not rows.put(j, work, self._ends[j]):
                 return None
         held = {j: slots for j, _, slots in whole}
-        spare = [self._claims.most[j] - held.get(j, 0) for j in claims[ending:]]
+        spare = [self._claims.max_share[j] - held.get(j, 0) for j in claims[ending:]]
         if not rows.fill(_cut(parts[ending:], rows.space), spare):
             return None
         return self._pieces(begin, whole, rows.spans)
@@ -211,7 +211,7 @@ class _Rows:
         spaces = self._spaces()
         row, at, last = next(spaces, (0, 0.0, 0.0))
         rank = 0
-        for (number, work), most in sorted(
+        for (number, work), max_share in sorted(
             zip(parts, spare, strict=True), key=lambda one: one[1]
         ):
             home, begun, left = rank, at, work
@@ -228,7 +228,7 @@ class _Rows:
                     continue
                 then = min(at + left, last)
                 crossed = rank - home + (then > begun or rank - home > 1)
-                if rank > home and crossed > most:
+                if rank > home and crossed > max_share:
                     return False  # It would meet itself.
                 self.spans.append((number, at, then))
                 left = 0.0 if then < last else left - (then - at)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from slotwise.allocation.fluid import Progress, freed, progress_of, waiting_for
-from slotwise.allocation.whole import CLOCK, ROUNDING, merged
+from slotwise.allocation.mcnaughton import CLOCK, ROUNDING, merged
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import PRIORITIES, Job
 from slotwise.model.schedule import Piece, Schedule
@@ -21,9 +21,9 @@ def fifo_schedule(jobs: Sequence[Job], cluster: Cluster) -> Schedule:
     phases.sort(key=lambda one: -PRIORITIES[one.job.priority])
     turns = {one.id: turn for turn, one in enumerate(phases)}
     behind = waiting_for(phases)
-    most = [_most(one, cluster) for one in phases]
+    max_share = [_most(one, cluster) for one in phases]
     kinds = [cluster.slot_kind(one.phase.kind) for one in phases]
-    queues = {kind: _Queue(capacity, most) for kind, capacity in cluster.capacity.items()}
+    queues = {kind: _Queue(capacity, max_share) for kind, capacity in cluster.capacity.items()}
     course = _Course(phases)
     ready = [turn for turn, one in enumerate(phases) if not one.waits_for]
     ended: list[int] = []
@@ -50,8 +50,8 @@ class _Queue:
     Each holds its most share, but for the last of them.
     """
 
-    def __init__(self, capacity: int, most: Sequence[int]) -> None:
-        self._most = most
+    def __init__(self, capacity: int, max_share: Sequence[int]) -> None:
+        self._most = max_share
         self._free = capacity
         self._waiting: list[int] = []
         self._held: dict[int, int] = {}

@@ -10,27 +10,27 @@ from slotwise.allocation.problem import Claims, Group
 from slotwise.allocation.waterline import scale_to
 
 
-def grant(claims: Claims, order: Order, least: Values | None = None) -> list[float]:
+def grant(claims: Claims, order: Order, min_share: Values | None = None) -> list[float]:
     """The first interval: least shares to all, then the slack in priority order.
 
     Pools count as one job more each: their least shares are kept by granting up to them first,
     in priority order, and their most shares by stopping there. O(J) for each level of pools,
     and where no pool is limited the loop in Python ends with the slack.
     """
-    slots = pool_floors(claims, order) if least is None else as_floats(least)
+    slots = pool_floors(claims, order) if min_share is None else as_floats(min_share)
     slack = claims.capacity - sum(slots)
     if any(group.slots_max < inf for group in claims.groups):
         _fill_within_limits(slots, claims, order, slack)
     else:
-        _fill(slots, as_list(claims.most), as_list(order), slack)
+        _fill(slots, as_list(claims.max_share), as_list(order), slack)
     return slots
 
 
 def _fill(
-    slots: list[float], most: Sequence[float], order: Sequence[int], slack: float
+    slots: list[float], max_share: Sequence[float], order: Sequence[int], slack: float
 ) -> None:
     for j in order:
-        more = most[j] - slots[j]
+        more = max_share[j] - slots[j]
         if more >= slack:
             slots[j] += max(0.0, slack)
             return
@@ -40,7 +40,7 @@ def _fill(
 
 
 def _fill_within_limits(slots: list[float], claims: Claims, order: Order, slack: float) -> None:
-    group_of, most = as_list(claims.group), as_list(claims.most)
+    group_of, max_share = as_list(claims.group), as_list(claims.max_share)
     paths = _paths(claims.groups, [group.slots_max < inf for group in claims.groups])
     room = [group.slots_max for group in claims.groups]
     for floor, group in zip(slots, group_of, strict=True):
@@ -50,7 +50,7 @@ def _fill_within_limits(slots: list[float], claims: Claims, order: Order, slack:
         if slack <= 0:
             return
         path = paths[group_of[j]]
-        more = min(slack, float(most[j]) - slots[j], *[room[pool] for pool in path])
+        more = min(slack, float(max_share[j]) - slots[j], *[room[pool] for pool in path])
         if more > 0:
             slots[j] += more
             slack -= more
@@ -66,7 +66,7 @@ def pool_floors(claims: Claims, order: Order) -> list[float]:
     sum is scaled down to the capacity where it exceeds it ("the minima are simply normalised if
     necessary", FLEX 1). O(J) for each level of pools.
     """
-    floors = as_floats(claims.least)
+    floors = as_floats(claims.min_share)
     is_bound = [group.slots_min > 0 or group.slots_max < inf for group in claims.groups]
     if any(is_bound):
         _bind(floors, claims, as_list(order), is_bound)
@@ -95,7 +95,9 @@ def _bind(
             if more <= 0:
                 break
             path = [pool for pool in paths[group_of[j]] if pool >= number]
-            given = min(more, float(claims.most[j]) - floors[j], *[room[pool] for pool in path])
+            given = min(
+                more, float(claims.max_share[j]) - floors[j], *[room[pool] for pool in path]
+            )
             if given > 0:
                 floors[j] += given
                 more -= given

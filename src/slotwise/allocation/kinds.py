@@ -24,7 +24,7 @@ Slots = Mapping[str, Sequence[float]]
 Member = tuple[str, int]
 """A claim: its kind of slot, and its number among the claims on these."""
 
-COLUMNS = ("weight", "arrival", "work", "owner", "urgency", "unseen", "place")
+COLUMNS = ("weight", "arrival", "work", "owner", "priority", "unseen", "place")
 """What claims bring along that does not depend on their kind."""
 
 NORMAL = PRIORITIES["normal"]
@@ -56,7 +56,7 @@ def share_in_kinds(
     if not divided:
         return give(claims)
     forest = _Forest(claims, divided)
-    floors: Slots = {kind: of_kind.least for kind, of_kind in claims.items()}
+    floors: Slots = {kind: of_kind.min_share for kind, of_kind in claims.items()}
     if keeps_min:
         preferred = floors
         if any(forest.groups[key].slots_min for key in forest.divided):
@@ -160,9 +160,9 @@ class _Floors:
 
     def __init__(self, claims: ByKind, forest: _Forest) -> None:
         self.slots = {
-            kind: [float(s) for s in of_kind.least] for kind, of_kind in claims.items()
+            kind: [float(s) for s in of_kind.min_share] for kind, of_kind in claims.items()
         }
-        self.free = {kind: c.capacity - sum(c.least) for kind, c in claims.items()}
+        self.free = {kind: c.capacity - sum(c.min_share) for kind, c in claims.items()}
         self.held = {key: sum(forest.sums(key, self.slots).values()) for key in forest.members}
         self._claims, self._forest = claims, forest
 
@@ -185,18 +185,18 @@ class _Floors:
 
     def cut_to_max(self, key: ShareKey) -> None:
         """Max shares are hard: guarantees that are more give way in proportion."""
-        most, held = self._forest.groups[key].slots_max, self.held[key]
-        if held > most:
+        max_share, held = self._forest.groups[key].slots_max, self.held[key]
+        if held > max_share:
             for kind, numbers in self._forest.members[key].items():
                 for number in numbers:
-                    self._add((kind, number), self.slots[kind][number] * (most / held - 1))
+                    self._add((kind, number), self.slots[kind][number] * (max_share / held - 1))
 
     def _raise(self, key: ShareKey, kind: str, slots: float) -> float:
         """Guarantee up to so many slots of a kind more in a pool; those that it took."""
         begun = self.held[key]
-        most = min(self._forest.groups[key].slots_min, begun + slots)
+        max_share = min(self._forest.groups[key].slots_min, begun + slots)
         for number in self._forest.members[key].get(kind, ()):
-            left = most - self.held[key]
+            left = max_share - self.held[key]
             if left <= 0:
                 break
             self._add((kind, number), max(0.0, min(left, self._room((kind, number), key))))
@@ -205,7 +205,7 @@ class _Floors:
     def _room(self, member: Member, key: ShareKey) -> float:
         """What can be guaranteed to a claim more, within itself and up to this pool."""
         kind, number = member
-        room = self._claims[kind].most[number] - self.slots[kind][number]
+        room = self._claims[kind].max_share[number] - self.slots[kind][number]
         for pool in self._forest.path(member):
             room = min(room, self._forest.groups[pool].slots_max - self.held[pool])
             if pool == key:
@@ -265,11 +265,11 @@ def _max_parts(
     The allocator shares out so many slots among the claims in the pool, as if they all drew on
     the same ones. Each can use what it has been given of its kind.
     """
-    most = forest.groups[key].slots_max
+    max_share = forest.groups[key].slots_max
     parts = forest.sums(key, slots)
-    if most <= 0:
+    if max_share <= 0:
         return dict.fromkeys(parts, 0.0)
-    if sum(parts.values()) > most:
+    if sum(parts.values()) > max_share:
         members = [
             (kind, number)
             for kind, numbers in forest.members[key].items()
@@ -281,7 +281,7 @@ def _max_parts(
         parts = dict.fromkeys(parts, 0.0)
         for (kind, _), share in zip(members, found, strict=True):
             parts[kind] += share
-    return _rounded(parts, most) if is_whole else parts
+    return _rounded(parts, max_share) if is_whole else parts
 
 
 def _joined(
@@ -303,8 +303,8 @@ def _joined(
                 index[pool] = len(groups)
                 # What it is guaranteed may be had by other claims in it than it was laid to.
                 owed = sum(forest.sums(pool, floors).values())
-                least = min(owed, sum(forest.sums(pool, slots).values()))
-                groups.append(replace(forest.groups[pool], slots_min=least, parent=parent))
+                min_share = min(owed, sum(forest.sums(pool, slots).values()))
+                groups.append(replace(forest.groups[pool], slots_min=min_share, parent=parent))
             parent = index[pool]
 
     def column(name: str) -> list[Any]:
@@ -318,18 +318,18 @@ def _joined(
     return replace(
         next(iter(claims.values())),
         capacity=int(forest.groups[key].slots_max),
-        least=[min(floors[kind][n], slots[kind][n]) for kind, n in members],
-        most=[slots[kind][n] for kind, n in members],
+        min_share=[min(floors[kind][n], slots[kind][n]) for kind, n in members],
+        max_share=[slots[kind][n] for kind, n in members],
         group=[index[forest.path(member)[0]] for member in members],
         groups=groups,
         **columns,
     )
 
 
-def _rounded(parts: Mapping[str, float], most: float) -> dict[str, float]:
+def _rounded(parts: Mapping[str, float], max_share: float) -> dict[str, float]:
     """The same parts in whole slots, together no more than this, the largest rest first."""
     whole = {kind: float(floor(part + ROUNDING)) for kind, part in parts.items()}
     for kind in sorted(parts, key=lambda kind: whole[kind] - parts[kind]):
-        if parts[kind] > whole[kind] + ROUNDING and sum(whole.values()) + 1 <= most:
+        if parts[kind] > whole[kind] + ROUNDING and sum(whole.values()) + 1 <= max_share:
             whole[kind] += 1
     return whole

@@ -29,8 +29,8 @@ class Malleable:
 
     capacity: float
     work: Floats
-    least: Floats
-    most: Floats
+    min_share: Floats
+    max_share: Floats
     costs: Costs
     aggregate: Aggregate
 
@@ -42,8 +42,8 @@ class Malleable:
         cls,
         capacity: float,
         work: Sequence[float] | Floats,
-        least: Sequence[float] | Floats,
-        most: Sequence[float] | Floats,
+        min_share: Sequence[float] | Floats,
+        max_share: Sequence[float] | Floats,
         costs: Sequence[Cost],
         aggregate: Aggregate = "sum",
     ) -> Malleable:
@@ -53,7 +53,7 @@ class Malleable:
         that together exceed the capacity are scaled down in proportion ("the minima are simply
         normalised if necessary", FLEX 1), with more jobs than slots too.
         """
-        works, lows, tops = (np.array(v, dtype=float) for v in (work, least, most))
+        works, lows, tops = (np.array(v, dtype=float) for v in (work, min_share, max_share))
         if not 0 < capacity < np.inf:
             raise InputError(f"capacity is {capacity}; give a number of slots > 0")
         if not len(works) == len(lows) == len(tops) == len(costs):
@@ -62,9 +62,9 @@ class Malleable:
                 f" {len(costs)} costs; give one of each for each job"
             )
         _refuse("work", works, works > 0, "seconds > 0")
-        _refuse("least", lows, lows >= 0, "slots >= 0")
-        _refuse("most", tops, tops > 0, "slots > 0", finite=False)
-        _refuse("least", lows, lows <= tops, "at most what stands in most")
+        _refuse("min_share", lows, lows >= 0, "slots >= 0")
+        _refuse("max_share", tops, tops > 0, "slots > 0", finite=False)
+        _refuse("min_share", lows, lows <= tops, "at most max_share")
         tops = np.minimum(tops, capacity)
         lows = np.minimum(lows, tops)
         if (total := lows.sum()) > capacity:
@@ -74,7 +74,7 @@ class Malleable:
     @property
     def heights(self) -> Floats:
         """The least time that each job needs alone, seconds."""
-        return self.work / self.most
+        return self.work / self.max_share
 
     @property
     def ends(self) -> Floats:
@@ -83,7 +83,7 @@ class Malleable:
         inf without a least share.
         """
         with np.errstate(divide="ignore"):
-            return self.work / self.least
+            return self.work / self.min_share
 
     def value(self, completion: Floats) -> float:
         """The sum or the maximum of the costs of these completion times; 0 without jobs."""

@@ -29,35 +29,35 @@ def with_measuring(claims: Claims) -> Claims:
     """
     if not any(claims.unseen):
         return claims
-    least = [float(low) for low in claims.least]
+    min_share = [float(low) for low in claims.min_share]
     pools = [*claims.groups, Group(1.0, claims.capacity, inf)]  # All slots are number -1.
     held, room = _rooms(claims, pools)
     for claim in compress(range(len(claims)), claims.unseen):
         path = [claims.group[claim]]
         while path[-1] >= 0:
             path.append(pools[path[-1]].parent)
-        more, inside = min(SLOT, claims.most[claim]) - least[claim], 0.0
+        more, inside = min(SLOT, claims.max_share[claim]) - min_share[claim], 0.0
         for pool in path:
             more = min(more, inside + pools[pool].slots_max - held[pool])
             inside += room[pool]
         more = max(0.0, min(more, inside))
-        least[claim] += more
+        min_share[claim] += more
         for pool in path:
             held[pool] += more
             inside = min(more, room[pool])
             room[pool] -= inside
             more -= inside
-    return replace(claims, least=least)
+    return replace(claims, min_share=min_share)
 
 
 def _rooms(claims: Claims, pools: Sequence[Group]) -> tuple[list[float], list[float]]:
     """What is guaranteed in each pool, and what measuring may use of its own guarantee."""
     held, top, seen, room = ([0.0] * len(pools) for _ in range(4))
-    rows = zip(claims.group, claims.least, claims.most, claims.unseen, strict=True)
-    for number, least, most, unseen in rows:
-        held[number] += least
-        top[number] += most
-        seen[number] += 0.0 if unseen else most - least
+    rows = zip(claims.group, claims.min_share, claims.max_share, claims.unseen, strict=True)
+    for number, min_share, max_share, unseen in rows:
+        held[number] += min_share
+        top[number] += max_share
+        seen[number] += 0.0 if unseen else max_share - min_share
     for number in reversed(range(-1, len(pools) - 1)):
         pool = pools[number]
         top[number] = min(top[number], pool.slots_max)

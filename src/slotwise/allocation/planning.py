@@ -16,11 +16,11 @@ from slotwise.allocation.flowflex.solve import solve as solve_flows
 from slotwise.allocation.fluid import claims_of_progress, fluid_schedule, progress_of
 from slotwise.allocation.fluid_fair import fair_schedule
 from slotwise.allocation.fluid_fifo import fifo_schedule
+from slotwise.allocation.mcnaughton import merged, whole_slots
 from slotwise.allocation.problem import Allocator, Claims
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.orders import by_height
 from slotwise.allocation.waterline import scale_to
-from slotwise.allocation.whole import merged, whole_slots
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, PhaseId
@@ -39,7 +39,7 @@ class Planned:
     """
 
     schedules: Sequence[Schedule]
-    least: Mapping[str, float] = field(default_factory=dict)
+    min_share: Mapping[str, float] = field(default_factory=dict)
     bound: float = -inf
 
 
@@ -62,10 +62,12 @@ def plan_schedules(
     if isinstance(allocator, Fifo) and not any(pool.slots_max for pool in tree.values()):
         return Planned([fifo_schedule(jobs, cluster)])
     claims, budget = plain_claims(jobs, cluster, tree), budget or Budget()
-    least = {}
-    if claims is not None and allocator.keeps_least:
-        floors = scale_to(claims.capacity, claims.least)
-        least = {job.id: floor for (job, _), floor in zip(claims.owner, floors, strict=True)}
+    min_share = {}
+    if claims is not None and allocator.keeps_min_shares:
+        floors = scale_to(claims.capacity, claims.min_share)
+        min_share = {
+            job.id: floor for (job, _), floor in zip(claims.owner, floors, strict=True)
+        }
     if isinstance(allocator, FlowFlex) and jobs and _are_free(jobs, tree):
         plans = [_plan_flows(jobs, cluster, allocator, budget)]
         if claims is not None and allocator.method != "paper":
@@ -74,15 +76,15 @@ def plan_schedules(
         schedules = [schedule for plan in plans for schedule in plan.schedules]
         return Planned(schedules, {}, max(plan.bound for plan in plans))
     if isinstance(allocator, Flex) and claims is not None:
-        return replace(_plan_malleable(claims, allocator, budget), least=least)
+        return replace(_plan_malleable(claims, allocator, budget), min_share=min_share)
     if isinstance(allocator, Fair) and claims is not None and _are_sliced(claims, tree):
         phases = [progress_of(job, phase) for job, phase in claims.owner]
-        return Planned([fair_schedule(phases, claims)], least)
+        return Planned([fair_schedule(phases, claims)], min_share)
     tried: list[Allocator] = [allocator]
     if isinstance(allocator, Flex):
         tried.append(replace(allocator, ordering=by_height))
     schedules = [fluid_schedule(jobs, cluster, tree, one) for one in tried]
-    return Planned(schedules, least)
+    return Planned(schedules, min_share)
 
 
 def _plan_malleable(claims: Claims, flex: Flex, budget: Budget) -> Planned:
@@ -132,7 +134,7 @@ def _are_sliced(claims: Claims, pools: PoolTree) -> bool:
     """Whether claims are many, and share by weights that never change, and by nothing else."""
     policies = {group.policy for group in claims.groups}
     weights = {pools[job.pool].job_weights for job, _ in claims.owner}
-    is_plain = policies == {"fair"} and weights == {"stated"} and not any(claims.least)
+    is_plain = policies == {"fair"} and weights == {"stated"} and not any(claims.min_share)
     return is_plain and len(claims) >= SLICED_FROM
 
 
@@ -147,9 +149,9 @@ def _refuse_lost_work(jobs: Sequence[Job], cluster: Cluster) -> None:
         for phase in job.phases:
             slots = min(phase.slots_most, cluster.capacity[cluster.slot_kind(phase.kind)])
             spans[job.id, phase.name] = (phase.tasks.work_total() or 0.0) / max(slots, 1)
-    least = APART * sum(spans.values())
+    min_share = APART * sum(spans.values())
     for (job_id, name), span in spans.items():
-        if 0 < span < least:
+        if 0 < span < min_share:
             raise InputError(
                 f"job {job_id!r}, phase {name!r}: takes {span:.3g} s, which is lost in a plan"
                 f" of {sum(spans.values()):.3g} s; leave it out, or simulate"

@@ -68,14 +68,14 @@ class Claims:
     weight: Sequence[float]
     arrival: Sequence[float]
     work: Sequence[float]
-    least: Sequence[float]
-    most: Sequence[float]
+    min_share: Sequence[float]
+    max_share: Sequence[float]
     group: Sequence[int]
     groups: Sequence[Group]
     owner: Sequence[tuple[Job, Phase]]
     cluster: Cluster
     now: float = 0.0
-    urgency: Sequence[float] = ()
+    priority: Sequence[float] = ()
     place: Sequence[int] = ()
     unseen: Sequence[bool] = ()
     present: Mapping[str, int] = field(default_factory=dict)
@@ -90,8 +90,8 @@ class Claims:
         work: Sequence[float],
         *,
         weight: Sequence[float] | None = None,
-        least: Sequence[float] | None = None,
-        most: Sequence[float] | None = None,
+        min_share: Sequence[float] | None = None,
+        max_share: Sequence[float] | None = None,
         arrival: Sequence[float] | None = None,
     ) -> Claims:
         """Claims of one pool without limits; what is left out is 1, 0, capacity and 0.
@@ -106,8 +106,8 @@ class Claims:
             weight=weight,
             arrival=arrival,
             work=work,
-            least=least or [0.0] * count,
-            most=most or [float(capacity)] * count,
+            min_share=min_share or [0.0] * count,
+            max_share=max_share or [float(capacity)] * count,
             group=[0] * count,
             groups=[Group(1.0, 0.0, float("inf"))],
             owner=[
@@ -129,7 +129,7 @@ class Allocator(Protocol):
         ...
 
     @property
-    def keeps_least(self) -> bool:
+    def keeps_min_shares(self) -> bool:
         """Whether each claim always gets its least share, or its part where they do not fit."""
         ...
 
@@ -163,7 +163,7 @@ def share_all(
 
     if len(claims) < 2:
         return give(claims)
-    keeps_min = allocator.keeps_least
+    keeps_min = allocator.keeps_min_shares
     return share_in_kinds(claims, give, allocator.share, keeps_min=keeps_min, is_whole=is_whole)
 
 
@@ -177,10 +177,12 @@ def claims_of(
     now, pools = snapshot.now, snapshot.pools
     phases = snapshot.ready(slot_kind)
     if snapshot.lost:
-        phases = [p for p in phases if p.away < min(p.most, p.pending + p.running)]
+        phases = [p for p in phases if p.away < min(p.max_share, p.pending + p.running)]
     jobs = [p.job for p in phases]
     left = [p.pending + p.running for p in phases]
-    most = [min(p.most, count) - p.away for p, count in zip(phases, left, strict=True)]
+    max_share = [
+        min(p.max_share, count) - p.away for p, count in zip(phases, left, strict=True)
+    ]
     group, groups = group_by_shares([p.shares for p in phases], pools)
     if snapshot.lost:
         groups = _without_away(phases, group, groups)
@@ -189,17 +191,17 @@ def claims_of(
         weight=weights_of(jobs, left, pools),
         arrival=[job.arrival for job in jobs],
         work=[p.work_left(now) for p in phases] if with_work else [],
-        least=[
+        min_share=[
             min(p.phase.slots_min, top) if p.phase.slots_min else 0.0
-            for p, top in zip(phases, most, strict=True)
+            for p, top in zip(phases, max_share, strict=True)
         ],
-        most=most,
+        max_share=max_share,
         group=group,
         groups=groups,
         owner=[(p.job, p.phase) for p in phases] if with_work else [],
         cluster=snapshot.cluster,
         now=now,
-        urgency=urgencies(jobs),
+        priority=urgencies(jobs),
         place=[p.order for p in phases],
         unseen=[p.is_unseen(now) for p in phases] if with_work else [],
         present=_present(snapshot) if snapshot.lost else {},

@@ -9,7 +9,7 @@ from slotwise.objective.costs import Floats
 
 
 def water_lines(
-    slots: Floats, group: Ints, weight: Floats, least: Floats, most: Floats
+    slots: Floats, group: Ints, weight: Floats, min_share: Floats, max_share: Floats
 ) -> Floats:
     """The shares by `water_line` of those in each group, who share the slots of the group.
 
@@ -19,36 +19,36 @@ def water_lines(
     The bends of all groups are sorted at once, by group and then by level, and sums that run
     along them begin anew with each group. O(J log J) for J shares, whatever the groups.
     """
-    most = np.minimum(most, slots[group])
-    floors = scaled_to(slots, group, least)
+    max_share = np.minimum(max_share, slots[group])
+    floors = scaled_to(slots, group, min_share)
     total = np.bincount(group, floors, len(slots))
-    in_between = (total < slots) & (np.bincount(group, most, len(slots)) > slots)
-    shares = np.where((total < slots)[group], most, floors)
+    in_between = (total < slots) & (np.bincount(group, max_share, len(slots)) > slots)
+    shares = np.where((total < slots)[group], max_share, floors)
     chosen = in_between[group]
     if chosen.any():
         # Of those groups alone, numbered anew.
         number = np.cumsum(in_between) - 1
-        parts = (values[chosen] for values in (weight, floors, most))
+        parts = (values[chosen] for values in (weight, floors, max_share))
         shares[chosen] = _filled(slots[in_between], number[group[chosen]], *parts)
     return shares
 
 
-def scaled_to(slots: Floats, group: Ints, least: Floats) -> Floats:
+def scaled_to(slots: Floats, group: Ints, min_share: Floats) -> Floats:
     """Least shares as they are, or scaled down in proportion where they exceed the slots."""
-    total = np.bincount(group, least, len(slots))
+    total = np.bincount(group, min_share, len(slots))
     kept = np.ones(len(slots))
     np.divide(slots, total, out=kept, where=total > slots)
-    return least * kept[group]
+    return min_share * kept[group]
 
 
-def in_orders(slots: Floats, group: Ints, least: Floats, most: Floats) -> Floats:
+def in_orders(slots: Floats, group: Ints, min_share: Floats, max_share: Floats) -> Floats:
     """Least shares to all, scaled down if need be; what a group has left goes to its first.
 
     `group` does not decrease. O(J).
     """
-    floors = scaled_to(slots, group, least)
+    floors = scaled_to(slots, group, min_share)
     left = np.maximum(slots - np.bincount(group, floors, len(slots)), 0.0)[group]
-    room = np.minimum(most - floors, left)
+    room = np.minimum(max_share - floors, left)
     before = _sums_along(room, _begins(group)) - room
     return floors + np.clip(left - before, 0.0, room)
 

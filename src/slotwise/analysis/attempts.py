@@ -32,7 +32,7 @@ class Attempt:
     seconds: float
     ending: Ending
     kept: float = 0.0
-    told: bool = False
+    stop_requested: bool = False
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Follower:
     jobs: dict[str, JobSpan] = field(default_factory=dict)
     now: float = 0.0
     _running: dict[tuple[PhaseId, int], tuple[Launch, float]] = field(default_factory=dict)
-    _told: set[tuple[PhaseId, int]] = field(default_factory=set)
+    _stop_requested: set[tuple[PhaseId, int]] = field(default_factory=set)
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -85,7 +85,7 @@ class Follower:
             elif isinstance(decision, GiveUp):
                 self.jobs[decision.job].failed = decision.reason
             elif isinstance(decision, Preempt) and decision.pool is not None:
-                self._told.add((decision.phase, decision.task))
+                self._stop_requested.add((decision.phase, decision.task))
 
     def unfinished(self) -> Iterator[Attempt]:
         """The attempts that still ran when the record ended."""
@@ -98,9 +98,9 @@ class Follower:
         if launch is None or launch.attempt != event.attempt:
             return  # A late or repeated message: the attempt is over.
         del self._running[key]
-        kept, told = 0.0, key in self._told
-        if told:
-            self._told.remove(key)
+        kept, stop_requested = 0.0, key in self._stop_requested
+        if stop_requested:
+            self._stop_requested.remove(key)
         ending: Ending
         if isinstance(event, TaskFinished):
             seconds, ending = event.seconds, "done"
@@ -108,14 +108,16 @@ class Follower:
             span.tasks_left -= 1
             if not span.tasks_left and span.failed is None:
                 span.completion = event.at
-            if self.on_done is not None and not told:
+            if self.on_done is not None and not stop_requested:
                 self.on_done(launch, start, event)
                 return
         elif isinstance(event, TaskKilled):
             seconds, ending, kept = event.at - start, "killed", event.kept
         else:
             seconds, ending = event.at - start, "lost" if event.lost else "failed"
-        self.on_attempt(_attempt(launch, start, event.at, seconds, ending, kept, told))
+        self.on_attempt(
+            _attempt(launch, start, event.at, seconds, ending, kept, stop_requested)
+        )
 
 
 def _attempt(
@@ -125,7 +127,7 @@ def _attempt(
     seconds: float,
     ending: Ending,
     kept: float = 0.0,
-    told: bool = False,
+    stop_requested: bool = False,
 ) -> Attempt:
     return Attempt(
         launch.phase,
@@ -138,5 +140,5 @@ def _attempt(
         seconds,
         ending,
         kept,
-        told,
+        stop_requested,
     )

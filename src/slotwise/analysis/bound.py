@@ -113,7 +113,7 @@ class _Limits:
             # Phases of a job may run side by side, so their rates add up.
             rate=[sum(map(self._rate, phases)) or 1.0 for phases in inside],
             height=[self._height(job) for job in jobs],
-            least=[least.get(job.id, 0.0) for job in jobs],
+            min_share=[least.get(job.id, 0.0) for job in jobs],
             parts=self._parts(jobs, kinds),
         )
 

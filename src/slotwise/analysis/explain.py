@@ -12,10 +12,10 @@ from slotwise.analysis.queued import why_queued
 from slotwise.analysis.waits import unknown_job
 from slotwise.model.errors import InputError
 from slotwise.record.log import Log
+from slotwise.runtime.ordering import ROUNDING, whole
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.state import State
-from slotwise.runtime.turns import ROUNDING, whole
 from slotwise.scheduler import QUEUEINGS
 
 NEIGHBOURS = 5
@@ -157,8 +157,8 @@ def _status(state: State, job: str, pool: str) -> str:
         return f"completed at {state.completed[job]:.6g} s"
     if job in state.failed:
         return f"failed: {state.failed[job]}"
-    if job in state.kept_out:
-        place = state.kept_out.index(job) + 1
+    if job in state.awaiting_admission:
+        place = state.awaiting_admission.index(job) + 1
         reasons = [
             f"{name!r} runs {', '.join(inside)} (jobs_max {state.pools[name].jobs_max})"
             for name, inside in state.full_pools(job).items()
@@ -184,7 +184,7 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
         pending=phase.pending + phase.blocked,
         done=phase.done,
         allocated=None if is_queued else phase.allocated,
-        most=phase.most,
+        most=phase.max_share,
         why=_why(state, phase, scheduler),
         shares=tuple(_share(state, pool) for pool in path if pool.parent is not None),
         over=tuple(_share(state, pool) for pool in over if pool not in path),
@@ -213,7 +213,7 @@ def _silent(state: State, phase: PhaseState) -> dict[str, int]:
 
 def _why(state: State, phase: PhaseState, scheduler: str) -> str:
     """The first reason that applies for holding no more, and no less, than it does."""
-    if phase.job.id in state.kept_out:
+    if phase.job.id in state.awaiting_admission:
         return "its job waits outside"
     if phase.waits_for:
         return f"it waits for {', '.join(sorted(phase.waits_for))}"
@@ -227,11 +227,11 @@ def _why(state: State, phase: PhaseState, scheduler: str) -> str:
         return f"all its tasks run{rest if phase.blocked else ''}: it can use no more"
     if is_queued:
         return why_queued(state, phase)
-    if phase.running >= phase.most:
-        return f"it holds its most share of {phase.most}"
+    if phase.running >= phase.max_share:
+        return f"it holds its most share of {phase.max_share}"
     for pool in path_to(phase.pool):
         if pool.is_full:
-            return f"pool {pool.name!r} holds its most share of {pool.most:g}"
+            return f"pool {pool.name!r} holds its most share of {pool.max_share:g}"
     return _why_less(state, phase, scheduler)
 
 
@@ -275,8 +275,8 @@ def _share(state: State, pool: PoolState) -> ShareExplained:
         pool.allocated,
         pool.held,
         pool.demand,
-        pool.least,
-        None if pool.most == inf else pool.most,
+        pool.min_share,
+        None if pool.max_share == inf else pool.max_share,
         _lacks(state, pool),
     )
 
@@ -284,7 +284,7 @@ def _share(state: State, pool: PoolState) -> ShareExplained:
 def _lacks(state: State, pool: PoolState) -> str:
     """What a pool lacks, and when it takes it back."""
     words = []
-    for what, due in (("its least share", pool.least_due), ("its share", pool.fair_due)):
+    for what, due in (("its least share", pool.min_share_due), ("its share", pool.fair_due)):
         if due <= state.now:
             words.append(f"below {what} for too long: it takes back what it lacks")
         elif due < inf:

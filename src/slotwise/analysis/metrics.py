@@ -57,7 +57,7 @@ class Meter:
         self._endings: Counter[str] = Counter()
         self._read: Counter[Locality] = Counter()
         self._busy = self._wasted = 0.0
-        self._told = self._taken = 0
+        self._stop_requested = self._taken = 0
         self._lost = self._kept = 0.0
         self._work: defaultdict[PhaseId, float] = defaultdict(float)
         self._longest: defaultdict[PhaseId, float] = defaultdict(float)
@@ -104,8 +104,8 @@ class Meter:
     def _attempt(self, attempt: Attempt) -> None:
         """An attempt that did not end well, or was told to stop."""
         held = attempt.end - attempt.start
-        if attempt.told:
-            self._told += 1
+        if attempt.stop_requested:
+            self._stop_requested += 1
         if attempt.ending == "done":
             self._count_done(attempt, held, attempt.seconds)
             return
@@ -116,7 +116,7 @@ class Meter:
         lost = max(0.0, held - attempt.kept * slowdown / speed)
         self._wasted += lost
         self._work[attempt.phase] += attempt.kept
-        if attempt.told:
+        if attempt.stop_requested:
             self._taken += 1
             self._lost += lost
             self._kept += attempt.kept
@@ -190,7 +190,7 @@ class Meter:
             },
             "wasted_slot_seconds": self._wasted + unfinished,
             "preemption": {
-                "told": self._told,
+                "told": self._stop_requested,
                 "stopped": self._taken,
                 "lost_slot_seconds": self._lost,
                 "kept_seconds": self._kept,

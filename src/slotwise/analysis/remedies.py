@@ -11,10 +11,10 @@ from math import ceil, floor, log10
 from slotwise.model.decision import Decision, Launch, Reallocate
 from slotwise.model.event import Event, HostLost, JobArrived
 from slotwise.record.log import Header, Log
+from slotwise.runtime.ordering import ROUNDING, whole
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import path_to
 from slotwise.runtime.state import State
-from slotwise.runtime.turns import ROUNDING, whole
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS, make_allocator
 
 NAMES_MOST = 3
@@ -165,7 +165,7 @@ class _Course:
         self.scheduler: str = header.scheduler["name"]
         self.may_defer = header.scheduler.get("assigner") == "delay"
         is_allocated = self.scheduler in ALLOCATORS
-        self.keeps_least = is_allocated and make_allocator(self.scheduler).keeps_least
+        self.keeps_min_shares = is_allocated and make_allocator(self.scheduler).keeps_min_shares
         # By kind of slot: how many of them are guaranteed to somebody, and the launches to
         # whom nothing more was guaranteed, each with its turn, its instant and that number;
         # and all launches.
@@ -212,7 +212,7 @@ class _Course:
         """Why a phase waits now."""
         state, kind = self.state, phase.slot_kind
         pool = state.pools[phase.job.pool]
-        if phase.job.id in state.kept_out:
+        if phase.job.id in state.awaiting_admission:
             name, inside = next(iter(state.full_pools(phase.job.id).items()), ("", []))
             reason = f"pool {name} ran {_listed(inside)}, as many jobs as it may at once"
             remedy = f"a larger jobs_max for pool {name} admits it sooner"
@@ -225,7 +225,7 @@ class _Course:
             return _Cause("deferred", "", reason, "shorter waits let it take them")
         full = next((pool for pool in path_to(phase.pool) if pool.is_full), None)
         if full is not None:
-            reason = f"pool {full.name} held its max share of {full.most:g}"
+            reason = f"pool {full.name} held its max share of {full.max_share:g}"
             if not any(state.free(kind).values()):
                 return _Cause("full", full.name, reason)
             return _Cause(
@@ -251,7 +251,7 @@ class _Course:
         guarantee of a phase is enough where there is one pool, and that of a pool where only
         this job waits in it, and neither it nor a pool that it lies in holds anything.
         """
-        if not self.keeps_least or phase.is_pinned or phase.is_limited:
+        if not self.keeps_min_shares or phase.is_pinned or phase.is_limited:
             return None
         if self.may_defer and phase.has_homes:
             return None
@@ -264,7 +264,7 @@ class _Course:
             what = f"a min share of {one} for phase {phase.id.phase} of the job"
             return _Chance(self.turn, what, None, is_taken_back=False)
         path = [pool for pool in path_to(phase.pool) if pool.parent is not None]
-        if any(pool.running or pool.least for pool in path):
+        if any(pool.running or pool.min_share for pool in path):
             return None
         if any(other.job.id != phase.job.id for other in phase.pool.walk()):
             return None

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from slotwise.analysis.attempts import Attempt, Follower, JobSpan
-from slotwise.analysis.silences import Silence, silences_of
+from slotwise.analysis.unresponsive import UnresponsiveSpan, unresponsive_spans
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import GiveUp, Reallocate
 from slotwise.model.job import PhaseId
@@ -84,7 +84,7 @@ class Timeline:
     held_by_job: Mapping[str, Steps]
     held_by_pool: Mapping[str, Steps]
     allocated_by_job: Mapping[str, Steps]
-    silences: tuple[Silence, ...]
+    unresponsive: tuple[UnresponsiveSpan, ...]
     end: float
 
     def end_of(self, job: str) -> float:
@@ -119,7 +119,7 @@ def timeline_of(log: Log) -> Timeline:
         held_by_job=_held(attempts, {name: name for name in jobs}),
         held_by_pool=_held(attempts, {name: span.job.pool for name, span in jobs.items()}),
         allocated_by_job=_allocated(log.turns),
-        silences=silences_of(log.turns),
+        unresponsive=unresponsive_spans(log.turns),
         end=max([follower.now, *(attempt.end for attempt in attempts)]),
     )
 

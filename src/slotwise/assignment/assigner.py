@@ -26,7 +26,7 @@ def waiting(snapshot: Snapshot) -> Iterator[tuple[str, PhaseView]]:
     last = []
     for slot_kind in snapshot.cluster.capacity:
         if snapshot.free(slot_kind):
-            for phase in snapshot.hungry(slot_kind):
+            for phase in snapshot.backlogged(slot_kind):
                 if phase.may_launch:
                     if phase.is_limited and phase.yields:
                         last.append((slot_kind, phase))

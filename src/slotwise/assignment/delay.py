@@ -55,8 +55,8 @@ class Delay:
                 freed = [host for host in snapshot.freed(slot_kind) if host in free]
                 has_overdue = bool(snapshot.overdue(slot_kind))
             until = phase.deferred_until
-            is_excused = has_overdue and phase.is_excused
-            is_due = until is None or now >= until or is_excused
+            overrides_delay = has_overdue and phase.overrides_delay
+            is_due = until is None or now >= until or overrides_delay
             # A limit of its pool may have kept it from offers that were made to others.
             hosts = free if is_due or phase.is_limited else freed
             if not hosts:
@@ -65,7 +65,7 @@ class Delay:
             launch = local(phase, near) if near else None
             if launch is None:
                 since = phase.deferred_since
-                if is_excused or now >= (now if since is None else since) + rack_after:
+                if overrides_delay or now >= (now if since is None else since) + rack_after:
                     launch = remote(phase, snapshot, hosts, self._farthest(phase, now))
             if launch:
                 return [*decisions, launch]
@@ -81,7 +81,7 @@ class Delay:
         """
         since = now if phase.deferred_since is None else phase.deferred_since
         is_due = now >= since + self.any_after
-        return Locality.ANY if is_due or phase.is_excused else Locality.RACK
+        return Locality.ANY if is_due or phase.overrides_delay else Locality.RACK
 
     def _defer(self, phase: PhaseView, now: float) -> Defer:
         since = now if phase.deferred_since is None else phase.deferred_since

@@ -73,9 +73,9 @@ class _Victims:
         self._snapshot, self._above = snapshot, above
         self._taken_from: Counter[PoolView] = Counter()
 
-    def take(self, slot_kind: str, within: PoolView | None, most: int) -> list[Launch]:
+    def take(self, slot_kind: str, within: PoolView | None, max_share: int) -> list[Launch]:
         """Up to `most` more of them on a kind of slot, all within a pool if one is named."""
-        return list(islice(self._find(slot_kind, within), max(0, most)))
+        return list(islice(self._find(slot_kind, within), max(0, max_share)))
 
     def _find(self, slot_kind: str, within: PoolView | None) -> Iterator[Launch]:
         for phase, launch in _newest_first(self._snapshot.ready(slot_kind)):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from slotwise.cli.options import Json
-from slotwise.cli.terminal import door, print_json
+from slotwise.cli.terminal import exit_codes, print_json
 from slotwise.estimation.rates import Rates, estimate_rates
 from slotwise.record.history import read_history
 from slotwise.report.numbers import count, number, percent
@@ -33,7 +33,7 @@ def show_history(
 
     `slotwise history history.db`
     """
-    with door():
+    with exit_codes():
         rates = estimate_rates(read_history(database))
         if as_json:
             print_json(_plain(rates))
@@ -80,8 +80,10 @@ def _of_programs(rates: Rates) -> list[tuple[str, ...]]:
 def _of_hosts(rates: Rates) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("host", "stated", "speed", "spread", "tasks")]
     for speed in rates.speeds:
-        told = number(speed.stated), number(speed.speed)
-        rows.append((speed.host, *told, _spread(speed.spread, speed.count), count(speed.count)))
+        speeds = number(speed.stated), number(speed.speed)
+        rows.append(
+            (speed.host, *speeds, _spread(speed.spread, speed.count), count(speed.count))
+        )
     return rows
 
 

@@ -27,8 +27,8 @@ from slotwise.cli.options import (
 )
 from slotwise.cli.streams import StdoutError, guard_streams
 from slotwise.cli.terminal import (
-    door,
     errors,
+    exit_codes,
     finish,
     print_json,
     say,
@@ -74,10 +74,11 @@ A workload file, **jobs.yaml**:
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A workload file, YAML or JSON.")]
 SchedulerName = Annotated[str, typer.Option("--scheduler", help=f"{', '.join(SCHEDULERS)}.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace outputs that exist.")]
-PlayHosts = Annotated[
+EmulateHosts = Annotated[
     bool,
     typer.Option(
-        "--play-hosts", help="Play the hosts of the workload's cluster here, at their speeds."
+        "--emulate-hosts",
+        help="Emulate the hosts of the workload's cluster here, at their speeds.",
     ),
 ]
 History = Annotated[
@@ -106,7 +107,7 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        with door():
+        with exit_codes():
             print(f"slotwise {__version__}")
         raise typer.Exit()
 
@@ -149,7 +150,7 @@ def _plan(
 
     `slotwise plan jobs.yaml --scheduler dmrs`
     """
-    with door():
+    with exit_codes():
         source = read_source(file, history)
         budget: _Budget = {"budget_seconds": budget_seconds, "budget_steps": budget_steps}
         plan: Plan | TaskPlan
@@ -195,7 +196,7 @@ def _simulate(
 
     `slotwise simulate jobs.yaml --scheduler flex --assigner delay --seed 1 --noise 0.3`
     """
-    with door():
+    with exit_codes():
         source = read_source(file)
         output.check(file)
         with showing_what_came(output.as_json, output.report):
@@ -218,7 +219,7 @@ def _run(
     *,
     scheduler: SchedulerName = "flex",
     slots: SlotsText = None,
-    play_hosts: PlayHosts = False,
+    emulate_hosts: EmulateHosts = False,
     overwrite: Overwrite = False,
     history: History = None,
     scheduling: Scheduling,
@@ -228,7 +229,7 @@ def _run(
 
     `slotwise run jobs.yaml --scheduler fair --slots 2 --log run.jsonl --report run.html`
     """
-    with door():
+    with exit_codes():
         source = read_source(file)
         output.check(file)
         options = scheduling.options(source, output.log)
@@ -239,11 +240,11 @@ def _run(
                 source.overwriting() if overwrite else source,
                 scheduler,
                 slots=parse_slots(slots),
-                play_hosts=play_hosts,
+                emulate_hosts=emulate_hosts,
                 history=history,
                 **options,
             )
-        show_hosts_left_out(source, play_hosts)
+        show_hosts_left_out(source, emulate_hosts)
         finish([result], output.as_json, output.report)
 
 
@@ -255,7 +256,7 @@ def _compare(
     schedulers: Annotated[str, typer.Option(help="Their names.")] = "fifo,fair,flex",
     live: Annotated[bool, typer.Option("--live", help="Really, one after the other.")] = False,
     slots: SlotsText = None,
-    play_hosts: PlayHosts = False,
+    emulate_hosts: EmulateHosts = False,
     overwrite: Overwrite = False,
     history: Annotated[
         Path | None,
@@ -273,7 +274,7 @@ def _compare(
 
     `slotwise compare jobs.yaml --schedulers fifo,fair,flex --report compare.html`
     """
-    with door():
+    with exit_codes():
         source = read_source(file)
         names = [name.strip() for name in schedulers.split(",") if name.strip()]
         if not names:
@@ -290,13 +291,13 @@ def _compare(
                 names,
                 live=live,
                 slots=parse_slots(slots),
-                play_hosts=play_hosts,
+                emulate_hosts=emulate_hosts,
                 simulation=truth.simulation(),
                 history=history,
                 **options,
             )
         if live:
-            show_hosts_left_out(source, play_hosts)
+            show_hosts_left_out(source, emulate_hosts)
         else:
             show_unknown(source, history)
         finish(results, output.as_json, output.report)
@@ -312,7 +313,7 @@ def _report(
 
     `slotwise report fifo.jsonl flex.jsonl -o report.html --pictures`
     """
-    with door():
+    with exit_codes():
         with ExitStack() as stack:
             read = [stack.enter_context(following(log)) for log in logs]
             results = [Result.of_log(log) for log in read]
@@ -332,7 +333,7 @@ def _replay(
 
     `slotwise replay run.jsonl`
     """
-    with door():
+    with exit_codes():
         replay = api.replay(log)
         found = replay.difference
         if as_json:
@@ -382,7 +383,7 @@ def _explain(
 
     `slotwise explain run.jsonl --at 12.5 --job q1`
     """
-    with door():
+    with exit_codes():
         if at is None:
             waits = api.explain(log, job)
             if as_json:

@@ -26,7 +26,7 @@ from slotwise.report.printable import printable
 from slotwise.report.reasons import in_short
 from slotwise.report.tables import comparison_table, jobs_table
 from slotwise.results import Plan, Result, RunInterrupted, RunUnrecorded, TaskPlan
-from slotwise.runtime.live.hosts import names_hosts
+from slotwise.runtime.local.hosts import names_hosts
 from slotwise.runtime.signals import ENDING
 from slotwise.sources import Source, read_source
 
@@ -39,7 +39,7 @@ DONE_MOST = 10
 
 
 @contextmanager
-def door() -> Iterator[None]:
+def exit_codes() -> Iterator[None]:
     """Turn what a user can cause into one message and an exit code.
 
     Within it, the first signal to end stops a run in good order, and no second one disturbs
@@ -60,7 +60,7 @@ def door() -> Iterator[None]:
         say(
             f"slotwise: {f'{result.scheduler}: ' if stop.earlier else ''}interrupted after"
             f" {result.metrics['tasks_done']} tasks; done: {', '.join(done) or 'no job'}"
-            + ("; what was not done has been taken back" if result.world == "live" else "")
+            + ("; what was not done has been taken back" if result.backend == "live" else "")
         )
         raise typer.Exit(130) from stop
     except KeyboardInterrupt as stop:
@@ -121,16 +121,16 @@ def showing_what_came(as_json: bool, report: Path | None) -> Iterator[None]:
         raise
 
 
-def show_hosts_left_out(source: Source, play_hosts: bool) -> None:
+def show_hosts_left_out(source: Source, emulate_hosts: bool) -> None:
     """Tell that a real run takes this machine, where the workload names hosts."""
     cluster = source.workload.cluster
-    if play_hosts or not names_hosts(cluster):
+    if emulate_hosts or not names_hosts(cluster):
         return
     count = len(cluster.hosts)
     hosts = f"{count} host{'s' if count > 1 else ''}"
     say(
         f"slotwise: the cluster of the workload ({hosts}) is for simulations; this run takes"
-        " the slots of this machine; add --play-hosts to emulate the hosts here"
+        " the slots of this machine; add --emulate-hosts to emulate the hosts here"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from slotwise.cli.terminal import door
+from slotwise.cli.terminal import exit_codes
 from slotwise.model.errors import InputError
 from slotwise.opening import is_same_file
 from slotwise.record.own_files import refuse_foreign
@@ -51,7 +51,7 @@ def _swim(
 
     `slotwise trace import swim FB-2010_samples_24_times_1hr_0.tsv -o day.yaml --first 1000`
     """
-    with door():
+    with exit_codes():
         if is_same_file(output, file):
             raise InputError(f"-o is the trace {str(file)!r} itself; name another file")
         refuse_foreign(output, MARK.encode(), f"-o {str(output)!r}")

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from slotwise.dmrs.listing import Lister, by_completion, hand_out
-from slotwise.dmrs.problem import Job, Uneven
-from slotwise.dmrs.program import linear_program
+from slotwise.dmrs.linear_program import linear_program
+from slotwise.dmrs.list_schedule import Lister, by_completion, hand_out
+from slotwise.dmrs.problem import NumericJob, RelatedMachines
 from slotwise.dmrs.schedule import Runs
 from slotwise.objective.costs import Floats
 
@@ -17,7 +17,7 @@ SEED = 0
 """For the machines that Map-only takes at random."""
 
 
-def identical_machine(problem: Uneven) -> Runs:
+def identical_machine(problem: RelatedMachines) -> Runs:
     """Algorithm 1 for machines that all have the mean speed, run on those that there are."""
     mean = np.full(len(problem.speed), problem.speed.mean())
     planned = replace(problem, speed=mean)
@@ -27,7 +27,7 @@ def identical_machine(problem: Uneven) -> Runs:
     return hand_out(problem, order, lambda job, stage, task, done: machine[job, stage, task])
 
 
-def map_only(problem: Uneven, seed: int = SEED) -> Runs:
+def map_only(problem: RelatedMachines, seed: int = SEED) -> Runs:
     """Algorithm 1 for the maps alone; all later tasks go to machines taken at random.
 
     Maps are the stages that wait for nothing. Jobs of which none is left are first.
@@ -57,7 +57,7 @@ def map_only(problem: Uneven, seed: int = SEED) -> Runs:
     return hand_out(problem, order, where)
 
 
-def _part(job: Job, places: Sequence[int]) -> Job:
+def _part(job: NumericJob, places: Sequence[int]) -> NumericJob:
     """The job with these stages only, none of which waits for another."""
     return replace(job, stages=tuple(job.stages[place] for place in places))
 

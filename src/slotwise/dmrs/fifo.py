@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from heapq import heapify, heappop, heappush
 
-from slotwise.dmrs.problem import Uneven
+from slotwise.dmrs.problem import RelatedMachines
 from slotwise.dmrs.schedule import Run, Runs
 
 
-def fifo(problem: Uneven) -> Runs:
+def fifo(problem: RelatedMachines) -> Runs:
     """Jobs by release, each task on the first machine that is free (DMRS VI).
 
     Tasks of a later stage may take a machine before their job's earlier tasks are done, as
@@ -23,7 +23,7 @@ def fifo(problem: Uneven) -> Runs:
 class _Fifo:
     """Machines in order of when they are free, and what each job has left."""
 
-    def __init__(self, problem: Uneven) -> None:
+    def __init__(self, problem: RelatedMachines) -> None:
         self._problem = problem
         release = problem.release.tolist()
         jobs = range(len(problem))

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from slotwise.dmrs.problem import Job as NumericJob
-from slotwise.dmrs.problem import Stage, Uneven
+from slotwise.dmrs.problem import NumericJob, RelatedMachines, Stage
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase
@@ -38,15 +37,17 @@ def check_queues(jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool
             )
     for job in jobs:
         for phase in job.phases:
-            with _told_of(job, phase):
+            with _believed_speed(job, phase):
                 _check(phase)
 
 
-def uneven(jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool]) -> Uneven:
+def related_machines(
+    jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool]
+) -> RelatedMachines:
     """The problem of these jobs, or InputError with what cannot be planned."""
     check_queues(jobs, cluster, pools)
     speeds = [cluster.by_name[name].speed for name in machines_of(cluster)]
-    return Uneven(np.array(speeds), [_job(job, cluster) for job in jobs])
+    return RelatedMachines(np.array(speeds), [_job(job, cluster) for job in jobs])
 
 
 def _job(job: Job, cluster: Cluster) -> NumericJob:
@@ -54,7 +55,7 @@ def _job(job: Job, cluster: Cluster) -> NumericJob:
     stages = []
     for phase in job.topological:
         cluster.slot_kind(phase.kind)  # Refuses a kind that no host serves.
-        with _told_of(job, phase):
+        with _believed_speed(job, phase):
             work = _works(phase)
         before = tuple(sorted(place[name] for name in phase.waits_for))
         stages.append(Stage(np.array(work), before))
@@ -62,7 +63,7 @@ def _job(job: Job, cluster: Cluster) -> NumericJob:
 
 
 @contextmanager
-def _told_of(job: Job, phase: Phase) -> Iterator[None]:
+def _believed_speed(job: Job, phase: Phase) -> Iterator[None]:
     """Say in which phase something is refused."""
     try:
         yield

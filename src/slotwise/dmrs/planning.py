@@ -8,12 +8,12 @@ from types import MappingProxyType
 from slotwise.allocation.search.budget import Budget
 from slotwise.dmrs.baselines import identical_machine, map_only
 from slotwise.dmrs.fifo import fifo
-from slotwise.dmrs.listing import dmrs
-from slotwise.dmrs.problem import Uneven
+from slotwise.dmrs.list_schedule import dmrs
+from slotwise.dmrs.problem import RelatedMachines
 from slotwise.dmrs.schedule import Runs
 from slotwise.dmrs.search import best_found
 
-PLANNERS: Mapping[str, Callable[[Uneven, Budget], Runs]] = MappingProxyType(
+PLANNERS: Mapping[str, Callable[[RelatedMachines, Budget], Runs]] = MappingProxyType(
     {
         "dmrs": lambda problem, budget: dmrs(problem),
         "dmrs-best": best_found,

@@ -35,7 +35,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class NumericJob:
     """Stages in an order in which each stands behind those that it waits for.
 
     A MapReduce job is two of them. `release` in seconds; `weight` > 0.
@@ -68,7 +68,7 @@ class Stages:
     is_chain: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, jobs: Sequence[Job]) -> Stages:
+    def of(cls, jobs: Sequence[NumericJob]) -> Stages:
         """Of these jobs, each of which has a stage, each of which has a task."""
         stages = [stage for job in jobs for stage in job.stages]
         first = np.cumsum([0, *(len(job.stages) for job in jobs)])
@@ -95,7 +95,7 @@ class Stages:
 
 
 @dataclass(frozen=True)
-class Uneven:
+class RelatedMachines:
     """N jobs and m machines, each of which runs one task at a time.
 
     speed  of each machine, > 0: a task of work w takes w / speed seconds there
@@ -103,7 +103,7 @@ class Uneven:
     """
 
     speed: Floats
-    jobs: Sequence[Job]
+    jobs: Sequence[NumericJob]
     busy: Floats | None = None
 
     def __len__(self) -> int:

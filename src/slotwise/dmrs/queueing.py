@@ -9,9 +9,9 @@ from itertools import takewhile
 from slotwise.allocation.search.budget import Budget
 from slotwise.assignment.giving_up import give_up
 from slotwise.dmrs.baselines import identical_machine, map_only
-from slotwise.dmrs.listing import Lister, by_completion
-from slotwise.dmrs.problem import Uneven
-from slotwise.dmrs.program import linear_program
+from slotwise.dmrs.linear_program import linear_program
+from slotwise.dmrs.list_schedule import Lister, by_completion
+from slotwise.dmrs.problem import RelatedMachines
 from slotwise.dmrs.remaining import Remaining, remaining
 from slotwise.dmrs.schedule import Run, Runs
 from slotwise.dmrs.search import best_order
@@ -59,7 +59,7 @@ class Queueing:
     `fills` of all.
     """
 
-    plan: Callable[[Uneven, Sequence[int]], tuple[Sequence[int], Runs]]
+    plan: Callable[[RelatedMachines, Sequence[int]], tuple[Sequence[int], Runs]]
     checks: bool = True
     fills: bool = False
 
@@ -161,14 +161,14 @@ def _heads(snapshot: Snapshot) -> list[Launch]:
     return launches
 
 
-def by_program(problem: Uneven, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
+def by_program(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
     """Algorithm 1."""
     order = by_completion(linear_program(problem).completion)
     return order, Lister(problem, LISTINGS).runs(order)
 
 
 def by_search(
-    problem: Uneven, before: Sequence[int], seconds: float | None = None
+    problem: RelatedMachines, before: Sequence[int], seconds: float | None = None
 ) -> tuple[Sequence[int], Runs]:
     """The best order that is found in about so many seconds, gaps filled.
 
@@ -181,13 +181,13 @@ def by_search(
     return order, Lister(problem, LISTINGS).runs(order, fills=True)
 
 
-def by_identical(problem: Uneven, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
+def by_identical(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
     """As if all machines were alike."""
     runs = identical_machine(problem)
     return by_completion(runs.completion), runs
 
 
-def by_maps(problem: Uneven, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
+def by_maps(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
     """By the maps alone; all later tasks on machines taken at random."""
     runs = map_only(problem)
     return by_completion(runs.completion), runs

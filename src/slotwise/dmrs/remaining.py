@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slotwise.dmrs.jobs import machines_of
-from slotwise.dmrs.problem import Job, Stage, Uneven
+from slotwise.dmrs.problem import NumericJob, RelatedMachines, Stage
 from slotwise.estimation.corrections import Corrected
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import PhaseView, Snapshot
@@ -24,7 +24,7 @@ class Remaining:
     hosts    the host of each machine
     """
 
-    problem: Uneven | None
+    problem: RelatedMachines | None
     jobs: Sequence[str]
     tasks: Sequence[Sequence[tuple[PhaseId, Sequence[int]]]]
     hosts: Sequence[str]
@@ -54,7 +54,7 @@ def remaining(
         return Remaining(None, names, tasks, hosts)
     speed = np.array([estimates.speeds[host] for host in hosts])
     free = np.array([busy[host].pop() if busy.get(host) else 0.0 for host in hosts])
-    return Remaining(Uneven(speed, jobs, free), names, tasks, hosts)
+    return Remaining(RelatedMachines(speed, jobs, free), names, tasks, hosts)
 
 
 def _running(
@@ -78,7 +78,7 @@ def _running(
 
 def _left(
     phases: Sequence[PhaseView], ends: Mapping[str, float], estimates: Corrected
-) -> tuple[Job, list[tuple[PhaseId, Sequence[int]]]]:
+) -> tuple[NumericJob, list[tuple[PhaseId, Sequence[int]]]]:
     """The stages of a job with tasks that have not begun, and these tasks."""
     stages: list[Stage] = []
     tasks = []
@@ -95,4 +95,4 @@ def _left(
         stages.append(Stage(work, before, ready, follows=len(before) < len(waits_for)))
         tasks.append((phase.id, pending))
     release = min((stage.ready for stage in stages), default=0.0)
-    return Job(tuple(stages), release, phases[0].job.weight), tasks
+    return NumericJob(tuple(stages), release, phases[0].job.weight), tasks

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slotwise.dmrs.problem import Uneven
+from slotwise.dmrs.problem import RelatedMachines
 from slotwise.objective.costs import Floats
 
 TOLERANCE = 1e-9
@@ -35,14 +35,14 @@ class Runs:
     completion: Floats
 
     @classmethod
-    def of(cls, problem: Uneven, runs: Sequence[Run]) -> Runs:
+    def of(cls, problem: RelatedMachines, runs: Sequence[Run]) -> Runs:
         """The schedule of these runs."""
         completion = np.zeros(len(problem))
         for run in runs:
             completion[run.job] = max(completion[run.job], run.end)
         return cls(runs, completion)
 
-    def check(self, problem: Uneven) -> None:
+    def check(self, problem: RelatedMachines) -> None:
         """Assert that it is feasible: each task once, alone, long enough and not too early."""
         tasks = {(run.job, run.stage, run.task) for run in self.runs}
         count = sum(len(stage.work) for job in problem.jobs for stage in job.stages)
@@ -50,9 +50,9 @@ class Runs:
         ends: dict[tuple[int, int], float] = {}
         for run in self.runs:
             work = problem.jobs[run.job].stages[run.stage].work[run.task]
-            least = float(work / problem.speed[run.machine])
-            rounded = TOLERANCE * (least + run.end)
-            assert run.end - run.start >= least - rounded, (
+            min_share = float(work / problem.speed[run.machine])
+            rounded = TOLERANCE * (min_share + run.end)
+            assert run.end - run.start >= min_share - rounded, (
                 "a task takes its work over the speed"
             )
             assert run.start >= problem.jobs[run.job].release * (1 - TOLERANCE), "not released"

@@ -8,9 +8,9 @@ import numpy as np
 
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.improve import BETTER, improve
-from slotwise.dmrs.listing import Lister, by_completion
-from slotwise.dmrs.problem import Uneven
-from slotwise.dmrs.program import linear_program
+from slotwise.dmrs.linear_program import linear_program
+from slotwise.dmrs.list_schedule import Lister, by_completion
+from slotwise.dmrs.problem import RelatedMachines
 from slotwise.dmrs.schedule import Runs
 
 BUDGET_STEPS = 500
@@ -26,7 +26,7 @@ PART = 0.7
 """Of the steps that are left, for orders before machines are looked at."""
 
 
-def best_found(problem: Uneven, budget: Budget | None = None) -> Runs:
+def best_found(problem: RelatedMachines, budget: Budget | None = None) -> Runs:
     """The best schedule found within a budget of steps, each one schedule.
 
     Never worse than DMRS. Jobs begin in the order of the linear program or by their work over
@@ -43,18 +43,22 @@ def best_found(problem: Uneven, budget: Budget | None = None) -> Runs:
         return problem.value(lister.completions(order, True, slowest))
 
     order = min(dmrs, smith, key=value)
-    least, before = value(order), float("inf")
-    while least < before and budget.may_go_on():
-        before = least
-        order, least = improve(order, value, budget.part(PART * (budget.steps - budget.spent)))
-        least = _leave_slow(problem, lister, order, slowest, least, budget)
-    order, least = improve(order, value, budget)
-    if problem.value(lister.completions(dmrs)) <= least:
+    min_share, before = value(order), float("inf")
+    while min_share < before and budget.may_go_on():
+        before = min_share
+        order, min_share = improve(
+            order, value, budget.part(PART * (budget.steps - budget.spent))
+        )
+        min_share = _leave_slow(problem, lister, order, slowest, min_share, budget)
+    order, min_share = improve(order, value, budget)
+    if problem.value(lister.completions(dmrs)) <= min_share:
         return lister.runs(dmrs)
     return lister.runs(order, True, slowest)
 
 
-def best_order(problem: Uneven, budget: Budget, before: Sequence[int]) -> Sequence[int]:
+def best_order(
+    problem: RelatedMachines, budget: Budget, before: Sequence[int]
+) -> Sequence[int]:
     """The best order of the jobs found within a budget, where gaps are filled.
 
     Begins as `best_found` does, or with the order that was best before, and moves jobs only.
@@ -67,7 +71,7 @@ def best_order(problem: Uneven, budget: Budget, before: Sequence[int]) -> Sequen
     return improve(min([before, *_first_orders(problem)], key=value), value, budget)[0]
 
 
-def _first_orders(problem: Uneven) -> tuple[list[int], list[int]]:
+def _first_orders(problem: RelatedMachines) -> tuple[list[int], list[int]]:
     """By the linear program, and by work over weight (Smith)."""
     return (
         by_completion(linear_program(problem).completion),
@@ -76,11 +80,11 @@ def _first_orders(problem: Uneven) -> tuple[list[int], list[int]]:
 
 
 def _leave_slow(
-    problem: Uneven,
+    problem: RelatedMachines,
     lister: Lister,
     order: Sequence[int],
     slowest: list[float],
-    least: float,
+    min_share: float,
     budget: Budget,
 ) -> float:
     """Change the least speed of a stage's machines where it helps.
@@ -95,17 +99,17 @@ def _leave_slow(
             if floor == kept:
                 continue
             if not budget.may_go_on():
-                return least
+                return min_share
             slowest[stage] = floor
             found = problem.value(lister.completions(order, True, slowest))
-            if found < least - BETTER * abs(least):
-                least = found
+            if found < min_share - BETTER * abs(min_share):
+                min_share = found
             else:
                 slowest[stage] = kept
-    return least
+    return min_share
 
 
-def _floors(problem: Uneven) -> list[float]:
+def _floors(problem: RelatedMachines) -> list[float]:
     """Least speeds: none, and some of those that there are, the largest among them."""
     speeds = np.unique(problem.speed)[1:]
     some = np.linspace(0, len(speeds) - 1, min(len(speeds), FLOORS_MOST)).round().astype(int)

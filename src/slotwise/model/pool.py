@@ -74,12 +74,12 @@ class Pool:
             shares = getattr(self, name)
             if isinstance(shares, int):  # One number is for all kinds, as in a workload file.
                 object.__setattr__(self, name, {ANY_KIND: shares})
-        for kind, least in self.slots_min.items():
-            most = self.slots_max.get(kind)
-            if most is not None and least > most:
+        for kind, min_share in self.slots_min.items():
+            max_share = self.slots_max.get(kind)
+            if max_share is not None and min_share > max_share:
                 raise InputError(
-                    f"pool {self.name!r}: slots_min {least} of kind {kind!r} is above its"
-                    f" slots_max {most}; lower one or raise the other"
+                    f"pool {self.name!r}: slots_min {min_share} of kind {kind!r} is above its"
+                    f" slots_max {max_share}; lower one or raise the other"
                 )
         if self.jobs_max is not None and self.jobs_max < 1:
             raise InputError(f"pool {self.name!r}: jobs_max is {self.jobs_max}; use >= 1")

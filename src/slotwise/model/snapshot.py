@@ -155,7 +155,7 @@ class PhaseView(Protocol):
         ...
 
     @property
-    def most(self) -> int:
+    def max_share(self) -> int:
         """The most slots it may hold: its most share, cut to its number of tasks."""
         ...
 
@@ -191,7 +191,7 @@ class PhaseView(Protocol):
         ...
 
     @property
-    def is_excused(self) -> bool:
+    def overrides_delay(self) -> bool:
         """Whether a pool that it is in has waited for its share for too long to wait more."""
         ...
 
@@ -293,7 +293,7 @@ class Snapshot(Protocol):
         """Ready phases that draw on this kind of slot, in order of arrival."""
         ...
 
-    def hungry(self, slot_kind: str) -> Iterable[PhaseView]:
+    def backlogged(self, slot_kind: str) -> Iterable[PhaseView]:
         """Those with pending tasks: by pools, then within them; who lacks most first."""
         ...
 

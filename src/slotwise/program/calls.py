@@ -20,7 +20,7 @@ class _Dispatch:
 
     def __call__(self, phase: str, task: int) -> object:
         function = self.functions[phase]
-        running.when_told(getattr(function, "on_preempt", None))
+        running.on_stop_request(getattr(function, "on_preempt", None))
         return function(task)
 
 

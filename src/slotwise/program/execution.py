@@ -61,7 +61,7 @@ class Execution(Protocol):
 
 
 @runtime_checkable
-class Waits(Protocol):
+class ReportsWaiting(Protocol):
     """An execution some of whose tasks do not compute all the time that they hold a slot."""
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
@@ -70,7 +70,7 @@ class Waits(Protocol):
 
 
 @runtime_checkable
-class Sized(Protocol):
+class HasInputSizes(Protocol):
     """An execution of a program whose tasks take the longer the more bytes they stand for."""
 
     @property

@@ -16,7 +16,7 @@ from slotwise.program.formats.splits import Piece, Split
 from slotwise.program.layout import COPY_PHASE
 from slotwise.program.loading import known_as
 from slotwise.program.shuffle.finished_maps import FinishedMaps
-from slotwise.program.shuffle.sources import AsTheyCome, Copied, InPlace, Source
+from slotwise.program.shuffle.sources import AsTheyCome, Copied, InPlace, PairSource
 from slotwise.program.tasks import Runner, TaskResult
 from slotwise.program.work_folder import WorkFolder
 
@@ -164,7 +164,7 @@ class MapReduceExecution:
     def _points(self) -> Any:
         return self._results["sample"][0] if "sample" in self._results else ()
 
-    def _source(self, phase: str, task: int) -> Source:
+    def _source(self, phase: str, task: int) -> PairSource:
         """How an attempt of a reduce, or of a copy task, comes to what the maps wrote."""
         maps = len(self._splits)
         if phase == COPY_PHASE:

@@ -15,8 +15,8 @@ from slotwise.program.formats.outputs import OUTPUT_FORMATS, PartWriter
 from slotwise.program.layout import COPY_PHASE, Layout
 from slotwise.program.mapreduce import BatchMapReduce, MapReduce
 from slotwise.program.shuffle.partitioned import BUCKETS
-from slotwise.program.shuffle.sources import Source
-from slotwise.task import when_told
+from slotwise.program.shuffle.sources import PairSource
+from slotwise.task import on_stop_request
 
 _COLLECT_AFTER = 100_000
 
@@ -70,7 +70,7 @@ class Runner:
         gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
         try:
             if phase == "map":
-                when_told(self.program.on_preempt)
+                on_stop_request(self.program.on_preempt)
                 return self._bodies()[0](self, task, attempt, *rest)
             return self._reduce_side(phase, task, attempt, *rest)
         finally:
@@ -82,14 +82,16 @@ class Runner:
         """The part of the output that an attempt writes, aside until the job commits."""
         return OUTPUT_FORMATS[self.output_name](self.layout.attempt_part(phase, task, attempt))
 
-    def _reduce_side(self, phase: str, task: int, attempt: int, source: Source) -> TaskResult:
+    def _reduce_side(
+        self, phase: str, task: int, attempt: int, source: PairSource
+    ) -> TaskResult:
         """Bring the input of a reduce to its place, and unless that is all, reduce it."""
         begun = time.monotonic()
         places = source.places(self.layout, task, attempt, self.buckets)
         copying = time.monotonic() - begun
         if phase == COPY_PHASE:
             return TaskResult(0, 0, copying)
-        when_told(self.program.on_preempt)
+        on_stop_request(self.program.on_preempt)
         reduce_task = self._bodies()[1]
         return reduce_task(self, task, attempt, places)._replace(copying=copying)
 

@@ -57,7 +57,7 @@ def create_history(path: str | Path) -> None:
     that begin at once one makes it.
     """
     place = Path(path)
-    with _told(path):
+    with _input_errors(path):
         if not place.exists():
             _make(place)
         _refuse_others(path)
@@ -76,7 +76,7 @@ def append_history(path: str | Path, observations: Iterable[Observation]) -> Non
         (o.program, o.phase, o.bytes, o.host, float(o.speed), float(o.seconds), now)
         for o in observations
     ]
-    with _told(path), closing(_connected(Path(path), "mode=rw")) as database:
+    with _input_errors(path), closing(_connected(Path(path), "mode=rw")) as database:
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute("BEGIN IMMEDIATE")
         _refuse_format(database, path)  # Another may have made it a newer one just now.
@@ -93,7 +93,7 @@ def read_history(path: str | Path) -> list[Observation]:
     is checked first: O(size).
     """
     place = Path(path)
-    with _told(path):
+    with _input_errors(path):
         if not place.exists():
             raise InputError(
                 f"history {str(path)!r}: there is no such file; name one that"
@@ -210,7 +210,7 @@ def _refuse_format(database: sqlite3.Connection, path: str | Path) -> None:
 
 
 @contextmanager
-def _told(path: str | Path) -> Iterator[None]:
+def _input_errors(path: str | Path) -> Iterator[None]:
     """Turn what can go wrong with a file into one message."""
     try:
         yield

@@ -49,7 +49,7 @@ class Header:
     (the seed among them). `rules` are those by which it was decided (`RULES`).
     """
 
-    world: Literal["live", "simulated"]
+    backend: Literal["live", "simulated"]
     scheduler: dict[str, Any]
     objective: dict[str, Any]
     cluster: Cluster
@@ -77,7 +77,7 @@ class Header:
             "format": FORMAT,
             "rules": self.rules,
             "versions": self.versions,
-            "world": self.world,
+            "world": self.backend,
             "parameters": self.parameters,
             "scheduler": self.scheduler,
             "objective": self.objective,
@@ -100,7 +100,7 @@ class Header:
                 f"its format is {plain['format']}, this slotwise reads {FORMAT}; update it"
             )
         return cls(
-            world=plain["world"],
+            backend=plain["world"],
             scheduler=plain["scheduler"],
             objective=plain["objective"],
             cluster=codec.decode_cluster(

@@ -87,14 +87,14 @@ def _headline(scene: Scene) -> str:
     )
     jobs = {job: line.jobs[job].job for line in scene.timelines for job in line.jobs}
     tasks = sum(phase.tasks.count for job in jobs.values() for phase in job.phases)
-    worlds = " and ".join(dict.fromkeys(run.world for run in scene.runs))
+    backends = " and ".join(dict.fromkeys(run.backend for run in scene.runs))
     objectives = " or ".join(dict.fromkeys(run.objective for run in scene.runs))
     facts = [
         _counted(len(jobs), "job"),
         _counted(tasks, "task"),
         f"{slots} on {_counted(len(cluster.hosts), 'host')}",
         f"objective: {objectives}",
-        worlds,
+        backends,
         f"over {seconds(scene.end - scene.begin)}",
     ]
     if len(scene.runs) > 1:
@@ -119,9 +119,11 @@ def _interrupted(scene: Scene) -> Iterator[str]:
         if run.is_interrupted:
             spans = line.jobs.values()
             over = sum(s.completion is not None or s.failed is not None for s in spans)
-            world = f" ({run.world})" if len({one.world for one in scene.runs}) > 1 else ""
+            backend = (
+                f" ({run.backend})" if len({one.backend for one in scene.runs}) > 1 else ""
+            )
             yield (
-                f"{run.label}{world} was interrupted: its record ends at {seconds(line.end)},"
+                f"{run.label}{backend} was interrupted: its record ends at {seconds(line.end)},"
                 f" when {over} of {_counted(run.log.header.jobs_expected, 'job')} were over."
                 " Metrics and bound count what was done."
             )
@@ -156,7 +158,7 @@ def _metrics(scene: Scene) -> str:
         )
     head = "".join(_cell("th", name, "number") for name in scene.names)
     texts: Columns = {
-        "world": [run.world for run in scene.runs],
+        "world": [run.backend for run in scene.runs],
         "objective": [run.objective for run in scene.runs],
     }
     body = []

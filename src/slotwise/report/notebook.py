@@ -24,11 +24,11 @@ ROWS_MOST = 30
 
 def runs_html(runs: Sequence[ReportedRun]) -> str:
     """One run: its metrics, its jobs, and how each went. Several: the runs side by side."""
-    worlds = " and ".join(dict.fromkeys(run.world for run in runs))
+    backends = " and ".join(dict.fromkeys(run.backend for run in runs))
     objectives = " or ".join(dict.fromkeys(run.objective for run in runs))
     columns: Columns = {"scheduler": run_names(runs)}
     columns |= {metric.title: metric.cells(runs) for metric in metrics_in_short(runs)}
-    parts = [f"<p>{escape(f'{worlds}; the value is the {objectives}')}</p>", _table(columns)]
+    parts = [f"<p>{escape(f'{backends}; the value is the {objectives}')}</p>", _table(columns)]
     if len(runs) == 1:
         jobs = job_columns(runs[0], most=ROWS_MOST)
         if not any(runs[0].outcome.failed):

@@ -52,7 +52,7 @@ def check_report(path: str | Path) -> None:
     page, and for a path that cannot be written.
     """
     require_plots()
-    with _told(Path(path)):
+    with _input_errors(Path(path)):
         _check_path(Path(path))
 
 
@@ -69,7 +69,7 @@ def _check_path(path: Path) -> None:
         raise InputError(f"{place}: a report is a web page; end its name in .html")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise InputError(f"{place}: it cannot be written; name another file")
-    with _told(path):
+    with _input_errors(path):
         refuse_foreign(path, html.BEGIN.encode(), place)
 
 
@@ -79,7 +79,7 @@ def write_pictures(runs: Sequence[ReportedRun], folder: str | Path) -> list[Path
     The folder is made if it is missing.
     """
     drawn = _draw(runs)[1]
-    with _told(Path(folder)):
+    with _input_errors(Path(folder)):
         Path(folder).mkdir(parents=True, exist_ok=True)
     return _save(drawn, Path(folder), "")
 
@@ -120,12 +120,12 @@ def _save(drawn: Sequence[Picture], folder: Path, prefix: str) -> list[Path]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with _told(path), open_to_write(path) as file:
+    with _input_errors(path), open_to_write(path) as file:
         file.write(content)
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _input_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -90,7 +90,7 @@ class Progress:
         self._title, *self._later = titles
         self._heads = bool(self._later)
         self._lines: dict[str, JobLine] = {}
-        self._told: set[str] = set()
+        self._shown: set[str] = set()
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._drawn = 0.0
 
@@ -100,7 +100,7 @@ class Progress:
         """Take in one turn."""
         if any(isinstance(e, JobArrived) and e.job.id in self._lines for e in events):
             self._lines.clear()  # The same jobs come again: the next run has begun.
-            self._told.clear()
+            self._shown.clear()
             self._title = self._later.pop(0)
         if self._heads and not self._lines and not self._is_redrawn:
             self._say(self._title)
@@ -173,8 +173,8 @@ class Progress:
             what = "lost" if event.lost else "failed"
             # The same failure of another attempt is told in its last line only.
             key = f"{event.phase}:{event.task}:{event.reason}"
-            reason = _last_line(event.reason) if key in self._told else event.reason
-            self._told.add(key)
+            reason = _last_line(event.reason) if key in self._shown else event.reason
+            self._shown.add(key)
             self._say(
                 f"{event.at:8.2f} s  {event.phase} task {event.task}, attempt {event.attempt}"
                 f" {what}: {reason}"

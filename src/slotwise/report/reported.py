@@ -23,7 +23,7 @@ class ReportedRun:
     """One run to show: its scheduler's label, the world it ran in, its log and outcome."""
 
     label: str
-    world: Literal["live", "simulated"]
+    backend: Literal["live", "simulated"]
     log: Log
     outcome: Outcome
 
@@ -62,8 +62,8 @@ class ReportedRun:
 
 def run_names(runs: Sequence[ReportedRun]) -> list[str]:
     """A name for each run: as it is called, with its world where the runs come from several."""
-    if len({run.world for run in runs}) > 1:
-        return distinct(f"{run.called} ({run.world})" for run in runs)
+    if len({run.backend for run in runs}) > 1:
+        return distinct(f"{run.called} ({run.backend})" for run in runs)
     return distinct(run.called for run in runs)
 
 
@@ -71,7 +71,7 @@ def has_differing_work(runs: Sequence[ReportedRun]) -> bool:
     """Whether live runs measured the work of the same jobs more than WORK_TOLERANCE apart."""
     measured: defaultdict[frozenset[str], list[float]] = defaultdict(list)
     for run in runs:
-        if run.world == "live" and run.is_whole:
+        if run.backend == "live" and run.is_whole:
             measured[frozenset(run.outcome.jobs)].append(run.outcome.metrics["work_seconds"])
     return any(max(works) > (1 + WORK_TOLERANCE) * min(works) for works in measured.values())
 

@@ -141,18 +141,18 @@ def _measured(metrics: Sequence[Metric], runs: Sequence[ReportedRun]) -> list[Me
 
 def comparison_table(runs: Sequence[ReportedRun]) -> Table:
     """The runs side by side, for the terminal; the best of each metric is bold."""
-    worlds = list(dict.fromkeys(run.world for run in runs))
+    backends = list(dict.fromkeys(run.backend for run in runs))
     # The world has a column of its own where there are several.
-    names = [run.called for run in runs] if len(worlds) > 1 else run_names(runs)
+    names = [run.called for run in runs] if len(backends) > 1 else run_names(runs)
     # Two lines for those that were interrupted: metrics need the room.
     columns = {"scheduler": [Text(name.replace(" (", "\n(")) for name in names]}
-    if len(worlds) > 1:
-        columns["world"] = [Text(run.world) for run in runs]
+    if len(backends) > 1:
+        columns["world"] = [Text(run.backend) for run in runs]
     for metric in metrics_in_short(runs):
         cells = zip(metric.cells(runs), metric.best(runs), strict=True)
         columns[metric.title] = [Text(cell, "bold" if best else "") for cell, best in cells]
     objectives = list(dict.fromkeys(run.objective for run in runs))
-    caption = f"{' and '.join(worlds)}; the value is the {' or '.join(objectives)}"
+    caption = f"{' and '.join(backends)}; the value is the {' or '.join(objectives)}"
     if has_bounds_apart(runs):
         caption += "; each bound is for its own run"
     table = _rich(columns)

@@ -47,8 +47,8 @@ class Admission:
     def check(self, pools: PoolTree) -> None:
         """Assert that no pool runs too many jobs. For tests."""
         for name, count in self._running.items():
-            most = pools[name].jobs_max
-            assert most is None or 0 <= count <= most, "no pool runs too many jobs"
+            max_share = pools[name].jobs_max
+            assert max_share is None or 0 <= count <= max_share, "no pool runs too many jobs"
 
     def _admit(self, pools: PoolTree) -> Iterator[Job]:
         """Jobs of one pool wait for the same: only the first of each pool is looked at."""

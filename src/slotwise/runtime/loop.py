@@ -8,8 +8,8 @@ from typing import Protocol
 from slotwise.model.decision import Decision, GiveUp, Launch, Preempt
 from slotwise.model.event import Event
 from slotwise.model.snapshot import Snapshot
+from slotwise.runtime.backend import Backend
 from slotwise.runtime.state import State
-from slotwise.runtime.world import World
 
 PERFORMED = (Launch, Preempt, GiveUp)
 """The decisions that a world carries out; the others concern the state alone."""
@@ -33,7 +33,7 @@ class Record(Protocol):
         ...
 
 
-def run(scheduler: Decider, world: World, state: State, record: Record) -> None:
+def run(scheduler: Decider, backend: Backend, state: State, record: Record) -> None:
     """Run until all jobs are over.
 
     Each turn waits for events, applies them, and asks the scheduler until it has nothing more
@@ -41,15 +41,15 @@ def run(scheduler: Decider, world: World, state: State, record: Record) -> None:
     of tasks arrive as events and are scheduled around.
     """
     while not state.is_done:
-        events = world.wait(until=state.take_wake())
-        turn(scheduler, world, state, record, events)
+        events = backend.wait(until=state.next_wakeup())
+        turn(scheduler, backend, state, record, events)
 
 
 def turn(
-    scheduler: Decider, world: World, state: State, record: Record, events: Sequence[Event]
+    scheduler: Decider, backend: Backend, state: State, record: Record, events: Sequence[Event]
 ) -> None:
     """One turn: apply the events, decide, do what was decided, take it all down."""
-    now = world.now
+    now = backend.now
     snapshot = state.at(now)
     for event in events:
         state.apply(event)
@@ -58,7 +58,7 @@ def turn(
         for decision in decisions:
             state.apply(decision)
             if isinstance(decision, PERFORMED):
-                world.perform(decision)
+                backend.perform(decision)
         decided += decisions
     if events or decided:
         record(now, events, decided)

@@ -10,14 +10,14 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Block, Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree
+from slotwise.runtime.ordering import ShareNode
 from slotwise.runtime.pool_state import PoolState, path_to
-from slotwise.runtime.turns import Sharer
 from slotwise.workload.placement import PlacedBlocks
 
 PENDING, RUNNING, DONE, BLOCKED = 0, 1, 2, 3
 
 
-class PhaseState(Sharer):
+class PhaseState(ShareNode):
     """A phase in progress. It changes through its methods only, and each is O(1).
 
     Tasks are kept as one byte each plus an index from hosts and racks to the tasks whose input
@@ -64,7 +64,7 @@ class PhaseState(Sharer):
         "is_ready",
         "job",
         "launches",
-        "most",
+        "max_share",
         "pending",
         "phase",
         "shares",
@@ -90,12 +90,12 @@ class PhaseState(Sharer):
         self.job, self.phase = job, phase
         self.shares = pools.shares(job.pool, phase.kind)
         self.slot_kind = cluster.slot_kind(phase.kind)
-        self.most = phase.slots_most
-        self._limits = tuple(share for share in path_to(pool) if share.most < inf)
+        self.max_share = phase.slots_most
+        self._limits = tuple(share for share in path_to(pool) if share.max_share < inf)
         self.is_limited = bool(self._limits)
         self._excusers = tuple(share for share in path_to(pool) if share.preemption is not None)
         # What a guarantee, or a weight by size, is worth changes with any of its tasks.
-        self._is_sensitive = is_weighed_by_size or any(p.least > 0 for p in path_to(pool))
+        self._is_sensitive = is_weighed_by_size or any(p.min_share > 0 for p in path_to(pool))
         self.waits_for = set(phase.waits_for)
         self.is_pinned = phase.continues is not None
         # It must not hold what those that it waits for need: slots, or a part of a max share.
@@ -144,7 +144,7 @@ class PhaseState(Sharer):
     @property
     def may_launch(self) -> bool:
         """Whether one more slot would break neither its own most share nor that of a pool."""
-        if self.running >= self.most:
+        if self.running >= self.max_share:
             return False
         return not self._limits or not any(share.is_full for share in self._limits)
 
@@ -166,7 +166,7 @@ class PhaseState(Sharer):
         that are there, but count against its most share.
         """
         usable = self.running if self.is_pinned else self.running + self.pending
-        return (usable if usable < self.most else self.most) - self.away
+        return (usable if usable < self.max_share else self.max_share) - self.away
 
     @property
     def has_shrunk(self) -> bool:
@@ -175,7 +175,7 @@ class PhaseState(Sharer):
         return demand < self.allocated or demand < self.phase.slots_min or self._is_sensitive
 
     @property
-    def is_excused(self) -> bool:
+    def overrides_delay(self) -> bool:
         """Whether a pool that it is in has waited for its share for too long to wait more."""
         return bool(self._excusers) and any(share.is_overdue for share in self._excusers)
 
@@ -278,7 +278,7 @@ class PhaseState(Sharer):
         self.pending -= 1
         self.running += 1
         self.deferred_since = self.deferred_until = None
-        if self.running >= self.most:
+        if self.running >= self.max_share:
             self.has_passed = False  # Until it may launch again, it is not asked.
         if self._works is not None:
             self._expected_running += self._works[task]
@@ -352,7 +352,7 @@ class PhaseState(Sharer):
         assert self.blocked == status.count(BLOCKED)
         assert self.stopping.keys() <= self.launches.keys()
         assert 0 <= self.away <= self.running
-        assert self.running <= self.most, "a phase never exceeds its most share"
+        assert self.running <= self.max_share, "a phase never exceeds its most share"
         assert not self.running or not self.waits_for, "no task runs before its phase is ready"
 
     def _numbered(self, task: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import ShareKey
-from slotwise.runtime.turns import Rank, Sharer, whole
+from slotwise.runtime.ordering import Rank, ShareNode, whole
 
 if TYPE_CHECKING:
     from slotwise.runtime.phase_state import PhaseState
@@ -32,7 +32,7 @@ def path_to(pool: PoolState | None) -> Iterator[PoolState]:
         pool = pool.parent
 
 
-class PoolState(Sharer):
+class PoolState(ShareNode):
     """A share of a pool, or, without a parent, all slots of one kind.
 
     It orders what is below it and has tasks that wait: shares of pools, or phases. `running`
@@ -46,19 +46,19 @@ class PoolState(Sharer):
     """
 
     __slots__ = (
+        "backlogged",
         "below",
         "coming",
         "demand",
         "depth",
         "fair_due",
         "holds_totals",
-        "hungry",
         "is_overdue",
         "is_starving",
         "key",
-        "least",
-        "least_due",
-        "most",
+        "max_share",
+        "min_share",
+        "min_share_due",
         "preemption",
         "service",
         "slot_kind",
@@ -75,8 +75,8 @@ class PoolState(Sharer):
         slot_kind: str,
         order: int,
         parent: PoolState | None,
-        least: float,
-        most: float,
+        min_share: float,
+        max_share: float,
         preemption: Preemption | None,
         total: Total | None = None,
     ) -> None:
@@ -92,11 +92,11 @@ class PoolState(Sharer):
         if parent is not None:
             parent.below += 1
         self.key, self.slot_kind = key, slot_kind
-        self.least, self.most, self.preemption = least, most, preemption
+        self.min_share, self.max_share, self.preemption = min_share, max_share, preemption
         self.demand = self.stopping = self.coming = self.starving = 0
         self.service = 0.0
-        self.hungry: list[Rank] = []
-        self.least_due = self.fair_due = inf
+        self.backlogged: list[Rank] = []
+        self.min_share_due = self.fair_due = inf
         self.is_overdue = self.is_starving = False
 
     @property
@@ -120,12 +120,12 @@ class PoolState(Sharer):
     @property
     def room(self) -> float:
         """Slots that it may hold more."""
-        return self.most - self.running if self.total is None else self.total.room(self)
+        return self.max_share - self.running if self.total is None else self.total.room(self)
 
     @property
     def most_there(self) -> float:
         """Its most share without what is held on unresponsive hosts."""
-        return self.most - (self.away if self.total is None else self.total.away)
+        return self.max_share - (self.away if self.total is None else self.total.away)
 
     @property
     def beside(self) -> Sequence[PoolState]:
@@ -137,7 +137,7 @@ class PoolState(Sharer):
     @property
     def usable(self) -> int:
         """Slots that it can use: what is below it asks for, cut to its most share."""
-        room = self.most - self.away
+        room = self.max_share - self.away
         return self.demand if self.demand <= room else int(room)
 
     @property
@@ -158,14 +158,14 @@ class PoolState(Sharer):
     def walk(self) -> Iterator[PhaseState]:
         """The phases below it that have tasks waiting, the one to be served first first."""
         pool = self
-        while pool.below and len(pool.hungry) == 1:
-            pool = _CHILD(pool.hungry[0])
-        return _walk(pool) if pool.below else map(_CHILD, pool.hungry)
+        while pool.below and len(pool.backlogged) == 1:
+            pool = _CHILD(pool.backlogged[0])
+        return _walk(pool) if pool.below else map(_CHILD, pool.backlogged)
 
     def missing(self, now: float) -> int:
         """Slots that it may take back now, beside those that are coming already."""
         missing = 0
-        if self.least_due <= now:
+        if self.min_share_due <= now:
             missing = whole(min(self.owed, self.usable)) - self.expected
             if self.total is not None:
                 missing = min(missing, self.total.missing())
@@ -192,13 +192,13 @@ class PoolState(Sharer):
         assert preemption is not None, "only pools that take back are watched"
         begun = []
         held = self.held
-        due = self.least_due if self.least_due < inf else now + preemption.least_after
+        due = self.min_share_due if self.min_share_due < inf else now + preemption.least_after
         if self.total is not None:
             due = self.total.watch(now, preemption.least_after)
         if held >= whole(min(self.owed, self.usable)):
             due = inf
-        if due != self.least_due:
-            self.least_due = due
+        if due != self.min_share_due:
+            self.min_share_due = due
             begun.append(due)
         share = self.share
         if held >= preemption.fraction * share or held >= whole(share):
@@ -215,8 +215,8 @@ class PoolState(Sharer):
             if phase.is_pinned:
                 continue  # Nothing is taken for it.
             path = takewhile(lambda pool: pool is not self, path_to(phase.pool))
-            inside = [pool for pool in path if pool.most < inf]
-            more = min(phase.pending, phase.most - phase.running)
+            inside = [pool for pool in path if pool.max_share < inf]
+            more = min(phase.pending, phase.max_share - phase.running)
             more = int(min([more, *[pool.room - taken[pool] for pool in inside]]))
             if more > 0:
                 taken.update(dict.fromkeys([*inside, self], more))
@@ -232,10 +232,10 @@ class PoolState(Sharer):
         own = sum(phase.demand for phase in phases if phase.is_ready and phase.pool is self)
         assert self.demand == own + sum(pool.usable for pool in below)
         held = self.running if self.total is None else self.total.running
-        assert held <= self.most, "a pool never exceeds its most share"
-        assert self.hungry == sorted(self.hungry), "the order below a pool is kept"
+        assert held <= self.max_share, "a pool never exceeds its most share"
+        assert self.backlogged == sorted(self.backlogged), "the order below a pool is kept"
         assert self.coming >= 0
-        for *_, child in self.hungry:
+        for *_, child in self.backlogged:
             assert child.parent is self
             if self.below != 1:  # A share without siblings has a place, but needs no order.
                 assert child.rank == child.ranked(), "a place in the order is as things are"
@@ -243,12 +243,12 @@ class PoolState(Sharer):
 
 def _walk(pool: PoolState) -> Iterator[PhaseState]:
     """The same below a pool of pools. Without recursion: pools may lie thousands deep."""
-    levels = [map(_CHILD, pool.hungry)]
+    levels = [map(_CHILD, pool.backlogged)]
     while levels:
         inner = next(levels[-1], None)
         if inner is None:
             levels.pop()
         elif inner.below:
-            levels.append(map(_CHILD, inner.hungry))
+            levels.append(map(_CHILD, inner.backlogged))
         else:
-            yield from map(_CHILD, inner.hungry)
+            yield from map(_CHILD, inner.backlogged)

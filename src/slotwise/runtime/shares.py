@@ -9,10 +9,10 @@ from math import inf
 
 from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
+from slotwise.runtime.ordering import ShareNode
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.totals import Total, Totals
-from slotwise.runtime.turns import Sharer
 
 WHOLE = ShareKey("", "")
 """All slots of one kind: what the shares of the pools at the top lie in."""
@@ -58,7 +58,7 @@ class Shares:
         alarms, now = self.alarms, self.now
         while alarms and alarms[0][0] <= now:
             *_, pool = heappop(alarms)
-            if pool.least_due <= now or pool.fair_due <= now:
+            if pool.min_share_due <= now or pool.fair_due <= now:
                 self._note_overdue(pool)
                 self._rerank(pool)
 
@@ -67,7 +67,7 @@ class Shares:
         alarms = self.alarms
         while alarms:
             due, _, pool = alarms[0]
-            if due in (pool.least_due, pool.fair_due):
+            if due in (pool.min_share_due, pool.fair_due):
                 return due
             heappop(alarms)  # The pool has got what it lacked.
         return inf
@@ -82,18 +82,18 @@ class Shares:
         pools = self._by_key.values()
         for pool in pools:
             pool.allocated = pool.owed = 0.0
-            pool.hungry = []
+            pool.backlogged = []
             pool.rank = None
         for phase_id, phase in ready.items():
             phase.allocated = share = slots.get(phase_id, 0.0)
-            least = phase.phase.slots_min
-            phase.owed = min(share, least) if least else 0.0
+            min_share = phase.phase.slots_min
+            phase.owed = min(share, min_share) if min_share else 0.0
             pool = phase.pool
             pool.allocated += share
             pool.owed += phase.owed
             if phase.pending:
                 phase.rank = rank = phase.ranked()
-                pool.hungry.append(rank)
+                pool.backlogged.append(rank)
         for pool in self.inner_first():
             if pool.parent is not None:
                 pool.parent.allocated += pool.allocated
@@ -103,10 +103,10 @@ class Shares:
         for pool in self.inner_first():
             if pool.preemption is not None:
                 self._watch(pool)
-            pool.hungry.sort()
-            if pool.hungry and pool.parent is not None:
+            pool.backlogged.sort()
+            if pool.backlogged and pool.parent is not None:
                 pool.rank = rank = pool.ranked()
-                pool.parent.hungry.append(rank)
+                pool.parent.backlogged.append(rank)
 
     def recount(self, phases: Collection[PhaseState], lost: Collection[str]) -> None:
         """Hosts fell silent or came back, or something ended there: count all phases anew.
@@ -117,7 +117,7 @@ class Shares:
         pools = self._by_key.values()
         for pool in pools:
             pool.running = pool.away = pool.demand = pool.stopping = pool.coming = 0
-            pool.hungry = []
+            pool.backlogged = []
             pool.rank = None
         for phase in phases:
             phase.look_for(lost)
@@ -137,16 +137,16 @@ class Shares:
         demand = phase.demand if is_ready else 0
         more = demand - phase.counted
         phase.counted = demand
-        child: Sharer = phase
+        child: ShareNode = phase
         pool, whole = phase.parent, self.whole
         while pool is not None:
             pool.running += held
             if more:
                 before, pool.demand = pool.demand, pool.demand + more
-                room = pool.most - pool.away
+                room = pool.max_share - pool.away
                 if room < max(before, pool.demand):
                     more = int(min(pool.demand, room) - min(before, room))
-            order, old = pool.hungry, child.rank
+            order, old = pool.backlogged, child.rank
             if pool.below != 1:
                 if held > 0:
                     pool.service = child.serve(pool.service)
@@ -245,7 +245,7 @@ class Shares:
         phase.rank = None
         if phase.is_ready and phase.pending:
             phase.rank = rank = phase.ranked()
-            phase.pool.hungry.append(rank)
+            phase.pool.backlogged.append(rank)
 
     def _watch(self, pool: PoolState) -> None:
         """Look whether a pool's shortages have begun, are over, or have lasted too long."""
@@ -256,7 +256,7 @@ class Shares:
 
     def _note_overdue(self, pool: PoolState) -> None:
         """Take down whether a pool may take slots back now, and whether it is starving."""
-        is_starving = pool.least_due <= self.now
+        is_starving = pool.min_share_due <= self.now
         if is_starving != pool.is_starving:
             pool.is_starving = is_starving
             for above in path_to(pool):
@@ -273,7 +273,7 @@ class Shares:
         """Put a pool, and those that it lies in, where they belong in the order of each."""
         for child in path_to(pool):
             if child.rank is not None and child.parent is not None:
-                order = child.parent.hungry
+                order = child.parent.backlogged
                 del order[bisect_left(order, child.rank)]
                 child.rank = rank = child.ranked()
                 insort(order, rank)

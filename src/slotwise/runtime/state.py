@@ -41,12 +41,12 @@ from slotwise.model.snapshot import Seen
 from slotwise.runtime.admission import Admission
 from slotwise.runtime.finished import Finished
 from slotwise.runtime.hosts import Hosts
+from slotwise.runtime.ordering import ROUNDING
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState
 from slotwise.runtime.queues import Queues
 from slotwise.runtime.shares import Shares
 from slotwise.runtime.totals import Totals, owe
-from slotwise.runtime.turns import ROUNDING
 
 ATTEMPTS_MAX = 4
 """How often a task is tried before its job fails."""
@@ -118,13 +118,13 @@ class State:
         }
 
     @property
-    def kept_out(self) -> list[str]:
+    def awaiting_admission(self) -> list[str]:
         """The jobs that wait until their pools run fewer, the next one first."""
         return self._admission.waiting()
 
     def full_pools(self, job: str) -> dict[str, list[str]]:
         """Of the pools of a job those that run as many jobs as they may, and these jobs."""
-        outside = set(self.kept_out)
+        outside = set(self.awaiting_admission)
         inside = [one for one in self._jobs if one not in outside]
         return {
             name: [one for one in inside if self.pools[name] in self._path(self._job(one))]
@@ -154,7 +154,7 @@ class State:
                 shares.ring()
         return self
 
-    def take_wake(self) -> float | None:
+    def next_wakeup(self) -> float | None:
         """The instant at which the scheduler wants to be asked even if nothing happens."""
         wake = inf
         if self.has_changed and self.epoch_ends > self.now and self._phases:
@@ -181,7 +181,7 @@ class State:
             self._in_order[slot_kind] = sorted(phases, key=lambda phase: phase.order)
         return self._in_order[slot_kind]
 
-    def hungry(self, slot_kind: str) -> Iterable[PhaseState]:
+    def backlogged(self, slot_kind: str) -> Iterable[PhaseState]:
         """Those with pending tasks: by pools, then within them, who lacks most first."""
         return self._shares[slot_kind].whole.walk()
 
@@ -231,7 +231,7 @@ class State:
     def jobs_left(self) -> Iterable[Sequence[PhaseState]]:
         """The phases of each job that may run and is not over, each behind all that it waits
         for; the jobs in order of arrival."""
-        outside = set(self.kept_out)
+        outside = set(self.awaiting_admission)
         for name, phases in self._jobs.items():
             if name not in outside and name not in self.failed:
                 yield [phases[phase.name] for phase in self._job(name).topological]
@@ -496,8 +496,8 @@ class State:
             phases = [phase for phase in self._phases.values() if phase.slot_kind == kind]
             held = sum(phase.running for phase in phases)
             self._hosts.check(kind, held, capacity)
-            hungry = {phase.id for phase in self.hungry(kind)}
-            assert hungry == {p.id for p in self._ready[kind].values() if p.pending}
+            backlogged = {phase.id for phase in self.backlogged(kind)}
+            assert backlogged == {p.id for p in self._ready[kind].values() if p.pending}
             for phase in phases:
                 ready = phase.id in self._ready[kind]
                 assert ready == phase.is_ready

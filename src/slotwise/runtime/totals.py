@@ -10,7 +10,7 @@ from slotwise.model.cluster import ANY_KIND
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import ShareKey
 from slotwise.runtime.hosts import FreeSlots
-from slotwise.runtime.turns import whole
+from slotwise.runtime.ordering import whole
 
 if TYPE_CHECKING:
     from slotwise.runtime.pool_state import PoolState
@@ -26,12 +26,22 @@ class Total:
     least_due  when it will have lacked slots of its min share for too long
     """
 
-    __slots__ = ("_free", "_served", "_service", "least", "least_due", "most", "parts")
+    __slots__ = (
+        "_free",
+        "_served",
+        "_service",
+        "max_share",
+        "min_share",
+        "min_share_due",
+        "parts",
+    )
 
-    def __init__(self, least: float, most: float, free: Mapping[str, FreeSlots]) -> None:
-        self.least, self.most, self._free = least, most, free
+    def __init__(
+        self, min_share: float, max_share: float, free: Mapping[str, FreeSlots]
+    ) -> None:
+        self.min_share, self.max_share, self._free = min_share, max_share, free
         self.parts: dict[str, PoolState] = {}
-        self.least_due = inf
+        self.min_share_due = inf
         self._served = dict.fromkeys(free, 0.0)
         self._service = 0.0
 
@@ -49,7 +59,7 @@ class Total:
         """Slots of this kind that it may hold more, beside those that are kept for slots of
         other kinds that are being taken back for it."""
         kept = sum([other.coming for other in self.parts.values() if other is not part])
-        return self.most - self.running - kept
+        return self.max_share - self.running - kept
 
     def lacks(self) -> int:
         """Slots of its min share that it can use and lacks; below 0 if it holds more."""
@@ -62,10 +72,10 @@ class Total:
     def watch(self, now: float, patience: float) -> float:
         """When its shortage, if there is one, will have lasted for too long; inf without."""
         if self.lacks() <= 0:
-            self.least_due = inf
-        elif self.least_due == inf:
-            self.least_due = now + patience
-        return self.least_due
+            self.min_share_due = inf
+        elif self.min_share_due == inf:
+            self.min_share_due = now + patience
+        return self.min_share_due
 
     def divide(self) -> None:
         """Guarantee parts as much as they were allocated until the min share is reached.
@@ -75,7 +85,7 @@ class Total:
         parts = self.parts.values()
         for part in parts:
             part.owed = min(part.owed, part.allocated)
-        more = self.least - sum([part.owed for part in parts])
+        more = self.min_share - sum([part.owed for part in parts])
         for is_whole in (True, False):
             for part in parts:
                 top = whole(part.allocated) if is_whole else part.allocated
@@ -95,16 +105,16 @@ class Total:
         mine, wanted = self._turn(part), 0
         for other in self.parts.values():
             if (
-                other.hungry
+                other.backlogged
                 and self._free[other.slot_kind].by_host
                 and self._turn(other) < mine
             ):
                 wanted += max(1, whole(other.share) - other.held)
-        return wanted > 0 and wanted >= self.most - self.running
+        return wanted > 0 and wanted >= self.max_share - self.running
 
     def _owed(self) -> int:
         owed = sum([min(part.owed, part.usable) for part in self.parts.values()])
-        return whole(min(owed, self.most - self.away))
+        return whole(min(owed, self.max_share - self.away))
 
     def _turn(self, part: PoolState) -> tuple[float, float, str]:
         return part.ranked()[0], self._served[part.slot_kind], part.slot_kind
@@ -123,8 +133,11 @@ class Totals:
         if key.kind != ANY_KIND or not has_number or len(self._free) == 1:
             return None
         if key not in self._by_key:
-            least, most = pool.slots_min.get(ANY_KIND, 0), pool.slots_max.get(ANY_KIND, inf)
-            self._by_key[key] = Total(least, most, self._free)
+            min_share, max_share = (
+                pool.slots_min.get(ANY_KIND, 0),
+                pool.slots_max.get(ANY_KIND, inf),
+            )
+            self._by_key[key] = Total(min_share, max_share, self._free)
         return self._by_key[key]
 
 
@@ -140,7 +153,7 @@ def owe(pools: Sequence[PoolState]) -> None:
     divided: set[ShareKey] = set()
     for pool in pools:
         if pool.total is None:
-            pool.owed = min(max(pool.owed, pool.least), pool.allocated)
+            pool.owed = min(max(pool.owed, pool.min_share), pool.allocated)
         elif pool.key not in divided:
             divided.add(pool.key)
             pool.total.divide()

@@ -31,19 +31,24 @@ def jobs_of(problem: Malleable) -> BoundJobs:
     """The jobs of a problem, all there at 0."""
     start = np.zeros(len(problem))
     return BoundJobs.of(
-        problem.costs, start, problem.work, problem.most, problem.heights, problem.least
+        problem.costs,
+        start,
+        problem.work,
+        problem.max_share,
+        problem.heights,
+        problem.min_share,
     )
 
 
 def bound_jobs(
     costs: Sequence[Cost],
     work: Sequence[float],
-    most: Sequence[float],
+    max_share: Sequence[float],
     arrival: Sequence[float] | None = None,
 ) -> BoundJobs:
     """Jobs of one phase each, that arrive at 0 if nothing is said."""
-    height = [w / m for w, m in zip(work, most, strict=True)]
-    return BoundJobs.of(costs, arrival or [0.0] * len(work), work, most, height)
+    height = [w / m for w, m in zip(work, max_share, strict=True)]
+    return BoundJobs.of(costs, arrival or [0.0] * len(work), work, max_share, height)
 
 
 def responses(*weights: float) -> list[Cost]:
@@ -61,8 +66,8 @@ def test_no_bound_is_above_the_optimum(metric: Metric, with_least: bool) -> None
         best = optimum(
             problem.capacity,
             problem.work,
-            problem.least,
-            problem.most,
+            problem.min_share,
+            problem.max_share,
             list(problem.costs),
             metric.aggregate,
         )
@@ -78,8 +83,10 @@ def test_no_bound_is_above_a_packing(data: st.DataObject) -> None:
     aggregate: Aggregate = data.draw(st.sampled_from(["sum", "max"]))
     problem = data.draw(problems(aggregate, jobs_most=8))
     order = data.draw(st.permutations(range(len(problem))))
-    work, least, most = (v.tolist() for v in (problem.work, problem.least, problem.most))
-    packing = pack(problem.capacity, work, least, most, order)
+    work, min_share, max_share = (
+        v.tolist() for v in (problem.work, problem.min_share, problem.max_share)
+    )
+    packing = pack(problem.capacity, work, min_share, max_share, order)
     value = problem.value(np.array([pieces[-1][1] for pieces in packing]))
     assert lower_bound(jobs_of(problem), problem.capacity, aggregate) <= value
 
@@ -87,8 +94,10 @@ def test_no_bound_is_above_a_packing(data: st.DataObject) -> None:
 @pytest.mark.parametrize("due", [1e-300, 1e-12, 1e-6, 1.0, 1e3, 1e4, 1e5])
 def test_a_due_date_just_behind_the_begin_lifts_no_bound(due: float) -> None:
     """Rounding of works of 10^9 s is longer than the time until it; all could begin at 0."""
-    work, most = [1e9, 1e9, 1e9, 59e9], [1.0, 1.0, 1.0, 3.375]
-    problem = Malleable.of(10, work, [0.0] * 4, most, [Hinge(1.0, at) for at in (0, 0, 0, due)])
+    work, max_share = [1e9, 1e9, 1e9, 59e9], [1.0, 1.0, 1.0, 3.375]
+    problem = Malleable.of(
+        10, work, [0.0] * 4, max_share, [Hinge(1.0, at) for at in (0, 0, 0, due)]
+    )
     value = 3e9 + 59e9 / 3.375 - due
     assert (1 - 1e-9) * value <= lower_bound(jobs_of(problem), 10, "sum") <= value
 
@@ -108,11 +117,18 @@ def test_no_bound_is_above_a_packing_of_huge_or_tiny_numbers(data: st.DataObject
             case Hinge(slope, due):
                 costs.append(Hinge(slope * weight, due * time))
     scaled = Malleable.of(
-        problem.capacity, problem.work * time, problem.least, problem.most, costs, aggregate
+        problem.capacity,
+        problem.work * time,
+        problem.min_share,
+        problem.max_share,
+        costs,
+        aggregate,
     )
     order = data.draw(st.permutations(range(len(problem))))
-    work, least, most = (v.tolist() for v in (scaled.work, scaled.least, scaled.most))
-    packing = pack(scaled.capacity, work, least, most, order)
+    work, min_share, max_share = (
+        v.tolist() for v in (scaled.work, scaled.min_share, scaled.max_share)
+    )
+    packing = pack(scaled.capacity, work, min_share, max_share, order)
     value = scaled.value(np.array([pieces[-1][1] for pieces in packing]))
     assert lower_bound(jobs_of(scaled), scaled.capacity, aggregate) <= value
 
@@ -129,13 +145,13 @@ def test_no_bound_is_above_a_schedule_with_arrivals(data: st.DataObject) -> None
     zero = data.draw(st.sampled_from([0, 86_400, 1_700_000_000]))
     arrival = [zero + data.draw(st.integers(0, 9)) for _ in range(count)]
     work = [data.draw(st.integers(0, 12)) for _ in range(count)]
-    most = [data.draw(st.integers(1, capacity)) for _ in range(count)]
+    max_share = [data.draw(st.integers(1, capacity)) for _ in range(count)]
     free: dict[int, int] = {}
     ends = [0.0] * count
     for j in data.draw(st.permutations(range(count))):
         second, left = arrival[j], work[j]
         while left > 0:
-            used = min(most[j], free.setdefault(second, capacity), left)
+            used = min(max_share[j], free.setdefault(second, capacity), left)
             free[second] -= used
             left -= used
             second += 1
@@ -146,7 +162,7 @@ def test_no_bound_is_above_a_schedule_with_arrivals(data: st.DataObject) -> None
         else data.draw(any_costs("line hinge steps")).since(-zero)
         for at in arrival
     ]
-    jobs = bound_jobs(costs, work, most, arrival=[float(at) for at in arrival])
+    jobs = bound_jobs(costs, work, max_share, arrival=[float(at) for at in arrival])
     values = [cost.at(end) for cost, end in zip(costs, ends, strict=True)]
     assert lower_bound(jobs, capacity, "sum") <= sum(values)
     assert lower_bound(jobs, capacity, "max") <= max(values)
@@ -181,8 +197,8 @@ def test_jobs_that_can_use_all_slots_are_bounded_by_smiths_rule(
 
 def test_the_makespan_is_bounded_by_the_area_or_by_the_longest() -> None:
     """Two jobs of 40 on 10 slots, at most 8 each, need 8 s; with at most 2 they need 20."""
-    for most, least_makespan in ((8.0, 8.0), (2.0, 20.0)):
-        jobs = bound_jobs(responses(1, 1), [40.0, 40.0], [most, most])
+    for max_share, least_makespan in ((8.0, 8.0), (2.0, 20.0)):
+        jobs = bound_jobs(responses(1, 1), [40.0, 40.0], [max_share, max_share])
         assert lower_bound(jobs, 10, "max") == pytest.approx(least_makespan, rel=1e-9)
 
 
@@ -211,11 +227,11 @@ def test_a_curve_of_ones_own_is_bounded_closely() -> None:
 
 def test_what_is_guaranteed_to_one_job_lifts_the_bound_of_the_others() -> None:
     """Of 10 slots 4 are promised to a long job that costs nothing: 60 take 10 s, not 6."""
-    for least, tardiness in ((0.0, 0.0), (4.0, 4.0)):
+    for min_share, tardiness in ((0.0, 0.0), (4.0, 4.0)):
         problem = Malleable.of(
             10.0,
             [60.0, 400.0],
-            [0.0, least],
+            [0.0, min_share],
             [10.0, 10.0],
             [Hinge(1.0, 6.0), Hinge(1e-9, 99.0)],
         )

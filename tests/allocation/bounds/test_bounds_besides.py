@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from slotwise.allocation.bounds.besides import INSTANTS_MOST, least_times
+from slotwise.allocation.bounds.residual_time import INSTANTS_MOST, least_times
 from slotwise.allocation.due_dates.feasibility import fits
 
 
@@ -17,30 +17,30 @@ def test_it_is_the_earliest_due_date_that_can_be_kept(seed: int) -> None:
     random = Random(seed)
     capacity, count = 10.0, random.randint(1, 6)
     work = np.array([random.choice([1.0, random.uniform(0.1, 90)]) for _ in range(count)])
-    most = np.array([random.uniform(0.5, capacity) for _ in work])
-    least = most * [random.choice([0.0, random.random()]) for _ in work]
-    least *= min(1.0, random.uniform(0.3, 1.0) * capacity / max(least.sum(), 1e-9))
-    for j, least_time in enumerate(least_times(capacity, work, least, most)):
+    max_share = np.array([random.uniform(0.5, capacity) for _ in work])
+    min_share = max_share * [random.choice([0.0, random.random()]) for _ in work]
+    min_share *= min(1.0, random.uniform(0.3, 1.0) * capacity / max(min_share.sum(), 1e-9))
+    for j, least_time in enumerate(least_times(capacity, work, min_share, max_share)):
         due = np.full(count, np.inf)
         due[j] = least_time * (1 + 1e-9)
-        assert fits(capacity, work, least, most, due)
+        assert fits(capacity, work, min_share, max_share, due)
         due[j] = least_time * (1 - 1e-6)
-        assert not fits(capacity, work, least, most, due)
+        assert not fits(capacity, work, min_share, max_share, due)
 
 
 def test_with_many_jobs_it_is_not_more() -> None:
     """Where instants are left out, the times are shorter than they could be, or equal."""
     random = np.random.default_rng(3)
     count, capacity = 4 * INSTANTS_MOST, 1000.0
-    work, most = random.uniform(1, 1000, count), random.uniform(1, capacity, count)
-    least = random.uniform(0, 0.9 * capacity / count, count)
-    times = least_times(capacity, work, least, most)
-    assert np.all(times >= work / most)
-    assert np.any(times > 1.01 * work / most)
+    work, max_share = random.uniform(1, 1000, count), random.uniform(1, capacity, count)
+    min_share = random.uniform(0, 0.9 * capacity / count, count)
+    times = least_times(capacity, work, min_share, max_share)
+    assert np.all(times >= work / max_share)
+    assert np.any(times > 1.01 * work / max_share)
     for j in range(0, count, 50):
         due = np.full(count, np.inf)
         due[j] = times[j] * (1 - 1e-9)
-        assert not fits(capacity, work, least, most, due, tolerance=-1e-8)
+        assert not fits(capacity, work, min_share, max_share, due, tolerance=-1e-8)
 
 
 def test_without_guarantees_it_is_the_time_alone() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from slotwise.allocation.bounds import BoundJobs, Parts, lower_bound, price_bound
 from slotwise.allocation.bounds.cheapest import Points
-from slotwise.allocation.bounds.needs import Falls
 from slotwise.allocation.bounds.part_prices import price_bound_of_parts
 from slotwise.allocation.bounds.profiles import Room, latest_moments, latest_parts
 from slotwise.allocation.bounds.shapes import Shapes
+from slotwise.allocation.bounds.window_demand import Falls
 from slotwise.allocation.bounds.windows import Windows
 from slotwise.objective.cost import Cost, Hinge, Line, Steps
 
@@ -29,10 +29,10 @@ def random_jobs(random: Random, count: int) -> BoundJobs:
             rows.append((job, work, rate, head, tail))
     parts = Parts.of(rows)
     total, rate, height = np.zeros(count), np.ones(count), np.zeros(count)
-    for job, work, most, head, tail in rows:
+    for job, work, max_share, head, tail in rows:
         total[job] += work
-        rate[job] += most
-        height[job] = max(height[job], head + work / most + tail)
+        rate[job] += max_share
+        height[job] = max(height[job], head + work / max_share + tail)
     height = np.maximum(height, total / CAPACITY)
     arrival = [random.choice([0.0, random.uniform(0, 4)]) for _ in range(count)]
     costs = [any_cost(random) for _ in range(count)]
@@ -66,10 +66,10 @@ def test_in_its_last_seconds_a_job_does_what_its_parts_and_the_capacity_allow(
     fine = np.linspace(0, 40, 4001)
     free = np.array([within(jobs.parts, jobs.parts.tail, v).sum() for v in fine])
     for k in range(0, 4001, 250):
-        most = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
+        max_share = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
         done = within(late, late.tail, fine[k]).sum()
-        assert done == pytest.approx(most, abs=0.03 * CAPACITY)
-        assert done <= most + 1e-9
+        assert done == pytest.approx(max_share, abs=0.03 * CAPACITY)
+        assert done <= max_share + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -82,9 +82,9 @@ def test_no_more_is_done_early_than_heads_and_capacity_allow(seed: int) -> None:
     free = np.array([within(jobs.parts, begin, v).sum() for v in fine])
     found = Room.of(jobs, CAPACITY).after(fine - first)
     for k in range(0, 3001, 250):
-        most = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
-        assert found[k] == pytest.approx(most, abs=0.03 * CAPACITY)
-        assert found[k] >= most - 0.03 * CAPACITY
+        max_share = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
+        assert found[k] == pytest.approx(max_share, abs=0.03 * CAPACITY)
+        assert found[k] >= max_share - 0.03 * CAPACITY
 
 
 def test_the_least_moment_of_a_job_is_that_of_its_latest_schedule() -> None:

@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 from oracles.instances import MINISUM, Metric, instances
 from oracles.orders import optimum
 from slotwise.allocation.bounds import BoundJobs, price_bound
-from slotwise.allocation.bounds.cases import bound_by_cases
+from slotwise.allocation.bounds.branch_and_bound import bound_by_cases
 from slotwise.allocation.bounds.choices import Choices
 from slotwise.allocation.bounds.interior import best_prices
 from slotwise.allocation.bounds.prices import choices_of
@@ -29,8 +29,10 @@ def random_jobs(random: Random, count: int) -> BoundJobs:
     rate = [random.uniform(0.5, CAPACITY) for _ in range(count)]
     work = [random.uniform(0.2, 12) for _ in range(count)]
     height = [w / r * random.choice([1.0, 1.3]) for w, r in zip(work, rate, strict=True)]
-    least = [r * random.choice([0.0, 0.3]) for r in rate]
-    return BoundJobs.of([any_cost(random) for _ in rate], arrival, work, rate, height, least)
+    min_share = [r * random.choice([0.0, 0.3]) for r in rate]
+    return BoundJobs.of(
+        [any_cost(random) for _ in rate], arrival, work, rate, height, min_share
+    )
 
 
 def any_cost(random: Random) -> Cost:
@@ -68,10 +70,10 @@ def test_a_schedule_does_what_windows_need(seed: int) -> None:
     """One job at random rates between its shares does in each window at least what it must."""
     random = Random(seed)
     jobs = random_jobs(random, 1)
-    rate, least, left = float(jobs.rate[0]), float(jobs.least[0]), float(jobs.work[0])
+    rate, min_share, left = float(jobs.rate[0]), float(jobs.min_share[0]), float(jobs.work[0])
     now, spans = float(jobs.arrival[0]), []
     while left > 1e-12:
-        held = random.choice([rate, least, random.uniform(least, rate)]) or 0.2 * rate
+        held = random.choice([rate, min_share, random.uniform(min_share, rate)]) or 0.2 * rate
         span = min(random.uniform(0.05, 1), left / held)
         spans.append((now, now + span, held))
         now, left = now + span, left - span * held
@@ -92,9 +94,9 @@ def test_prices_are_nearly_the_best(metric: Metric, with_least: bool) -> None:
             problem.costs,
             np.zeros(len(problem)),
             problem.work,
-            problem.most,
+            problem.max_share,
             problem.heights,
-            problem.least,
+            problem.min_share,
         )
         choices = choices_of(jobs, problem.capacity)
         assert choices is not None
@@ -169,17 +171,17 @@ def test_cases_lift_a_bound_and_stay_below_the_optimum(metric: Metric) -> None:
             problem.costs,
             np.zeros(len(problem)),
             problem.work,
-            problem.most,
+            problem.max_share,
             problem.heights,
-            problem.least,
+            problem.min_share,
         )
         choices = choices_of(jobs, problem.capacity)
         assert choices is not None
         best = optimum(
             problem.capacity,
             problem.work,
-            problem.least,
-            problem.most,
+            problem.min_share,
+            problem.max_share,
             list(problem.costs),
             "sum",
         )

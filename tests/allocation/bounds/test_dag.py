@@ -19,9 +19,9 @@ def random_nodes(random: Random, count: int) -> list[Node]:
     """Phases of any width, each waiting for some of those before it."""
     nodes = []
     for k in range(count):
-        work, most = random.uniform(0.5, 9), random.randint(1, SLOTS)
+        work, max_share = random.uniform(0.5, 9), random.randint(1, SLOTS)
         after = [i for i in range(k) if random.random() < 0.4]
-        nodes.append(Node(work, work / most, 0, after))
+        nodes.append(Node(work, work / max_share, 0, after))
     return nodes
 
 

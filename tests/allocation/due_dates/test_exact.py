@@ -31,7 +31,7 @@ FAR = 1e3
 def best_of(problem: Malleable, costs: list[Cost], aggregate: str) -> float:
     """The optimum of the same jobs for other costs."""
     return optimum(
-        problem.capacity, problem.work, problem.least, problem.most, costs, aggregate
+        problem.capacity, problem.work, problem.min_share, problem.max_share, costs, aggregate
     )
 
 
@@ -102,7 +102,7 @@ def test_due_dates_fit_up_to_the_border_and_no_further(
 
 def keeps(problem: Malleable, due: Floats) -> bool:
     """Whether the theorem says that these due dates can be kept."""
-    return fits(problem.capacity, problem.work, problem.least, problem.most, due)
+    return fits(problem.capacity, problem.work, problem.min_share, problem.max_share, due)
 
 
 ONE_AT_A_TIME = ([(0.0, 2.0, 4.0)], [(2.0, 4.0, 4.0)])
@@ -117,16 +117,16 @@ WRONG = {
 }
 
 
-def two_jobs(least: float = 0.0) -> Malleable:
+def two_jobs(min_share: float = 0.0) -> Malleable:
     """Two jobs of work 8 on 4 slots."""
-    return Malleable.of(4, [8, 8], [least] * 2, [4, 4], [Line(1.0)] * 2)
+    return Malleable.of(4, [8, 8], [min_share] * 2, [4, 4], [Line(1.0)] * 2)
 
 
 def test_a_schedule_is_seen_to_be_one() -> None:
     """One job after the other is a schedule, but not where both have least shares."""
     check_packing(two_jobs(), ONE_AT_A_TIME, [2.0, 4.0])
     with pytest.raises(AssertionError, match="job 1 holds nothing"):
-        check_packing(two_jobs(least=1.0), ONE_AT_A_TIME, [2.0, 4.0])
+        check_packing(two_jobs(min_share=1.0), ONE_AT_A_TIME, [2.0, 4.0])
 
 
 @pytest.mark.parametrize("what", WRONG)

@@ -16,41 +16,47 @@ from slotwise.allocation.packing import pack
 from slotwise.objective.costs import Floats
 
 
-def must_have(work: float, least: float, most: float, due: float, instant: float) -> float:
+def must_have(
+    work: float, min_share: float, max_share: float, due: float, instant: float
+) -> float:
     """What the job must have had by an instant, as the theorem writes it."""
     if due <= instant:
         return work
-    return max(min(work, least * instant), work - most * (due - instant))
+    return max(min(work, min_share * instant), work - max_share * (due - instant))
 
 
-def excess(capacity: float, work: Floats, least: Floats, most: Floats, due: Floats) -> float:
+def excess(
+    capacity: float, work: Floats, min_share: Floats, max_share: Floats, due: Floats
+) -> float:
     """By how many slot-seconds what is needed by some instant exceeds the room at most."""
-    instants, needed = needs(work, least, most, due)
+    instants, needed = needs(work, min_share, max_share, due)
     return float(np.max(needed - capacity * instants))
 
 
 def random_shares(random: Random, count: int, capacity: float) -> tuple[Floats, Floats, Floats]:
     """Work, least and most shares; the least shares take up to all slots."""
     work = np.array([random.choice([1.0, 4.0, random.uniform(0.1, 9)]) for _ in range(count)])
-    most = np.array([random.uniform(0.2, capacity) for _ in range(count)])
-    least = most * [random.choice([0.0, random.random(), 1.0]) for _ in range(count)]
-    least *= min(1.0, random.uniform(0, 1) * capacity / max(least.sum(), 1e-9))
-    return work, least, most
+    max_share = np.array([random.uniform(0.2, capacity) for _ in range(count)])
+    min_share = max_share * [random.choice([0.0, random.random(), 1.0]) for _ in range(count)]
+    min_share *= min(1.0, random.uniform(0, 1) * capacity / max(min_share.sum(), 1e-9))
+    return work, min_share, max_share
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_needs_are_those_of_the_theorem(seed: int) -> None:
     """At each instant returned the sum is that of the formula; due dates may be missing."""
     random = Random(seed)
-    work, least, most = random_shares(random, random.randint(1, 8), 5.0)
+    work, min_share, max_share = random_shares(random, random.randint(1, 8), 5.0)
     due = np.array([random.choice([0.0, np.inf, random.uniform(0, 9)]) for _ in work])
-    instants, needed = needs(work, least, most, due)
+    instants, needed = needs(work, min_share, max_share, due)
     for instant, amount in zip(instants, needed, strict=True):
-        jobs = zip(work, least, most, due, strict=True)
+        jobs = zip(work, min_share, max_share, due, strict=True)
         assert amount == pytest.approx(sum(must_have(*job, instant) for job in jobs))
 
 
-def scheduled(capacity: float, work: Floats, least: Floats, most: Floats, due: Floats) -> bool:
+def scheduled(
+    capacity: float, work: Floats, min_share: Floats, max_share: Floats, due: Floats
+) -> bool:
     """Whether linear programs find a schedule: one for each order of completion."""
     count = len(work)
     for order in permutations(range(count)):
@@ -68,7 +74,7 @@ def scheduled(capacity: float, work: Floats, least: Floats, most: Floats, due: F
                 if place[j] < k:
                     bounds[count + j * count + k] = (0.0, 0.0)
                     continue
-                for sign, share in ((1.0, most[j]), (-1.0, least[j])):
+                for sign, share in ((1.0, max_share[j]), (-1.0, min_share[j])):
                     row = np.zeros(size)
                     row[count + j * count + k], row[k] = sign, -sign * share
                     rows.append(row)
@@ -93,13 +99,17 @@ def scheduled(capacity: float, work: Floats, least: Floats, most: Floats, due: F
 def test_due_dates_fit_if_and_only_if_a_schedule_exists(seed: int) -> None:
     """Three jobs with least and most shares, due dates around what is just possible."""
     random = Random(seed)
-    work, least, most = random_shares(random, 3, 4.0)
-    height = work / most
+    work, min_share, max_share = random_shares(random, 3, 4.0)
+    height = work / max_share
     due = height * [random.choice([1.01, 1.5, random.uniform(1.01, 8)]) for _ in work]
-    expected = scheduled(4.0, work, least, most, due)
-    if fits(4.0, work, least, most, due, 1e-6) == fits(4.0, work, least, most, due, -1e-6):
-        assert fits(4.0, work, least, most, due) == expected  # Else it is a matter of rounding.
-        assert (excess(4.0, work, least, most, due) <= 1e-9) == expected
+    expected = scheduled(4.0, work, min_share, max_share, due)
+    if fits(4.0, work, min_share, max_share, due, 1e-6) == fits(
+        4.0, work, min_share, max_share, due, -1e-6
+    ):
+        assert (
+            fits(4.0, work, min_share, max_share, due) == expected
+        )  # Else it is a matter of rounding.
+        assert (excess(4.0, work, min_share, max_share, due) <= 1e-9) == expected
 
 
 @given(st.data())
@@ -109,30 +119,33 @@ def test_what_was_scheduled_fits(data: st.DataObject) -> None:
     capacity = data.draw(st.integers(1, 9))
     scale = data.draw(st.sampled_from([1.0, 1e-6, 1e9]))
     work = np.array([scale * data.draw(st.floats(0.01, 30)) for _ in range(count)])
-    most = np.array([data.draw(st.floats(0.1, capacity)) for _ in range(count)])
-    least = np.array([data.draw(st.sampled_from([0.0, 0.3, 1.0])) for _ in range(count)]) * most
-    least *= min(1.0, capacity / max(least.sum(), 1e-9))
+    max_share = np.array([data.draw(st.floats(0.1, capacity)) for _ in range(count)])
+    min_share = (
+        np.array([data.draw(st.sampled_from([0.0, 0.3, 1.0])) for _ in range(count)])
+        * max_share
+    )
+    min_share *= min(1.0, capacity / max(min_share.sum(), 1e-9))
     order = data.draw(st.permutations(range(count)))
-    pieces = pack(capacity, work.tolist(), least.tolist(), most.tolist(), order)
+    pieces = pack(capacity, work.tolist(), min_share.tolist(), max_share.tolist(), order)
     due = np.array([spans[-1][1] for spans in pieces])
-    assert fits(capacity, work, least, most, due, tolerance=1e-11)
+    assert fits(capacity, work, min_share, max_share, due, tolerance=1e-11)
 
 
 def test_the_example_against_lemma_one() -> None:
     """Two jobs of 40 on 10 slots, at most 8 each, can both be done by 8, and no earlier."""
-    work, least, most = np.array([40.0, 40.0]), np.zeros(2), np.array([8.0, 8.0])
-    assert fits(10, work, least, most, np.array([8.0, 8.0]))
-    assert not fits(10, work, least, most, np.array([8.0, 7.999]))
-    assert excess(10, work, least, most, np.array([8.0, 8.0])) == pytest.approx(0.0)
+    work, min_share, max_share = np.array([40.0, 40.0]), np.zeros(2), np.array([8.0, 8.0])
+    assert fits(10, work, min_share, max_share, np.array([8.0, 8.0]))
+    assert not fits(10, work, min_share, max_share, np.array([8.0, 7.999]))
+    assert excess(10, work, min_share, max_share, np.array([8.0, 8.0])) == pytest.approx(0.0)
 
 
 def test_a_least_share_of_one_job_can_cost_another_its_due_date() -> None:
     """10 slots, 4 of them guaranteed to another job: 60 slot-seconds take 10 s, not 6."""
-    work, most = np.array([60.0, 400.0]), np.array([10.0, 10.0])
+    work, max_share = np.array([60.0, 400.0]), np.array([10.0, 10.0])
     due = np.array([9.9, np.inf])
-    assert fits(10, work, np.zeros(2), most, due)
-    assert not fits(10, work, np.array([0.0, 4.0]), most, due)
-    assert fits(10, work, np.array([0.0, 4.0]), most, np.array([10.0, np.inf]))
+    assert fits(10, work, np.zeros(2), max_share, due)
+    assert not fits(10, work, np.array([0.0, 4.0]), max_share, due)
+    assert fits(10, work, np.array([0.0, 4.0]), max_share, np.array([10.0, np.inf]))
 
 
 def test_the_tolerance_says_on_which_side_to_err() -> None:

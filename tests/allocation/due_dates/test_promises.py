@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from oracles.checking import check_packing
 from oracles.problems import problems
-from slotwise.allocation.due_dates import promising
+from slotwise.allocation.due_dates import reservations_compiled as compiled
 from slotwise.allocation.due_dates.feasibility import fits
-from slotwise.allocation.due_dates.promises import Promises, promise_in_order, tighten
+from slotwise.allocation.due_dates.reservations import Promises, promise_in_order, tighten
 from slotwise.allocation.due_dates.waterfill import water_fill
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import completions
@@ -29,7 +29,12 @@ def two_jobs() -> Malleable:
 def can_be_kept(problem: Malleable, due: np.ndarray) -> bool:
     """Whether all due dates can be kept, by the theorem."""
     return fits(
-        problem.capacity, problem.work, problem.least, problem.most, due, tolerance=1e-9
+        problem.capacity,
+        problem.work,
+        problem.min_share,
+        problem.max_share,
+        due,
+        tolerance=1e-9,
     )
 
 
@@ -118,7 +123,9 @@ def test_without_least_shares_they_are_those_of_the_packing_scheme(
     random.shuffle(order)
     promises = Promises(problem)
     promise_in_order(promises, problem, order)
-    packed = completions(problem.capacity, problem.work, problem.least, problem.most, order)
+    packed = completions(
+        problem.capacity, problem.work, problem.min_share, problem.max_share, order
+    )
     assert promises.due == pytest.approx(packed, rel=1e-9)
 
 
@@ -129,17 +136,19 @@ def test_with_least_shares_they_are_never_later(problem: Malleable, random: Rand
     random.shuffle(order)
     promises = Promises(problem)
     promise_in_order(promises, problem, order)
-    packed = completions(problem.capacity, problem.work, problem.least, problem.most, order)
+    packed = completions(
+        problem.capacity, problem.work, problem.min_share, problem.max_share, order
+    )
     assert np.all(promises.due <= packed * (1 + 1e-9))
 
 
 def test_with_least_shares_they_may_be_earlier_than_the_packing_scheme() -> None:
     """On one slot, the third may be done long before its least share alone would end it."""
-    work, least = [5.0, 1.0, 5.0], [0.0, 0.1, 0.4]
-    problem = Malleable.of(1, work, least, [0.8, 0.5, 0.9], [Line(1.0)] * 3, "sum")
+    work, min_share = [5.0, 1.0, 5.0], [0.0, 0.1, 0.4]
+    problem = Malleable.of(1, work, min_share, [0.8, 0.5, 0.9], [Line(1.0)] * 3, "sum")
     promises = Promises(problem)
     promise_in_order(promises, problem, [0, 1, 2])
-    packed = completions(1.0, problem.work, problem.least, problem.most, [0, 1, 2])
+    packed = completions(1.0, problem.work, problem.min_share, problem.max_share, [0, 1, 2])
     assert promises.due[0] == pytest.approx(packed[0])
     assert promises.due[1] < 0.9 * packed[1]
 
@@ -151,5 +160,8 @@ def test_the_quick_forms_promise_the_same(problem: Malleable, random: Random) ->
     random.shuffle(order)
     promises = Promises(problem)
     promise_in_order(promises, problem, order)
-    for dates in (promising._plain(problem), promising._compiled(problem)):
+    for dates in (
+        compiled._plain(problem),
+        compiled._compiled(problem),
+    ):
         assert dates(order) == pytest.approx(promises.due, rel=1e-9, abs=1e-12)

@@ -33,9 +33,9 @@ QUICK = 1e-3
 """Seconds of search: some steps."""
 
 
-def phase(name: str, work: float, most: int, *after: str, kind: str = "task") -> Phase:
+def phase(name: str, work: float, max_share: int, *after: str, kind: str = "task") -> Phase:
     """A phase of so many tasks."""
-    return Phase(name, Tasks(most, work / most), kind, after=frozenset(after))
+    return Phase(name, Tasks(max_share, work / max_share), kind, after=frozenset(after))
 
 
 def first_claims(
@@ -122,8 +122,11 @@ def test_shares_are_within_most_shares_and_no_slot_idles(
     (claims,) = first_claims(drawn.jobs, drawn.cluster).values()
     allocator = FlowFlex(objective, method, QUICK)
     shares = allocator.share(claims)
-    assert all(0 <= share <= most for share, most in zip(shares, claims.most, strict=True))
-    assert sum(shares) == min(claims.capacity, sum(claims.most))
+    assert all(
+        0 <= share <= max_share
+        for share, max_share in zip(shares, claims.max_share, strict=True)
+    )
+    assert sum(shares) == min(claims.capacity, sum(claims.max_share))
     assert all(share == int(share) for share in shares)
     assert allocator.share(claims) == shares
 

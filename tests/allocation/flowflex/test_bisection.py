@@ -20,7 +20,7 @@ from slotwise.allocation.flowflex.bisection import (
 from slotwise.allocation.flowflex.chains import chains_of
 from slotwise.allocation.flowflex.deadlines import by_deadline
 from slotwise.allocation.flowflex.flows import Flows, Node
-from slotwise.allocation.flowflex.listing import Lister
+from slotwise.allocation.flowflex.list_schedule import Lister
 from slotwise.allocation.flowflex.solve import solve
 from slotwise.objective.cost import Hinge, Line, Steps
 from slotwise.objective.costs import Floats
@@ -80,12 +80,12 @@ def test_costs_at_the_deadlines_of_a_level_are_at_most_the_level(
     problem: Flows, part: float
 ) -> None:
     """Or what a flow costs alone, if that is more."""
-    least = problem.costs.at(problem.alone)
-    level = float(least.min()) + part * (abs(problem.value(4 * problem.alone)) + 1)
+    min_share = problem.costs.at(problem.alone)
+    level = float(min_share.min()) + part * (abs(problem.value(4 * problem.alone)) + 1)
     due = deadlines_at(problem, level)
     assert (due >= problem.alone).all()
     cost = problem.costs.at(np.minimum(due, 1e9))
-    assert (cost <= np.maximum(level, least) + NEAR * (1 + abs(cost))).all()
+    assert (cost <= np.maximum(level, min_share) + NEAR * (1 + abs(cost))).all()
 
 
 @settings(max_examples=EXAMPLES // 4)

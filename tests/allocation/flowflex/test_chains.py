@@ -27,7 +27,7 @@ def test_the_pseudo_jobs_of_a_small_dag() -> None:
     chains = chains_of(Flows.of([4], [dag], [Line(1.0)]))
     assert list(chains.members) == [(0, 1), (1, 2), (2,), (3,)]
     assert chains.start.tolist() == [0, 2, 3, 4]
-    assert chains.problem.most.tolist() == [4, 3, 2, 4]
+    assert chains.problem.max_share.tolist() == [4, 3, 2, 4]
     assert chains.problem.work.tolist() == [8, 3, 2, 4]
     assert list(chains.problem.before) == [(), (0,), (1,), (2,)]
 
@@ -37,7 +37,7 @@ def test_a_pseudo_job_may_use_more_slots_than_there_are() -> None:
     problem = Flows.of([4], [[Node(2, 9), Node(2, 2), Node(2, 2)]], [Line(1.0)])
     chains = chains_of(problem)
     # The first phase is cut to the 4 slots that there are.
-    assert chains.problem.most.tolist() == [8, 4]
+    assert chains.problem.max_share.tolist() == [8, 4]
     assert chains.problem.critical_path.tolist() == [1.0]
     assert chains.problem.squashed_area.tolist() == [1.5]
 
@@ -50,7 +50,7 @@ def test_equal_phases_side_by_side_are_one_pseudo_job() -> None:
         Node(1, 1, tuple(range(1, 201))),
     ]
     chains = chains_of(Flows.of([10], [fan], [Line(1.0)]))
-    assert chains.problem.most.tolist() == [1, 200, 1]
+    assert chains.problem.max_share.tolist() == [1, 200, 1]
     assert [len(phases) for phases in chains.members] == [1, 200, 1]
 
 

@@ -17,7 +17,7 @@ from oracles.flow_problems import problem_of
 from slotwise.allocation.flowflex.chains import chains_of
 from slotwise.allocation.flowflex.deadlines import by_deadline, by_flows, by_last_end
 from slotwise.allocation.flowflex.flows import Flows, Node
-from slotwise.allocation.flowflex.listing import Lister
+from slotwise.allocation.flowflex.list_schedule import Lister
 from slotwise.objective.cost import Line
 
 NEAR = 1e-9
@@ -57,7 +57,7 @@ def figure_5(slots: float, problem: Flows, order: Sequence[int]) -> list[float]:
             left = problem.work[phase]
             while left > 0:
                 taken, until = used.at(now)
-                share = min(slots - taken, problem.most[phase])
+                share = min(slots - taken, problem.max_share[phase])
                 if share > 0:
                     end = min(until, now + left / share)
                     used.take(share, now, end)

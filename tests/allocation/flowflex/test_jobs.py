@@ -31,10 +31,10 @@ RESPONSE = Objective("response")
 ANY = "task"
 
 
-def phase(name: str, work: float | None, most: int, *after: str, kind: str = ANY) -> Phase:
+def phase(name: str, work: float | None, max_share: int, *after: str, kind: str = ANY) -> Phase:
     """A phase of so many tasks of equal work."""
-    each = None if work is None else work / most
-    return Phase(name, Tasks(most, each), kind, after=frozenset(after))
+    each = None if work is None else work / max_share
+    return Phase(name, Tasks(max_share, each), kind, after=frozenset(after))
 
 
 def claims(
@@ -49,8 +49,8 @@ def claims(
         weight=[1.0] * len(ready),
         arrival=[job.arrival for job, *_ in ready],
         work=[work for _, _, work, _ in ready],
-        least=[0.0] * len(ready),
-        most=[most for *_, most in ready],
+        min_share=[0.0] * len(ready),
+        max_share=[max_share for *_, max_share in ready],
         group=[0] * len(ready),
         groups=[Group(1.0, 0.0, float("inf"))],
         owner=[(job, job.by_name[name]) for job, name, *_ in ready],
@@ -80,7 +80,7 @@ def test_a_whole_job_is_a_flow_of_its_phases() -> None:
     problem, ids = whole_flows([DIAMOND], TEN, RESPONSE)
     assert ids == [PhaseId("d", name) for name in "abce"]
     assert problem.work.tolist() == [8, 6, pytest.approx(9), 2]
-    assert problem.most.tolist() == [4, 2, 10, 1]
+    assert problem.max_share.tolist() == [4, 2, 10, 1]
     assert list(problem.before) == [(), (0,), (0,), (1, 2)]
     assert list(problem.costs) == [Line(1.0, 0.0)]
 
@@ -107,7 +107,7 @@ def test_of_jobs_that_have_not_begun_everything_is_left(drawn: Drawn, penalty: s
         if not one.waits_for
     ]
     left = flows_left({ANY: claims(drawn.cluster, ready)}, objective)
-    for name in ("work", "most", "flow", "kind", "capacity"):
+    for name in ("work", "max_share", "flow", "kind", "capacity"):
         assert getattr(left.flows, name).tolist() == getattr(whole, name).tolist()
     assert [set(one) for one in left.flows.before] == [set(one) for one in whole.before]
     assert list(left.flows.costs) == list(whole.costs)
@@ -120,7 +120,7 @@ def test_what_is_done_is_not_there_any_more() -> None:
     """a is done, b half; c has not begun, though it is ready; e is to come."""
     left = left_of((DIAMOND, "b", 3.0, 2), (DIAMOND, "c", 9.0, 10))
     assert left.flows.work.tolist() == [3, 9, 2]
-    assert left.flows.most.tolist() == [2, 10, 1]
+    assert left.flows.max_share.tolist() == [2, 10, 1]
     assert [set(one) for one in left.flows.before] == [set(), set(), {0, 1}]
     assert left.places == [(Place(ANY, 0),), (Place(ANY, 1),), ()]
 
@@ -215,7 +215,7 @@ def test_parts_of_a_job_that_are_ready_together_share_their_most() -> None:
         (COPIED, "copy", 4.0, 2), (COPIED, "compute", 15.0, 1), (COPIED, "write", 4.0, 1)
     )
     assert left.flows.work.tolist() == [23, 3]
-    assert left.flows.most.tolist() == [2, 1]
+    assert left.flows.max_share.tolist() == [2, 1]
     assert list(left.flows.before) == [(), (0,)]
     assert left.places == [(Place(ANY, 0), Place(ANY, 1), Place(ANY, 2)), ()]
 
@@ -231,7 +231,7 @@ def test_a_part_with_nothing_to_do_just_now_is_to_come() -> None:
 def test_ready_phases_that_do_not_wait_for_each_other_stay_apart() -> None:
     """Two branches of one job on one kind of slot each have their own most share."""
     left = left_of((DIAMOND, "b", 6.0, 2), (DIAMOND, "c", 9.0, 10))
-    assert left.flows.most.tolist() == [2, 10, 1]
+    assert left.flows.max_share.tolist() == [2, 10, 1]
 
 
 @pytest.mark.parametrize(

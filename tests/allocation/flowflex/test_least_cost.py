@@ -21,7 +21,7 @@ from slotwise.allocation.flowflex.completions import bounding_completions
 from slotwise.allocation.flowflex.deadlines import by_deadline
 from slotwise.allocation.flowflex.flows import Flows, Node
 from slotwise.allocation.flowflex.least_cost import INTERVALS_MOST, LeastCost, least_cost
-from slotwise.allocation.flowflex.listing import Lister
+from slotwise.allocation.flowflex.list_schedule import Lister
 from slotwise.model.errors import MissingExtraError
 from slotwise.objective.cost import Line, Steps
 from slotwise.objective.objective import Objective

@@ -11,8 +11,8 @@ from oracles.dags import Flows as Drawn
 from oracles.dags import flows
 from oracles.flow_problems import problem_of
 from slotwise.allocation.flowflex.flows import Flows, Node
-from slotwise.allocation.flowflex.levels import share_by_level
-from slotwise.allocation.flowflex.listing import Lister
+from slotwise.allocation.flowflex.list_schedule import Lister
+from slotwise.allocation.flowflex.muntz_coffman import share_by_level
 from slotwise.allocation.flowflex.shapes import pieces_of
 from slotwise.allocation.flowflex.solve import Solution
 from slotwise.model.job import PhaseId
@@ -40,9 +40,9 @@ def test_independent_phases_are_done_as_soon_as_can_be(
     slots: int, phases: list[tuple[float, int]]
 ) -> None:
     """By the greater of their area and the longest of them."""
-    nodes = [Node(work, most) for work, most in phases]
+    nodes = [Node(work, max_share) for work, max_share in phases]
     area = sum(node.work for node in nodes) / slots
-    longest = max(node.work / min(node.most, slots) for node in nodes)
+    longest = max(node.work / min(node.max_share, slots) for node in nodes)
     assert makespan(slots, nodes) == pytest.approx(max(area, longest), rel=1e-6)
 
 

@@ -13,7 +13,7 @@ from oracles.dags import flows
 from oracles.flow_problems import check_list_schedule, check_pieces, flow_problems, rankings
 from slotwise.allocation.flowflex.flows import Flows, Node
 from slotwise.allocation.flowflex.jobs import whole_flows
-from slotwise.allocation.flowflex.listing import Lister
+from slotwise.allocation.flowflex.list_schedule import Lister
 from slotwise.objective.cost import Line
 from slotwise.objective.objective import Objective
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracles.flow_problems import flow_problems, rankings
 from slotwise.allocation.flowflex.deadlines import by_deadline
 from slotwise.allocation.flowflex.flows import Flows, Ints, Node
-from slotwise.allocation.flowflex.listing import Lister
+from slotwise.allocation.flowflex.list_schedule import Lister
 from slotwise.allocation.flowflex.refine import (
     PATIENCE,
     ROUNDS,

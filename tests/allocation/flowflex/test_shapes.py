@@ -12,10 +12,10 @@ from oracles.flow_problems import rankings
 from slotwise.allocation.flowflex.chains import chains_of
 from slotwise.allocation.flowflex.flows import Flows, Node
 from slotwise.allocation.flowflex.jobs import whole_flows
-from slotwise.allocation.flowflex.listing import Lister
+from slotwise.allocation.flowflex.list_schedule import Lister
 from slotwise.allocation.flowflex.shapes import pieces_of, shape_shift
 from slotwise.allocation.flowflex.solve import Solution
-from slotwise.allocation.whole import merged
+from slotwise.allocation.mcnaughton import merged
 from slotwise.model.job import PhaseId
 from slotwise.model.schedule import Piece, Schedule
 from slotwise.objective.cost import Line

@@ -14,7 +14,7 @@ from oracles.dags import OBJECTIVES, flows
 from oracles.dags import Flows as Drawn
 from oracles.flow_problems import flow_problems, problem_of
 from slotwise.allocation.flowflex.flows import Flows, Node
-from slotwise.allocation.flowflex.listing import Lister
+from slotwise.allocation.flowflex.list_schedule import Lister
 from slotwise.allocation.flowflex.solve import Method, solve
 from slotwise.allocation.search.budget import Budget
 from slotwise.objective.cost import Cost, Hinge, Line, Steps
@@ -69,7 +69,7 @@ def test_any_costs_on_several_kinds_of_slots(
     assert again.value == found.value
 
 
-FIELDS = ("capacity", "kind", "work", "most", "flow", "before", "costs")
+FIELDS = ("capacity", "kind", "work", "max_share", "flow", "before", "costs")
 
 
 @settings(max_examples=EXAMPLES // 6)

@@ -33,10 +33,16 @@ needs_numba = pytest.mark.skipif(not has_numba(), reason="needs slotwise[fast]")
 
 
 def pack_compiled(
-    capacity: int, work: list[float], least: list[float], most: list[float], order: list[int]
+    capacity: int,
+    work: list[float],
+    min_share: list[float],
+    max_share: list[float],
+    order: list[int],
 ) -> Packing:
     """The packing of machine code, whatever the size."""
-    return CompiledPacker(capacity, work, least, most).pieces(order).by_claim(len(work))
+    return (
+        CompiledPacker(capacity, work, min_share, max_share).pieces(order).by_claim(len(work))
+    )
 
 
 WAYS = [
@@ -51,13 +57,13 @@ def random_problem(random: Random, jobs_most: int = 9) -> Problem:
     count = random.randint(1, jobs_most)
     capacity = random.randint(1, 12)
     work = [random.choice([1.0, 2.0, 4.0, 12.0, random.uniform(0.1, 20)]) for _ in range(count)]
-    most = [float(random.randint(1, capacity)) for _ in range(count)]
-    least = [float(random.choice([0, 0, 1, random.randint(0, int(m))])) for m in most]
-    while sum(least) > capacity:
-        least[random.randrange(count)] = 0.0
+    max_share = [float(random.randint(1, capacity)) for _ in range(count)]
+    min_share = [float(random.choice([0, 0, 1, random.randint(0, int(m))])) for m in max_share]
+    while sum(min_share) > capacity:
+        min_share[random.randrange(count)] = 0.0
     order = list(range(count))
     random.shuffle(order)
-    return capacity, work, least, most, order
+    return capacity, work, min_share, max_share, order
 
 
 def slots_at(packing: Packing, at: float) -> list[float]:
@@ -117,9 +123,9 @@ def test_machine_code_gives_the_same_bits(seed: int) -> None:
     """100 random instances each: completions and pieces equal those of Python exactly."""
     random = Random(3000 + seed)
     for _ in range(100):
-        capacity, work, least, most, order = random_problem(random, jobs_most=40)
-        one = EventPacker(capacity, work, least, most)
-        other = CompiledPacker(capacity, work, least, most)
+        capacity, work, min_share, max_share, order = random_problem(random, jobs_most=40)
+        one = EventPacker(capacity, work, min_share, max_share)
+        other = CompiledPacker(capacity, work, min_share, max_share)
         assert one.completions(order).tolist() == other.completions(order).tolist()
         count = len(work)
         assert one.pieces(order).by_claim(count) == other.pieces(order).by_claim(count)
@@ -131,18 +137,20 @@ def test_any_real_shares_pack_as_the_book_does(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 7))
     sizes = st.sampled_from([0.1, 1 / 3, 1.0, 7.0]) | st.floats(0.01, 100)
     work = data.draw(st.lists(sizes, min_size=count, max_size=count))
-    most = data.draw(st.lists(sizes, min_size=count, max_size=count))
-    capacity = data.draw(st.floats(0.1, 2)) * sum(most) / 2
-    most = [min(m, capacity) for m in most]
+    max_share = data.draw(st.lists(sizes, min_size=count, max_size=count))
+    capacity = data.draw(st.floats(0.1, 2)) * sum(max_share) / 2
+    max_share = [min(m, capacity) for m in max_share]
     shares = data.draw(st.lists(st.floats(0, 1), min_size=count, max_size=count))
-    least = [share * m for share, m in zip(shares, most, strict=True)]
-    if (total := sum(least)) > capacity:
-        least = [share * capacity / total for share in least]
+    min_share = [share * m for share, m in zip(shares, max_share, strict=True)]
+    if (total := sum(min_share)) > capacity:
+        min_share = [share * capacity / total for share in min_share]
     order = data.draw(st.permutations(range(count)))
-    book = pack_by_the_book(capacity, work, least, most, order)
+    book = pack_by_the_book(capacity, work, min_share, max_share, order)
     ends = [pieces[-1][1] for pieces in book]
-    assert completions(capacity, work, least, most, order) == pytest.approx(ends, rel=1e-9)
-    packed = pack(capacity, work, least, most, order)
+    assert completions(capacity, work, min_share, max_share, order) == pytest.approx(
+        ends, rel=1e-9
+    )
+    packed = pack(capacity, work, min_share, max_share, order)
     assert [p[-1][1] for p in packed] == pytest.approx(ends, rel=1e-9)
     for pieces, amount in zip(packed, work, strict=True):
         area = sum((end - start) * slots for start, end, slots in pieces)
@@ -154,9 +162,11 @@ def test_completions_are_the_ends_of_the_pieces(seed: int) -> None:
     """What is asked without the schedule is what the schedule says, and as plain lists too."""
     random = Random(4000 + seed)
     for _ in range(100):
-        capacity, work, least, most, order = random_problem(random)
-        packed = pack(capacity, work, least, most, order)
-        found = completions(capacity, *map(np.array, (work, least, most)), np.array(order))
+        capacity, work, min_share, max_share, order = random_problem(random)
+        packed = pack(capacity, work, min_share, max_share, order)
+        found = completions(
+            capacity, *map(np.array, (work, min_share, max_share)), np.array(order)
+        )
         assert found.tolist() == [pieces[-1][1] for pieces in packed]
 
 
@@ -171,15 +181,15 @@ def test_a_packing_is_feasible(seed: int) -> None:
     """Capacity, least shares while active, most shares, and exactly all work."""
     random = Random(1000 + seed)
     for _ in range(100):
-        capacity, work, least, most, order = problem = random_problem(random)
+        capacity, work, min_share, max_share, order = problem = random_problem(random)
         packing = pack(*problem)
         for at in middles(packing):
             held = slots_at(packing, at)
             assert sum(held) <= capacity + 1e-9
             for j, slots in enumerate(held):
                 is_active = at < (packing[j][-1][1] if packing[j] else 0)
-                assert (least[j] if is_active else 0) - 1e-9 <= slots <= most[j] + 1e-9
-            wanted = sum(m for j, m in enumerate(most) if at < packing[j][-1][1])
+                assert (min_share[j] if is_active else 0) - 1e-9 <= slots <= max_share[j] + 1e-9
+            wanted = sum(m for j, m in enumerate(max_share) if at < packing[j][-1][1])
             assert sum(held) >= min(capacity, wanted) - 1e-9, "no slot is left idle"
         for j in order:
             area = sum((end - start) * slots for start, end, slots in packing[j])
@@ -191,9 +201,9 @@ def test_what_is_granted_is_the_first_interval(seed: int) -> None:
     """`grant` gives the slots with which the packing begins."""
     random = Random(2000 + seed)
     for _ in range(200):
-        capacity, work, least, most, order = random_problem(random)
-        claims = Claims.of(capacity, work, least=least, most=most)
-        begin = slots_at(pack_by_the_book(capacity, work, least, most, order), 0.0)
+        capacity, work, min_share, max_share, order = random_problem(random)
+        claims = Claims.of(capacity, work, min_share=min_share, max_share=max_share)
+        begin = slots_at(pack_by_the_book(capacity, work, min_share, max_share, order), 0.0)
         assert grant(claims, order) == pytest.approx(begin)
 
 
@@ -207,12 +217,14 @@ def test_a_thousand_jobs_pack_as_the_book_does() -> None:
     """Many events, with least shares that are no whole numbers: the same completion times."""
     random = Random(11)
     work = [random.choice([5.0, random.uniform(1, 100)]) for _ in range(1000)]
-    most = [float(random.randint(1, 40)) for _ in work]
-    least = [random.choice([0.0, 0.1, m / 7]) for m in most]
+    max_share = [float(random.randint(1, 40)) for _ in work]
+    min_share = [random.choice([0.0, 0.1, m / 7]) for m in max_share]
     order = sorted(range(1000), key=work.__getitem__)
-    book = pack_by_the_book(5_000, work, least, most, order)
+    book = pack_by_the_book(5_000, work, min_share, max_share, order)
     ends = [pieces[-1][1] for pieces in book]
-    assert completions(5_000, work, least, most, order) == pytest.approx(ends, rel=1e-9)
+    assert completions(5_000, work, min_share, max_share, order) == pytest.approx(
+        ends, rel=1e-9
+    )
 
 
 @needs_numba
@@ -263,9 +275,9 @@ def test_rounding_does_not_hold_up_the_jobs_behind() -> None:
     """A job that misses its most share by rounding alone counts as being at it."""
     work = [6.746892761900905, 17.81439234143992, 11.254919869440315, 5.0]
     work += [14.384655905182596, 6.872091706984763]
-    most = [3.03162622228328, 4.954750041075838, 1.2020674484416727, 7.551833304489416]
-    most += [1.2400482506593415, 7.464176131351932]
+    max_share = [3.03162622228328, 4.954750041075838, 1.2020674484416727, 7.551833304489416]
+    max_share += [1.2400482506593415, 7.464176131351932]
     order = [5, 4, 2, 1, 3, 0]
-    events = pack(10, work, [0.0] * 6, most, order)
-    book = pack_by_the_book(10, work, [0.0] * 6, most, order)
+    events = pack(10, work, [0.0] * 6, max_share, order)
+    book = pack_by_the_book(10, work, [0.0] * 6, max_share, order)
     assert [p[-1][1] for p in events] == pytest.approx([p[-1][1] for p in book], rel=1e-9)

@@ -22,13 +22,13 @@ def random_problem() -> Callable[[Random, bool], ResourceProblem]:
     def make(random: Random, convex: bool) -> ResourceProblem:
         table = [_row(random, convex) for _ in range(random.randint(1, 4))]
         total = random.randint(1, 9)
-        least = [min(random.choice([0, 0, 1, 2]), len(row) - 1) for row in table]
-        while sum(least) > total:
-            least[random.randrange(len(least))] = 0
-        most = [
-            random.randint(low, len(row) + 2) for low, row in zip(least, table, strict=True)
+        min_share = [min(random.choice([0, 0, 1, 2]), len(row) - 1) for row in table]
+        while sum(min_share) > total:
+            min_share[random.randrange(len(min_share))] = 0
+        max_share = [
+            random.randint(low, len(row) + 2) for low, row in zip(min_share, table, strict=True)
         ]
-        return ResourceProblem.of_table(total, table, least, most)
+        return ResourceProblem.of_table(total, table, min_share, max_share)
 
     return make
 
@@ -52,7 +52,7 @@ def best_of_all() -> Callable[[ResourceProblem, Aggregate], float]:
     def search(problem: ResourceProblem, aggregate: Aggregate) -> float:
         ways = product(*(range(int(room) + 1) for room in problem.room))
         return min(
-            problem.value(problem.least + np.array(way), aggregate)
+            problem.value(problem.min_share + np.array(way), aggregate)
             for way in ways
             if sum(way) <= problem.slack
         )
@@ -65,8 +65,8 @@ def assert_allowed() -> Callable[[ResourceProblem, np.ndarray], None]:
     """Units within least and most, together at most what there is."""
 
     def check(problem: ResourceProblem, units: np.ndarray) -> None:
-        assert (problem.least <= units).all()
-        assert (units <= problem.most).all()
+        assert (problem.min_share <= units).all()
+        assert (units <= problem.max_share).all()
         assert units.sum() <= problem.total
 
     return check

@@ -37,7 +37,7 @@ def test_the_least_maximum_of_all(
         found = [select(gains) for select in (fox, galil_megiddo, frederickson_johnson)]
         assert found[0].tolist() == found[1].tolist() == found[2].tolist()
         direct = lowest_level(problem)
-        for units in (problem.least + found[0], direct, solve(problem, "max")):
+        for units in (problem.min_share + found[0], direct, solve(problem, "max")):
             assert_allowed(problem, units)
             assert problem.value(units, "max") == best_of_all(problem, "max")
 
@@ -57,7 +57,7 @@ def test_the_sum_of_the_transformed_costs_has_the_same_optimum(
         lowest = min(row.min() for row in rows) - 1  # Costs are to be > 0.
         table = [[sum(row[s:-1] - lowest) for s in range(len(row))] for row in rows]
         given = dynamic_programme(ResourceProblem.of_table(problem.slack, table))
-        value = problem.value(problem.least + given, "max")
+        value = problem.value(problem.min_share + given, "max")
         assert value == best_of_all(problem, "max")
 
 
@@ -68,7 +68,7 @@ def test_summing_from_the_front_is_wrong_for_costs_that_fall() -> None:
     6 and 1, so that the least sum gives the unit to the job that costs less already: 9 stays.
     Summed from the end the differences are -F(1), -9 and -4: the least maximum is 6.
     """
-    problem = ResourceProblem.of_table(3, [[99, 9, 6], [98, 4, 1]], least=[1, 1])
+    problem = ResourceProblem.of_table(3, [[99, 9, 6], [98, 4, 1]], min_share=[1, 1])
     front = {(2, 1): 9 + 6 + 4, (1, 2): 9 + 4 + 1}
     assert min(front, key=front.__getitem__) == (1, 2)
     assert problem.value(np.array([1, 2]), "max") == 9

@@ -29,13 +29,13 @@ shares = st.one_of(st.integers(0, 12).map(float), st.floats(0, 12))
 def problems(draw: st.DrawFn, cost: st.SearchStrategy[Cost] = all_costs) -> Malleable:
     """Up to 8 jobs: whole shares or not, more jobs than slots, least shares that fill all."""
     count = draw(st.integers(1, 8))
-    most = [max(0.05, draw(shares)) for _ in range(count)]
-    least = [min(draw(shares), top) for top in most]
+    max_share = [max(0.05, draw(shares)) for _ in range(count)]
+    min_share = [min(draw(shares), top) for top in max_share]
     return Malleable.of(
         draw(st.one_of(st.integers(1, 20).map(float), st.floats(0.1, 20))),
         [draw(st.floats(0.1, 50)) for _ in range(count)],
-        least,
-        most,
+        min_share,
+        max_share,
         [draw(cost) for _ in range(count)],
     )
 
@@ -45,8 +45,8 @@ def test_whole_slots_are_the_units() -> None:
     problem = Malleable.of(10, [6, 4, 4], [0, 1, 4], [2, 3, 20], [Line(1)] * 3)
     resources = Moldable.of(problem).resources
     assert resources.total == 10
-    assert resources.least.tolist() == [1, 1, 4]
-    assert resources.most.tolist() == [2, 3, 10]
+    assert resources.min_share.tolist() == [1, 1, 4]
+    assert resources.max_share.tolist() == [2, 3, 10]
 
 
 def test_more_jobs_than_slots_share_parts_of_slots() -> None:
@@ -55,7 +55,7 @@ def test_more_jobs_than_slots_share_parts_of_slots() -> None:
     moldable = Moldable.of(problem)
     assert moldable.total == moldable.resources.total == 300
     assert moldable.slots == pytest.approx(4 / 300)
-    assert moldable.resources.most.tolist() == [75] * 30
+    assert moldable.resources.max_share.tolist() == [75] * 30
 
 
 def test_shares_that_are_not_whole_are_counted_in_tenths() -> None:
@@ -63,17 +63,17 @@ def test_shares_that_are_not_whole_are_counted_in_tenths() -> None:
     problem = Malleable.of(4, [10, 10], [1.25, 0], [2.5, 1.25], [Line(1), Line(1)])
     moldable = Moldable.of(problem)
     assert moldable.total == 40
-    assert moldable.resources.least.tolist() == [12, 1]
-    assert moldable.resources.most.tolist() == [25, 13]
-    ends = moldable.completion(np.array([0, 1]), moldable.resources.most)
+    assert moldable.resources.min_share.tolist() == [12, 1]
+    assert moldable.resources.max_share.tolist() == [25, 13]
+    ends = moldable.completion(np.array([0, 1]), moldable.resources.max_share)
     assert ends == pytest.approx([10 / 2.5, 10 / 1.25])
 
 
 def test_least_shares_give_way_so_that_each_job_gets_a_unit() -> None:
     """All 8 slots are guaranteed to two jobs; the third gets one slot all the same."""
     problem = Malleable.of(8, [1, 1, 1], [6, 2, 0], [8, 8, 8], [Line(1)] * 3)
-    least = Moldable.of(problem).resources.least
-    assert least.tolist() == [5, 1, 1]
+    min_share = Moldable.of(problem).resources.min_share
+    assert min_share.tolist() == [5, 1, 1]
 
 
 @given(problems())
@@ -81,9 +81,13 @@ def test_every_problem_has_a_moldable_version(problem: Malleable) -> None:
     """Each job gets a unit, shares fit, and costs are those of the ends."""
     moldable = Moldable.of(problem)
     resources, jobs = moldable.resources, np.arange(len(problem))
-    assert (resources.least >= 1).all()
+    assert (resources.min_share >= 1).all()
     assert moldable.total * moldable.slots == pytest.approx(problem.capacity)
-    for units in (resources.least, resources.most, (resources.least + resources.most) // 2):
+    for units in (
+        resources.min_share,
+        resources.max_share,
+        (resources.min_share + resources.max_share) // 2,
+    ):
         ends = moldable.completion(jobs, units)
         assert (ends >= problem.heights * (1 - 1e-9)).all()
         assert moldable.cost(jobs, units) == pytest.approx(problem.costs.at(ends))

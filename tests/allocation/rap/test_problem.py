@@ -14,17 +14,17 @@ INF, NAN = float("inf"), float("nan")
 def test_more_least_units_than_there_are_is_refused() -> None:
     """The message names the place, both numbers and what to do."""
     with pytest.raises(InputError, match="least: the jobs need 5 units and there are 4; lower"):
-        ResourceProblem.of_table(4, [[9, 8, 7], [9, 8, 7, 6]], least=[2, 3])
+        ResourceProblem.of_table(4, [[9, 8, 7], [9, 8, 7, 6]], min_share=[2, 3])
 
 
 def test_shares_that_contradict_each_other_are_refused() -> None:
     """Negative least units, most below least, lists of different length."""
     with pytest.raises(InputError, match=r"least\[1\] is -1 units; give units >= 0"):
-        ResourceProblem.of_table(4, [[1, 0], [1, 0]], least=[0, -1])
+        ResourceProblem.of_table(4, [[1, 0], [1, 0]], min_share=[0, -1])
     with pytest.raises(InputError, match=r"most\[0\] is 0 units; give at least what stands"):
-        ResourceProblem.of_table(4, [[1, 0]], least=[1], most=[0])
+        ResourceProblem.of_table(4, [[1, 0]], min_share=[1], max_share=[0])
     with pytest.raises(InputError, match="1 least and 2 most units; give one of each"):
-        ResourceProblem.of_table(4, [[1, 0], [1, 0]], least=[1])
+        ResourceProblem.of_table(4, [[1, 0], [1, 0]], min_share=[1])
 
 
 @pytest.mark.parametrize("row", [[1.0, 2.0], [3.0, NAN], [NAN, 1.0], [1.0, -INF], []])
@@ -58,9 +58,9 @@ def test_convexity_is_looked_at_where_units_may_go() -> None:
     table = [[9.0, 5.0, 3.0, 2.0, 2.0, 0.0]]
     assert is_convex(ResourceProblem.of_table(4, table))
     assert not is_convex(ResourceProblem.of_table(5, table))
-    assert is_convex(ResourceProblem.of_table(9, table, most=[4]))
+    assert is_convex(ResourceProblem.of_table(9, table, max_share=[4]))
     assert not is_convex(ResourceProblem.of_table(9, [[9.0, 9.0, 1.0, 0.0]]))
-    assert is_convex(ResourceProblem.of_table(9, [[9.0, 9.0, 1.0, 0.0]], least=[1]))
+    assert is_convex(ResourceProblem.of_table(9, [[9.0, 9.0, 1.0, 0.0]], min_share=[1]))
 
 
 def test_convexity_is_looked_at_in_batches() -> None:
@@ -76,7 +76,7 @@ def test_convexity_is_looked_at_in_batches() -> None:
 def test_only_units_that_lower_the_cost_are_worth_a_look() -> None:
     """Of a staircase, its corners; where they are named beforehand, only those are tried."""
     row = [9, 9, 4, 4, 4, 1, 1]
-    problem = ResourceProblem.of_table(6, [row], least=[1])
+    problem = ResourceProblem.of_table(6, [row], min_share=[1])
     over, costs = problem.choices(0)
     assert (over.tolist(), costs.tolist()) == ([0, 1, 4], [9, 4, 1])
     named = ResourceProblem.of(

@@ -58,7 +58,7 @@ def test_selections_find_the_best_of_all(
     for _ in range(100):
         problem = random_problem(random, True)
         assert is_convex(problem)
-        found = [problem.least + select(minisum_gains(problem)) for select in SELECTIONS]
+        found = [problem.min_share + select(minisum_gains(problem)) for select in SELECTIONS]
         for units in found:
             assert_allowed(problem, units)
             assert problem.value(units) == best_of_all(problem, "sum")

@@ -42,15 +42,15 @@ def random_cost(random: Random) -> Cost:
 def random_problem(random: Random, count: int, is_mixed: bool = True) -> Malleable:
     """Jobs that often tie, many without a least share, of mixed penalties or of one kind."""
     capacity = random.randint(1, 12)
-    most = [float(random.randint(1, capacity)) for _ in range(count)]
+    max_share = [float(random.randint(1, capacity)) for _ in range(count)]
     costs = [random_cost(random) for _ in range(count)]
     if not is_mixed:
         costs = [costs[0]] * count
     return Malleable.of(
         capacity,
-        [random.choice([1.0, 2.0, 4.0, 12.0, random.uniform(0.1, 20)]) for _ in most],
-        [float(random.choice([0, 0, 1, random.uniform(0, m)])) for m in most],
-        most,
+        [random.choice([1.0, 2.0, 4.0, 12.0, random.uniform(0.1, 20)]) for _ in max_share],
+        [float(random.choice([0, 0, 1, random.uniform(0, m)])) for m in max_share],
+        max_share,
         costs,
         random.choice(["sum", "max"]),
     )
@@ -72,7 +72,7 @@ def paper_problem(random: Random, count: int, make: type[Line] | type[Hinge]) ->
 def value_of(problem: Malleable, order: list[int]) -> float:
     """What a packed order costs."""
     p = problem
-    return p.value(completions(p.capacity, p.work, p.least, p.most, order))
+    return p.value(completions(p.capacity, p.work, p.min_share, p.max_share, order))
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -104,7 +104,7 @@ def test_a_job_once_placed_keeps_its_completion() -> None:
         order = list(range(len(problem)))
         random.shuffle(order)
         p, jobs, prefix = problem, jobs_of(problem), empty_prefix(problem)
-        wanted = completions(p.capacity, p.work, p.least, p.most, order)
+        wanted = completions(p.capacity, p.work, p.min_share, p.max_share, order)
         for j in order:
             placement = prefix.earliest(jobs[j])
             prefix = prefix.after(jobs[j], placement)
@@ -119,9 +119,13 @@ def test_a_job_once_placed_ends_as_early_as_can_be() -> None:
     """
 
     def must_have(job: int, due: float, at: float) -> float:
-        work, least, most = problem.work[job], problem.least[job], problem.most[job]
-        held = min(work, least * at)
-        return float(work if due <= at else max(held, work - most * (due - at)))
+        work, min_share, max_share = (
+            problem.work[job],
+            problem.min_share[job],
+            problem.max_share[job],
+        )
+        held = min(work, min_share * at)
+        return float(work if due <= at else max(held, work - max_share * (due - at)))
 
     random = Random(7)
     for _ in range(100):
@@ -152,7 +156,7 @@ def test_a_job_once_placed_ends_as_early_as_can_be() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_machine_code_finds_the_same_order(seed: int) -> None:
     """30 random instances each of up to 8 jobs: the same order as in Python, job for job."""
-    from slotwise.allocation.search.branching import search_compiled
+    from slotwise.allocation.search.exhaustive_compiled import search_compiled
 
     random = Random(100 + seed)
     for number in range(30):

@@ -48,7 +48,7 @@ def best_of_all(moldable: Moldable) -> float:
     resources = moldable.resources
     ways = product(*(range(int(room) + 1) for room in resources.room))
     return min(
-        resources.value(resources.least + np.array(way), moldable.problem.aggregate)
+        resources.value(resources.min_share + np.array(way), moldable.problem.aggregate)
         for way in ways
         if sum(way) <= resources.slack
     )

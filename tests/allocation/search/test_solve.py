@@ -15,7 +15,7 @@ from oracles.checking import check_packing
 from oracles.problems import problems
 from slotwise.allocation.due_dates.feasibility import fits
 from slotwise.allocation.due_dates.minimax import minimax
-from slotwise.allocation.due_dates.promises import Promises
+from slotwise.allocation.due_dates.reservations import Promises
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import completions
 from slotwise.allocation.search.budget import Budget
@@ -34,22 +34,24 @@ from slotwise.objective.cost import Hinge, Line, Steps
 
 def packed(problem: Malleable, order: list[int]) -> float:
     """The value of the packing scheme in this order."""
-    ends = completions(problem.capacity, problem.work, problem.least, problem.most, order)
+    ends = completions(
+        problem.capacity, problem.work, problem.min_share, problem.max_share, order
+    )
     return problem.value(ends)
 
 
 def random_problem(random: Random, count: int, kind: str, capacity: float = 10) -> Malleable:
     """Jobs of two sizes; due dates and steps within the time that all of them take."""
     work = [random.uniform(1, 9) * random.choice([1, 1, 1, 10]) for _ in range(count)]
-    most = [random.uniform(1, capacity) for _ in range(count)]
-    least = [min(top, random.choice([0.0, 0.3])) for top in most]
+    max_share = [random.uniform(1, capacity) for _ in range(count)]
+    min_share = [min(top, random.choice([0.0, 0.3])) for top in max_share]
     span = sum(work) / capacity
     costs = []
     for _ in range(count):
         weight, due = random.uniform(0.1, 1), random.uniform(0, span)
         steps = Steps(((due, weight), (due + span / 4, 3 * weight)))
         costs.append({"line": Line(weight), "hinge": Hinge(weight, due), "steps": steps}[kind])
-    return Malleable.of(capacity, work, least, most, costs, "sum")
+    return Malleable.of(capacity, work, min_share, max_share, costs, "sum")
 
 
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
@@ -80,11 +82,13 @@ def test_the_largest_cost_is_as_small_as_can_be(problem: Malleable) -> None:
     """What it reaches fits; a level that is lower by a millionth does not."""
     value = solve(problem).value
     due = minimax(problem)
-    assert fits(problem.capacity, problem.work, problem.least, problem.most, due, 1e-9)
+    assert fits(problem.capacity, problem.work, problem.min_share, problem.max_share, due, 1e-9)
     floor = problem.value(problem.heights)
     if value > floor + 1e-6 * max(1.0, abs(floor)):
         lower = problem.costs.latest(value - 1e-6 * max(1.0, abs(value)))
-        assert not fits(problem.capacity, problem.work, problem.least, problem.most, lower)
+        assert not fits(
+            problem.capacity, problem.work, problem.min_share, problem.max_share, lower
+        )
 
 
 def test_the_makespan_of_lemma_one_is_reached() -> None:
@@ -123,7 +127,7 @@ def test_steps_are_chosen_as_well_as_by_trying_all(count: int) -> None:
                 cost.at(min(at, 1e9)) for cost, at in zip(problem.costs, due, strict=True)
             )
             if value < best and fits(
-                problem.capacity, problem.work, problem.least, problem.most, due
+                problem.capacity, problem.work, problem.min_share, problem.max_share, due
             ):
                 best = value
         assert choice.value == pytest.approx(best)

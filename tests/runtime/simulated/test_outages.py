@@ -24,9 +24,9 @@ from slotwise.model.event import (
 from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.network import Network
 from slotwise.model.pool import Pool, Preemption
+from slotwise.runtime.simulated.backend import SimulatedBackend
 from slotwise.runtime.simulated.outages import Outage
 from slotwise.runtime.simulated.simulation import Simulation
-from slotwise.runtime.simulated.world import SimulatedWorld
 from slotwise.workload.workload import Workload
 
 MAP, REDUCE = PhaseId("a", "map"), PhaseId("a", "reduce")
@@ -38,20 +38,20 @@ def cluster(heartbeat: float = 0.0, grace: float = 5.0) -> Cluster:
     return Cluster(hosts, heartbeat, grace)
 
 
-def world_of(
+def backend_of(
     *outages: Outage,
     heartbeat: float = 0.0,
     grace: float = 5.0,
     work: float = 4.0,
     **simulation: Any,
-) -> SimulatedWorld:
+) -> SimulatedBackend:
     """A world in which a job of eight maps and a reduce of 1 s has arrived."""
     maps = Phase("map", Tasks(8, work))
     job = Job("a", (maps, Phase("reduce", Tasks(2, 1.0), after=frozenset({"map"}))))
     truth = Simulation(outages=outages, **simulation)
-    world = SimulatedWorld(cluster(heartbeat, grace), (job,), truth)
-    assert JobArrived(0.0, job) in world.wait(None)
-    return world
+    backend = SimulatedBackend(cluster(heartbeat, grace), (job,), truth)
+    assert JobArrived(0.0, job) in backend.wait(None)
+    return backend
 
 
 def launch(task: int, host: str = "h1", attempt: int = 1) -> Launch:
@@ -70,10 +70,10 @@ def lost(at: float, task: int, host: str = "h1", grace: float = 5.0) -> TaskFail
     return TaskFailed(at, MAP, task, 1, reason, lost=True)
 
 
-def until_quiet(world: SimulatedWorld) -> list[Event]:
+def until_quiet(backend: SimulatedBackend) -> list[Event]:
     """All that is still to happen."""
     events: list[Event] = []
-    while heard := world.wait(until=1000.0):
+    while heard := backend.wait(until=1000.0):
         events += heard
     return events
 
@@ -83,12 +83,12 @@ def until_quiet(world: SimulatedWorld) -> list[Event]:
 
 def test_what_ends_in_a_silence_is_known_when_it_is_over() -> None:
     """Two tasks of 4 s on h1, begun at 0 and 1.5; nothing is heard of it from 3 to 6."""
-    world = world_of(Outage("h1", 3, 3))
-    world.perform(launch(0))
-    assert world.wait(1.5) == ()
-    world.perform(launch(1))
-    world.perform(launch(2, "h2"))
-    assert until_quiet(world) == [
+    backend = backend_of(Outage("h1", 3, 3))
+    backend.perform(launch(0))
+    assert backend.wait(1.5) == ()
+    backend.perform(launch(1))
+    backend.perform(launch(2, "h2"))
+    assert until_quiet(backend) == [
         HostLost(3.0, "h1"),
         finished(5.5, 2),
         HostJoined(6.0, "h1"),
@@ -99,24 +99,28 @@ def test_what_ends_in_a_silence_is_known_when_it_is_over() -> None:
 
 def test_what_ends_later_ends_as_if_nothing_had_been() -> None:
     """A silence from 1 to 3 within a task of 4 s."""
-    world = world_of(Outage("h1", 1, 2))
-    world.perform(launch(0))
-    assert until_quiet(world) == [HostLost(1.0, "h1"), HostJoined(3.0, "h1"), finished(4.0, 0)]
+    backend = backend_of(Outage("h1", 1, 2))
+    backend.perform(launch(0))
+    assert until_quiet(backend) == [
+        HostLost(1.0, "h1"),
+        HostJoined(3.0, "h1"),
+        finished(4.0, 0),
+    ]
 
 
 def test_a_silence_as_long_as_the_grace_is_put_up_with() -> None:
     """Back at the very instant at which the grace of 5 s ends, tasks are not lost."""
-    world = world_of(Outage("h1", 1, 5))
-    world.perform(launch(0))
-    assert until_quiet(world)[-1] == finished(6.0, 0)
+    backend = backend_of(Outage("h1", 1, 5))
+    backend.perform(launch(0))
+    assert until_quiet(backend)[-1] == finished(6.0, 0)
 
 
 def test_an_end_at_the_instant_of_the_cut_is_not_heard() -> None:
     """Nor is one at the instant of the return late."""
-    world = world_of(Outage("h1", 4, 1), Outage("h2", 1, 3))
-    world.perform(launch(0, "h1"))
-    world.perform(launch(1, "h2"))
-    assert until_quiet(world) == [
+    backend = backend_of(Outage("h1", 4, 1), Outage("h2", 1, 3))
+    backend.perform(launch(0, "h1"))
+    backend.perform(launch(1, "h2"))
+    assert until_quiet(backend) == [
         HostLost(1.0, "h2"),
         HostLost(4.0, "h1"),
         HostJoined(4.0, "h2"),
@@ -128,9 +132,9 @@ def test_an_end_at_the_instant_of_the_cut_is_not_heard() -> None:
 
 def test_outages_that_touch_are_one_silence() -> None:
     """3 s and 3 s are more than the grace of 5 s."""
-    world = world_of(Outage("h1", 4, 3), Outage("h1", 1, 3))
-    world.perform(launch(0))
-    assert until_quiet(world) == [HostLost(1.0, "h1"), lost(6.0, 0), HostJoined(7.0, "h1")]
+    backend = backend_of(Outage("h1", 4, 3), Outage("h1", 1, 3))
+    backend.perform(launch(0))
+    assert until_quiet(backend) == [HostLost(1.0, "h1"), lost(6.0, 0), HostJoined(7.0, "h1")]
 
 
 # Long silences.
@@ -138,21 +142,21 @@ def test_outages_that_touch_are_one_silence() -> None:
 
 def test_after_the_grace_what_runs_there_is_lost_and_never_heard_of_again() -> None:
     """Both tasks of h1 at 6, though one was done by then; others may begin when it is back."""
-    world = world_of(Outage("h1", 1, 20), work=4.0)
-    world.perform(launch(0))
-    world.perform(launch(1))
-    assert world.wait(None) == [HostLost(1.0, "h1")]
-    assert world.wait(None) == [lost(6.0, 0), lost(6.0, 1)]
-    world.perform(launch(0, "h2", attempt=2))
-    assert until_quiet(world) == [finished(10.0, 0, attempt=2), HostJoined(21.0, "h1")]
+    backend = backend_of(Outage("h1", 1, 20), work=4.0)
+    backend.perform(launch(0))
+    backend.perform(launch(1))
+    assert backend.wait(None) == [HostLost(1.0, "h1")]
+    assert backend.wait(None) == [lost(6.0, 0), lost(6.0, 1)]
+    backend.perform(launch(0, "h2", attempt=2))
+    assert until_quiet(backend) == [finished(10.0, 0, attempt=2), HostJoined(21.0, "h1")]
 
 
 def test_with_no_grace_tasks_are_lost_as_soon_as_silence_is_noticed() -> None:
     """At the instant of the outage."""
-    world = world_of(Outage("h1", 1, 0.5), grace=0.0)
-    world.perform(launch(0))
+    backend = backend_of(Outage("h1", 1, 0.5), grace=0.0)
+    backend.perform(launch(0))
     events = [HostLost(1.0, "h1"), lost(1.0, 0, grace=0.0), HostJoined(1.5, "h1")]
-    assert until_quiet(world) == events
+    assert until_quiet(backend) == events
 
 
 # Hosts that report now and then. h1 reports at 0, 2, 4, ..., h2 at 1, 3, 5, ...
@@ -160,31 +164,35 @@ def test_with_no_grace_tasks_are_lost_as_soon_as_silence_is_noticed() -> None:
 
 def test_silence_is_noticed_with_the_first_missing_report_and_ends_with_the_next_one() -> None:
     """Cut off from 1 to 4.5: noticed at 2, back at 6. The end at 4 is known then, too."""
-    world = world_of(Outage("h1", 1, 3.5), heartbeat=2.0)
-    world.perform(launch(0))
-    assert until_quiet(world) == [HostLost(2.0, "h1"), HostJoined(6.0, "h1"), finished(6.0, 0)]
+    backend = backend_of(Outage("h1", 1, 3.5), heartbeat=2.0)
+    backend.perform(launch(0))
+    assert until_quiet(backend) == [
+        HostLost(2.0, "h1"),
+        HostJoined(6.0, "h1"),
+        finished(6.0, 0),
+    ]
 
 
 def test_an_outage_between_two_reports_is_not_noticed() -> None:
     """A launch within it begins when it is over, at 1.5; its end at 5.5 is known at 6."""
-    world = world_of(Outage("h1", 0.5, 1.0), heartbeat=2.0)
-    assert world.wait(1.0) == ()
-    world.perform(launch(0))
-    world.perform(launch(1, "h2"))
-    assert until_quiet(world) == [finished(5.0, 1), finished(6.0, 0)]
+    backend = backend_of(Outage("h1", 0.5, 1.0), heartbeat=2.0)
+    assert backend.wait(1.0) == ()
+    backend.perform(launch(0))
+    backend.perform(launch(1, "h2"))
+    assert until_quiet(backend) == [finished(5.0, 1), finished(6.0, 0)]
 
 
 def test_outages_without_a_report_between_them_are_one_silence() -> None:
     """At 2 and at 4 nothing is heard, though the host could be reached from 2.5 to 3.5."""
-    world = world_of(Outage("h1", 1.5, 1), Outage("h1", 3.5, 1), heartbeat=2.0)
-    assert until_quiet(world) == [HostLost(2.0, "h1"), HostJoined(6.0, "h1")]
+    backend = backend_of(Outage("h1", 1.5, 1), Outage("h1", 3.5, 1), heartbeat=2.0)
+    assert until_quiet(backend) == [HostLost(2.0, "h1"), HostJoined(6.0, "h1")]
 
 
 def test_the_grace_begins_when_silence_is_noticed() -> None:
     """Noticed at 2, lost at 7; cut off until 6.5 only, but the next report is at 8."""
-    world = world_of(Outage("h1", 0.5, 6), heartbeat=2.0)
-    world.perform(launch(0))
-    assert until_quiet(world) == [HostLost(2.0, "h1"), lost(7.0, 0), HostJoined(8.0, "h1")]
+    backend = backend_of(Outage("h1", 0.5, 6), heartbeat=2.0)
+    backend.perform(launch(0))
+    assert until_quiet(backend) == [HostLost(2.0, "h1"), lost(7.0, 0), HostJoined(8.0, "h1")]
 
 
 @pytest.mark.parametrize(
@@ -204,10 +212,10 @@ def test_the_grace_begins_when_silence_is_noticed() -> None:
 )
 def test_a_launch_that_nobody_heard(seconds: float, events: list[Event]) -> None:
     """Between the cut and its notice: it begins on return, or is dropped if it was lost."""
-    world = world_of(Outage("h1", 0.5, seconds), heartbeat=2.0)
-    assert world.wait(1.0) == ()
-    world.perform(launch(0))
-    assert until_quiet(world) == events
+    backend = backend_of(Outage("h1", 0.5, seconds), heartbeat=2.0)
+    assert backend.wait(1.0) == ()
+    backend.perform(launch(0))
+    assert until_quiet(backend) == events
 
 
 # Orders to stop.
@@ -215,14 +223,14 @@ def test_a_launch_that_nobody_heard(seconds: float, events: list[Event]) -> None
 
 def test_a_kill_reaches_a_silent_host_when_it_is_back() -> None:
     """One of two tasks is done by then, and ends as if nothing had been."""
-    world = world_of(Outage("h1", 2, 3), work=4.0)
-    world.perform(launch(0))
-    assert world.wait(1.5) == ()
-    world.perform(launch(1))
-    assert world.wait(None) == [HostLost(2.0, "h1")]
-    world.perform(Preempt(MAP, 0, 1, "h1"))
-    world.perform(Preempt(MAP, 1, 1, "h1"))
-    assert until_quiet(world) == [
+    backend = backend_of(Outage("h1", 2, 3), work=4.0)
+    backend.perform(launch(0))
+    assert backend.wait(1.5) == ()
+    backend.perform(launch(1))
+    assert backend.wait(None) == [HostLost(2.0, "h1")]
+    backend.perform(Preempt(MAP, 0, 1, "h1"))
+    backend.perform(Preempt(MAP, 1, 1, "h1"))
+    assert until_quiet(backend) == [
         HostJoined(5.0, "h1"),
         finished(5.0, 0),
         TaskKilled(5.0, MAP, 1, 1),
@@ -231,46 +239,46 @@ def test_a_kill_reaches_a_silent_host_when_it_is_back() -> None:
 
 def test_a_kill_comes_to_nothing_when_the_attempt_is_lost() -> None:
     """The grace is over first."""
-    world = world_of(Outage("h1", 2, 30))
-    world.perform(launch(0))
-    assert world.wait(None) == [HostLost(2.0, "h1")]
-    world.perform(Preempt(MAP, 0, 1, "h1", until=3.0))
-    assert until_quiet(world) == [lost(7.0, 0), HostJoined(32.0, "h1")]
+    backend = backend_of(Outage("h1", 2, 30))
+    backend.perform(launch(0))
+    assert backend.wait(None) == [HostLost(2.0, "h1")]
+    backend.perform(Preempt(MAP, 0, 1, "h1", until=3.0))
+    assert until_quiet(backend) == [lost(7.0, 0), HostJoined(32.0, "h1")]
 
 
 def test_a_launch_and_its_kill_may_both_wait() -> None:
     """It begins and is stopped at once."""
-    world = world_of(Outage("h1", 0.5, 1), heartbeat=2.0)
-    assert world.wait(1.0) == ()
-    world.perform(launch(0))
-    world.perform(Preempt(MAP, 0, 1, "h1"))
-    assert until_quiet(world) == [TaskKilled(1.5, MAP, 0, 1)]
+    backend = backend_of(Outage("h1", 0.5, 1), heartbeat=2.0)
+    assert backend.wait(1.0) == ()
+    backend.perform(launch(0))
+    backend.perform(Preempt(MAP, 0, 1, "h1"))
+    assert until_quiet(backend) == [TaskKilled(1.5, MAP, 0, 1)]
 
 
 def test_what_was_saved_in_a_silence_is_known_when_it_is_over() -> None:
     """Told to stop at 1 after 1 s, it saves until 2, and is heard of at 4: not as done."""
-    world = world_of(Outage("h1", 1.5, 3), work=2.0, save_seconds=0.5)
-    world.perform(launch(0))
-    assert world.wait(1.0) == ()
-    world.perform(Preempt(MAP, 0, 1, "h1", until=9.0))
+    backend = backend_of(Outage("h1", 1.5, 3), work=2.0, save_seconds=0.5)
+    backend.perform(launch(0))
+    assert backend.wait(1.0) == ()
+    backend.perform(Preempt(MAP, 0, 1, "h1", until=9.0))
     events = [HostLost(1.5, "h1"), HostJoined(4.5, "h1"), TaskKilled(4.5, MAP, 0, 1, kept=1.0)]
-    assert until_quiet(world) == events
+    assert until_quiet(backend) == events
 
 
 # What others copy and read.
 
 
-def reduce_world(*outages: Outage, grace: float = 5.0) -> SimulatedWorld:
+def reduce_backend(*outages: Outage, grace: float = 5.0) -> SimulatedBackend:
     """Two maps of 4 s, and two reduces of 1 s that copy from them, without losing time."""
     early = Phase("reduce", Tasks(2, 1.0), after=frozenset({"map"}), slow_start=0.0)
     job = Job("a", (Phase("map", Tasks(2, 4.0)), early))
-    world = SimulatedWorld(cluster(grace=grace), (job,), Simulation(outages=outages))
-    world.wait(None)
-    world.perform(launch(0, "h1"))
-    world.perform(launch(1, "h2"))
-    world.perform(Launch(REDUCE, 0, 1, "h1", Locality.NODE))
-    world.perform(Launch(REDUCE, 1, 1, "h2", Locality.NODE))
-    return world
+    backend = SimulatedBackend(cluster(grace=grace), (job,), Simulation(outages=outages))
+    backend.wait(None)
+    backend.perform(launch(0, "h1"))
+    backend.perform(launch(1, "h2"))
+    backend.perform(Launch(REDUCE, 0, 1, "h1", Locality.NODE))
+    backend.perform(Launch(REDUCE, 1, 1, "h2", Locality.NODE))
+    return backend
 
 
 def reduced(at: float, task: int) -> TaskFinished:
@@ -280,49 +288,49 @@ def reduced(at: float, task: int) -> TaskFinished:
 
 def test_others_copy_from_a_map_when_its_end_is_known() -> None:
     """The map on h1 ends at 4, which is known at 7: both reduces end at 8."""
-    told = until_quiet(reduce_world(Outage("h1", 3, 4)))
+    told = until_quiet(reduce_backend(Outage("h1", 3, 4)))
     assert told[-2:] == [reduced(8.0, 0), reduced(8.0, 1)]
 
 
 def test_a_reduce_on_a_silent_host_learns_of_maps_when_it_is_back() -> None:
     """The maps end at 4 and 4; h2 hears of it at 7, after its own map's end was known."""
-    told = until_quiet(reduce_world(Outage("h1", 4.5, 3), Outage("h2", 3, 3)))
+    told = until_quiet(reduce_backend(Outage("h1", 4.5, 3), Outage("h2", 3, 3)))
     ends = [event for event in told if isinstance(event, TaskFinished)]
     assert ends == [finished(4.0, 0), finished(6.0, 1), reduced(7.0, 1), reduced(8.5, 0)]
 
 
 def test_a_map_that_was_lost_is_copied_from_once() -> None:
     """Lost at 4, though done; the reduces wait for the second attempt, which ends at 8."""
-    world = reduce_world(Outage("h1", 3.5, 9), grace=0.5)
+    backend = reduce_backend(Outage("h1", 3.5, 9), grace=0.5)
     events = []
     while not any(isinstance(event, TaskFailed) for event in events):
-        events += world.wait(None)
+        events += backend.wait(None)
     assert {event.phase for event in events if isinstance(event, TaskFailed)} == {MAP, REDUCE}
-    world.perform(launch(0, "h2", attempt=2))
-    assert until_quiet(world) == [
+    backend.perform(launch(0, "h2", attempt=2))
+    assert until_quiet(backend) == [
         finished(8.0, 0, attempt=2),
         reduced(9.0, 1),
         HostJoined(12.5, "h1"),
     ]
 
 
-def reading_world(*outages: Outage) -> SimulatedWorld:
+def reading_backend(*outages: Outage) -> SimulatedBackend:
     """Two tasks of 1 s read 20 bytes each from h1 over 10 bytes a second."""
     blocks = tuple(Block(frozenset({"h1"}), 20) for _ in range(2))
     job = Job("a", (Phase("map", Tasks(2, 1.0, blocks)),))
     hosts = tuple(Host(name, {"task": 2}) for name in ("h1", "h2", "h3"))
     truth = Simulation(network=Network(host=10), outages=outages)
-    world = SimulatedWorld(Cluster(hosts, grace=1.0), (job,), truth)
-    world.wait(None)
-    world.perform(Launch(MAP, 0, 1, "h2", Locality.RACK))
-    world.perform(Launch(MAP, 1, 1, "h3", Locality.RACK))
-    return world
+    backend = SimulatedBackend(Cluster(hosts, grace=1.0), (job,), truth)
+    backend.wait(None)
+    backend.perform(Launch(MAP, 0, 1, "h2", Locality.RACK))
+    backend.perform(Launch(MAP, 1, 1, "h3", Locality.RACK))
+    return backend
 
 
 def test_hosts_that_the_scheduler_cannot_reach_send_and_read_on() -> None:
     """Both have their blocks at 4, whoever is cut off: only that they are done is late."""
-    world = reading_world(Outage("h1", 1, 1), Outage("h2", 4.5, 1))
-    assert until_quiet(world) == [
+    backend = reading_backend(Outage("h1", 1, 1), Outage("h2", 4.5, 1))
+    assert until_quiet(backend) == [
         HostLost(1.0, "h1"),
         HostJoined(2.0, "h1"),
         HostLost(4.5, "h2"),
@@ -334,8 +342,8 @@ def test_hosts_that_the_scheduler_cannot_reach_send_and_read_on() -> None:
 
 def test_a_reader_that_is_lost_leaves_the_network_to_others() -> None:
     """Half of 10 until 2, when the other one is lost; then all of it for the 10 bytes left."""
-    world = reading_world(Outage("h2", 1, 9))
-    assert until_quiet(world) == [
+    backend = reading_backend(Outage("h2", 1, 9))
+    assert until_quiet(backend) == [
         HostLost(1.0, "h2"),
         lost(2.0, 0, "h2", grace=1.0),
         finished(2.0 + 1.0 + 1.0, 1, seconds=1.0),

@@ -19,7 +19,7 @@ from slotwise.model.event import Event, JobArrived, TaskFinished, TaskKilled
 from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.network import Network
 from slotwise.record.log import Log
-from slotwise.runtime.simulated.world import Fault, SimulatedWorld, Simulation
+from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
 from slotwise.workload.placement import place_blocks
 
 MAP = PhaseId("a", "map")
@@ -34,11 +34,11 @@ def job_of(*homes: str, size: int = 20, work: float = 3.0) -> Job:
     return Job("a", (Phase("map", Tasks(len(homes), work, blocks)),))
 
 
-def world_of(job: Job, simulation: Simulation = TEN) -> SimulatedWorld:
+def backend_of(job: Job, simulation: Simulation = TEN) -> SimulatedBackend:
     """A world in which the job has arrived."""
-    world = SimulatedWorld(CLUSTER, (job,), simulation)
-    assert world.wait(None) == [JobArrived(0.0, job)]
-    return world
+    backend = SimulatedBackend(CLUSTER, (job,), simulation)
+    assert backend.wait(None) == [JobArrived(0.0, job)]
+    return backend
 
 
 def launch(task: int, host: str, far: Locality, attempt: int = 1) -> Launch:
@@ -51,11 +51,11 @@ def finished(at: float, task: int, seconds: float = 3.0) -> TaskFinished:
     return TaskFinished(at, MAP, task, 1, seconds)
 
 
-def events_of(world: SimulatedWorld, count: int) -> list[Event]:
+def events_of(backend: SimulatedBackend, count: int) -> list[Event]:
     """The next so many events."""
     events: list[Event] = []
     while len(events) < count:
-        events += world.wait(None)
+        events += backend.wait(None)
     return events
 
 
@@ -65,9 +65,9 @@ def events_of(world: SimulatedWorld, count: int) -> list[Event]:
 )
 def test_a_task_reads_before_it_computes(host: str, far: Locality, seconds: float) -> None:
     """20 bytes: at once on its host, 2 s in the rack, 4 s through the core; 3 s of work."""
-    world = world_of(job_of("a1"))
-    world.perform(launch(0, host, far))
-    assert world.wait(None) == [finished(seconds + 3.0, 0)]
+    backend = backend_of(job_of("a1"))
+    backend.perform(launch(0, host, far))
+    assert backend.wait(None) == [finished(seconds + 3.0, 0)]
 
 
 def test_readers_share_the_host_that_they_read_from() -> None:
@@ -76,78 +76,78 @@ def test_readers_share_the_host_that_they_read_from() -> None:
     5 bytes a second each until 2.0, then 10/3 each until the two have their other 10 bytes at
     5.0; the third has 10 bytes then, and 10 bytes a second.
     """
-    world = world_of(job_of("a1", "a1", "a1"))
-    world.perform(launch(0, "a2", Locality.RACK))
-    world.perform(launch(1, "a3", Locality.RACK))
-    assert world.wait(2.0) == ()
-    world.perform(launch(2, "a2", Locality.RACK))
-    assert events_of(world, 3) == [finished(8.0, 0), finished(8.0, 1), finished(9.0, 2)]
+    backend = backend_of(job_of("a1", "a1", "a1"))
+    backend.perform(launch(0, "a2", Locality.RACK))
+    backend.perform(launch(1, "a3", Locality.RACK))
+    assert backend.wait(2.0) == ()
+    backend.perform(launch(2, "a2", Locality.RACK))
+    assert events_of(backend, 3) == [finished(8.0, 0), finished(8.0, 1), finished(9.0, 2)]
 
 
 def test_it_is_read_from_the_nearest_and_idlest_copy() -> None:
     """In the reader's rack if there is one; of two there, from the one that sends to nobody."""
-    world = world_of(job_of("a1 b1", "a1 a2", "a1 a2 b2"))
-    world.perform(launch(0, "b2", Locality.RACK))  # From b1.
-    world.perform(launch(1, "a3", Locality.RACK))  # From one of a1 and a2 in its rack,
-    world.perform(launch(2, "a3", Locality.RACK))  # and this from the other one.
-    assert world._reading is not None
-    flows = world._reading._flows
+    backend = backend_of(job_of("a1 b1", "a1 a2", "a1 a2 b2"))
+    backend.perform(launch(0, "b2", Locality.RACK))  # From b1.
+    backend.perform(launch(1, "a3", Locality.RACK))  # From one of a1 and a2 in its rack,
+    backend.perform(launch(2, "a3", Locality.RACK))  # and this from the other one.
+    assert backend._reading is not None
+    flows = backend._reading._flows
     assert [flows.leaving(host) for host in HOSTS] == [1, 1, 0, 1, 0]
 
 
 def test_a_block_that_no_host_holds_comes_from_outside() -> None:
     """Through the core."""
-    world = world_of(job_of("gone"))
-    world.perform(launch(0, "a1", Locality.ANY))
-    assert world.wait(None) == [finished(4.0 + 3.0, 0)]
+    backend = backend_of(job_of("gone"))
+    backend.perform(launch(0, "a1", Locality.ANY))
+    assert backend.wait(None) == [finished(4.0 + 3.0, 0)]
 
 
 def test_a_killed_reader_leaves_the_network_to_others() -> None:
     """Killed after 1 s: the other one, at 5 until then, gets its other 15 bytes at 10."""
-    world = world_of(job_of("a1", "a1"))
-    world.perform(launch(0, "a2", Locality.RACK))
-    world.perform(launch(1, "a3", Locality.RACK))
-    world.wait(1.0)
-    world.perform(Preempt(MAP, 0, 1, "a2"))
-    assert world.wait(None) == [TaskKilled(1.0, MAP, 0, 1)]
-    assert events_of(world, 1) == [finished(2.5 + 3.0, 1)]
-    world.perform(launch(0, "a2", Locality.RACK, attempt=2))  # It reads all of it again.
-    assert world.wait(None) == [TaskFinished(5.5 + 2.0 + 3.0, MAP, 0, 2, 3.0)]
+    backend = backend_of(job_of("a1", "a1"))
+    backend.perform(launch(0, "a2", Locality.RACK))
+    backend.perform(launch(1, "a3", Locality.RACK))
+    backend.wait(1.0)
+    backend.perform(Preempt(MAP, 0, 1, "a2"))
+    assert backend.wait(None) == [TaskKilled(1.0, MAP, 0, 1)]
+    assert events_of(backend, 1) == [finished(2.5 + 3.0, 1)]
+    backend.perform(launch(0, "a2", Locality.RACK, attempt=2))  # It reads all of it again.
+    assert backend.wait(None) == [TaskFinished(5.5 + 2.0 + 3.0, MAP, 0, 2, 3.0)]
 
 
 def test_a_reader_with_grace_is_killed_when_that_is_over() -> None:
     """It reads on until then; one that has computed for a while is killed as ever."""
-    world = world_of(job_of("a1", "a2"))
-    world.perform(launch(0, "a3", Locality.RACK))
-    world.perform(launch(1, "a2", Locality.NODE))
-    world.perform(Preempt(MAP, 0, 1, "a3", until=1.0))
-    world.perform(Preempt(MAP, 1, 1, "a2", until=2.0))
-    assert events_of(world, 2) == [TaskKilled(1.0, MAP, 0, 1), TaskKilled(2.0, MAP, 1, 1)]
+    backend = backend_of(job_of("a1", "a2"))
+    backend.perform(launch(0, "a3", Locality.RACK))
+    backend.perform(launch(1, "a2", Locality.NODE))
+    backend.perform(Preempt(MAP, 0, 1, "a3", until=1.0))
+    backend.perform(Preempt(MAP, 1, 1, "a2", until=2.0))
+    assert events_of(backend, 2) == [TaskKilled(1.0, MAP, 0, 1), TaskKilled(2.0, MAP, 1, 1)]
 
 
 def test_a_fault_comes_while_computing() -> None:
     """Half of the computing behind the reading."""
-    world = world_of(job_of("a1"), replace(TEN, fault=lambda _: Fault("it broke")))
-    world.perform(launch(0, "a2", Locality.RACK))
-    (event,) = world.wait(None)
+    backend = backend_of(job_of("a1"), replace(TEN, fault=lambda _: Fault("it broke")))
+    backend.perform(launch(0, "a2", Locality.RACK))
+    (event,) = backend.wait(None)
     assert event.at == 2.0 + 1.5  # type: ignore[union-attr]
 
 
 def test_blocks_without_size_are_read_at_once() -> None:
     """As without a network."""
-    world = world_of(job_of("a1", size=0))
-    world.perform(launch(0, "b1", Locality.ANY))
-    assert world.wait(None) == [finished(3.0, 0)]
+    backend = backend_of(job_of("a1", size=0))
+    backend.perform(launch(0, "b1", Locality.ANY))
+    assert backend.wait(None) == [finished(3.0, 0)]
 
 
 def test_the_clock_stops_where_it_is_told_to() -> None:
     """A read that is over later does not move it."""
-    world = world_of(job_of("a1"))
-    world.perform(launch(0, "a2", Locality.RACK))
-    assert world.wait(1.0) == ()
-    assert world.now == 1.0
-    assert world.wait(2.0) == ()  # The block is there, the task computes.
-    assert world.wait(None) == [finished(5.0, 0)]
+    backend = backend_of(job_of("a1"))
+    backend.perform(launch(0, "a2", Locality.RACK))
+    assert backend.wait(1.0) == ()
+    assert backend.now == 1.0
+    assert backend.wait(2.0) == ()  # The block is there, the task computes.
+    assert backend.wait(None) == [finished(5.0, 0)]
 
 
 def attempts_of(log: Log) -> list[Attempt]:
@@ -194,11 +194,11 @@ def test_the_same_seed_makes_the_same_log(watched: Callable[..., Any]) -> None:
     job = Job("a", (Phase("map", Tasks(60, 2.0)),))
     jobs = place_blocks((job,), CLUSTER, 2, 7, block_bytes=9)
     truth = Simulation(seed=7, noise=0.4, network=Network(host=4, core=3))
-    worlds = [SimulatedWorld(CLUSTER, jobs, truth) for _ in range(2)]
-    first, second = (watched(world, jobs, CLUSTER).log for world in worlds)
+    backends = [SimulatedBackend(CLUSTER, jobs, truth) for _ in range(2)]
+    first, second = (watched(backend, jobs, CLUSTER).log for backend in backends)
     assert first.turns == second.turns
     read = Meter.of_log(first).outcome().metrics["traffic_bytes"]
-    assert worlds[0]._reading is not None
-    passed = worlds[0]._reading.traffic()
+    assert backends[0]._reading is not None
+    passed = backends[0]._reading.traffic()
     assert (passed.rack_bytes, passed.core_bytes) == (read["rack"], read["core"])
     assert passed.rack_bytes > 0

@@ -8,11 +8,11 @@ import pytest
 
 from runtime.simulated.test_outages import (
     MAP,
+    backend_of,
     cluster,
     finished,
     launch,
     until_quiet,
-    world_of,
 )
 from slotwise import simulate
 from slotwise.model.decision import Preempt
@@ -46,22 +46,22 @@ def dropped(at: float, task: int, reason: str, attempt: int = 1) -> LaunchDroppe
 )
 def test_a_launch_that_comes_twice_is_dropped(after: float, events: list[Event]) -> None:
     """While it runs, and when it is done."""
-    world = world_of(repeats=lambda _: after)
-    world.perform(launch(0))
-    assert until_quiet(world) == events
+    backend = backend_of(repeats=lambda _: after)
+    backend.perform(launch(0))
+    assert until_quiet(backend) == events
 
 
 def test_a_repeated_launch_of_what_ended_badly_is_dropped() -> None:
     """One was killed and begun anew, one was killed, one failed."""
     faults = {2: Fault("it broke", 0.25)}
-    world = world_of(repeats=lambda _: 2.0, fault=lambda launch: faults.get(launch.task))
+    backend = backend_of(repeats=lambda _: 2.0, fault=lambda launch: faults.get(launch.task))
     for task in range(3):
-        world.perform(launch(task))
-    world.perform(Preempt(MAP, 0, 1, "h1"))
-    world.perform(Preempt(MAP, 1, 1, "h1"))
-    assert world.wait(None) == [TaskKilled(0.0, MAP, 0, 1), TaskKilled(0.0, MAP, 1, 1)]
-    world.perform(launch(0, "h1", attempt=2))
-    assert until_quiet(world) == [
+        backend.perform(launch(task))
+    backend.perform(Preempt(MAP, 0, 1, "h1"))
+    backend.perform(Preempt(MAP, 1, 1, "h1"))
+    assert backend.wait(None) == [TaskKilled(0.0, MAP, 0, 1), TaskKilled(0.0, MAP, 1, 1)]
+    backend.perform(launch(0, "h1", attempt=2))
+    assert until_quiet(backend) == [
         TaskFailed(1.0, MAP, 2, 1, "it broke"),
         dropped(2.0, 0, "was taken back"),
         dropped(2.0, 1, "was taken back"),
@@ -73,31 +73,31 @@ def test_a_repeated_launch_of_what_ended_badly_is_dropped() -> None:
 
 def test_to_perform_a_launch_twice_does_no_harm() -> None:
     """Nor a third time, when it is done, nor an older attempt, in any simulation."""
-    world = world_of()
-    world.perform(launch(0))
-    world.perform(launch(0))
-    assert world.wait(None) == [dropped(0.0, 0, "runs already")]
-    assert world.wait(None) == [finished(4.0, 0)]
-    world.perform(launch(0))
-    world.perform(launch(1, attempt=1))
-    world.perform(Preempt(MAP, 1, 1, "h1"))
-    assert world.wait(None) == [dropped(4.0, 0, "is done"), TaskKilled(4.0, MAP, 1, 1)]
-    world.perform(launch(1, attempt=2))
-    world.perform(launch(1, attempt=1))
-    assert until_quiet(world) == [
+    backend = backend_of()
+    backend.perform(launch(0))
+    backend.perform(launch(0))
+    assert backend.wait(None) == [dropped(0.0, 0, "runs already")]
+    assert backend.wait(None) == [finished(4.0, 0)]
+    backend.perform(launch(0))
+    backend.perform(launch(1, attempt=1))
+    backend.perform(Preempt(MAP, 1, 1, "h1"))
+    assert backend.wait(None) == [dropped(4.0, 0, "is done"), TaskKilled(4.0, MAP, 1, 1)]
+    backend.perform(launch(1, attempt=2))
+    backend.perform(launch(1, attempt=1))
+    assert until_quiet(backend) == [
         dropped(4.0, 1, "was taken back"),
         finished(8.0, 1, attempt=2),
     ]
-    world.perform(launch(1, attempt=2))
-    assert world.wait(None) == [dropped(1000.0, 1, "is done", attempt=2)]
+    backend.perform(launch(1, attempt=2))
+    assert backend.wait(None) == [dropped(1000.0, 1, "is done", attempt=2)]
 
 
 def test_a_repeated_launch_waits_for_the_host_and_for_its_report() -> None:
     """Told twice while the host is cut off: it begins once, on return."""
-    world = world_of(Outage("h1", 0.5, 2), heartbeat=2.0, repeats=lambda _: 0.25)
-    assert world.wait(1.0) == ()
-    world.perform(launch(0))
-    assert until_quiet(world) == [
+    backend = backend_of(Outage("h1", 0.5, 2), heartbeat=2.0, repeats=lambda _: 0.25)
+    assert backend.wait(1.0) == ()
+    backend.perform(launch(0))
+    assert until_quiet(backend) == [
         HostLost(2.0, "h1"),
         HostJoined(4.0, "h1"),
         dropped(4.0, 0, "runs already"),
@@ -107,9 +107,9 @@ def test_a_repeated_launch_waits_for_the_host_and_for_its_report() -> None:
 
 def test_a_repeat_needs_a_time() -> None:
     """It may not come before the launch."""
-    world = world_of(repeats=lambda _: -1.0)
+    backend = backend_of(repeats=lambda _: -1.0)
     with pytest.raises(InputError, match=r"repeats gives -1.0 .*; let it give seconds >= 0"):
-        world.perform(launch(0))
+        backend.perform(launch(0))
 
 
 @pytest.mark.parametrize("heartbeat", [0.0, 0.7])

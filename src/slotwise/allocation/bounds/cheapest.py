@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slotwise.allocation.bounds.needs import Falls
 from slotwise.allocation.bounds.parts import Ints
 from slotwise.allocation.bounds.shapes import Shapes
+from slotwise.allocation.bounds.window_demand import Falls
 from slotwise.objective.costs import Floats
 
 ROUNDING = 1e-15
@@ -67,8 +67,8 @@ class Points:
     def cheapest(self, prices: Floats) -> Floats:
         """Of each job the least cost with the price of what it needs, or less. O(J M)."""
         total, lost = self._totals(prices)
-        least: Floats = total.min(axis=1) - lost
-        return least
+        min_share: Floats = total.min(axis=1) - lost
+        return min_share
 
     def best(self, prices: Floats) -> tuple[Floats, Floats, Floats]:
         """J x 1 each: a completion that is the cheapest or nearly so, its cost and `above`."""

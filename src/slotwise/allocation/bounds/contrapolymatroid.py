@@ -45,7 +45,7 @@ def least_completions(
     # and, for each longer one, of the jobs that it has beyond it.
     area, linear, best = 0.0, 0.0, -1
     areas, linears = np.zeros(len(some)), np.zeros(len(some))
-    most = 0.0
+    max_share = 0.0
     taken = zip(order.tolist(), scaled[order].tolist(), own[order].tolist(), strict=True)
     for j, add, part in taken:
         start = best + 1
@@ -71,8 +71,8 @@ def least_completions(
                 areas[best:] -= more
                 linears[best:] -= further
                 now = linear + area * area
-        if now > most:
-            gained[j] = now - most
-            most = now
+        if now > max_share:
+            gained[j] = now - max_share
+            max_share = now
     ends[some] += gained / size
     return ends

@@ -50,7 +50,7 @@ def _from_the_first(jobs: BoundJobs, capacity: float) -> Callable[[float], bool]
     Each job has its parts as late as it can do them alone; the room has them as early.
     """
     parts, first = latest_parts(jobs.parts, capacity), float(jobs.arrival.min())
-    least, heights = jobs.least_of(parts), parts.work / parts.rate
+    min_share, heights = jobs.least_of(parts), parts.work / parts.rate
     room = Room.of(jobs, capacity)
     grace = 1 + ROUNDING
 
@@ -58,10 +58,10 @@ def _from_the_first(jobs: BoundJobs, capacity: float) -> Callable[[float], bool]
         due = np.maximum(jobs.costs.latest(level), jobs.soonest)[parts.job] - parts.tail - first
         if np.any(due * grace < heights):
             return False
-        instants, needed = needs(parts.work, least, parts.rate, np.maximum(due, heights))
+        instants, needed = needs(parts.work, min_share, parts.rate, np.maximum(due, heights))
         # When the room is full, all that is needed can be done, however it was rounded.
-        most = np.where(instants < room.full, room.after(instants * grace) * grace, np.inf)
-        return bool(np.all(needed <= most))
+        max_share = np.where(instants < room.full, room.after(instants * grace) * grace, np.inf)
+        return bool(np.all(needed <= max_share))
 
     return are_in_time
 
@@ -72,14 +72,14 @@ def _within(jobs: BoundJobs, capacity: float, start: float) -> Callable[[float],
     begin = jobs.arrival[parts.job] + parts.head
     work = np.maximum(parts.work - parts.rate * np.maximum(start - begin, 0.0), 0.0)
     # A job holds its least share from the start on only if it is there by then.
-    least = np.where(begin <= start, jobs.least_of(parts), 0.0)
+    min_share = np.where(begin <= start, jobs.least_of(parts), 0.0)
 
     def are_in_time(level: float) -> bool:
         due = jobs.costs.latest(level)
         due = np.maximum(due, jobs.soonest)  # A level from the heights up, but for rounding.
         # Some may be complete before the start.
         due = np.where(work > 0, due[parts.job] - parts.tail - start, inf)
-        return fits(capacity, work, least, parts.rate, due)
+        return fits(capacity, work, min_share, parts.rate, due)
 
     return are_in_time
 

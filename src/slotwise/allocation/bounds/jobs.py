@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slotwise.allocation.bounds.besides import least_times
 from slotwise.allocation.bounds.early import earlier
 from slotwise.allocation.bounds.parts import Parts
+from slotwise.allocation.bounds.residual_time import least_times
 from slotwise.objective.cost import Cost
 from slotwise.objective.costs import Costs, Floats
 
@@ -33,7 +33,7 @@ class BoundJobs:
     work: Floats
     rate: Floats
     height: Floats
-    least: Floats
+    min_share: Floats
     parts: Parts
 
     @classmethod
@@ -44,11 +44,11 @@ class BoundJobs:
         work: Sequence[float] | Floats,
         rate: Sequence[float] | Floats,
         height: Sequence[float] | Floats,
-        least: Sequence[float] | Floats | None = None,
+        min_share: Sequence[float] | Floats | None = None,
         parts: Parts | None = None,
     ) -> BoundJobs:
         """The jobs; without `least` nothing is guaranteed, without `parts` each job is one."""
-        low = np.zeros(len(costs)) if least is None else least
+        low = np.zeros(len(costs)) if min_share is None else min_share
         came, amount, pace, alone, held = (
             np.asarray(values, dtype=float) for values in (arrival, work, rate, height, low)
         )
@@ -61,12 +61,12 @@ class BoundJobs:
     def fitted(self, capacity: float) -> BoundJobs:
         """The same jobs, none of them faster than capacity and guarantees allow."""
         rate = np.minimum(self.rate, capacity)
-        least = np.minimum(self.least, rate)
+        min_share = np.minimum(self.min_share, rate)
         height = np.maximum(self.height, self.work / rate)
         if np.all(self.arrival == self.arrival[:1]):
-            height = np.maximum(height, least_times(capacity, self.work, least, rate))
+            height = np.maximum(height, least_times(capacity, self.work, min_share, rate))
         parts = self.parts.fitted(capacity)
-        return replace(self, rate=rate, height=height, least=least, parts=parts)
+        return replace(self, rate=rate, height=height, min_share=min_share, parts=parts)
 
     def early(self) -> BoundJobs:
         """The same jobs at costs that are lower by more than the rounding of any clock."""
@@ -81,7 +81,7 @@ class BoundJobs:
         """The least share of each part: that of the job where it is all of it, else 0."""
         count = np.bincount(parts.job, minlength=len(self))
         is_all = (count[parts.job] == 1) & (parts.head + parts.tail == 0)
-        return np.where(is_all, self.least[parts.job], 0.0)
+        return np.where(is_all, self.min_share[parts.job], 0.0)
 
     @property
     def soonest(self) -> Floats:
@@ -91,6 +91,6 @@ class BoundJobs:
     @property
     def latest(self) -> Floats:
         """The instant at which its least share completes each job at the latest, or inf."""
-        held = np.where(self.least > 0, self.least, 1.0)
-        ends = np.where(self.least > 0, self.arrival + self.work / held, np.inf)
+        held = np.where(self.min_share > 0, self.min_share, 1.0)
+        ends = np.where(self.min_share > 0, self.arrival + self.work / held, np.inf)
         return np.maximum(ends, self.soonest)

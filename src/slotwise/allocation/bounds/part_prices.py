@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from slotwise.allocation.bounds.cases import bound_by_cases, settled
+from slotwise.allocation.bounds.branch_and_bound import bound_by_cases, settled
 from slotwise.allocation.bounds.cheapest import Points
 from slotwise.allocation.bounds.choices import Choices, with_ends
 from slotwise.allocation.bounds.jobs import BoundJobs
-from slotwise.allocation.bounds.needs import Falls
 from slotwise.allocation.bounds.profiles import Room
 from slotwise.allocation.bounds.refine import refined
 from slotwise.allocation.bounds.shapes import Shapes
+from slotwise.allocation.bounds.window_demand import Falls
 from slotwise.allocation.bounds.windows import Windows, first_windows
 
 TRIALS_OF_STEPS, TRIALS_OF_LINES, TRIALS_OF_OTHERS = 65, 9, 33
@@ -77,8 +77,8 @@ def _choices(jobs: BoundJobs, capacity: float, windows: Windows) -> Choices:
     completion = with_ends(jobs, turns, np.concatenate(inner, axis=1))
     cost = shapes.at(completion)
     first = jobs.arrival.min()
-    most = Room.of(jobs, capacity).after(windows.end - first)
-    space = np.where(windows.start == first, most, capacity * windows.lengths)
+    max_share = Room.of(jobs, capacity).after(windows.end - first)
+    space = np.where(windows.start == first, max_share, capacity * windows.lengths)
     points = None if shapes.are_stairs else Points.of(falls, shapes, completion, count)
     return Choices(
         completion,

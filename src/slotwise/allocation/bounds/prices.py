@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slotwise.allocation.bounds.cases import bound_by_cases
+from slotwise.allocation.bounds.branch_and_bound import bound_by_cases
 from slotwise.allocation.bounds.choices import Choices, with_ends
 from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.allocation.bounds.part_prices import price_bound_of_parts

@@ -43,8 +43,8 @@ def latest_moments(jobs: BoundJobs, capacity: float) -> Floats:
     """
     parts = latest_parts(jobs.parts.fitted(capacity), capacity)
     moments = parts.work * parts.work / (2 * parts.rate) + parts.work * parts.tail
-    least: Floats = np.bincount(parts.job, moments, minlength=len(jobs)).astype(float)
-    return least
+    min_share: Floats = np.bincount(parts.job, moments, minlength=len(jobs)).astype(float)
+    return min_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class Room:
 
     def after(self, seconds: Floats) -> Floats:
         """The work that can be done in so many seconds from the first arrival on."""
-        most: Floats = np.interp(seconds, self.seconds, self.amounts)
-        return most
+        max_share: Floats = np.interp(seconds, self.seconds, self.amounts)
+        return max_share
 
     @property
     def full(self) -> float:

@@ -53,7 +53,7 @@ class Windows:
     def kept(self, jobs: BoundJobs) -> Floats:
         """J x K: what its least share gives a job that is not complete when a window ends."""
         begun = np.maximum(self.start, jobs.arrival[:, None])
-        kept = jobs.least[:, None] * np.maximum(self.end - begun, 0.0)
+        kept = jobs.min_share[:, None] * np.maximum(self.end - begun, 0.0)
         return np.minimum(kept, self.left(jobs))
 
     def needed(self, jobs: BoundJobs, completion: Floats) -> Floats:
@@ -70,11 +70,11 @@ class Windows:
 
 def first_windows(jobs: BoundJobs, capacity: float) -> Windows | None:
     """Those to begin with; None if there are too many jobs, or nothing to be done."""
-    most = _windows_most(len(jobs), kinks_most(jobs.costs))
-    if most < WINDOWS_LEAST or not jobs.work.sum() > 0:
+    max_share = _windows_most(len(jobs), kinks_most(jobs.costs))
+    if max_share < WINDOWS_LEAST or not jobs.work.sum() > 0:
         return None
     kinks = np.array([kink for cost in jobs.costs for kink in cost.kinks])
-    return windows_of(jobs, capacity, kinks, most)
+    return windows_of(jobs, capacity, kinks, max_share)
 
 
 def _windows_most(jobs: int, kinks: int) -> int:
@@ -83,13 +83,13 @@ def _windows_most(jobs: int, kinks: int) -> int:
     return int(min(WINDOWS_MOST, np.sqrt(NUMBERS_MOST / jobs + other**2) - other))
 
 
-def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, most: int) -> Windows:
+def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, max_share: int) -> Windows:
     """At most so many windows, from arrivals on to where all work could be done."""
     starts = np.unique(jobs.arrival)
     if len(starts) > 1:
-        count = min(len(starts), BEGINS_MOST, max(most // 4, 1))
+        count = min(len(starts), BEGINS_MOST, max(max_share // 4, 1))
         starts = starts[np.linspace(0, len(starts) - 1, count + 1).astype(int)[:-1]]
-    share = most // len(starts)
+    share = max_share // len(starts)
     begins, ends = [], []
     for start in starts:
         before = np.maximum(start - jobs.arrival, 0.0)
@@ -103,20 +103,20 @@ def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, most: int) -> Wi
     return Windows(np.concatenate(begins), np.concatenate(ends))
 
 
-def _instants(until: float, kinks: Floats, heights: Floats, most: int) -> Floats:
+def _instants(until: float, kinks: Floats, heights: Floats, max_share: int) -> Floats:
     """Evenly spread before an instant, and as many kinks of costs as there is room for."""
     if until <= 0:
         return np.zeros(0)
     inside = np.unique(kinks[(kinks > SHORTEST * until) & (kinks < until)])
-    room = most // 2
+    room = max_share // 2
     if len(inside) > room:
         inside = inside[np.linspace(0, len(inside) - 1, room).astype(int)]
-    step = _step(until / (most - len(inside) + 1), heights)
+    step = _step(until / (max_share - len(inside) + 1), heights)
     even = np.arange(step, until - step / 2, step)
     return np.unique(np.concatenate([even, inside]))
 
 
-def _step(least: float, heights: Floats) -> float:
+def _step(min_share: float, heights: Floats) -> float:
     """About so many seconds; a whole part of the height where most jobs have the same.
 
     What a window needs of a job begins to fall when it completes at the end of the window and
@@ -124,6 +124,6 @@ def _step(least: float, heights: Floats) -> float:
     """
     height = float(np.median(heights))
     alike = np.abs(heights - height) <= ALIKE * height
-    if height < 2 * least or alike.mean() < 0.5:
-        return least
-    return height / int(height / least)
+    if height < 2 * min_share or alike.mean() < 0.5:
+        return min_share
+    return height / int(height / min_share)

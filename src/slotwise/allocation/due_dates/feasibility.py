@@ -18,8 +18,8 @@ ROUNDING = 1e-12
 def fits(
     capacity: float,
     work: Floats,
-    least: Floats,
-    most: Floats,
+    min_share: Floats,
+    max_share: Floats,
     due: Floats,
     tolerance: float = ROUNDING,
 ) -> bool:
@@ -34,14 +34,16 @@ def fits(
 
     O(J log J).
     """
-    heights = work / most
+    heights = work / max_share
     if np.any(due * (1 + tolerance) < heights):
         return False
-    instants, needed = needs(work, least, most, np.maximum(due, heights))
+    instants, needed = needs(work, min_share, max_share, np.maximum(due, heights))
     return bool(np.all(needed <= capacity * instants * (1 + tolerance)))
 
 
-def needs(work: Floats, least: Floats, most: Floats, due: Floats) -> tuple[Floats, Floats]:
+def needs(
+    work: Floats, min_share: Floats, max_share: Floats, due: Floats
+) -> tuple[Floats, Floats]:
     """Instants from 0 on, and what all jobs together must have had by each of them.
 
     Job j must have had max(min(W_j, m_j t), W_j - M_j (d_j - t)) by t, and W_j by d_j. The sum
@@ -49,21 +51,28 @@ def needs(work: Floats, least: Floats, most: Floats, due: Floats) -> tuple[Float
     shares of jobs that go on for ever.
     """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        end = np.where(least > 0, work / least, np.inf)  # It is done by then at any rate.
+        end = np.where(
+            min_share > 0, work / min_share, np.inf
+        )  # It is done by then at any rate.
     end = np.clip(due, 0.0, end)
     finite = np.isfinite(end)
-    steady = float(least[~finite].sum())  # The slots of jobs that may go on for ever.
-    work, least, most, end = work[finite], least[finite], most[finite], end[finite]
-    late = float(np.sum(most * np.maximum(work / most - end, 0.0)))
+    steady = float(min_share[~finite].sum())  # The slots of jobs that may go on for ever.
+    work, min_share, max_share, end = (
+        work[finite],
+        min_share[finite],
+        max_share[finite],
+        end[finite],
+    )
+    late = float(np.sum(max_share * np.maximum(work / max_share - end, 0.0)))
     # From its turn on a job must run at its most share; till then its least share will do.
-    spare = most - least
-    lag = np.divide(work - least * end, spare, out=end.copy(), where=spare > 0)
+    spare = max_share - min_share
+    lag = np.divide(work - min_share * end, spare, out=end.copy(), where=spare > 0)
     turn = np.clip(end - lag, 0.0, end)
 
     instants = np.concatenate([turn, end])
     by_time = np.argsort(instants, kind="stable")
     instants = np.concatenate([[0.0], instants[by_time]])
-    change = np.cumsum(np.concatenate([spare, -most])[by_time])
-    rate = steady + least.sum() + np.concatenate([[0.0], change])
+    change = np.cumsum(np.concatenate([spare, -max_share])[by_time])
+    rate = steady + min_share.sum() + np.concatenate([[0.0], change])
     done = np.cumsum(rate[:-1] * np.diff(instants))
     return instants, late + np.concatenate([[0.0], done])

@@ -52,5 +52,5 @@ def _due(problem: Malleable, level: float) -> Floats:
 
 
 def _can_keep(problem: Malleable, due: Floats) -> bool:
-    numbers = (problem.capacity, problem.work, problem.least, problem.most)
+    numbers = (problem.capacity, problem.work, problem.min_share, problem.max_share)
     return fits(*numbers, due, ROUNDING)

@@ -29,19 +29,22 @@ def water_fill(problem: Malleable, due: Floats) -> Packing | None:
     lengths = np.diff(ends, prepend=0.0)
     column = np.searchsorted(ends, due)
     # Every job holds its least share until it is due; that much of the slots is in use.
-    ground = np.bincount(column, problem.least, len(ends))[::-1].cumsum()[::-1]
+    ground = np.bincount(column, problem.min_share, len(ends))[::-1].cumsum()[::-1]
     used = ground.copy()
     pieces: Packing = [[] for _ in range(len(problem))]
     for job in order:
         width = column[job] + 1
-        least, room = problem.least[job], problem.most[job] - problem.least[job]
-        rest = problem.work[job] - least * due[job]
+        min_share, room = (
+            problem.min_share[job],
+            problem.max_share[job] - problem.min_share[job],
+        )
+        rest = problem.work[job] - min_share * due[job]
         level = _level(used[:width], lengths[:width], room, rest)
         poured = np.clip(min(level, problem.capacity) - used[:width], 0.0, room)
         if rest - float(poured @ lengths[:width]) > ROUNDING * problem.work[job]:
             return None
         used[:width] += poured
-        pieces[job] = _pieces(ends[:width], least + poured)
+        pieces[job] = _pieces(ends[:width], min_share + poured)
         if not pieces[job]:
             return None
     return pieces

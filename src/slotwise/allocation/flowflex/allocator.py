@@ -41,7 +41,7 @@ class FlowFlex:
     budget_seconds: float | None = None
 
     reads_work: ClassVar[bool] = True
-    keeps_least: ClassVar[bool] = True
+    keeps_min_shares: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.method != "fast" and self.objective.aggregate == "sum":
@@ -72,7 +72,7 @@ class FlowFlex:
 def _compete(claims: Claims) -> bool:
     """Whether what a claim gets can depend on the order in which slots are granted."""
     is_limited = any(group.slots_max < inf for group in claims.groups)
-    return len(claims) > 1 and (is_limited or sum(claims.most) > claims.capacity)
+    return len(claims) > 1 and (is_limited or sum(claims.max_share) > claims.capacity)
 
 
 def _order(

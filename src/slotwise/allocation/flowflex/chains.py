@@ -43,7 +43,7 @@ def chains_of(flows: Flows) -> Chains:
     starts: list[float] = []
     lengths: list[float] = []
     flow: list[int] = []
-    most, length = flows.most.tolist(), flows.length.tolist()
+    max_share, length = flows.max_share.tolist(), flows.length.tolist()
     first = flows.first.tolist()
     for number, phases in enumerate(map(range, first, first[1:])):
         now = 0.0
@@ -53,12 +53,12 @@ def chains_of(flows: Flows) -> Chains:
             lengths.append(lasts)
             flow.append(number)
             now += lasts
-    height = np.array([sum([most[phase] for phase in running]) for running in members])
+    height = np.array([sum([max_share[phase] for phase in running]) for running in members])
     problem = replace(
         flows,
         kind=np.zeros(len(height), dtype=np.int64),
         work=height * np.array(lengths),
-        most=height,
+        max_share=height,
         flow=np.array(flow, dtype=np.int64),
         before=[(k - 1,) if k and flow[k] == flow[k - 1] else () for k in range(len(flow))],
     )

@@ -41,7 +41,7 @@ class Flows:
     capacity: Ints
     kind: Ints
     work: Floats
-    most: Floats
+    max_share: Floats
     flow: Ints
     before: Sequence[Sequence[int]]
     costs: Costs
@@ -61,7 +61,7 @@ class Flows:
         slots = np.array(capacity, dtype=np.int64)
         nodes = [node for flow in flows for node in flow]
         kind = np.array([node.kind for node in nodes], dtype=np.int64)
-        most = np.array([node.most for node in nodes], dtype=float)
+        max_share = np.array([node.max_share for node in nodes], dtype=float)
         first = np.cumsum([0, *map(len, flows)])
         before = [
             tuple(begin + other for other in node.before)
@@ -73,7 +73,7 @@ class Flows:
             capacity=slots,
             kind=kind,
             work=np.array([node.work for node in nodes], dtype=float),
-            most=np.minimum(most, slots[kind]),
+            max_share=np.minimum(max_share, slots[kind]),
             flow=np.repeat(np.arange(len(flows)), np.diff(first)),
             before=before,
             costs=Costs(costs),
@@ -101,7 +101,7 @@ class Flows:
     @cached_property
     def length(self) -> Floats:
         """The least time that each phase takes: on its most slots, seconds."""
-        return self.work / self.most
+        return self.work / self.max_share
 
     @cached_property
     def head(self) -> Floats:
@@ -158,6 +158,6 @@ class Node:
     """A phase of a flow: its work, most slots, and the phases before it by their places."""
 
     work: float
-    most: float
+    max_share: float
     before: tuple[int, ...] = ()
     kind: int = 0

@@ -110,15 +110,17 @@ def _left(
             places.append(())
         else:
             of_kind = claims[place.kind]
-            work, most = of_kind.work[place.number], float(of_kind.most[place.number])
+            work, max_share = of_kind.work[place.number], float(of_kind.max_share[place.number])
             beside = _beside(before, places, place.kind)
             if beside is not None:
                 node = nodes[beside]
-                nodes[beside] = Node(node.work + work, max(node.most, most), (), node.kind)
+                nodes[beside] = Node(
+                    node.work + work, max(node.max_share, max_share), (), node.kind
+                )
                 places[beside] = (*places[beside], place)
                 index[phase.name] = beside
                 continue
-            nodes.append(Node(work, most, (), kinds[place.kind]))
+            nodes.append(Node(work, max_share, (), kinds[place.kind]))
             places.append((place,))
         index[phase.name] = len(nodes) - 1
     return nodes, places

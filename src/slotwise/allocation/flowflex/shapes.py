@@ -8,9 +8,9 @@ import numpy as np
 
 from slotwise.allocation.flowflex.chains import Chains
 from slotwise.allocation.flowflex.flows import Flows
-from slotwise.allocation.flowflex.listing import Listed, Lister
+from slotwise.allocation.flowflex.list_schedule import Listed, Lister
 from slotwise.allocation.flowflex.solve import Solution
-from slotwise.allocation.whole import whole_slots, wrap_around
+from slotwise.allocation.mcnaughton import whole_slots, wrap_around
 from slotwise.model.job import PhaseId
 from slotwise.model.schedule import Piece
 
@@ -47,10 +47,10 @@ def shape_shift(
     comes out.
     """
     pieces: list[Piece] = []
-    most, height = flows.most.tolist(), chains.problem.most.tolist()
+    max_share, height = flows.max_share.tolist(), chains.problem.max_share.tolist()
     for job, own in enumerate(listed.pieces()):
         members = chains.members[job]
         for start, end, slots in own:
-            shares = [(ids[phase], most[phase] * slots / height[job]) for phase in members]
+            shares = [(ids[phase], max_share[phase] * slots / height[job]) for phase in members]
             pieces += wrap_around(shares, start, end)
     return pieces

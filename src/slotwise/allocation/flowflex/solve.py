@@ -9,15 +9,15 @@ from typing import Literal
 
 import numpy as np
 
+from slotwise.allocation.flowflex.as_malleable import flat_completions
 from slotwise.allocation.flowflex.bisection import LEVELS_MOST, least_level
 from slotwise.allocation.flowflex.chains import Chains, chains_of
 from slotwise.allocation.flowflex.completions import FLOWS_MOST, bounding_completions
 from slotwise.allocation.flowflex.deadlines import by_deadline, by_flows, by_last_end
-from slotwise.allocation.flowflex.flat import flat_completions
 from slotwise.allocation.flowflex.flows import Flows, Ints
 from slotwise.allocation.flowflex.least_cost import least_cost
-from slotwise.allocation.flowflex.levels import share_by_level
-from slotwise.allocation.flowflex.listing import Lister
+from slotwise.allocation.flowflex.list_schedule import Lister
+from slotwise.allocation.flowflex.muntz_coffman import share_by_level
 from slotwise.allocation.flowflex.refine import finite, latest_alike, repair, shift
 from slotwise.allocation.packing import Packing
 from slotwise.allocation.search.budget import Budget
@@ -86,8 +86,8 @@ def solve(
         return Solution(np.zeros(0, np.int64), np.zeros(0), 0.0)
     search = _Search(flows, budget or Budget(BUDGET_STEPS), method, listed)
     bound = search.try_maxima() if flows.aggregate == "max" else search.try_sums()
-    least = max(bound, flows.value(flows.alone))  # Nobody is done sooner than alone.
-    if method != "paper" and search.best.value > least:
+    min_share = max(bound, flows.value(flows.alone))  # Nobody is done sooner than alone.
+    if method != "paper" and search.best.value > min_share:
         search.improve()
     return replace(search.best, bound=bound)
 

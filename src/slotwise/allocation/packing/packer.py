@@ -37,10 +37,17 @@ class Packer(Protocol):
 class EventPacker:
     """By events, in Python."""
 
-    def __init__(self, capacity: float, work: Values, least: Values, most: Values) -> None:
-        self._numbers = float(capacity), as_floats(work), as_floats(least), as_floats(most)
-        self._least = np.array(self._numbers[2])
-        early, ends = _ends_at_least(np.array(self._numbers[1]), self._least)
+    def __init__(
+        self, capacity: float, work: Values, min_share: Values, max_share: Values
+    ) -> None:
+        self._numbers = (
+            float(capacity),
+            as_floats(work),
+            as_floats(min_share),
+            as_floats(max_share),
+        )
+        self._min_share = np.array(self._numbers[2])
+        early, ends = _ends_at_least(np.array(self._numbers[1]), self._min_share)
         self._early = early.tolist(), ends.tolist()
 
     def completions(self, order: Order) -> Floats:
@@ -58,7 +65,7 @@ class EventPacker:
             *self._numbers, as_list(order), *self._early, completion, changed, since, slots
         )
         return Pieces.of_changes(
-            self._least,
+            self._min_share,
             np.array(completion),
             np.array(changed[:changes], dtype=np.int64),
             np.array(since[:changes]),
@@ -69,11 +76,13 @@ class EventPacker:
 class CompiledPacker:
     """By the same events in machine code. ImportError without numba."""
 
-    def __init__(self, capacity: float, work: Values, least: Values, most: Values) -> None:
-        shares = (np.ascontiguousarray(v, dtype=float) for v in (work, least, most))
+    def __init__(
+        self, capacity: float, work: Values, min_share: Values, max_share: Values
+    ) -> None:
+        shares = (np.ascontiguousarray(v, dtype=float) for v in (work, min_share, max_share))
         self._capacity = float(capacity)
-        self._work, self._least, self._most = shares
-        self._early = _ends_at_least(self._work, self._least)
+        self._work, self._min_share, self._most = shares
+        self._early = _ends_at_least(self._work, self._min_share)
         self._sweep = compiled(sweep, SWEEP)
 
     def completions(self, order: Order) -> Floats:
@@ -83,7 +92,7 @@ class CompiledPacker:
     def pieces(self, order: Order) -> Pieces:
         """The whole schedule."""
         completion, changed, since, slots = self._run(order, 2 * len(order) + 1)
-        return Pieces.of_changes(self._least, completion, changed, since, slots)
+        return Pieces.of_changes(self._min_share, completion, changed, since, slots)
 
     def _run(self, order: Order, room: int) -> tuple[Floats, Ints, Floats, Floats]:
         """The completion times, and the changes of shares if there is room for them."""
@@ -92,7 +101,7 @@ class CompiledPacker:
         changes = self._sweep(
             self._capacity,
             self._work,
-            self._least,
+            self._min_share,
             self._most,
             np.ascontiguousarray(order, dtype=np.int64),
             *self._early,
@@ -111,11 +120,11 @@ SWEEP = (
 """The types of the arguments of `sweep`, in order."""
 
 
-def _ends_at_least(work: Floats, least: Floats) -> tuple[Ints, Floats]:
+def _ends_at_least(work: Floats, min_share: Floats) -> tuple[Ints, Floats]:
     """The jobs with a least share by when it alone would end them, and these ends, then inf."""
-    held = np.flatnonzero(least > 0)
+    held = np.flatnonzero(min_share > 0)
     with np.errstate(over="ignore"):  # A share next to nothing ends nobody: inf.
-        ends = work[held] / least[held]
+        ends = work[held] / min_share[held]
     by_end = np.argsort(ends, kind="stable")
     return held[by_end], np.append(ends[by_end], inf)
 

@@ -30,7 +30,7 @@ class Pieces:
 
     @classmethod
     def of_changes(
-        cls, least: Floats, completion: Floats, changed: Ints, since: Floats, slots: Floats
+        cls, min_share: Floats, completion: Floats, changed: Ints, since: Floats, slots: Floats
     ) -> Pieces:
         """The pieces of jobs that begin with their least shares, from their later changes.
 
@@ -41,7 +41,7 @@ class Pieces:
         numbers = np.concatenate((np.arange(count), changed)) * rows + np.arange(rows)
         claim, row = np.divmod(np.sort(numbers), rows)
         start = np.concatenate((np.zeros(count), since))[row]
-        held = np.concatenate((least, slots))[row]
+        held = np.concatenate((min_share, slots))[row]
         end = completion[claim]
         is_followed = claim[1:] == claim[:-1]
         end[:-1][is_followed] = start[1:][is_followed]

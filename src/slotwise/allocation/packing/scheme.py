@@ -28,7 +28,7 @@ COMPILED_FROM_ALL = 1_000_000
 
 
 def packer_for(
-    capacity: float, work: Values, least: Values, most: Values, packings: float = 1
+    capacity: float, work: Values, min_share: Values, max_share: Values, packings: float = 1
 ) -> Packer:
     """The packer for a problem that is going to be packed in so many orders.
 
@@ -39,26 +39,28 @@ def packer_for(
     count = len(work)
     is_large = count >= COMPILED_FROM or count * packings >= COMPILED_FROM_ALL
     packer = CompiledPacker if is_large and has_numba() else EventPacker
-    return packer(capacity, work, least, most)
+    return packer(capacity, work, min_share, max_share)
 
 
 def completions(
-    capacity: float, work: Values, least: Values, most: Values, order: Order
+    capacity: float, work: Values, min_share: Values, max_share: Values, order: Order
 ) -> Floats:
     """When each job is done under this order. O(J log J) for J jobs."""
-    return packer_for(capacity, work, least, most).completions(order)
+    return packer_for(capacity, work, min_share, max_share).completions(order)
 
 
-def pack(capacity: float, work: Values, least: Values, most: Values, order: Order) -> Packing:
+def pack(
+    capacity: float, work: Values, min_share: Values, max_share: Values, order: Order
+) -> Packing:
     """The schedule of this order as lists. O(J log J) for J jobs."""
-    return packer_for(capacity, work, least, most).pieces(order).by_claim(len(work))
+    return packer_for(capacity, work, min_share, max_share).pieces(order).by_claim(len(work))
 
 
 def pack_by_the_book(
     capacity: float,
     work: Sequence[float],
-    least: Sequence[float],
-    most: Sequence[float],
+    min_share: Sequence[float],
+    max_share: Sequence[float],
     order: Sequence[int],
 ) -> Packing:
     """Fig. 3 of the FLEX paper, line by line. O(J^2).
@@ -70,12 +72,12 @@ def pack_by_the_book(
     start = 0.0  # line 1: T_0
     remaining = list(order)  # line 2
     while remaining:  # line 3
-        slots = {j: float(least[j]) for j in remaining}  # line 4
+        slots = {j: float(min_share[j]) for j in remaining}  # line 4
         slack = capacity - sum(slots.values())  # lines 5 and 6
         for j in remaining:  # lines 7 to 11
             if slack <= 0:
                 break
-            more = min(slack, most[j] - least[j])
+            more = min(slack, max_share[j] - min_share[j])
             slots[j] += more
             slack -= more
         # lines 12 and 13; ties go by priority.

@@ -16,8 +16,8 @@ from slotwise.allocation.compiled import Numbers
 def sweep(
     capacity: float,
     work: Numbers,
-    least: Numbers,
-    most: Numbers,
+    min_share: Numbers,
+    max_share: Numbers,
     order: Numbers,
     early: Numbers,
     early_end: Numbers,
@@ -42,7 +42,7 @@ def sweep(
     is_traced = len(changed) > 0
     count, changes = len(order), 0
     slack = capacity
-    for floor in least:  # lines 4 to 6
+    for floor in min_share:  # lines 4 to 6
         slack -= floor
     full = [(inf, 0.0)]  # (end, slots) of the jobs at their most share, and a last one
     now, first, at_least = 0.0, 0, 0
@@ -54,10 +54,10 @@ def sweep(
                 first += 1
                 continue
             if j != partial:
-                share, left = least[j], work[j] - least[j] * now
+                share, left = min_share[j], work[j] - min_share[j] * now
             else:
                 left -= share * (now - began)
-            left, top = max(0.0, left), most[j]
+            left, top = max(0.0, left), max_share[j]
             if slack < top - share:
                 share += slack
                 slack, partial, began, partial_end = 0.0, j, now, now + left / share
@@ -88,4 +88,4 @@ def sweep(
         else:
             j, now = early[at_least], early_end[at_least]
             completion[j] = now
-            slack += least[j]
+            slack += min_share[j]

@@ -23,7 +23,7 @@ def dynamic_programme(problem: ResourceProblem) -> Ints:
     for job in range(len(problem)):
         best, pick = _with_one_more(best, *problem.choices(job))
         picks.append(pick)
-    units, left = problem.least.copy(), problem.slack
+    units, left = problem.min_share.copy(), problem.slack
     for job in reversed(range(len(problem))):
         given = int(picks[job][left])
         units[job] += given

@@ -41,8 +41,8 @@ def minisum_gains(problem: ResourceProblem) -> Gains:
     """
 
     def gain(jobs: Ints, given: Ints) -> Floats:
-        units = problem.least[jobs] + given
-        one_more = np.minimum(units + 1, problem.most[jobs])
+        units = problem.min_share[jobs] + given
+        one_more = np.minimum(units + 1, problem.max_share[jobs])
         before, after = problem.cost(jobs, units), problem.cost(jobs, one_more)
         endless = before == np.inf
         gains: Floats = np.where(endless, np.inf, np.where(endless, 0.0, before) - after)
@@ -59,11 +59,11 @@ def minimax_gains(problem: ResourceProblem) -> Gains:
     where every job has the most that it can get: a job below that needs no unit more.
     """
     jobs = np.arange(len(problem))
-    floor = float(problem.cost(jobs, problem.least + problem.room).max(initial=-np.inf))
+    floor = float(problem.cost(jobs, problem.min_share + problem.room).max(initial=-np.inf))
 
     def gain(jobs: Ints, given: Ints) -> Floats:
         if floor == np.inf:
             return np.zeros(len(jobs))
-        return problem.cost(jobs, problem.least[jobs] + given) - floor
+        return problem.cost(jobs, problem.min_share[jobs] + given) - floor
 
     return Gains(problem.slack, problem.room, gain)

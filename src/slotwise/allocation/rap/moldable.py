@@ -41,7 +41,7 @@ class Moldable:
     @classmethod
     def of(cls, problem: Malleable) -> Moldable:
         """The moldable version of a problem. O(J)."""
-        shares = np.concatenate(([problem.capacity], problem.least, problem.most))
+        shares = np.concatenate(([problem.capacity], problem.min_share, problem.max_share))
         whole = min(ceil(problem.capacity), UNITS_MOST)
         if np.array_equal(shares, np.floor(shares)) and len(problem) <= whole:
             return cls(problem, whole, problem.capacity / whole)
@@ -53,13 +53,15 @@ class Moldable:
     def resources(self) -> ResourceProblem:
         """The resource allocation problem; its costs take O(1) each, O(K) with K steps."""
         count = len(self.problem)
-        least = np.maximum(1, np.floor(self.problem.least / self.slots + MET)).astype(np.int64)
-        excess = int(least.sum()) - count
+        min_share = np.maximum(1, np.floor(self.problem.min_share / self.slots + MET)).astype(
+            np.int64
+        )
+        excess = int(min_share.sum()) - count
         if excess > self.total - count:
-            least = 1 + (least - 1) * (self.total - count) // excess
-        most = np.ceil(self.problem.most / self.slots - MET).astype(np.int64)
-        most = np.minimum(np.maximum(least, most), self.total)
-        return ResourceProblem.of(self.total, least, most, self.cost, self.drops)
+            min_share = 1 + (min_share - 1) * (self.total - count) // excess
+        max_share = np.ceil(self.problem.max_share / self.slots - MET).astype(np.int64)
+        max_share = np.minimum(np.maximum(min_share, max_share), self.total)
+        return ResourceProblem.of(self.total, min_share, max_share, self.cost, self.drops)
 
     @cached_property
     def of_any_shape(self) -> list[int]:
@@ -82,7 +84,7 @@ class Moldable:
 
     def completion(self, jobs: Ints, units: Ints) -> Floats:
         """When these jobs end if they hold so many units, seconds."""
-        rate = np.minimum(units * self.slots, self.problem.most[jobs])
+        rate = np.minimum(units * self.slots, self.problem.max_share[jobs])
         ends: Floats = self.problem.work[jobs] / rate
         return ends
 
@@ -102,7 +104,7 @@ class Moldable:
     def drops(self, job: int) -> Ints:
         """The units at which the cost of a job can fall; of unknown shapes, some of them."""
         cost = self.problem.costs[job]
-        low, high = int(self.resources.least[job]), int(self.resources.most[job])
+        low, high = int(self.resources.min_share[job]), int(self.resources.max_share[job])
         if isinstance(cost, Line | Hinge):
             return np.arange(low, high + 1)
         if not isinstance(cost, Steps):

@@ -40,32 +40,32 @@ class ResourceProblem:
     """
 
     total: int
-    least: Ints
-    most: Ints
+    min_share: Ints
+    max_share: Ints
     cost: UnitCost
     drops: Drops | None = None
 
     def __len__(self) -> int:
-        return len(self.least)
+        return len(self.min_share)
 
     @classmethod
     def of(
         cls,
         total: int,
-        least: Sequence[int] | Ints,
-        most: Sequence[int] | Ints,
+        min_share: Sequence[int] | Ints,
+        max_share: Sequence[int] | Ints,
         cost: UnitCost,
         drops: Drops | None = None,
     ) -> ResourceProblem:
         """The problem, or InputError with place, value and remedy. O(J)."""
-        lows, tops = np.array(least, dtype=np.int64), np.array(most, dtype=np.int64)
+        lows, tops = np.array(min_share, dtype=np.int64), np.array(max_share, dtype=np.int64)
         if len(lows) != len(tops):
             raise InputError(
                 f"{len(lows)} least and {len(tops)} most units; give one of each for each job"
             )
         for name, values, bad, remedy in (
-            ("least", lows, lows < 0, "units >= 0"),
-            ("most", tops, tops < lows, "at least what stands in least"),
+            ("min_share", lows, lows < 0, "units >= 0"),
+            ("max_share", tops, tops < lows, "at least min_share"),
         ):
             if bad.any():
                 at = int(np.argmax(bad))
@@ -82,8 +82,8 @@ class ResourceProblem:
         cls,
         total: int,
         table: Sequence[Sequence[float]],
-        least: Sequence[int] | None = None,
-        most: Sequence[int] | None = None,
+        min_share: Sequence[int] | None = None,
+        max_share: Sequence[int] | None = None,
     ) -> ResourceProblem:
         """The problem in which job j costs table[j][s] with s units, s from 0 on.
 
@@ -100,24 +100,28 @@ class ResourceProblem:
                     f"table[{j}] is {list(row)}; give costs > -inf that do not rise with units"
                 )
         widths = np.array([len(row) - 1 for row in table], dtype=np.int64)
-        tops = widths if most is None else np.minimum(np.array(most, dtype=np.int64), widths)
-        lows = [0] * len(table) if least is None else least
+        tops = (
+            widths
+            if max_share is None
+            else np.minimum(np.array(max_share, dtype=np.int64), widths)
+        )
+        lows = [0] * len(table) if min_share is None else min_share
         return cls.of(total, lows, tops, lambda jobs, units: cells[jobs, units])
 
     @cached_property
     def slack(self) -> int:
         """Units that are left when every job has its least."""
-        return self.total - int(self.least.sum())
+        return self.total - int(self.min_share.sum())
 
     @cached_property
     def room(self) -> Ints:
         """How many units more than its least each job can get."""
-        room: Ints = np.minimum(self.most - self.least, self.slack)
+        room: Ints = np.minimum(self.max_share - self.min_share, self.slack)
         return room
 
     def row(self, job: int) -> Floats:
         """What a job costs with its least units and each number more that there is room for."""
-        units = np.arange(self.least[job], self.least[job] + self.room[job] + 1)
+        units = np.arange(self.min_share[job], self.min_share[job] + self.room[job] + 1)
         return self.cost(np.full(len(units), job), units)
 
     def choices(self, job: int) -> tuple[Ints, Floats]:
@@ -129,9 +133,9 @@ class ResourceProblem:
             over = np.arange(self.room[job] + 1)
             costs = self.row(job)
         else:
-            drops = self.drops(job) - self.least[job]
+            drops = self.drops(job) - self.min_share[job]
             over = np.concatenate(([0], drops[(drops > 0) & (drops <= self.room[job])]))
-            costs = self.cost(np.full(len(over), job), self.least[job] + over)
+            costs = self.cost(np.full(len(over), job), self.min_share[job] + over)
         before = np.minimum.accumulate(costs)[:-1]
         worth = np.concatenate(([True], costs[1:] < before))
         return over[worth], costs[worth]
@@ -155,7 +159,7 @@ def is_convex(problem: ResourceProblem) -> bool:
         ends = np.cumsum(room[jobs])
         owner = np.repeat(jobs, room[jobs])
         over = np.arange(len(owner)) - np.repeat(ends - room[jobs], room[jobs])
-        costs = problem.cost(owner, problem.least[owner] + over)
+        costs = problem.cost(owner, problem.min_share[owner] + over)
         same = owner[:-2] == owner[2:]
         if not _bends_up(costs[:-2][same], costs[1:-1][same], costs[2:][same]):
             return False

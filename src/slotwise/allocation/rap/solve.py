@@ -19,9 +19,9 @@ def solve(problem: ResourceProblem, aggregate: Aggregate = "sum") -> Ints:
     the sum of others O(J S^2), or O(K S) for staircases with K steps in all.
     """
     if aggregate == "max":
-        return problem.least + frederickson_johnson(minimax_gains(problem))
+        return problem.min_share + frederickson_johnson(minimax_gains(problem))
     if is_convex(problem):
-        return problem.least + frederickson_johnson(minisum_gains(problem))
+        return problem.min_share + frederickson_johnson(minisum_gains(problem))
     return dynamic_programme(problem)
 
 
@@ -34,16 +34,16 @@ def lowest_level(problem: ResourceProblem) -> Ints:
     and usually some 50.
     """
     jobs = np.arange(len(problem))
-    best, high = problem.least.copy(), problem.value(problem.least, "max")
+    best, high = problem.min_share.copy(), problem.value(problem.min_share, "max")
     # Nothing below `low` can be kept; `high` can.
-    low = float(problem.cost(jobs, problem.least + problem.room).max(initial=-np.inf))
+    low = float(problem.cost(jobs, problem.min_share + problem.room).max(initial=-np.inf))
     while low < high:
         level = _between(low, high)
         units = _fewest(problem, level)
         if units.sum() <= problem.total:
             best, high = units, problem.value(units, "max")
         else:  # The next level is the least cost above that some job may stay at instead.
-            short = np.flatnonzero(units > problem.least)
+            short = np.flatnonzero(units > problem.min_share)
             low = float(problem.cost(short, units[short] - 1).min())
     return best
 
@@ -58,7 +58,7 @@ def _between(low: float, high: float) -> float:
 def _fewest(problem: ResourceProblem, level: float) -> Ints:
     """The fewest units with which each job costs at most this; it must be able to."""
     jobs = np.arange(len(problem))
-    low, high = problem.least, problem.least + problem.room
+    low, high = problem.min_share, problem.min_share + problem.room
     while (low < high).any():
         middle = (low + high) // 2
         fits = problem.cost(jobs, middle) <= level

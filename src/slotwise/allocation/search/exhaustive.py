@@ -46,7 +46,7 @@ def best_order(problem: Malleable) -> tuple[list[int], float]:
     start, value = _good_order(problem, packer)
     known = all(isinstance(cost, Line | Hinge | Steps) for cost in problem.costs)
     if len(problem) >= COMPILED_FROM and known and has_numba():
-        from slotwise.allocation.search.branching import search_compiled
+        from slotwise.allocation.search.exhaustive_compiled import search_compiled
 
         order = search_compiled(problem, start, value)
     else:
@@ -152,7 +152,7 @@ def twins(problem: Malleable, order: Sequence[int]) -> dict[int, int]:
 
 
 def _packer(problem: Malleable) -> Packer:
-    return packer_for(problem.capacity, problem.work, problem.least, problem.most)
+    return packer_for(problem.capacity, problem.work, problem.min_share, problem.max_share)
 
 
 def _good_order(problem: Malleable, packer: Packer) -> tuple[list[int], float]:

@@ -38,11 +38,11 @@ def moldable_units(moldable: Moldable) -> Ints:
     """How many units each job holds in the best moldable schedule."""
     resources = moldable.resources
     if moldable.problem.aggregate == "max":
-        return resources.least + frederickson_johnson(minimax_gains(resources))
+        return resources.min_share + frederickson_johnson(minimax_gains(resources))
     if moldable.of_any_shape and _is_affordable(moldable):
         return dynamic_programme(resources)
     gains = envelope_gains(resources, moldable.of_any_shape)
-    return resources.least + frederickson_johnson(gains)
+    return resources.min_share + frederickson_johnson(gains)
 
 
 def _is_affordable(moldable: Moldable) -> bool:

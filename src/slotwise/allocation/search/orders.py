@@ -38,11 +38,11 @@ def by_area(problem: Malleable) -> Order:
 
 def by_dear_area(problem: Malleable) -> Order:
     """Smith's rule on the area that costs others something: see `dear_area`."""
-    area = dear_area(problem.work, problem.most, problem.capacity)
+    area = contended_area(problem.work, problem.max_share, problem.capacity)
     return _ascending(area / _stakes(problem))
 
 
-def dear_area(work: Floats, most: Floats, capacity: float) -> Floats:
+def contended_area(work: Floats, max_share: Floats, capacity: float) -> Floats:
     """The work of each job, what it does while slots are no longer dear counted for less.
 
     A job that begins now holds its most share for its height h. Slots are dear while others
@@ -55,7 +55,9 @@ def dear_area(work: Floats, most: Floats, capacity: float) -> Floats:
     plain area (docs/algorithms/flex.md). O(J).
     """
     span = work.sum() / capacity
-    part = np.maximum(work / most * (1 - most / capacity) / span, np.finfo(float).tiny)
+    part = np.maximum(
+        work / max_share * (1 - max_share / capacity) / span, np.finfo(float).tiny
+    )
     mean_price = (1 - np.maximum(0.0, 1 - part) ** 3) / (3 * part)
     return work * np.where(part > FLAT, mean_price, 1.0)
 
@@ -166,7 +168,7 @@ def _due(cost: Cost) -> float:
 def _fit(problem: Malleable, kept: list[int], due: Floats) -> bool:
     promised = np.full(len(problem), inf)
     promised[kept] = due[kept]
-    return fits(problem.capacity, problem.work, problem.least, problem.most, promised)
+    return fits(problem.capacity, problem.work, problem.min_share, problem.max_share, promised)
 
 
 def _undominated(

@@ -17,8 +17,8 @@ class JobNumbers(NamedTuple):
     """The numbers of one job; `end` is when its least share alone would have done it."""
 
     work: float
-    least: float
-    most: float
+    min_share: float
+    max_share: float
     end: float
 
 
@@ -46,12 +46,12 @@ class Prefix:
         begin = self.times[0]
         if job.end <= begin:
             return Placement(begin, job.end)
-        left = max(0.0, job.work - job.least * begin)
+        left = max(0.0, job.work - job.min_share * begin)
         start = begin
         for slack, stop in zip(self.slack, (*self.times[1:], inf), strict=True):
-            share = job.least + slack
-            if share >= job.most:
-                return Placement(start, start + left / job.most)
+            share = job.min_share + slack
+            if share >= job.max_share:
+                return Placement(start, start + left / job.max_share)
             if share * (stop - start) >= left:
                 end = start + left / share
                 return Placement(end, end)
@@ -70,16 +70,16 @@ class Prefix:
             while place + 1 < len(self.times) and self.times[place + 1] <= cut:
                 place += 1
             if cut < completion:
-                change = job.least - job.most
+                change = job.min_share - job.max_share
             else:  # Its least share is free too, until it would have been anyway.
-                change = job.least if cut < job.end else 0.0
+                change = job.min_share if cut < job.end else 0.0
             slack.append(max(0.0, self.slack[place] + change))
         return Prefix(tuple(cuts), tuple(slack))
 
 
 def jobs_of(problem: Malleable) -> list[JobNumbers]:
     """The jobs of a problem, as plain numbers."""
-    columns = (problem.work, problem.least, problem.most, problem.ends)
+    columns = (problem.work, problem.min_share, problem.max_share, problem.ends)
     return [JobNumbers(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
 
@@ -88,7 +88,7 @@ def empty_prefix(problem: Malleable) -> Prefix:
     jobs = jobs_of(problem)
     times = sorted({0.0, *(job.end for job in jobs if job.end < inf)})
     slack = [
-        max(0.0, problem.capacity - sum(job.least for job in jobs if job.end > at))
+        max(0.0, problem.capacity - sum(job.min_share for job in jobs if job.end > at))
         for at in times
     ]
     return Prefix(tuple(times), tuple(slack))

@@ -8,7 +8,7 @@ from math import inf
 
 import numpy as np
 
-from slotwise.allocation.due_dates.promises import Promises, tighten
+from slotwise.allocation.due_dates.reservations import Promises, tighten
 from slotwise.allocation.due_dates.waterfill import water_fill
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import Packing, packer_for
@@ -49,7 +49,7 @@ class Solution:
 
 def in_order(problem: Malleable, order: Sequence[int]) -> Solution:
     """By the packing scheme in an order of priority. O(J log J)."""
-    packer = packer_for(problem.capacity, problem.work, problem.least, problem.most)
+    packer = packer_for(problem.capacity, problem.work, problem.min_share, problem.max_share)
     return Solution.of(problem, packer.pieces(order).by_claim(len(problem)))
 
 
@@ -80,7 +80,7 @@ def simplest(problem: Malleable, orders: Iterable[Order], due: Floats) -> Soluti
     is as good.
     """
     value = problem.value(np.minimum(due, problem.ends))
-    packer = packer_for(problem.capacity, problem.work, problem.least, problem.most)
+    packer = packer_for(problem.capacity, problem.work, problem.min_share, problem.max_share)
     for order in orders:
         if is_as_good(problem.value(packer.completions(order)), value):
             return in_order(problem, order)

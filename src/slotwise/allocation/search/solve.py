@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 
 from slotwise.allocation.due_dates.minimax import minimax
-from slotwise.allocation.due_dates.promising import promiser
+from slotwise.allocation.due_dates.reservations_compiled import promiser
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import packer_for
 from slotwise.allocation.search.budget import Budget
@@ -83,9 +83,9 @@ def _earlier(one: Solution, other: Solution) -> Solution:
 
 def _dates(problem: Malleable, budget: Budget) -> Callable[[Sequence[int]], Floats]:
     """What an order leads to: promises; the packing scheme where it is as good, and quicker."""
-    is_packed = problem.costs.are_lines and not problem.least.any()
+    is_packed = problem.costs.are_lines and not problem.min_share.any()
     if is_packed or len(problem) > PROMISES_MOST:
-        numbers = (problem.capacity, problem.work, problem.least, problem.most)
+        numbers = (problem.capacity, problem.work, problem.min_share, problem.max_share)
         return packer_for(*numbers, budget.steps).completions
     return promiser(problem, budget.steps)
 

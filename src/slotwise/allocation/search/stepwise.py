@@ -7,7 +7,7 @@ from math import inf
 
 import numpy as np
 
-from slotwise.allocation.due_dates.promises import Promises
+from slotwise.allocation.due_dates.reservations import Promises
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.search.budget import Budget
 from slotwise.objective.cost import Steps, met_until
@@ -68,7 +68,7 @@ class _Search:
     def run(self) -> float:
         """Look for better choices while the budget lasts; the bound of what was left out."""
         root = Promises(self.problem)
-        nodes = [_Node(root, self.by_stake, 0.0, self._least(root, self.by_stake))]
+        nodes = [_Node(root, self.by_stake, 0.0, self._min_share(root, self.by_stake))]
         while nodes:
             if not self.budget.may_go_on():
                 return min(node.bound for node in nodes)
@@ -78,7 +78,7 @@ class _Search:
     def _visit(self, nodes: list[_Node]) -> None:
         """Take the last node, and put its branches in its place, the cheapest last."""
         node = nodes.pop()
-        bound = max(node.bound, node.cost + self._least(node.promises, node.undecided))
+        bound = max(node.bound, node.cost + self._min_share(node.promises, node.undecided))
         if bound >= self.value * (1 - SLACK):
             return
         if not node.undecided:
@@ -92,7 +92,7 @@ class _Search:
                 branch.promise(job, due)
                 nodes.append(_Node(branch, rest, node.cost + price, bound))
 
-    def _least(self, promises: Promises, undecided: list[int]) -> float:
+    def _min_share(self, promises: Promises, undecided: list[int]) -> float:
         """What the undecided jobs cost at least."""
         if not undecided:
             return 0.0
@@ -100,11 +100,11 @@ class _Search:
         for job in undecided:
             earliest = promises.earliest(job)
             options.append([(d, c) for d, c in self.choices[job] if d >= earliest])
-        least = sum(choices[0][1] for choices in options)
-        least += self._cover(promises, undecided, options)
+        min_share = sum(choices[0][1] for choices in options)
+        min_share += self._cover(promises, undecided, options)
         if self.quantum:
-            return float(np.ceil(least / self.quantum - 1e-6)) * self.quantum
-        return least
+            return float(np.ceil(min_share / self.quantum - 1e-6)) * self.quantum
+        return min_share
 
     def _cover(
         self,
@@ -152,7 +152,9 @@ def _choices(steps: tuple[tuple[float, float], ...]) -> list[tuple[float, float]
 
 def _quantum(costs: list[float]) -> float:
     """A number of which all costs are multiples, 0 if the least of them is none."""
-    least = min((cost for cost in costs if cost > 0), default=0.0)
-    if least and all(abs(cost / least - round(cost / least)) < 1e-9 for cost in costs):
-        return least
+    min_share = min((cost for cost in costs if cost > 0), default=0.0)
+    if min_share and all(
+        abs(cost / min_share - round(cost / min_share)) < 1e-9 for cost in costs
+    ):
+        return min_share
     return 0.0

@@ -53,5 +53,5 @@ def _parsed(piece: Piece, offset: int, line: str) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
         place = f"{piece.path}, byte {offset}"
-        told = ValueError(f"{place}: not a line of JSON: {error}")
-        raise placed(told, place_of_line(piece, offset)) from error
+        placed_error = ValueError(f"{place}: not a line of JSON: {error}")
+        raise placed(placed_error, place_of_line(piece, offset)) from error

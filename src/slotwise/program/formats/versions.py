@@ -53,10 +53,10 @@ class Version(NamedTuple):
         return all(type(one) is not type(two) or one == two for one, two in pairs)
 
     def __str__(self) -> str:
-        told = [] if self.size_bytes is None else [f"{self.size_bytes} bytes"]
+        parts = [] if self.size_bytes is None else [f"{self.size_bytes} bytes"]
         if self.modified is not None:
-            told.append(f"modified {_time(self.modified)}")
-        return ", ".join([*told, *(f"{name} {value}" for name, value in self.content)])
+            parts.append(f"modified {_time(self.modified)}")
+        return ", ".join([*parts, *(f"{name} {value}" for name, value in self.content)])
 
 
 def check_unchanged(path: str, planned: Version | None, file: IO[bytes] | None = None) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct
 
-from slotwise.task import stop, told_to_stop
+from slotwise.task import stop, stop_requested
 
 PAUSE_LEAST, PAUSE_MOST = 0.001, 0.05
 """Seconds between two looks: the first after news, then twice as long each time, up to this."""
@@ -28,7 +28,7 @@ class FinishedMaps:
         """Make the file; raises OSError where that fails."""
         path.touch(mode=0o600, exist_ok=False)
         self._path = path
-        self._told = 0
+        self._announced = 0
 
     def tell(self, task: int, attempt: int) -> None:
         """Tell that a map is done and which attempt won. Costs some microseconds.
@@ -38,22 +38,22 @@ class FinishedMaps:
         entry = _ENTRY.pack(task, attempt)
         with self._path.open("r+b", buffering=0) as file:
             # What an attempt that failed has left of an entry is written over.
-            file.seek(self._told * _ENTRY.size)
+            file.seek(self._announced * _ENTRY.size)
             written = file.write(entry)
         if written != _ENTRY.size:
             raise OSError(f"cannot append to {self._path}")
-        self._told += 1
+        self._announced += 1
 
 
-def wait_unless_told(seconds: float) -> None:
+def wait_unless_stop_requested(seconds: float) -> None:
     """Sleep; but a task that was told to stop ends here, for while it waits it has no work."""
-    if told_to_stop():
+    if stop_requested():
         stop()
     time.sleep(seconds)
 
 
 def finished_maps(
-    path: Path, count: int, wait: Callable[[float], None] = wait_unless_told
+    path: Path, count: int, wait: Callable[[float], None] = wait_unless_stop_requested
 ) -> Iterator[tuple[int, int]]:
     """Each of `count` maps with the attempt that won, as they finish; waits for them."""
     seen, pause = 0, PAUSE_LEAST

@@ -80,21 +80,21 @@ class PairStream:
         try:
             yield
         except Exception as error:
-            told = error
+            cause = error
             codes = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
             # Below our frames lie those of user code, if it was there that the error began. The
             # first frame is this one.
             if len(codes) == own_frames + 1 and isinstance(error, TypeError | ValueError):
-                told = TypeError(
+                cause = TypeError(
                     f"{self.what} must yield pairs (key, value), or return a list of them:"
                     f" {error}"
                 )
             # What many calls gave is checked at once: it is not known of which call it was.
             if checked_columns.__code__ not in codes:
-                self._place(told)
-            if told is error:
+                self._place(cause)
+            if cause is error:
                 raise
-            raise told from error
+            raise cause from error
 
 
 def checked_columns(batch: list[Pair], what: str) -> Columns:

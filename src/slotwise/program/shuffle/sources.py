@@ -15,7 +15,7 @@ Place = tuple[Path, int]
 """A partitioned file, and the first of the partitions in it that are meant."""
 
 
-class Source(Protocol):
+class PairSource(Protocol):
     """Says where the input of a reduce is, and first brings it there if need be."""
 
     def places(self, layout: Layout, task: int, attempt: int, buckets: int) -> Iterable[Place]:

@@ -22,7 +22,11 @@ from slotwise.report.pictures.picture import (
     tooltip,
     under_each_other,
 )
-from slotwise.report.pictures.silence import SENTENCE, silence_marks, silence_rows
+from slotwise.report.pictures.unresponsive import (
+    SENTENCE,
+    unresponsive_marks,
+    unresponsive_rows,
+)
 from slotwise.report.reported import distinct
 from slotwise.report.scene import Scene
 
@@ -52,14 +56,14 @@ def draw(scene: Scene) -> Picture:
         ]
         rows[f"{name}bad"] = _bad_marks(scene, line, groups, texts)
         places = {host: [texts[group]] for host, group in group_of.items()}
-        rows[f"{name}silent"] = silence_rows(scene, line, places)
+        rows[f"{name}silent"] = unresponsive_rows(scene, line, places)
         charts.append(_cells(scene, name, texts, number == len(scene.runs) - 1))
     sentence = (
         "Each row is a host, or neighbouring hosts where there are many; its colour is the job"
         " that held most of its slots, the paler the more of them were idle. Red crosses are"
         " attempts that failed, were lost or killed."
     )
-    if any(line.silences for line in scene.timelines):
+    if any(line.unresponsive for line in scene.timelines):
         sentence += SENTENCE.format(who="a host of it was")
     chart = under_each_other(scene, charts)
     return Picture("slots", "Who held which hosts", sentence, chart, rows)
@@ -92,7 +96,7 @@ def _cells(scene: Scene, name: str, texts: list[str], is_last: bool) -> Any:
     crosses = bad.encode(
         x=time_axis(scene, "end", is_last), y=y, tooltip=tooltip(count="ended badly")
     )
-    silent = silence_marks(scene, f"{name}silent", texts, ROW_HEIGHT, is_last)
+    silent = unresponsive_marks(scene, f"{name}silent", texts, ROW_HEIGHT, is_last)
     height = ROW_HEIGHT * len(texts)
     return alt.layer(cells, crosses, silent).properties(width=WIDTH, height=height)
 

@@ -22,7 +22,11 @@ from slotwise.report.pictures.picture import (
     tooltip,
     under_each_other,
 )
-from slotwise.report.pictures.silence import SENTENCE, silence_marks, silence_rows
+from slotwise.report.pictures.unresponsive import (
+    SENTENCE,
+    unresponsive_marks,
+    unresponsive_rows,
+)
 from slotwise.report.reported import distinct
 from slotwise.report.scene import Scene
 
@@ -57,7 +61,7 @@ def draw(scene: Scene) -> Picture:
         drawn = [_row(scene, line, bar, texts[bar.row]) for bar in bars]
         rows[name] = [row for row in drawn if "mark" not in row]
         rows[f"{name}bad"] = [row for row in drawn if "mark" in row]
-        rows[f"{name}silent"] = silence_rows(scene, line, _texts_of_hosts(labels))
+        rows[f"{name}silent"] = unresponsive_rows(scene, line, _texts_of_hosts(labels))
         is_last = number == len(scene.runs) - 1
         charts.append(_bars(scene, name, texts, len(bars), is_last))
     sentence = "Each bar is an attempt of a task in its slot"
@@ -67,7 +71,7 @@ def draw(scene: Scene) -> Picture:
     if ended & _MARKS.keys():
         sentence += "; in red frames: × failed, † lost, – killed, … still running at the end"
     sentence += "."
-    if any(line.silences for line in scene.timelines):
+    if any(line.unresponsive for line in scene.timelines):
         sentence += SENTENCE.format(who="its host was")
     if left_out:
         sentence += f" The {left_out:,} shortest attempts are left out."
@@ -101,7 +105,7 @@ def _bars(scene: Scene, name: str, texts: list[str], count: int, is_last: bool) 
         bad.transform_calculate(middle="(datum.start + datum.end) / 2")
         .mark_text(color=BAD, fontSize=11, fontWeight="bold")
         .encode(x="middle:Q", y=row_axis(texts), text="mark:N"),
-        silence_marks(scene, f"{name}silent", texts, height, is_last),
+        unresponsive_marks(scene, f"{name}silent", texts, height, is_last),
     ).properties(width=WIDTH, height=len(texts) * height)
 
 

@@ -9,11 +9,11 @@ from slotwise.model.decision import Launch, Locality
 from slotwise.model.event import Event, TaskFailed, TaskFinished
 from slotwise.model.job import Job, PhaseId
 from slotwise.runtime.simulated.copying import Copying
-from slotwise.runtime.simulated.orders import AttemptKey, key_of
-from slotwise.runtime.simulated.outages import Reports, Silences
+from slotwise.runtime.simulated.durations import Truths
+from slotwise.runtime.simulated.host_commands import AttemptKey, key_of
+from slotwise.runtime.simulated.outages import Reports, Unreachables
 from slotwise.runtime.simulated.reading import Reading
 from slotwise.runtime.simulated.simulation import Simulation
-from slotwise.runtime.simulated.truths import Truths
 
 
 class Attempts:
@@ -28,10 +28,10 @@ class Attempts:
         cluster: Cluster,
         jobs: Sequence[Job],
         simulation: Simulation,
-        silences: Silences,
+        span: Unreachables,
         tell: Callable[[float, Event], None],
     ) -> None:
-        self._tell, self._silences = tell, silences
+        self._tell, self._unreachable = tell, span
         self._truths = Truths(jobs, simulation)
         self._speeds = {host.name: simulation.speed_of(host) for host in cluster.hosts}
         self._slowdown = [simulation.slowdown(locality) for locality in Locality]
@@ -63,8 +63,8 @@ class Attempts:
                     for begun, launch in source.waiting:
                         begins = source.copied_at(begun)
                         assert begins is not None
-                        told = self._silences.through(launch.host, now)
-                        self._compute(launch, max(begins, told))
+                        heard_at = self._unreachable.through(launch.host, now)
+                        self._compute(launch, max(begins, heard_at))
                     source.waiting.clear()
 
     def is_waiting(self, key: AttemptKey) -> bool:

@@ -15,7 +15,7 @@ from slotwise.model.decision import Launch
 from slotwise.model.job import Job, Phase, PhaseId
 
 
-class Source:
+class CopySource:
     """What the tasks of one phase copy, as the tasks that it comes from end. O(1) an end.
 
     `waiting` are the attempts that copy while not all is there, and when each began.
@@ -46,18 +46,18 @@ class Copying:
     """The sources of all phases that copy, by the phases that copy and by those that write."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        self._of: dict[PhaseId, Source] = {}
-        self._fed_by: dict[PhaseId, list[Source]] = {}
+        self._of: dict[PhaseId, CopySource] = {}
+        self._fed_by: dict[PhaseId, list[CopySource]] = {}
         for job in jobs:
             for phase in job.phases:
                 if phase.copy > 0 or phase.slow_start < 1:
                     self._add(job, phase)
 
-    def source(self, phase: PhaseId) -> Source | None:
+    def source(self, phase: PhaseId) -> CopySource | None:
         """What this phase copies, None if nothing."""
         return self._of.get(phase)
 
-    def ended(self, at: float, phase: PhaseId) -> list[Source]:
+    def ended(self, at: float, phase: PhaseId) -> list[CopySource]:
         """A task of this phase has ended: the sources that are complete now."""
         return [source for source in self._fed_by.get(phase, ()) if source.part_is_there(at)]
 
@@ -66,6 +66,6 @@ class Copying:
 
     def _add(self, job: Job, phase: Phase) -> None:
         parts = sum(job.by_name[name].tasks.count for name in phase.after)
-        self._of[PhaseId(job.id, phase.name)] = source = Source(parts, phase.copy)
+        self._of[PhaseId(job.id, phase.name)] = source = CopySource(parts, phase.copy)
         for name in phase.after:
             self._fed_by.setdefault(PhaseId(job.id, name), []).append(source)

@@ -49,7 +49,7 @@ def check_outages(outages: Iterable[Outage]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class Unreachable:
     """A time in which nothing gets through, from the instant `cut` until just before `back`.
 
     It is noticed with the first report that is missing: `noticed` is None if none is.
@@ -79,30 +79,30 @@ class Reports:
         return max(at, first + ceil((at - first) / self._heartbeat) * self._heartbeat)
 
 
-class Silences:
+class Unreachables:
     """All silences of all hosts. False if there are none."""
 
     def __init__(self, outages: Iterable[Outage], reports: Reports) -> None:
-        self._of: dict[str, list[Silence]] = {}
+        self._of: dict[str, list[Unreachable]] = {}
         for host in sorted({outage.host for outage in outages}):
             own = sorted((o for o in outages if o.host == host), key=lambda one: one.at)
-            self._of[host] = list(_silences(own, reports))
+            self._of[host] = list(_unreachable(own, reports))
 
     def __bool__(self) -> bool:
         return bool(self._of)
 
-    def __iter__(self) -> Iterator[Silence]:
-        for silences in self._of.values():
-            yield from silences
+    def __iter__(self) -> Iterator[Unreachable]:
+        for unreachable in self._of.values():
+            yield from unreachable
 
     def through(self, host: str, at: float) -> float:
         """When a message to or from a host gets through that is sent at this instant."""
-        silences = self._of.get(host, ())
-        place = bisect_right(silences, at, key=lambda one: one.cut)
-        return max(at, silences[place - 1].back) if place else at
+        unreachable = self._of.get(host, ())
+        place = bisect_right(unreachable, at, key=lambda one: one.cut)
+        return max(at, unreachable[place - 1].back) if place else at
 
 
-def _silences(outages: list[Outage], reports: Reports) -> Iterator[Silence]:
+def _unreachable(outages: list[Outage], reports: Reports) -> Iterator[Unreachable]:
     """The silences of one host, whose outages are in order."""
     left = outages[::-1]
     while left:
@@ -113,4 +113,4 @@ def _silences(outages: list[Outage], reports: Reports) -> Iterator[Silence]:
             if not left or left[-1].at > back:
                 break
             over = left.pop().over  # The next one begins before anything was heard.
-        yield Silence(host, cut, missing if missing < over else None, back)
+        yield Unreachable(host, cut, missing if missing < over else None, back)

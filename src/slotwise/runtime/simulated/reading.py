@@ -8,8 +8,8 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Block, Phase, PhaseId
 from slotwise.model.network import Network
+from slotwise.runtime.simulated.host_commands import AttemptKey
 from slotwise.runtime.simulated.network import FlowNetwork, Traffic
-from slotwise.runtime.simulated.orders import AttemptKey
 
 OUTSIDE = ""
 """Where a block comes from that no host of the cluster holds."""

@@ -99,12 +99,12 @@ class Simulation:
         """The true speed of a host of the cluster."""
         return self.speeds.get(host.name, host.speed)
 
-    def troubles(self, cluster: Cluster, told: Cluster) -> dict[str, Any]:
+    def troubles(self, cluster: Cluster, believed_cluster: Cluster) -> dict[str, Any]:
         """What is not as the scheduler is told, or goes wrong on the way, for the log.
 
         `told` is the cluster that it is told of. What is right is left out.
         """
-        believed = {host.name: host.speed for host in told.hosts}
+        believed = {host.name: host.speed for host in believed_cluster.hosts}
         true = {host.name: self.speed_of(host) for host in cluster.hosts}
         found: dict[str, Any] = {
             "speeds": {name: true[name] for name in true if true[name] != believed[name]},

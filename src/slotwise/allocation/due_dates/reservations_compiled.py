@@ -1,0 +1,187 @@
+"""Promises in order of priority, many times over: one source, run by Python or compiled.
+
+The same as `promise_in_order`, in plain loops over lists or arrays, for searches that try
+thousands of orders. `promises.py` says what it does and is its oracle in tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+import numpy as np
+
+from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
+from slotwise.allocation.due_dates.reservations import ROUNDING, Promises, promise_in_order
+from slotwise.allocation.malleable import Malleable
+from slotwise.objective.cost import MET, Curve, Hinge, Line
+from slotwise.objective.costs import Floats
+
+COMPILED_FROM = 20
+"""Jobs from which numba is worth its import, about a third of a second, for a search."""
+
+COMPILED_STEPS = 200
+"""Orders from which trying them is a search."""
+
+ARRAYS_FROM = 40
+"""Jobs from which arrays are quicker than loops in Python."""
+
+
+def promiser(problem: Malleable, orders: float) -> Callable[[Sequence[int]], Floats]:
+    """A function from an order to the due dates, seconds, that it leads to.
+
+    orders  about how often it will be called: for many machine code is worth its import
+
+    Each call of it costs O(J^2), whichever way is chosen; making it costs O(J^2) once.
+    """
+    count = len(problem)
+    is_known = not any(isinstance(cost, Curve) for cost in problem.costs)
+    if is_known and count >= COMPILED_FROM and orders >= COMPILED_STEPS and has_numba():
+        return _compiled(problem)
+    return _plain(problem) if is_known and count < ARRAYS_FROM else _by_arrays(problem)
+
+
+def _by_arrays(problem: Malleable) -> Callable[[Sequence[int]], Floats]:
+    promises = Promises(problem)
+
+    def dates(order: Sequence[int]) -> Floats:
+        fresh = promises.copy()
+        promise_in_order(fresh, problem, order)
+        return fresh.due
+
+    return dates
+
+
+def _plain(problem: Malleable) -> Callable[[Sequence[int]], Floats]:
+    work, min_share, max_share = (
+        v.tolist() for v in (problem.work, problem.min_share, problem.max_share)
+    )
+    ends = problem.ends.tolist()
+    plateaus = [list(row) for row in _plateaus(problem)]
+    at, room = (values.tolist() for values in Promises(problem).line)
+    spare = [0.0] * (2 * len(problem))
+
+    def dates(order: Sequence[int]) -> Floats:
+        due = [inf] * len(problem)
+        line, points = at + spare, room + spare
+        promise_all(
+            problem.capacity,
+            work,
+            min_share,
+            max_share,
+            ends,
+            plateaus,
+            order,
+            line,
+            points,
+            len(at),
+            due,
+        )
+        return np.array(due)
+
+    return dates
+
+
+def _compiled(problem: Malleable) -> Callable[[Sequence[int]], Floats]:
+    signature = f"void(float64, {', '.join([FLOATS] * 4)}, float64[:, ::1], {INTS}, "
+    signature += f"{FLOATS}, {FLOATS}, int64, {FLOATS})"
+    kernel = compiled(promise_all, signature)
+    jobs = (problem.work, problem.min_share, problem.max_share, problem.ends)
+    plateaus = np.array(_plateaus(problem), dtype=float).reshape(len(problem), -1)
+    at, room = Promises(problem).line
+    spare = np.zeros(2 * len(problem))
+
+    def dates(order: Sequence[int]) -> Floats:
+        due = np.full(len(problem), inf)
+        line, points = np.concatenate((at, spare)), np.concatenate((room, spare))
+        places = np.asarray(order)
+        kernel(problem.capacity, *jobs, plateaus, places, line, points, len(at), due)
+        return due
+
+    return dates
+
+
+def promise_all(
+    capacity: float,
+    work: Numbers,
+    min_share: Numbers,
+    max_share: Numbers,
+    ends: Numbers,
+    plateaus: Numbers,
+    order: Numbers,
+    at: Numbers,
+    room: Numbers,
+    count: int,
+    due: Numbers,
+) -> None:
+    """Fills in `due`, inf to begin with, for the jobs of `order`. O(J^2).
+
+    plateaus   of each job, the last instants of the stretches over which its cost is constant,
+               in order; -inf behind the last
+    at, room   the `count` points of the line of room without promises, and space for 2 J more
+    """
+    for job in order:
+        total, low, top = work[job], min_share[job], max_share[job]
+        # The earliest completion: see `Promises.earliest`.
+        date, last, there = 0.0, 0, 0.0
+        for i in range(count):
+            free = room[i] + min(total, low * at[i])
+            if free + ROUNDING * capacity * at[i] < total:
+                date = max(date, at[i] + (total - free) / top)
+                last, there = i, free
+        if last + 1 < count:
+            behind = room[last + 1] + min(total, low * at[last + 1])
+            slope = (behind - there) / (at[last + 1] - at[last])
+        else:
+            slope = capacity
+        if slope > 0.0:
+            date = max(date, at[last] + (total - there) / slope)
+        # The latest completion that costs no more: see `promise_in_order`.
+        for plateau in plateaus[job]:
+            # `met_until` written out: machine code cannot call it.
+            if plateau + MET * abs(plateau) >= date:
+                date = max(date, plateau)
+                break
+        date = min(date, ends[job])
+        due[job] = date
+        if date == inf:
+            continue
+        # What the promise takes of the room: see `Promises.promise`.
+        turn = date
+        if top > low:
+            turn = max(0.0, date - max(0.0, total - low * date) / (top - low))
+        for instant in (turn, date):
+            place = 0
+            while place < count and at[place] < instant:
+                place += 1
+            if place < count and at[place] == instant:
+                continue
+            if place == count:
+                height = room[count - 1] + capacity * (instant - at[count - 1])
+            else:
+                part = (instant - at[place - 1]) / (at[place] - at[place - 1])
+                height = room[place - 1] + part * (room[place] - room[place - 1])
+            for i in range(count, place, -1):
+                at[i], room[i] = at[i - 1], room[i - 1]
+            at[place], room[place] = instant, height
+            count += 1
+        for i in range(count):
+            floor = min(total, low * at[i])
+            if at[i] >= date:
+                room[i] -= total - floor
+            else:
+                room[i] -= max(floor, total - top * (date - at[i])) - floor
+
+
+def _plateaus(problem: Malleable) -> list[list[float]]:
+    rows: list[list[float]] = []
+    for cost in problem.costs:
+        match cost:
+            case Line():
+                rows.append([])
+            case Hinge(_, instant):
+                rows.append([instant])
+            case _:
+                rows.append([*cost.kinks, inf])
+    width = max(1, *(len(row) for row in rows))
+    return [row + [-inf] * (width - len(row)) for row in rows]

@@ -1,0 +1,258 @@
+"""List scheduling of flows: at every instant, slots go to ready phases in order of rank.
+
+No slot idles while a ready phase could use it. If phases are ranked by flows, the first flow's
+phases first, this is the greedy scheme of FlowFlex Fig. 5 for all flows at once: what a flow
+gets at an instant depends on those before it only, so time may be the outer loop. And it needs
+no chains: each flow j is complete by (work of the flows up to j) / P + (critical path of j),
+because until then either all slots are taken by flows up to j, or every ready phase of j has
+its most share and the longest path that is left of j gets shorter as time goes by.
+
+One source, run twice: Python runs `run_list` as it stands, on lists; numba compiles the same
+function for large problems and long searches (`compiled.py`). Both give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
+from slotwise.allocation.flowflex.flows import Flows, Ints
+from slotwise.allocation.mcnaughton import CLOCK, ROUNDING
+from slotwise.objective.costs import Floats
+
+Ranking = Sequence[int] | Ints
+"""All phases, the most urgent first."""
+
+COMPILED_FROM = 200_000
+"""Phases times schedules; below it loading machine code takes longer than it saves."""
+
+RUNS_BY_CLOCK = 200
+"""Schedules that are made about, where a clock and no number of them ends a search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A schedule as changes of slots in order of time: from `since` on `phase` has `slots`.
+
+    end  of each phase, seconds
+    """
+
+    end: Floats
+    phase: Ints
+    since: Floats
+    slots: Floats
+
+    def pieces(self) -> list[list[tuple[float, float, int]]]:
+        """(start, end, slots) of each phase, in order of time, slots > 0. O(changes)."""
+        pieces: list[list[tuple[float, float, int]]] = [[] for _ in range(len(self.end))]
+        held: dict[int, tuple[float, float]] = {}
+        changes = zip(
+            self.phase.tolist(), self.since.tolist(), self.slots.tolist(), strict=True
+        )
+        for phase, since, slots in changes:
+            start, had = held.get(phase, (0.0, 0.0))
+            if had > 0 and since > start:
+                pieces[phase].append((start, since, int(had)))
+            held[phase] = (since, slots)
+        return pieces
+
+
+class Lister:
+    """Makes schedules of one problem by rank; made once, so as to be asked often.
+
+    runs     how many schedules will be asked for, about: for many, machine code is worth it
+    is_fast  whether machine code is used; None: as soon as it pays, for these schedules or for
+             all that this process has made. The schedules are the same
+    """
+
+    def __init__(self, flows: Flows, runs: float = 1, is_fast: bool | None = None) -> None:
+        self._flows = flows
+        expected = len(flows.work) * (RUNS_BY_CLOCK if runs == inf else runs)
+        self._chooses = is_fast is None
+        self._is_fast = _PLAIN.pays(expected) if is_fast is None else is_fast
+        self._numbers = (
+            flows.capacity.astype(float), flows.kind, flows.work, flows.max_share, *flows.after,
+        )  # fmt: skip
+        if not self._is_fast:
+            self._lists: list[Any] = [numbers.tolist() for numbers in self._numbers]
+
+    def ends(self, ranking: Ranking) -> Floats:
+        """When each phase is done, seconds."""
+        return self._run(ranking, 0)[0].end
+
+    def completions(self, ranking: Ranking) -> Floats:
+        """When each flow is done, seconds."""
+        return np.maximum.reduceat(self.ends(ranking), self._flows.first[:-1])
+
+    def schedule(self, ranking: Ranking) -> Listed:
+        """The whole schedule."""
+        room = 4 * len(self._flows.work)
+        listed, changes = self._run(ranking, room)
+        return listed if changes <= room else self._run(ranking, changes)[0]
+
+    def _run(self, ranking: Ranking, room: int) -> tuple[Listed, int]:
+        count = len(self._flows.work)
+        order = np.ascontiguousarray(ranking, dtype=np.int64)
+        rank = np.empty(count, dtype=np.int64)
+        rank[order] = np.arange(count)
+        if self._chooses and not self._is_fast:
+            self._is_fast = _PLAIN.pays(count)
+        if self._is_fast:
+            end = np.zeros(count)
+            phase, since, slots = np.zeros(room, np.int64), np.zeros(room), np.zeros(room)
+            run = compiled(run_list, RUN_LIST)
+            changes = run(*self._numbers, order, rank, end, phase, since, slots)
+            kept = min(changes, room)
+            return Listed(end, phase[:kept], since[:kept], slots[:kept]), changes
+        _PLAIN.phases += count
+        ends, traced = [0.0] * count, ([0] * room, [0.0] * room, [0.0] * room)
+        numbers = [*self._lists, order.tolist(), rank.tolist(), ends, *traced]
+        changes = run_list(*numbers)
+        kept = min(changes, room)
+        phases, times, held = traced
+        listed = Listed(
+            np.array(ends),
+            np.array(phases[:kept], dtype=np.int64),
+            np.array(times[:kept]),
+            np.array(held[:kept]),
+        )
+        return listed, changes
+
+
+@dataclass(slots=True)
+class _Plain:
+    """The phases that this process has scheduled in Python.
+
+    A scheduler asks for few schedules at a time, but again and again. Once it has spent in
+    Python what loading machine code takes, that is loaded: so it never takes twice as long as
+    the better of the two would have, and nothing but time depends on it.
+    """
+
+    phases: float = 0
+
+    def pays(self, expected: float) -> bool:
+        """Whether machine code is there and worth loading for so many phases more."""
+        return self.phases + expected >= COMPILED_FROM and has_numba()
+
+
+_PLAIN = _Plain()
+
+
+def run_list(
+    capacity: Numbers,
+    kind: Numbers,
+    work: Numbers,
+    max_share: Numbers,
+    after_first: Numbers,
+    after: Numbers,
+    waits: Numbers,
+    order: Numbers,
+    rank: Numbers,
+    end: Numbers,
+    changed: Numbers,
+    since: Numbers,
+    slots: Numbers,
+) -> int:
+    """Fill in when each phase ends, and the changes of slots; how many of these there are.
+
+    order, rank            all phases by rank, and the rank of each
+    changed, since, slots  room for so many changes; those beyond it are only counted
+
+    Each end of a phase costs the phases that hold slots then, and where a phase becomes ready
+    the ready ones before it in rank.
+    """
+    count, kinds, room = len(work), len(capacity), len(changed)
+    left, holds = [0.0] * count, [0.0] * count
+    missing, turn = [0] * count, [0] * count
+    # The ready phases of each kind in a stretch of one list, the most urgent last: there they
+    # come and go, so few others have to move.
+    ready, size, begin = [0] * count, [0] * kinds, [0] * (kinds + 1)
+    for phase in range(count):
+        left[phase], missing[phase] = work[phase], waits[phase]
+        begin[kind[phase] + 1] += 1
+    for k in range(kinds):
+        begin[k + 1] += begin[k]
+    for place in range(count - 1, -1, -1):
+        phase = order[place]
+        if missing[phase] == 0:
+            k = kind[phase]
+            ready[begin[k] + size[k]] = phase
+            size[k] += 1
+    running, were_running = [0] * count, [0] * count
+    runs, ran = 0, 0
+    now, changes, turns, done = 0.0, 0, 0, 0
+    while done < count:
+        running, were_running = were_running, running
+        runs, ran = 0, runs
+        turns += 1
+        step = inf
+        for k in range(kinds):
+            free, place = capacity[k], begin[k] + size[k] - 1
+            while free > 0.0 and place >= begin[k]:
+                phase = ready[place]
+                share = min(max_share[phase], free)
+                free -= share
+                place -= 1
+                turn[phase] = turns
+                running[runs] = phase
+                runs += 1
+                step = min(step, left[phase] / share)
+                if holds[phase] != share:
+                    holds[phase] = share
+                    if changes < room:
+                        changed[changes], since[changes], slots[changes] = phase, now, share
+                    changes += 1
+        for place in range(ran):
+            phase = were_running[place]
+            if turn[phase] != turns and holds[phase] > 0.0:  # It has lost its slots.
+                holds[phase] = 0.0
+                if changes < room:
+                    changed[changes], since[changes], slots[changes] = phase, now, 0.0
+                changes += 1
+        assert step < inf, "a phase is ready while some are not done"
+        # What is done is counted by the clock, which rounds: else pieces that last over many
+        # ends would be too short or too long by all that was rounded.
+        then = now + step
+        step, now = then - now, then
+        tick = CLOCK * now
+        for place in range(runs):
+            phase = running[place]
+            left[phase] -= holds[phase] * step
+            if left[phase] > ROUNDING * work[phase] and left[phase] > tick * holds[phase]:
+                continue
+            end[phase], holds[phase] = now, 0.0
+            done += 1
+            if changes < room:
+                changed[changes], since[changes], slots[changes] = phase, now, 0.0
+            changes += 1
+            k = kind[phase]
+            spot = begin[k] + size[k] - 1
+            while ready[spot] != phase:
+                spot -= 1
+            size[k] -= 1
+            for other in range(spot, begin[k] + size[k]):
+                ready[other] = ready[other + 1]
+            for arc in range(after_first[phase], after_first[phase + 1]):
+                follower = after[arc]
+                missing[follower] -= 1
+                if missing[follower] == 0:
+                    k = kind[follower]
+                    spot = begin[k] + size[k]
+                    size[k] += 1
+                    while spot > begin[k] and rank[ready[spot - 1]] < rank[follower]:
+                        ready[spot] = ready[spot - 1]
+                        spot -= 1
+                    ready[spot] = follower
+    return changes
+
+
+RUN_LIST = (
+    f"int64({FLOATS}, {INTS}, {FLOATS}, {FLOATS}, {INTS}, {INTS}, {INTS}, {INTS}, {INTS},"
+    f" {FLOATS}, {INTS}, {FLOATS}, {FLOATS})"
+)
+"""The types of the arguments of `run_list`, in order."""

@@ -1,0 +1,399 @@
+"""The live world: this machine. Its slots are worker processes, its clock is the real one.
+
+It may play several hosts: each has worker processes of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from math import inf
+from types import TracebackType
+from typing import Self
+
+from slotwise.model.cluster import ANY_KIND, Cluster, Host
+from slotwise.model.decision import GiveUp, Launch, Preempt
+from slotwise.model.event import (
+    Event,
+    HostJoined,
+    HostLost,
+    JobArrived,
+    LaunchDropped,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+)
+from slotwise.program.calls import Sleep
+from slotwise.program.execution import Execution
+from slotwise.runtime.local.jobs import DONE, LiveJob
+from slotwise.runtime.local.unresponsive import ResponseMonitor, Turn
+from slotwise.runtime.local.workers import Pickle, Reply, Workers
+from slotwise.runtime.signals import undisturbed
+
+HOST = "localhost"
+"""The name of the one host, where no cluster is played."""
+
+
+class LocalBackend:
+    """Runs launches in the worker processes of this machine, one task in each at a time.
+
+    `slots` counts them, or counts them by kind; or it is a cluster, each host of which has
+    worker processes of its own, one for each slot. Every worker of a host runs tasks of every
+    kind. A task that is to be stopped is told so, and killed at the instant that the decision
+    names. What it has kept when it stops by itself is handed to its next attempt.
+
+    One of several hosts all of whose workers somebody else has stopped is silent. Within the
+    grace of the cluster it may go on as if nothing had been; then what runs there is told as
+    lost, and nothing more is heard of it: its processes are killed when the host is back. A
+    single worker that is stopped for longer than the grace is killed, and its task told as
+    lost.
+
+    An attempt is begun once. A launch that comes again, or too late, is dropped, and told so.
+
+    A job is committed when its last task has ended well: only then is that end told, so a job
+    that counts as completed has its output in place. Whatever the job's own code or the disk
+    does wrong is told as a failed task. `close` ends all processes and takes back the output
+    of jobs that are not done.
+    """
+
+    def __init__(
+        self, executions: Iterable[Execution], slots: int | Mapping[str, int] | Cluster
+    ) -> None:
+        given = list(executions)
+        self._jobs = {execution.job.id: LiveJob.of(execution) for execution in given}
+        # The next one is last; jobs of one instant keep the order in which they were given.
+        self._arrivals = sorted(
+            (JobArrived(execution.job.arrival, execution.job) for execution in reversed(given)),
+            key=lambda event: -event.at,
+        )
+        self._events: list[Event] = []  # events that wait for nothing any more
+        cluster = slots if isinstance(slots, Cluster) else self.cluster(slots)
+        self._host_of = [
+            host for host in cluster.hosts for _ in range(sum(host.slots.values()))
+        ]
+        # The slots of each host in which nothing runs; the next one is last.
+        self._free: dict[str, list[int]] = {host.name: [] for host in cluster.hosts}
+        for slot in reversed(range(len(self._host_of))):
+            self._free[self._host_of[slot].name].append(slot)
+        self._held: dict[int, Launch] = {}
+        self._ends: dict[int, float] = {}  # when those are killed that have been told to stop
+        # What silent hosts may still run although it is over for everybody else.
+        self._abandoned: dict[int, tuple[LiveJob, Launch]] = {}
+        speeds = [host.speed for host in self._host_of]
+        try:
+            for execution in given:
+                execution.open()
+            self._workers = Workers(len(speeds), speeds=speeds)
+        except BaseException:
+            for execution in given:
+                execution.close(succeeded=False)
+            raise
+        self._monitor = ResponseMonitor(self._free, cluster.grace, self._workers.is_stopped)
+        self._zero = time.monotonic()
+
+    @staticmethod
+    def cluster(slots: int | Mapping[str, int]) -> Cluster:
+        """This machine as the scheduler sees it."""
+        return Cluster((Host(HOST, _by_kind(slots)),))
+
+    @property
+    def now(self) -> float:
+        """Seconds since the world began."""
+        return time.monotonic() - self._zero
+
+    def perform(self, decision: Launch | Preempt | GiveUp) -> None:
+        """Start an attempt, stop one (now or at its `until`), or take back a job."""
+        if isinstance(decision, Launch):
+            self._launch(decision)
+        elif isinstance(decision, Preempt):
+            self._stop(decision)
+        else:
+            live = self._jobs[decision.job]
+            live.given_up = True
+            self._close_if_given_up(live)
+
+    def wait(self, until: float | None) -> Sequence[Event]:
+        """What has happened; waits for it, at most until then or until a job arrives.
+
+        It wakes up to kill what was told to stop and still runs, and tells of that at once.
+        """
+        due = inf if until is None else until
+        if self._arrivals:
+            due = min(due, self._arrivals[-1].at)
+        while True:
+            wake = min(due, self._monitor.next_look)
+            if self._ends:
+                wake = min([wake, *self._ends_heard().values()])
+            timeout = 0.0 if self._events else max(0.0, wake - self.now)
+            outcomes = self._workers.wait(timeout)
+            now = self.now
+            if self._monitor.unresponsive:
+                outcomes = self._not_abandoned(outcomes)
+            if self._monitor.next_look <= now:
+                self._look()
+            for outcome in outcomes:
+                self._hear(outcome)
+            if self._ends:
+                for slot, end in list(self._ends_heard().items()):
+                    if end <= now:
+                        self._kill(slot)
+            while self._arrivals and self._arrivals[-1].at <= now:
+                self._events.append(self._arrivals.pop())
+            if self._events or due <= now:
+                events, self._events = self._events, []
+                return events
+
+    def close(self) -> None:
+        """End all processes; take back what unfinished jobs have written. Idempotent."""
+        self._workers.close()
+        while self._jobs:
+            _, live = self._jobs.popitem()
+            live.execution.close(succeeded=False)
+        while self._abandoned:
+            _, (live, launch) = self._abandoned.popitem()
+            self._discard(live, launch)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _launch(self, launch: Launch) -> None:
+        if reason := self._objection(launch):
+            phase, host = launch.phase, launch.host
+            self._events.append(
+                LaunchDropped(self.now, phase, launch.task, launch.attempt, host, reason)
+            )
+            return
+        live = self._jobs[launch.phase.job]
+        live.begin(launch)
+        try:
+            arguments = live.execution.arguments(
+                launch.phase.phase, launch.task, launch.attempt
+            )
+        except Exception as error:
+            self._fail(live, launch, f"it cannot be started: {_sentence(error)}")
+            return
+        slot = self._free[launch.host].pop()
+        self._held[slot] = launch
+        self._monitor.take_stopped(slot)
+        kept = live.kept.get((launch.phase.phase, launch.task), b"")
+        runner = live.execution.runner
+        sleeps = isinstance(live.execution, Sleep)
+        self._workers.start(slot, launch.phase.job, runner, arguments, kept, sleeps=sleeps)
+
+    def _objection(self, launch: Launch) -> str:
+        """Why an attempt is not begun; empty if it is."""
+        live = self._jobs.get(launch.phase.job)
+        if live is None or live.given_up:
+            return "its job is over"
+        begun = live.latest(launch)
+        if begun == DONE:
+            return "the task is done"
+        # What was never begun does not run: so it is with most launches.
+        is_known = begun and any(
+            (held.phase, held.task) == (launch.phase, launch.task)
+            for held in self._held.values()
+        )
+        if is_known:
+            return f"attempt {begun} of the task runs"
+        if launch.attempt <= begun:
+            return f"attempt {begun} of the task was begun before, and is over"
+        if not self._free[launch.host]:
+            return f"no worker of {launch.host} is free"
+        return ""
+
+    def _stop(self, preempt: Preempt) -> None:
+        """Kill an attempt, or tell it to stop. One that has just ended by itself is let be.
+
+        Of several instants at which an attempt is to be killed, the earliest counts.
+        """
+        wanted = (preempt.phase, preempt.task, preempt.attempt)
+        for slot, launch in self._held.items():
+            if (launch.phase, launch.task, launch.attempt) == wanted:
+                end = -inf if preempt.until is None else preempt.until
+                if end <= self.now:
+                    self._ends[slot] = end
+                    if slot in self._ends_heard():
+                        self._kill(slot)
+                elif end < self._ends.get(slot, inf):
+                    self._ends[slot] = end
+                    self._workers.tell(slot, self._zero + end)
+                return
+
+    def _ends_heard(self) -> dict[int, float]:
+        """When attempts are to be killed; those of silent hosts are when these are back."""
+        unresponsive = self._monitor.unresponsive
+        if not unresponsive:
+            return self._ends
+        return {
+            s: end for s, end in self._ends.items() if self._host_of[s].name not in unresponsive
+        }
+
+    def _kill(self, slot: int) -> None:
+        self._workers.kill(slot)
+        live, launch = self._release(slot)
+        self._discard(live, launch)
+        self._events.append(TaskKilled(self.now, launch.phase, launch.task, launch.attempt))
+        self._one_less(live)
+
+    def _release(self, slot: int) -> tuple[LiveJob, Launch]:
+        """The attempt in a slot is over, and the slot is free; what it was."""
+        self._free[self._host_of[slot].name].append(slot)
+        self._ends.pop(slot, None)
+        launch = self._held.pop(slot)
+        return self._jobs[launch.phase.job], launch
+
+    def _abandon(self, slot: int) -> tuple[LiveJob, Launch]:
+        """The attempt in a slot is over for everybody but its silent host; what it was."""
+        live, launch = self._abandoned[slot] = self._release(slot)
+        self._free[self._host_of[slot].name].remove(slot)
+        return live, launch
+
+    def _not_abandoned(self, outcomes: list[Reply]) -> list[Reply]:
+        """Those of attempts that are not over yet. Who is heard of may be back: look now."""
+        for outcome in outcomes:
+            if self._host_of[outcome.slot].name in self._monitor.unresponsive:
+                self._monitor.next_look = -inf
+            if outcome.slot in self._abandoned:
+                self._free_abandoned(outcome.slot)
+                outcomes = [one for one in outcomes if one is not outcome]
+        return outcomes
+
+    def _look(self) -> None:
+        """Tell of hosts that fell silent, stayed so, or are back; end stuck workers."""
+        now = self.now
+        for host, turn in self._monitor.look(now):
+            if turn is Turn.LOST:
+                self._events.append(HostLost(now, host))
+            elif turn is Turn.OVERDUE:
+                seconds = self._monitor.seconds(host, now)
+                for slot in self._slots_of(host, self._held):
+                    live, launch = self._abandon(slot)
+                    reason = f"host {host} has been silent for {seconds:.1f} s"
+                    self._fail(live, launch, reason, lost=True)
+            else:
+                for slot in self._slots_of(host, self._abandoned):
+                    self._workers.kill(slot)
+                    self._free_abandoned(slot)
+                self._events.append(HostJoined(now, host))
+        for slot, seconds in self._monitor.stuck(now).items():
+            self._workers.kill(slot)
+            if slot in self._held:
+                reason = f"its worker process has been stopped for {seconds:.1f} s (SIGSTOP)"
+                self._fail(*self._release(slot), reason, lost=True)
+
+    def _slots_of(self, host: str, slots: Iterable[int]) -> list[int]:
+        return [slot for slot in slots if self._host_of[slot].name == host]
+
+    def _free_abandoned(self, slot: int) -> None:
+        """An abandoned attempt is over on its host, too: what it wrote since goes."""
+        self._free[self._host_of[slot].name].append(slot)
+        self._discard(*self._abandoned.pop(slot))
+
+    def _hear(self, outcome: Reply) -> None:
+        if outcome.slot in self._abandoned:  # Its host has been silent for too long just now.
+            self._free_abandoned(outcome.slot)
+            return
+        live, launch = self._release(outcome.slot)
+        if outcome.status == "stopped":
+            self._stopped(live, launch, outcome)
+            return
+        if outcome.status != "done":
+            self._fail(live, launch, str(outcome.value), lost=outcome.status == "lost")
+        elif live.tasks_left > 1:
+            self._finished(live, launch, outcome)
+        else:
+            with undisturbed():  # An output is replaced as a whole, and then is done.
+                self._finished(live, launch, outcome)
+
+    def _finished(self, live: LiveJob, launch: Launch, outcome: Reply) -> None:
+        """An attempt has ended well; if it is the last of its job, the output is committed."""
+        execution = live.execution
+        try:
+            if not live.given_up:
+                execution.finished(
+                    launch.phase.phase, launch.task, launch.attempt, outcome.value
+                )
+                if live.tasks_left == 1:
+                    execution.close(succeeded=True)
+        except Exception as error:
+            self._fail(live, launch, f"its result cannot be kept: {_sentence(error)}")
+            return
+        live.finish(launch)
+        seconds = self._computed(live, outcome)
+        if live.waits is not None:
+            seconds -= live.waits.waited(launch.phase.phase, launch.task, launch.attempt)
+        self._events.append(
+            TaskFinished(self.now, launch.phase, launch.task, launch.attempt, seconds)
+        )
+        if live.tasks_left:
+            self._one_less(live)
+        else:
+            self._forget(live)
+
+    def _stopped(self, live: LiveJob, launch: Launch, outcome: Reply) -> None:
+        """An attempt stopped because it was told to; if it kept a value, its seconds count."""
+        assert isinstance(outcome.value, Pickle)
+        if outcome.value:
+            live.kept[launch.phase.phase, launch.task] = outcome.value
+        self._discard(live, launch)
+        speed = self._host_of[outcome.slot].speed
+        kept = self._computed(live, outcome) * speed if outcome.value else 0.0
+        self._events.append(
+            TaskKilled(self.now, launch.phase, launch.task, launch.attempt, kept=kept)
+        )
+        self._one_less(live)
+
+    def _computed(self, live: LiveJob, outcome: Reply) -> float:
+        """The seconds of an attempt, but for those for which somebody else had stopped it."""
+        stopped = self._monitor.take_stopped(outcome.slot)
+        if isinstance(live.execution, Sleep):
+            return outcome.seconds  # Sleep goes on while it is stopped.
+        return max(0.0, outcome.seconds - stopped)
+
+    def _fail(self, live: LiveJob, launch: Launch, reason: str, lost: bool = False) -> None:
+        self._discard(live, launch)
+        what = live.execution.describe(launch.phase.phase, launch.task)
+        self._events.append(
+            TaskFailed(
+                self.now, launch.phase, launch.task, launch.attempt, f"{what}: {reason}", lost
+            )
+        )
+        self._one_less(live)
+
+    def _discard(self, live: LiveJob, launch: Launch) -> None:
+        """Remove what an attempt left. What cannot be removed now goes when the job closes."""
+        with suppress(OSError):
+            live.execution.discard(launch.phase.phase, launch.task, launch.attempt)
+
+    def _one_less(self, live: LiveJob) -> None:
+        live.running -= 1
+        self._close_if_given_up(live)
+
+    def _close_if_given_up(self, live: LiveJob) -> None:
+        if live.given_up and not live.running:
+            self._forget(live)
+            live.execution.close(succeeded=False)
+
+    def _forget(self, live: LiveJob) -> None:
+        del self._jobs[live.execution.job.id]
+        self._workers.forget(live.execution.job.id)
+
+
+def _by_kind(slots: int | Mapping[str, int]) -> Mapping[str, int]:
+    return {ANY_KIND: slots} if isinstance(slots, int) else slots
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        place = f" ({error.filename})" if error.filename else ""
+        return f"{error.strerror}{place}"
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,45 @@
+"""Clusters that can be played on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeGuard
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.errors import InputError
+from slotwise.runtime.local.pacing import SPEED_LEAST
+
+
+def emulated(cluster: Cluster | None) -> Cluster:
+    """The hosts of a workload's cluster as this machine can play them.
+
+    Nobody reports now and then: what ends is known at once. InputError for a cluster that names
+    no hosts, or one of whose hosts is faster than a slot of this machine, or far too slow.
+    """
+    if not names_hosts(cluster):
+        raise InputError(
+            "there are no hosts to emulate: the workload has no `cluster: hosts`; give it some,"
+            " each with name, slots and speed, or run without --emulate-hosts"
+        )
+    fastest = max(host.speed for host in cluster.hosts)
+    for host in cluster.hosts:
+        if host.speed > 1:
+            raise InputError(
+                f"host {host.name!r}: speed is {host.speed:g}, and a slot of this machine has"
+                f" speed 1: only slower ones can be played; divide all speeds by {fastest:g},"
+                " the largest"
+            )
+        if host.speed < SPEED_LEAST:
+            raise InputError(
+                f"host {host.name!r}: speed is {host.speed:g}; no host slower than"
+                f" {SPEED_LEAST:g} can be played"
+            )
+    return replace(cluster, heartbeat=0.0)
+
+
+def names_hosts(cluster: Cluster | None) -> TypeGuard[Cluster]:
+    """Whether a cluster is more than a number of slots, all for every kind, on no host."""
+    if cluster is None:
+        return False
+    plain = Cluster.of_slots(sum(cluster.capacity.values()))
+    return cluster.hosts != plain.hosts

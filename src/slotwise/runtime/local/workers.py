@@ -1,0 +1,374 @@
+"""The slots of this machine: one worker process each, kept for many tasks, killable at once.
+
+One thread, no fork, no re-import of the user's main module: see
+docs/decisions/0002-worker-processes.md for why this and not a ready-made pool.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self, TypeVar
+
+import cloudpickle
+
+from slotwise.model.errors import SlotwiseError
+from slotwise.runtime.local.pacing import SPEED_LEAST, Pacer
+from slotwise.runtime.local.process import GarbledError, WorkerProcess
+from slotwise.runtime.local.stopped import is_stopped
+from slotwise.runtime.local.worker import (
+    DONE,
+    FORGET,
+    KEPT,
+    RUNNER,
+    STOPPED,
+    TASK,
+    TORN,
+    pickled,
+    summary,
+)
+from slotwise.task import SPEED_VARIABLE
+
+DEFAULTS = {
+    # A slot is one core: without this every worker's numpy would start a thread for each core.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    # User code that spreads keys by hash() must agree in all workers and in every run.
+    "PYTHONHASHSEED": "0",
+}
+"""Environment of the workers where neither the caller nor the manager's environment says."""
+
+STARTS_MAX = 3
+"""So many workers of one slot in a row may die before they are ready; then it is hopeless."""
+
+
+UNREADABLE: dict[type[BaseException], str] = {
+    GarbledError: "the task wrote to the channel between its worker process and slotwise; it"
+    " must leave alone the file descriptors that it did not open",
+    MemoryError: "the result of the task does not fit into memory",
+}
+"""Why nothing more can be received from a worker."""
+
+T = TypeVar("T")
+
+
+class UserCodeError(Exception):
+    """Code of the user that runs in the manager has failed; the text is kind and message."""
+
+
+Pickle = bytes | bytearray
+"""A value as it goes between processes; who only hands it on does not read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What became of the task in a slot. Times in seconds; `started` as `time.monotonic()`.
+
+    `value` is the result of a task that is done, the traceback of one that ended in an error,
+    the pickle of what was kept by one that stopped because it was told to (empty if nothing),
+    or a sentence about the end of the worker process with which a task was lost (its times
+    are 0).
+    """
+
+    slot: int
+    status: Literal["done", "error", "stopped", "lost"]
+    value: object
+    started: float = 0.0
+    seconds: float = 0.0
+
+
+class Workers:
+    """As many worker processes as there are slots; each runs one task at a time.
+
+    A worker that dies, whoever killed it, is replaced at once, and so is one whose task was
+    stopped by a hook in the midst of whatever it did. The processes end with `close`,
+    and by the kernel's hand when the manager dies, even by SIGKILL; so do the processes that
+    user code starts, unless they leave their process group.
+
+    `speeds` has a number of at most 1 for each slot: the part of the time for which its worker
+    is let run while it has a task. All are 1 unless given.
+    """
+
+    def __init__(
+        self,
+        slots: int,
+        *,
+        environment: Mapping[str, str] | None = None,
+        speeds: Sequence[float] | None = None,
+    ) -> None:
+        assert slots >= 1
+        self._speeds = list(speeds or [1.0] * slots)
+        assert len(self._speeds) == slots
+        assert all(SPEED_LEAST <= speed <= 1 for speed in self._speeds)
+        self._pacer = Pacer() if min(self._speeds) < 1 else None
+        self._paced: set[int] = set()  # slots whose worker is to be slowed once it is ready
+        self._environment = DEFAULTS | os.environ | dict(environment or {})
+        self._runners: dict[str, bytes] = {}
+        self._early: list[Reply] = []
+        self._dying: list[WorkerProcess] = []
+        self._poll = select.poll()
+        self._by_channel: dict[int, int] = {}
+        self._workers: list[WorkerProcess] = []
+        try:
+            for slot in range(slots):
+                self._workers.append(self._new_worker(slot))
+        except OSError as error:
+            started = len(self._workers)
+            self.close()
+            raise SlotwiseError(
+                f"only {started} of {slots} worker processes could be started:"
+                f" {error.strerror}; use fewer slots"
+            ) from error
+
+    def start(
+        self,
+        slot: int,
+        key: str,
+        runner: Callable[..., object],
+        arguments: tuple[object, ...],
+        kept: Pickle = b"",
+        *,
+        sleeps: bool = False,
+    ) -> None:
+        """Begins `runner(*arguments)` in a free slot; returns before it has begun.
+
+        The runner is pickled once for each key and sent once to each worker; a later runner
+        of the same key is not looked at. `kept` is what an earlier attempt has kept. Whatever
+        goes wrong is told by an outcome. One that `sleeps` keeps to the speed of its slot by
+        itself, and is not slowed.
+        """
+        assert not self._workers[slot].busy
+        try:
+            if key not in self._runners:
+                sent = _of_user(lambda: cloudpickle.dumps(runner))
+                # The path is sent along: what the user can import here, the worker can too.
+                self._runners[key] = pickle.dumps((sys.path, key, sent))
+            task = _of_user(lambda: _pickled((key, arguments)))
+        except UserCodeError as error:
+            text = f"the task cannot be sent to a worker process: {error}"
+            self._early.append(Reply(slot, "error", text))
+            return
+        if not self._send(slot, key, task, kept):
+            # The worker died while it was idle, so nothing is lost.
+            self._replace(slot)
+            self._send(slot, key, task, kept)
+        if self._pacer is not None and self._speeds[slot] < 1 and not sleeps:
+            self._paced.add(slot)
+            self._pace(slot)
+
+    def wait(self, timeout: float | None = None) -> list[Reply]:
+        """Blocks until some tasks have ended, or `timeout` seconds; none means forever.
+
+        Cost of a call: one system call, and one for each task that has ended.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        outcomes, self._early = self._early, []
+        if self._dying:
+            self._dying = [worker for worker in self._dying if not worker.is_reaped()]
+        while True:
+            left = 0.0 if outcomes else None if until is None else until - time.monotonic()
+            for channel, event in self._poll.poll(_milliseconds(left)):
+                if outcome := self._serve(self._by_channel[channel], event):
+                    outcomes.append(outcome)
+            if outcomes or (until is not None and time.monotonic() >= until):
+                return outcomes
+
+    def tell(self, slot: int, until: float) -> None:
+        """Tells the task in a slot to stop: it will be killed then (as `time.monotonic()`).
+
+        Only tells; to kill is another call. A task that has just ended is not troubled, and
+        nor is the next one. Told again, a task learns of the new instant.
+        """
+        if self._workers[slot].busy:
+            self._workers[slot].tell(until)
+            if self._pacer is not None:
+                self._pacer.nudge(slot)  # It shall hear now, not when it is continued.
+
+    def kill(self, slot: int) -> None:
+        """Stops the task in a slot by SIGKILL to all its processes; no outcome will tell of it.
+
+        The slot is free on return: a task can be started before the new worker is ready.
+        """
+        self._early = [outcome for outcome in self._early if outcome.slot != slot]
+        self._replace(slot)
+
+    def forget(self, key: str) -> None:
+        """Drops the runner of a key here and in all workers: its job is over."""
+        if self._runners.pop(key, None) is None:
+            return
+        for worker in self._workers:
+            if key in worker.keys:
+                worker.keys.remove(key)
+                worker.send(FORGET, pickle.dumps(key))
+                self._watch(worker)
+
+    def is_stopped(self, slot: int) -> bool:
+        """Whether somebody else has stopped the worker of a slot by SIGSTOP."""
+        pid = self._workers[slot].pid
+        if self._pacer is not None:
+            return self._pacer.is_held(slot, pid)
+        return is_stopped(pid, by_us=False)
+
+    def pids(self) -> tuple[int, ...]:
+        """The process of each slot, now."""
+        return tuple(worker.pid for worker in self._workers)
+
+    def close(self) -> None:
+        """Kills all workers and what user code started in them, and waits for their end."""
+        if self._pacer is not None:
+            self._pacer.close()
+        ending = self._dying + self._workers
+        for worker in ending:
+            worker.kill()
+        for worker in ending:
+            worker.reap()
+        self._dying, self._workers, self._early = [], [], []
+        self._by_channel = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _send(self, slot: int, key: str, task: bytes, kept: Pickle) -> bool:
+        """Hands a task to the worker of a slot; False if that is dead."""
+        worker = self._workers[slot]
+        worker.busy = True
+        if key not in worker.keys:
+            worker.keys.add(key)
+            worker.send(RUNNER, self._runners[key])
+        if kept:
+            worker.send(KEPT, kept)
+        alive = worker.send(TASK, task)
+        if worker.unsent:
+            self._watch(worker)
+        return alive
+
+    def _serve(self, slot: int, event: int) -> Reply | None:
+        """Takes what a worker is ready for: more of a request, or (a part of) its reply."""
+        worker = self._workers[slot]
+        if event & select.POLLOUT:
+            worker.flush()
+            self._watch(worker)
+        if not event & ~select.POLLOUT:
+            return None
+        try:
+            reply = worker.receive()
+        except EOFError:
+            return self._bury(slot, "lost", worker.last_words())
+        except (GarbledError, MemoryError) as error:
+            return self._bury(slot, "error", UNREADABLE[type(error)])
+        if reply is None:
+            self._pace(slot)  # It may have said that it is ready.
+            return None
+        worker.busy = False
+        what, started, seconds, body = reply
+        self._let_be(slot, started, started + seconds)
+        if what == TORN:
+            self._replace(slot)
+        if what in (STOPPED, TORN):
+            return Reply(slot, "stopped", body, started, seconds)
+        try:
+            value = _of_user(lambda: pickle.loads(body))
+        except UserCodeError as error:
+            text = f"the result of the task cannot be read: {error}"
+            return Reply(slot, "error", text, started, seconds)
+        status: Literal["done", "error"] = "done" if what == DONE else "error"
+        return Reply(slot, status, value, started, seconds)
+
+    def _bury(self, slot: int, status: Literal["lost", "error"], sentence: str) -> Reply | None:
+        """Replaces a worker that is of no more use; the outcome tells of its task, if any."""
+        worker = self._workers[slot]
+        self._let_be(slot)
+        unready = 0 if worker.ready else worker.unready + 1
+        if unready >= STARTS_MAX:
+            raise SlotwiseError(
+                f"worker processes cannot start: {unready} in a row ended before they were"
+                f" ready, the last one thus: {sentence}; see stderr for what they say"
+            )
+        self._replace(slot, unready)
+        return Reply(slot, status, sentence) if worker.busy else None
+
+    def _replace(self, slot: int, unready: int = 0) -> None:
+        """Kills the worker of a slot, if it lives, and starts another without waiting."""
+        worker = self._workers[slot]
+        self._let_be(slot)
+        self._poll.unregister(worker.channel)
+        del self._by_channel[worker.channel]
+        worker.kill()
+        self._dying.append(worker)
+        self._workers[slot] = self._new_worker(slot, unready)
+
+    def _new_worker(self, slot: int, unready: int = 0) -> WorkerProcess:
+        speed = {SPEED_VARIABLE: repr(self._speeds[slot])}
+        worker = WorkerProcess(self._environment | speed, unready)
+        self._by_channel[worker.channel] = slot
+        self._watch(worker)
+        return worker
+
+    def _pace(self, slot: int) -> None:
+        """Slow the worker of a slot from now on, if it is to be slowed and is ready.
+
+        Before that it does not yet die with us, so it must not be found stopped.
+        """
+        if slot in self._paced and self._workers[slot].ready:
+            assert self._pacer is not None
+            self._paced.remove(slot)
+            self._pacer.begin(slot, self._workers[slot].pid, self._speeds[slot])
+
+    def _let_be(self, slot: int, started: float = 0.0, over: float = 0.0) -> None:
+        """The worker of a slot has no task any more, or will not live: it is not slowed."""
+        if self._pacer is not None:
+            self._paced.discard(slot)
+            self._pacer.end(slot, started, over)
+
+    def _watch(self, worker: WorkerProcess) -> None:
+        wanted = select.POLLIN | select.POLLOUT if worker.unsent else select.POLLIN
+        self._poll.register(worker.channel, wanted)
+
+
+def _of_user(call: Callable[[], T]) -> T:
+    """What a call gives that runs code of the user, as pickling does.
+
+    Raises UserCodeError whatever that code raises, be it SystemExit. A KeyboardInterrupt is
+    that of a signal, and goes through, unless the call raises it again.
+    """
+    try:
+        return call()
+    except KeyboardInterrupt as first:
+        try:
+            call()
+        except KeyboardInterrupt as second:
+            raise UserCodeError(summary(second)) from None
+        except BaseException:
+            raise first from None
+        raise
+    except BaseException as error:
+        raise UserCodeError(summary(error)) from None
+
+
+def _pickled(value: object) -> bytes:
+    """The pickle of a value; modules the user wants to have sent by value are sent so."""
+    if cloudpickle.list_registry_pickle_by_value():
+        by_value: bytes = cloudpickle.dumps(value, protocol=5)
+        return by_value
+    return pickled(value)
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    """A timeout as poll takes it: it knows neither infinity nor more than 24 days."""
+    return None if seconds is None else min(max(seconds, 0.0), 86_400.0) * 1000

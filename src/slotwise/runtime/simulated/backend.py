@@ -1,0 +1,287 @@
+"""The simulated world: a cluster that is a heap of future events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from heapq import heappop, heappush
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.decision import GiveUp, Launch, Preempt
+from slotwise.model.errors import InputError
+from slotwise.model.event import (
+    Event,
+    HostJoined,
+    HostLost,
+    JobArrived,
+    LaunchDropped,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+)
+from slotwise.model.job import Job
+from slotwise.runtime.simulated.attempts import Attempts
+from slotwise.runtime.simulated.begun import Begun
+from slotwise.runtime.simulated.host_commands import (
+    Abandon,
+    AttemptKey,
+    Deliver,
+    Order,
+    Repeat,
+    Stop,
+    key_of,
+)
+from slotwise.runtime.simulated.outages import Reports, Unreachables
+from slotwise.runtime.simulated.reading import Reading
+from slotwise.runtime.simulated.simulation import Fault as Fault
+from slotwise.runtime.simulated.simulation import Simulation as Simulation
+
+
+class SimulatedBackend:
+    """Runs launches by the clock of a heap. An event costs O(log of what is under way).
+
+    What a host tells while it is cut off is heard when it is back: until then its tasks are
+    done for nobody, not for those either that copy from them. If its grace ends before, they
+    are lost, and never heard of again. An order that is given meanwhile is carried out when the
+    host is back: a launch unless its attempt is lost, a kill unless the attempt is done.
+    """
+
+    def __init__(
+        self, cluster: Cluster, jobs: Sequence[Job], simulation: Simulation | None = None
+    ) -> None:
+        truth = simulation or Simulation()
+        truth.check(cluster)
+        self.now = 0.0
+        self._simulation, self._grace = truth, cluster.grace
+        self._reports = Reports(cluster)
+        self._unreachable = Unreachables(truth.outages, self._reports)
+        self._is_steady = not truth.outages and truth.repeats is None
+        self._attempts = Attempts(cluster, jobs, truth, self._unreachable, self._tell)
+        self._reading, self._copies = self._attempts.reading, self._attempts.copies
+        self._begun = Begun(jobs)
+        self._hosts: dict[AttemptKey, str] = {}  # of all that is under way, if it is asked for
+        self._killed: set[AttemptKey] = set()  # Their next entry of the heap means nothing.
+        self._stop_requested: set[AttemptKey] = set()  # to stop
+        self._heap: list[tuple[float, int, Event | Order]] = []
+        self._counter = 0
+        # Entries of the heap that are not simply told; where hosts fall silent, any may be one.
+        self._odd = int(bool(self._unreachable))
+        for job in sorted(jobs, key=lambda job: job.arrival):
+            self._tell(job.arrival, JobArrived(job.arrival, job))
+        self._schedule_outages()
+
+    def perform(self, decision: Launch | Preempt | GiveUp) -> None:
+        """Begin an attempt, or tell one to stop. A job given up needs nothing.
+
+        An attempt that was to begin before does not begin again.
+        """
+        if isinstance(decision, Launch):
+            if not self._begun.is_new(decision):
+                self._order(self.now, Repeat(decision))
+            elif self._is_steady:
+                self._attempts.begin(decision, self.now)
+            else:
+                self._send(decision)
+        elif isinstance(decision, Preempt):
+            self._preempt(decision)
+
+    def wait(self, until: float | None) -> Sequence[Event]:
+        """Move the clock to the next events, or to `until` if they come later."""
+        heap = self._heap
+        while True:
+            if self._reading:
+                self._read(self._reading, until)
+            if until is not None and (not heap or until < heap[0][0]):
+                self.now = until
+                return ()
+            assert heap, "jobs wait, but nothing will ever happen"
+            self.now = at = heap[0][0]
+            entries = [heappop(heap)[2]]
+            while heap and heap[0][0] == at:
+                entries.append(heappop(heap)[2])
+            if self._odd:
+                entries = list(self._carry_out(entries))
+                if not entries:
+                    continue  # Nobody can know that something has happened.
+            if self._copies:
+                self._attempts.tell_copiers(entries, at)
+            return entries  # type: ignore[return-value]  # Orders have been carried out.
+
+    def _read(self, reading: Reading, until: float | None) -> None:
+        """Let attempts have their blocks that get them before anything else happens."""
+        while (at := reading.next_end()) is not None:
+            if (until is not None and until < at) or (self._heap and self._heap[0][0] < at):
+                return
+            self._attempts.read(reading, at)
+
+    def _tell(self, at: float, event: Event) -> None:
+        self._counter += 1
+        heappush(self._heap, (at, self._counter, event))
+
+    # What is not simply told.
+
+    def _order(self, at: float, order: Order) -> None:
+        self._counter += 1
+        self._odd += 1
+        heappush(self._heap, (at, self._counter, order))
+
+    def _carry_out(self, entries: Sequence[Event | Order]) -> Iterator[Event]:
+        """Carry out orders and put off what is not heard yet; the events that are told."""
+        for entry in entries:
+            if isinstance(entry, Order):
+                self._odd -= 1
+                if not self._unreachable or not self._put_off(entry, entry.host):
+                    yield from self._obey(entry)
+            elif isinstance(entry, TaskFinished | TaskFailed):
+                key = key_of(entry)
+                if key in self._killed:
+                    self._pass_over(key)
+                elif not self._hosts or not self._put_off(entry, self._hosts[key]):
+                    self._stop_requested.discard(key)
+                    self._hosts.pop(key, None)
+                    yield entry
+            else:
+                yield entry
+
+    def _obey(self, order: Order) -> Sequence[Event]:
+        if isinstance(order, Stop):
+            return self._stop(order)
+        if isinstance(order, Deliver):
+            return self._deliver(order.decision)
+        if isinstance(order, Repeat):
+            return (self._drop(order.launch, self._why_dropped(order.launch)),)
+        return self._abandon(order.host)
+
+    def _preempt(self, decision: Preempt) -> None:
+        """Stop an attempt: now, when it has saved what it did, or when its grace is over.
+
+        One that is done by then ends as if nothing had been.
+        """
+        key = key_of(decision)
+        if key in self._stop_requested:
+            return
+        back = self._unreachable.through(decision.host, self.now)
+        if back > self.now:
+            self._order(back, Deliver(decision))
+            return
+        kept, at = 0.0, self.now
+        if decision.until is not None:
+            at, saves = max(at, decision.until), self._simulation.save_seconds
+            computed = self._computed(key, decision.host)
+            if saves is not None and self.now + saves <= at and computed is not None:
+                at, kept = self.now + saves, computed
+        self._stop_requested.add(key)
+        self._order(at, Stop(key, decision.host, kept))
+
+    def _computed(self, key: AttemptKey, host: str) -> float | None:
+        """The work that a running attempt has done, at speed 1; None if it will not end well.
+
+        It is looked for among all ends to come: few attempts are ever told to stop.
+        """
+        for _, _, entry in self._heap:
+            if isinstance(entry, TaskFinished) and key_of(entry) == key:
+                return self._attempts.computed(entry, host, self.now)
+        return None
+
+    def _stop(self, stop: Stop) -> Sequence[Event]:
+        if stop.key not in self._stop_requested:
+            return ()
+        phase, task, attempt = stop.key
+        self._cancel(stop.key)
+        self._attempts.keep(phase, task, stop.kept)
+        return (TaskKilled(self.now, phase, task, attempt, stop.kept),)
+
+    def _cancel(self, key: AttemptKey) -> None:
+        """Nothing more is told of an attempt that is under way."""
+        phase, task, _ = key
+        self._stop_requested.discard(key)
+        self._hosts.pop(key, None)
+        self._begun.take_back(phase, task)
+        if not self._attempts.give_up(key, self.now):
+            self._killed.add(key)
+            self._odd += 1
+
+    def _pass_over(self, key: AttemptKey) -> None:
+        self._killed.remove(key)
+        self._odd -= 1
+
+    # Hosts that fall silent, and messages that come twice.
+
+    def _schedule_outages(self) -> None:
+        for span in self._unreachable:
+            if span.noticed is not None:
+                host, given_up = span.host, span.noticed + self._grace
+                self._tell(span.noticed, HostLost(span.noticed, host))
+                if given_up < span.back:
+                    self._order(given_up, Abandon(host))
+                self._tell(span.back, HostJoined(span.back, host))
+
+    def _send(self, launch: Launch) -> None:
+        """Tell a host to begin an attempt: it may hear of it later, or twice."""
+        host, repeats = launch.host, self._simulation.repeats
+        arrives = self._unreachable.through(host, self.now)
+        if self._unreachable:
+            self._hosts[key_of(launch)] = host
+        if arrives > self.now:
+            self._order(arrives, Deliver(launch))
+        else:
+            self._attempts.begin(launch, self.now)
+        later = repeats(launch) if repeats else None
+        if later is not None:
+            if not 0 <= later < float("inf"):
+                raise InputError(
+                    f"repeats gives {later} for {launch}; let it give seconds >= 0"
+                )
+            self._order(self._reports.next(host, self.now + later), Repeat(launch))
+
+    def _deliver(self, decision: Launch | Preempt) -> Sequence[Event]:
+        """A host that is back hears what it was told meanwhile."""
+        key = key_of(decision)
+        if isinstance(decision, Preempt):
+            if key in self._hosts:
+                self._preempt(decision)
+        elif key in self._killed:
+            self._pass_over(key)
+            return (self._drop(decision, "was taken back"),)
+        else:
+            self._attempts.begin(decision, self.now)
+        return ()
+
+    def _drop(self, launch: Launch, reason: str) -> LaunchDropped:
+        return LaunchDropped(self.now, *key_of(launch), launch.host, reason)
+
+    def _why_dropped(self, launch: Launch) -> str:
+        """What a host says that was told before to begin an attempt."""
+        if self._is_under_way(key_of(launch)):
+            return "runs already"
+        if self._attempts.fails(launch):
+            return "has failed"
+        return "was taken back" if self._begun.was_taken_back(launch) else "is done"
+
+    def _is_under_way(self, key: AttemptKey) -> bool:
+        """Whether an attempt has begun and not ended: looked for among all ends to come."""
+        if key in self._killed:
+            return False
+        ends = (entry for _, _, entry in self._heap)
+        return self._attempts.is_waiting(key) or any(
+            isinstance(end, TaskFinished | TaskFailed) and key_of(end) == key for end in ends
+        )
+
+    def _put_off(self, entry: TaskFinished | TaskFailed | Order, host: str) -> bool:
+        """Whether a host is silent now: then this is heard of when it is back."""
+        back = self._unreachable.through(host, self.now)
+        if back == self.now or isinstance(entry, Abandon):
+            return False
+        if isinstance(entry, TaskFinished | TaskFailed):
+            self._tell(back, replace(entry, at=back))
+        else:
+            self._order(back, entry)
+        return True
+
+    def _abandon(self, host: str) -> Sequence[Event]:
+        """A host has been silent for longer than its grace: what runs there is lost."""
+        reason = f"host {host} has been silent for more than {self._grace:g} s"
+        lost = [key for key, where in self._hosts.items() if where == host]
+        for key in lost:
+            self._cancel(key)
+        return [TaskFailed(self.now, *key, reason, lost=True) for key in lost]

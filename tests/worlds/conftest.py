@@ -1,7 +1,0 @@
-"""The stage on which stories are played, for all files of stories."""
-
-from __future__ import annotations
-
-from worlds.test_worlds import stage
-
-__all__ = ["stage"]
