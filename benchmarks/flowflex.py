@@ -29,12 +29,12 @@ from slotwise.allocation.flowflex.least_cost import least_cost
 from slotwise.allocation.flowflex.list_schedule import RUN_LIST, Lister, run_list
 from slotwise.allocation.fluid import claims_of_progress, progress_of
 from slotwise.allocation.problem import Claims
-from slotwise.api import plan
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
+from slotwise.plans import plan
 from slotwise.workload.flow_generator import FlowGenerator
 
 PHASES, SLOTS = 20, 25

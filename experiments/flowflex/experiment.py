@@ -10,10 +10,10 @@ import numpy as np
 
 from experiments.flex.experiment import MEETS, Metric
 from slotwise.analysis.bound import Work, sizes_of
-from slotwise.api import plan
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job
 from slotwise.objective.objective import Objective
+from slotwise.plans import plan
 from slotwise.results import Plan
 from slotwise.workload.flow_generator import FlowGenerator, unweighted
 

@@ -15,8 +15,6 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from slotwise.api import compare as compare
     from slotwise.api import explain as explain
-    from slotwise.api import plan as plan
-    from slotwise.api import plan_tasks as plan_tasks
     from slotwise.api import replay as replay
     from slotwise.api import run as run
     from slotwise.api import simulate as simulate
@@ -38,6 +36,8 @@ if TYPE_CHECKING:
     from slotwise.model.schedule import Schedule as Schedule
     from slotwise.model.shuffle import Shuffle as Shuffle
     from slotwise.objective.objective import Objective as Objective
+    from slotwise.plans import plan as plan
+    from slotwise.plans import plan_tasks as plan_tasks
     from slotwise.program.calls import Calls as Calls
     from slotwise.program.mapreduce import BatchMapReduce as BatchMapReduce
     from slotwise.program.mapreduce import MapReduce as MapReduce
@@ -60,8 +60,8 @@ if TYPE_CHECKING:
 # needs none of the planner, and starts in a fraction of the time.
 PUBLIC = {
     # Do
-    "plan": "slotwise.api",
-    "plan_tasks": "slotwise.api",
+    "plan": "slotwise.plans",
+    "plan_tasks": "slotwise.plans",
     "simulate": "slotwise.api",
     "run": "slotwise.api",
     "compare": "slotwise.api",

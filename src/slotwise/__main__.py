@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from types import FrameType
 
 
@@ -13,9 +14,25 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # As nohup has it, and a shell's `&`.
             signal.signal(number, leave)
-    from slotwise.cli.main import main as run
+    if sys.argv[1:] == ["--version"]:
+        show_version()
+    else:
+        from slotwise.cli.main import main as run
 
-    run()
+        run()
+
+
+def show_version() -> None:
+    """Print the version. Nothing else of the package is loaded for it."""
+    from slotwise import __version__
+    from slotwise.cli.streams import StdoutError, guard_streams
+
+    guard_streams()
+    try:
+        print(f"slotwise {__version__}", flush=True)
+    except StdoutError as error:
+        sys.stderr.write(f"slotwise: {error}\n")
+        sys.exit(2)
 
 
 def fill_standard_streams() -> None:

@@ -12,33 +12,28 @@ from contextlib import nullcontext
 from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
-from typing import Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from slotwise.analysis.explain import Explanation
-from slotwise.analysis.explain import explain as explain_log
-from slotwise.analysis.replay import Replay, replay_log
-from slotwise.analysis.timeline import timeline_of
-from slotwise.analysis.waits import Wait, worst_waits
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Locality
 from slotwise.model.errors import InputError
 from slotwise.model.network import Network
 from slotwise.opening import is_same_file
-from slotwise.plans import PLAN_SECONDS as PLAN_SECONDS
-from slotwise.plans import plan as plan
-from slotwise.plans import plan_tasks as plan_tasks
 from slotwise.program.execution import HasInputSizes
 from slotwise.record.log import Log, check_log, following
 from slotwise.record.remembering import Remembering
 from slotwise.report import page
 from slotwise.results import Result, Results, RunInterrupted, RunUnrecorded
 from slotwise.running import Options, RunSpec, refuse_unknown
-from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.hosts import emulated
-from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
+from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.scheduler import make_scheduler
 from slotwise.sources import Given, Slots, Source, cluster_of, processors, read_source
-from slotwise.workload.placement import place_blocks
+
+if TYPE_CHECKING:  # Each command imports what it needs, when it is called.
+    from slotwise.analysis.explain import Explanation
+    from slotwise.analysis.replay import Replay
+    from slotwise.analysis.waits import Wait
 
 
 def simulate(
@@ -55,6 +50,9 @@ def simulate(
     From a `history` comes the work of programs that it knows, and the speeds of hosts that the
     scheduler is told of; the cluster goes at the speeds that are stated. Nothing is added.
     """
+    from slotwise.runtime.simulated.backend import SimulatedBackend
+    from slotwise.workload.placement import place_blocks
+
     _refuse_log(history, options)
     source = _source(workload, options, history)
     truth = simulation or Simulation()
@@ -121,6 +119,8 @@ def _live_cluster(source: Source, slots: Slots | None, emulate_hosts: bool) -> C
     """What a live run runs on: this machine, or the hosts that are played on it."""
     stated = source.workload.cluster
     if not emulate_hosts:
+        from slotwise.runtime.local.backend import LocalBackend
+
         here = LocalBackend.cluster(processors() if slots is None else slots)
         return source.cluster(here if stated is None else replace(here, grace=stated.grace))
     if slots is not None:
@@ -140,6 +140,8 @@ def _run(
     options: Options,
 ) -> Result:
     """Run really what is known by now, and add to the history what ends."""
+    from slotwise.runtime.local.backend import LocalBackend
+
     executions = source.executions(cluster)
     listeners = []
     if history is not None:
@@ -229,6 +231,8 @@ def _check_names(schedulers: Iterable[str]) -> list[str]:
 
 def replay(log: Log | str | Path) -> Replay:
     """Decide everything in a log again by its own scheduler, and compare."""
+    from slotwise.analysis.replay import replay_log
+
     with following(log) as read:
         return replay_log(read)
 
@@ -249,6 +253,10 @@ def explain(
     Without an instant: the longest waits of the job, or of all jobs, the longest first, each
     with who held the slots meanwhile and what would have helped.
     """
+    from slotwise.analysis.explain import explain as explain_log
+    from slotwise.analysis.timeline import timeline_of
+    from slotwise.analysis.waits import worst_waits
+
     with following(log) as read:
         if at is None:
             return worst_waits(read, timeline_of(read), job=job)

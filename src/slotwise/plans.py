@@ -15,11 +15,8 @@ from slotwise.dmrs.planning import PLANNERS
 from slotwise.model.errors import InputError
 from slotwise.objective.objective import Objective
 from slotwise.results import Plan, TaskPlan
-from slotwise.scheduler import EPOCH_SECONDS, make_allocator
+from slotwise.scheduler import PLAN_SECONDS, make_allocator
 from slotwise.sources import Given, Slots, cluster_of, objective_of, read_source
-
-PLAN_SECONDS = EPOCH_SECONDS / 2
-"""How long a plan may search unless told otherwise: it would be ready within an epoch."""
 
 
 def plan(

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slotwise.analysis.metrics import Meter, Outcome
-from slotwise.analysis.timeline import Steps
 from slotwise.model.errors import SlotwiseError
 from slotwise.model.schedule import Schedule
 from slotwise.objective.objective import Objective, gap_of, in_words
 from slotwise.record.log import Log
-from slotwise.report.notebook import plan_html, runs_html
 from slotwise.report.page import write_report
 from slotwise.report.reported import ReportedRun
 
@@ -74,6 +72,9 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: a table of the jobs, and the picture of the plan."""
+        from slotwise.analysis.timeline import Steps
+        from slotwise.report.notebook import plan_html
+
         changes: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         for piece in self.schedule.pieces:
             changes[piece.phase.job] += [(piece.start, piece.slots), (piece.end, -piece.slots)]
@@ -131,6 +132,9 @@ class TaskPlan:
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: a table of the jobs, and the picture of the plan."""
+        from slotwise.analysis.timeline import Steps
+        from slotwise.report.notebook import plan_html
+
         changes: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         for job, _, _, _, start, end in self.assignment:
             changes[job] += [(start, 1), (end, -1)]
@@ -193,6 +197,8 @@ class Result:
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: tables of metrics and jobs, and the picture of the jobs."""
+        from slotwise.report.notebook import runs_html
+
         return runs_html([self.reported])
 
     @classmethod
@@ -211,6 +217,8 @@ class Results(list[Result]):
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: the runs side by side, as a table and in pictures."""
+        from slotwise.report.notebook import runs_html
+
         return runs_html([result.reported for result in self]) if self else "[]"
 
 

@@ -22,7 +22,6 @@ from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header, Log, LogFile
 from slotwise.record.remembering import Remembering
-from slotwise.report.notebook_progress import NotebookProgress, notebook_display
 from slotwise.results import Result, RunInterrupted, RunUnrecorded
 from slotwise.runtime.backend import Backend
 from slotwise.runtime.loop import Record
@@ -93,6 +92,8 @@ class RunSpec:
             losses_max=header.losses_max,
         )
         log = Log(header)
+        from slotwise.report.notebook_progress import NotebookProgress, notebook_display
+
         try:
             with ExitStack() as stack:
                 records: list[Record] = [log]

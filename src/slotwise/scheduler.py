@@ -14,19 +14,17 @@ from dataclasses import dataclass
 from functools import partial
 from math import floor, inf, nextafter
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import AddOn, Flex
-from slotwise.allocation.flowflex.allocator import FlowFlex
 from slotwise.allocation.problem import Allocator, allocate
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.delay import Delay
 from slotwise.assignment.giving_up import give_up
 from slotwise.assignment.greedy import Greedy
 from slotwise.assignment.preemption import preempt
-from slotwise.dmrs.jobs import check_queues
-from slotwise.dmrs.queueing import Queueing, by_identical, by_maps, by_program, by_search
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, Reallocate
 from slotwise.model.errors import InputError
@@ -35,8 +33,15 @@ from slotwise.model.pool import Pool
 from slotwise.model.snapshot import Snapshot
 from slotwise.objective.objective import Objective
 
+if TYPE_CHECKING:
+    from slotwise.allocation.flowflex.solve import Method
+    from slotwise.dmrs.queueing import Queueing
+
 EPOCH_SECONDS = 0.5
 """How often an allocation is decided anew if nothing else calls for it (FLEX 4.2)."""
+
+PLAN_SECONDS = EPOCH_SECONDS / 2
+"""How long a plan may search by default: it would be ready within an epoch."""
 
 EPOCH_LEAST = 1e-6
 """Seconds; no cluster tells instants apart that are closer."""
@@ -90,22 +95,33 @@ ALLOCATORS: Mapping[str, Callable[[Objective, float | None], Allocator]] = Mappi
         "fair": lambda objective, budget: Fair(),
         "flex": lambda objective, budget: Flex(objective, budget_seconds=budget),
         "flex-on-fair": lambda objective, budget: AddOn(Flex(objective, budget_seconds=budget)),
-        "flowflex": lambda objective, budget: FlowFlex(objective, "best", budget),
-        "flowflex-fast": lambda objective, budget: FlowFlex(objective, "fast", budget),
-        "flowflex-paper": lambda objective, budget: FlowFlex(objective, "paper", budget),
+        "flowflex": lambda objective, budget: _flowflex(objective, "best", budget),
+        "flowflex-fast": lambda objective, budget: _flowflex(objective, "fast", budget),
+        "flowflex-paper": lambda objective, budget: _flowflex(objective, "paper", budget),
     }
 )
 """Allocators by name, each made for an objective and a budget of seconds for its search."""
 
-QUEUEINGS: Mapping[str, Callable[[float | None], Queueing]] = MappingProxyType(
-    {
-        "dmrs": lambda budget: Queueing(by_program),
-        "dmrs-best": lambda budget: Queueing(partial(by_search, seconds=budget), fills=True),
-        "identical-machine": lambda budget: Queueing(by_identical, checks=False),
-        "map-only": lambda budget: Queueing(by_maps, checks=False),
-    }
-)
-"""Schedulers of whole tasks by name, each made for a budget of seconds for its search."""
+
+def _flowflex(objective: Objective, method: Method, budget: float | None) -> Allocator:
+    # FlowFlex and DMRS are imported where they are chosen: most commands use neither.
+    from slotwise.allocation.flowflex.allocator import FlowFlex
+
+    return FlowFlex(objective, method, budget)
+
+
+def _queueing(name: str, budget: float | None) -> Queueing:
+    from slotwise.dmrs.queueing import Queueing, by_identical, by_maps, by_program, by_search
+
+    if name == "dmrs":
+        return Queueing(by_program)
+    if name == "dmrs-best":
+        return Queueing(partial(by_search, seconds=budget), fills=True)
+    return Queueing(by_identical if name == "identical-machine" else by_maps, checks=False)
+
+
+QUEUEINGS = ("dmrs", "dmrs-best", "identical-machine", "map-only")
+"""The names of the schedulers that plan a queue of whole tasks for each host."""
 
 SCHEDULERS = (*ALLOCATORS, *QUEUEINGS)
 """The names of all schedulers of runs."""
@@ -155,7 +171,7 @@ def make_scheduler(
         if assigner != "greedy":
             raise InputError(f"{name} places tasks itself; leave out the assigner {assigner!r}")
         _check_budget(budget_seconds)
-        return QUEUEINGS[name](budget_seconds)
+        return _queueing(name, budget_seconds)
     chosen = ASSIGNERS[assigner](*waits) if waits is not None else ASSIGNERS[assigner]()
     allocator = make_allocator(name, objective, budget_seconds)
     return Scheduler(allocator, chosen, epoch_seconds)
@@ -167,6 +183,8 @@ def check_scheduler(
     """Refuse jobs, a cluster or pools that this scheduler cannot serve."""
     if name not in QUEUEINGS:
         return
+    from slotwise.dmrs.jobs import check_queues
+
     check_queues(jobs, cluster, pools)
     for pool in pools.values():
         if pool.preemption is not None:

@@ -18,14 +18,12 @@ from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
 from slotwise.program.calls import Sleep
-from slotwise.program.commit import check_overwritten
-from slotwise.program.execution import Execution, HasInputSizes
-from slotwise.program.formats.files import absolute
-from slotwise.program.mapreduce_execution import MapReduceExecution
-from slotwise.program.planning import plan_mapreduce
+from slotwise.program.execution import Execution, HasInputSizes, WritesOutput
 from slotwise.record.history import read_history
 from slotwise.workload.file import read_workload
 from slotwise.workload.workload import ProgramJob, Workload
+
+# Modules of programs are imported where a workload has programs: they take long to load.
 
 Entry = Job | ProgramJob | Execution
 """A job in any of its forms: phases of stated work, a program, or something that runs."""
@@ -206,6 +204,9 @@ def _expected(execution: Execution, rates: Rates) -> Job:
 
 def _execution(entry: Entry, workload: Workload, cluster: Cluster) -> Execution:
     if isinstance(entry, ProgramJob):
+        from slotwise.program.commit import check_overwritten
+        from slotwise.program.formats.files import absolute
+
         planned = _planned(entry, workload, cluster)
         if entry.settings.get("overwrite"):
             check_overwritten(absolute(entry.output, workload.folder))
@@ -220,6 +221,8 @@ def _without_copying(job: Job) -> Job:
 
 
 def _planned(entry: ProgramJob, workload: Workload, cluster: Cluster | None) -> Execution:
+    from slotwise.program.planning import plan_mapreduce
+
     try:
         return plan_mapreduce(
             entry.id,
@@ -260,7 +263,7 @@ def _apart(entry: Entry, name: str) -> Entry:
 
 def _refuse_shared_outputs(executions: Iterable[Execution]) -> None:
     """Refuse outputs that are one place, or one of which lies in the other, by any name."""
-    writers = [one for one in executions if isinstance(one, MapReduceExecution)]
+    writers = [one for one in executions if isinstance(one, WritesOutput)]
     places = sorted((*_real(one.output).split("/"), "", one.job.id) for one in writers)
     for (*outer, _, one), (*inner, _, other) in pairwise(places):
         if inner[: len(outer)] == outer:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slotwise.api import Simulation, compare, plan, plan_tasks, replay, simulate
+from slotwise import Simulation, compare, plan, plan_tasks, replay, simulate
 from slotwise.model.event import JobArrived
 from slotwise.model.observation import Observation
 from slotwise.record.history import append_history, read_history

@@ -7,11 +7,11 @@ from itertools import permutations
 import pytest
 
 from slotwise.allocation.packing import pack
-from slotwise.api import plan
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.schedule import Piece, Schedule
 from slotwise.objective.objective import Objective
+from slotwise.plans import plan
 
 
 def two_jobs() -> tuple[Job, Job]:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from oracles.dags import OBJECTIVES, Flows, paper_flows
-from slotwise.api import plan
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.objective import Objective
+from slotwise.plans import plan
 from slotwise.results import Plan
 
 STEPS = 100

@@ -25,11 +25,11 @@ from slotwise.allocation.flowflex.list_schedule import Lister
 from slotwise.allocation.flowflex.shapes import shape_shift
 from slotwise.allocation.mcnaughton import merged
 from slotwise.analysis.bound import Work, objective_bound
-from slotwise.api import plan
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.schedule import Schedule
 from slotwise.objective.objective import Objective
+from slotwise.plans import plan
 from slotwise.results import Plan
 
 EXAMPLES = settings.default.max_examples

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from slotwise.api import plan
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Preempt
 from slotwise.model.event import TaskEnded
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
+from slotwise.plans import plan
 from slotwise.record.log import Log
 from slotwise.scheduler import ALLOCATORS
 from slotwise.workload.workload import Workload

@@ -11,7 +11,6 @@ from typing import Annotated, TypedDict
 import typer
 
 from slotwise import __version__, api
-from slotwise.api import PLAN_SECONDS
 from slotwise.cli.history import show_history
 from slotwise.cli.option_texts import parse_slots
 from slotwise.cli.options import (
@@ -42,11 +41,10 @@ from slotwise.cli.trace import trace
 from slotwise.dmrs.planning import PLANNERS
 from slotwise.model.errors import InputError
 from slotwise.record.log import RULES, following
-from slotwise.report.explanation import explanation_lines, wait_lines
 from slotwise.report.printable import printable
 from slotwise.report.progress import Progress
 from slotwise.results import Plan, Result, TaskPlan
-from slotwise.scheduler import ALLOCATORS, SCHEDULERS
+from slotwise.scheduler import ALLOCATORS, PLAN_SECONDS, SCHEDULERS
 from slotwise.sources import read_source
 
 app = typer.Typer(
@@ -150,13 +148,15 @@ def _plan(
 
     `slotwise plan jobs.yaml --scheduler dmrs`
     """
+    from slotwise import plans  # The other commands do not need the planners.
+
     with exit_codes():
         source = read_source(file, history)
         budget: _Budget = {"budget_seconds": budget_seconds, "budget_steps": budget_steps}
         plan: Plan | TaskPlan
         if scheduler is None:
             aim = objective_asked(source, objective, aggregate)
-            plan = api.plan(
+            plan = plans.plan(
                 source, allocator or "flex", objective=aim, slots=parse_slots(slots), **budget
             )
         elif allocator or objective or aggregate:
@@ -165,7 +165,7 @@ def _plan(
                 " leave out --allocator, --objective and --aggregate"
             )
         else:
-            plan = api.plan_tasks(source, scheduler, slots=parse_slots(slots), **budget)
+            plan = plans.plan_tasks(source, scheduler, slots=parse_slots(slots), **budget)
         show_unknown(source, history)
         if as_json:
             print_json(plan.to_plain())
@@ -383,6 +383,8 @@ def _explain(
 
     `slotwise explain run.jsonl --at 12.5 --job q1`
     """
+    from slotwise.report.explanation import explanation_lines, wait_lines
+
     with exit_codes():
         if at is None:
             waits = api.explain(log, job)

@@ -24,7 +24,7 @@ from slotwise.objective.penalty import PENALTIES
 from slotwise.opening import is_same_file
 from slotwise.report.page import check_report
 from slotwise.running import Options
-from slotwise.runtime.simulated.backend import Simulation
+from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.scheduler import ASSIGNERS, EPOCH_SECONDS
 from slotwise.sources import Source
 

@@ -1,25 +1,56 @@
-"""Plans of whole tasks by name: DMRS, what we make of it, and its rivals."""
+"""Plans of whole tasks by name: DMRS, DMRS improved by search, and what it is compared with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from slotwise.allocation.search.budget import Budget
-from slotwise.dmrs.baselines import identical_machine, map_only
-from slotwise.dmrs.fifo import fifo
-from slotwise.dmrs.list_schedule import dmrs
-from slotwise.dmrs.problem import RelatedMachines
-from slotwise.dmrs.schedule import Runs
-from slotwise.dmrs.search import best_found
+if TYPE_CHECKING:
+    from slotwise.allocation.search.budget import Budget
+    from slotwise.dmrs.problem import RelatedMachines
+    from slotwise.dmrs.schedule import Runs
+
+# Each planner imports its module when it is called: the command line only lists the names.
+
+
+def _dmrs(problem: RelatedMachines, budget: Budget) -> Runs:
+    from slotwise.dmrs.list_schedule import dmrs
+
+    return dmrs(problem)
+
+
+def _dmrs_best(problem: RelatedMachines, budget: Budget) -> Runs:
+    from slotwise.dmrs.search import best_found
+
+    return best_found(problem, budget)
+
+
+def _fifo(problem: RelatedMachines, budget: Budget) -> Runs:
+    from slotwise.dmrs.fifo import fifo
+
+    return fifo(problem)
+
+
+def _identical_machine(problem: RelatedMachines, budget: Budget) -> Runs:
+    from slotwise.dmrs.baselines import identical_machine
+
+    return identical_machine(problem)
+
+
+def _map_only(problem: RelatedMachines, budget: Budget) -> Runs:
+    from slotwise.dmrs.baselines import map_only
+
+    return map_only(problem)
+
 
 PLANNERS: Mapping[str, Callable[[RelatedMachines, Budget], Runs]] = MappingProxyType(
     {
-        "dmrs": lambda problem, budget: dmrs(problem),
-        "dmrs-best": best_found,
-        "fifo": lambda problem, budget: fifo(problem),
-        "identical-machine": lambda problem, budget: identical_machine(problem),
-        "map-only": lambda problem, budget: map_only(problem),
+        "dmrs": _dmrs,
+        "dmrs-best": _dmrs_best,
+        "fifo": _fifo,
+        "identical-machine": _identical_machine,
+        "map-only": _map_only,
     }
 )
-"""The schedulers of whole tasks by name; a budget is for those that search."""
+"""The schedulers of whole tasks by name. Only those that search use the budget."""

@@ -70,6 +70,21 @@ class ReportsWaiting(Protocol):
 
 
 @runtime_checkable
+class WritesOutput(Protocol):
+    """An execution that writes its result to a place of its own."""
+
+    @property
+    def job(self) -> Job:
+        """The job as the scheduler sees it."""
+        ...
+
+    @property
+    def output(self) -> str:
+        """The path or URL of the folder that it writes."""
+        ...
+
+
+@runtime_checkable
 class HasInputSizes(Protocol):
     """An execution of a program whose tasks take the longer the more bytes they stand for."""
 

@@ -13,7 +13,7 @@ from slotwise.report.packing import packed
 from slotwise.report.printable import printable
 from slotwise.report.reported import has_bounds_apart, has_differing_work
 from slotwise.report.scene import Scene
-from slotwise.report.style import STYLE
+from slotwise.report.style import BEGIN, STYLE
 from slotwise.report.tables import (
     FAILED_BECAUSE,
     Columns,
@@ -25,12 +25,6 @@ from slotwise.report.waits import waits_section
 
 if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
-
-BEGIN = """\
-<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="generator" content="slotwise">"""
-"""By this a page is known as ours, so that it may be replaced."""
 
 JOBS_MOST = 500
 """Tables of jobs list at most so many."""

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from slotwise.model.errors import InputError, MissingExtraError
 from slotwise.opening import open_to_write
 from slotwise.record.own_files import refuse_foreign
-from slotwise.report import html
-from slotwise.report.reported import ReportedRun
-from slotwise.report.scene import Scene, scene_of
+from slotwise.report.style import BEGIN
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # And imported where they are needed: most commands write no page.
     from slotwise.report.pictures.picture import Picture
+    from slotwise.report.reported import ReportedRun
+    from slotwise.report.scene import Scene
 
 ENDINGS = (".html", ".htm")
 """How the name of a page may end."""
@@ -33,12 +33,14 @@ def write_report(
     The page holds all that it needs and fetches nothing. MissingExtraError without the extra
     `plots`; InputError if there is nothing to report, or as `check_report` raises it.
     """
+    from slotwise.report.html import page
+
     path = Path(path)
     check_report(path)
     scene, drawn = _draw(runs)
     bundle = importlib.import_module("vl_convert").javascript_bundle()
     specs = [picture.spec() for picture in drawn]
-    _write(path, html.page(scene, drawn, specs, bundle).encode("utf-8", "backslashreplace"))
+    _write(path, page(scene, drawn, specs, bundle).encode("utf-8", "backslashreplace"))
     written = [path]
     if pictures:
         written += _save(drawn, path.parent, f"{path.stem}-")
@@ -70,7 +72,7 @@ def _check_path(path: Path) -> None:
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise InputError(f"{place}: it cannot be written; name another file")
     with _input_errors(path):
-        refuse_foreign(path, html.BEGIN.encode(), place)
+        refuse_foreign(path, BEGIN.encode(), place)
 
 
 def write_pictures(runs: Sequence[ReportedRun], folder: str | Path) -> list[Path]:
@@ -89,6 +91,7 @@ def _draw(runs: Sequence[ReportedRun]) -> tuple[Scene, list[Picture]]:
         raise InputError("a report needs at least 1 run; give it one")
     require_plots()
     from slotwise.report.pictures.gallery import draw_all
+    from slotwise.report.scene import scene_of
 
     scene = scene_of(runs)
     return scene, draw_all(scene)
