@@ -189,7 +189,9 @@ def compare(
     for mine in apiece.values():
         _refuse_log(history, mine)
     source = _source(workload, options, _existing(history) if live else history)
-    sources = [source.apart(name) if live else source for name in names]
+    sources = [
+        source.with_options(output_suffix=f"-{name}") if live else source for name in names
+    ]
     if emulate_hosts and not live:
         raise InputError(
             "hosts are emulated in live runs; add --live, or leave --emulate-hosts out"
@@ -283,8 +285,11 @@ def _apart(options: Options, name: str) -> Options:
 def _source(workload: Given, options: Options, history: str | Path | None = None) -> Source:
     """The workload with what the options say in its place, and what a history knows of it."""
     refuse_unknown(options)
-    source = read_source(workload, history)
-    return source.but(options.get("preemption"), options.get("shuffle"))
+    return read_source(workload).with_options(
+        history=history,
+        preemption=options.get("preemption"),
+        shuffle=options.get("shuffle"),
+    )
 
 
 def _existing(history: str | Path | None) -> str | Path | None:

@@ -37,7 +37,7 @@ def plan(
     Programs that a `history` knows have the work that is known from there; its slots are those
     that are stated.
     """
-    source = read_source(workload, history)
+    source = read_source(workload).with_options(history=history)
     aim = objective_of(objective, source)
     cluster = cluster_of(source.workload, slots)
     if any(host.speed != 1 for host in cluster.hosts):
@@ -82,7 +82,7 @@ def plan_tasks(
     """
     if scheduler not in PLANNERS:
         raise InputError(f"unknown scheduler {scheduler!r}; known: {', '.join(PLANNERS)}")
-    source = read_source(workload, history)
+    source = read_source(workload).with_options(history=history)
     cluster = source.believed(cluster_of(source.workload, slots))
     budget = _budget(budget_seconds, budget_steps)
     jobs = source.jobs()

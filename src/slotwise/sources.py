@@ -1,4 +1,9 @@
-"""Sources: a workload in any of its forms, and the jobs that can be planned or run from it."""
+"""Sources: from a workload in any of its forms to the jobs that can be planned or run.
+
+The way of a workload: `read_source` takes it as it is given; `Source.with_options` applies the
+options of a run, once; `Source.jobs` looks at inputs and gives the jobs as schedulers see them;
+`Source.executions` gives them as the local backend runs them.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +49,36 @@ class Source:
     entries: tuple[Entry, ...]
     rates: Rates = field(default_factory=Rates)
 
+    def with_options(
+        self,
+        *,
+        history: str | Path | None = None,
+        preemption: Preemption | None = None,
+        shuffle: Shuffle | None = None,
+        overwrite: bool = False,
+        output_suffix: str = "",
+    ) -> Source:
+        """The same source with what the options of a run say in place of the workload's own.
+
+        history        a database of earlier runs: the work of programs and the speeds of hosts
+                       are estimated by it. InputError if it is missing, damaged or newer
+        overwrite      programs replace outputs that exist
+        output_suffix  is added to the outputs of programs. InputError for an execution that is
+                       given as such: it can run only once
+        """
+        workload = replace(
+            self.workload,
+            preemption=preemption or self.workload.preemption,
+            shuffle=shuffle or self.workload.shuffle,
+        )
+        entries: Iterable[Entry] = self.entries
+        if overwrite:
+            entries = (_overwriting(e) if isinstance(e, ProgramJob) else e for e in entries)
+        if output_suffix:
+            entries = [_with_suffix(entry, output_suffix) for entry in entries]
+        rates = self.rates if history is None else estimate_rates(read_history(history))
+        return Source(workload, tuple(entries), rates)
+
     def jobs(self, cluster: Cluster | None = None) -> tuple[Job, ...]:
         """The jobs with their phases, as schedulers see them.
 
@@ -60,10 +95,6 @@ class Source:
             if isinstance(execution, HasInputSizes):
                 execution.expect(_expected(execution, self.rates))
         return executions
-
-    def expecting(self, rates: Rates) -> Source:
-        """The same, its programs estimated by these rates, its hosts by these speeds."""
-        return replace(self, rates=rates)
 
     def believed(self, cluster: Cluster) -> Cluster:
         """This cluster as schedulers are told of it: with speeds that were learned."""
@@ -99,24 +130,6 @@ class Source:
         """This cluster, with slots for copying if the workload splits that off."""
         return cluster if self.shuffle is None else self.shuffle.cluster(cluster)
 
-    def but(self, preemption: Preemption | None, shuffle: Shuffle | None) -> Source:
-        """The same with these in place of the workload's own, where they are given."""
-        workload = replace(
-            self.workload,
-            preemption=preemption or self.workload.preemption,
-            shuffle=shuffle or self.workload.shuffle,
-        )
-        return replace(self, workload=workload)
-
-    def overwriting(self) -> Source:
-        """The same, replacing outputs that exist."""
-        entries = (_overwriting(e) if isinstance(e, ProgramJob) else e for e in self.entries)
-        return replace(self, entries=tuple(entries))
-
-    def apart(self, name: str) -> Source:
-        """The same, writing to outputs of its own."""
-        return replace(self, entries=tuple(_apart(entry, name) for entry in self.entries))
-
     def _job(self, entry: Entry, cluster: Cluster | None) -> Job:
         """A job with its phases, as schedulers see it."""
         found = self._planned(entry, cluster)
@@ -138,19 +151,11 @@ Given = Workload | str | Path | Entry | Iterable[Entry] | Source
 """A workload as callers may give it: as a value, as the path of a file, as a job or jobs."""
 
 
-def read_source(workload: Given, history: str | Path | None = None) -> Source:
-    """Take a workload in whatever form it is given; refuse one without jobs.
+def read_source(workload: Given) -> Source:
+    """Take a workload in whatever form it is given.
 
-    With a history, its programs are estimated by what that knows. InputError if the history is
-    not there, or is damaged, newer or something else.
+    InputError if it has no jobs, or several jobs with the same id.
     """
-    source = _read_source(workload)
-    if history is None:
-        return source
-    return source.expecting(estimate_rates(read_history(history)))
-
-
-def _read_source(workload: Given) -> Source:
     if isinstance(workload, Source):
         return workload
     if isinstance(workload, str | Path):
@@ -250,9 +255,9 @@ def _overwriting(entry: ProgramJob) -> ProgramJob:
     return replace(entry, settings={**entry.settings, "overwrite": True})
 
 
-def _apart(entry: Entry, name: str) -> Entry:
+def _with_suffix(entry: Entry, suffix: str) -> Entry:
     if isinstance(entry, ProgramJob):
-        return replace(entry, output=f"{entry.output.rstrip('/')}-{name}")
+        return replace(entry, output=f"{entry.output.rstrip('/')}{suffix}")
     if isinstance(entry, Job):
         return entry
     raise InputError(

@@ -56,8 +56,8 @@ def test_a_job_in_a_pool_of_pools_is_refused() -> None:
 def test_what_is_asked_for_takes_the_place_of_the_workloads() -> None:
     """Preemption and shuffle, each only if it is given."""
     source = read_source(Workload((SORT,), preemption=Preemption(3.0), shuffle=Shuffle(0.5)))
-    assert source.but(None, None) == source
-    asked = source.but(Preemption(inf, 9.0), Shuffle(0.1))
+    assert source.with_options() == source
+    asked = source.with_options(preemption=Preemption(inf, 9.0), shuffle=Shuffle(0.1))
     assert asked.pools().preemption("etl") == Preemption(inf, 9.0)
     assert asked.shuffle == Shuffle(0.1)
 
@@ -105,6 +105,6 @@ def test_who_only_sleeps_begins_when_all_is_there() -> None:
 def test_what_runs_by_itself_is_taken_as_it_is() -> None:
     """Calls have the phases that they were made with."""
     calls = Calls(Job("c", (Phase("m", Tasks(2, 1.0)),)), lambda task: task)
-    source = read_source(calls).but(None, Shuffle(split=True))
+    source = read_source(calls).with_options(shuffle=Shuffle(split=True))
     assert source.jobs(HOST) == (calls.job,)
     assert source.executions(HOST) == [calls]

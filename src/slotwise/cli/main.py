@@ -151,7 +151,7 @@ def _plan(
     from slotwise import plans  # The other commands do not need the planners.
 
     with exit_codes():
-        source = read_source(file, history)
+        source = read_source(file).with_options(history=history)
         budget: _Budget = {"budget_seconds": budget_seconds, "budget_steps": budget_steps}
         plan: Plan | TaskPlan
         if scheduler is None:
@@ -237,7 +237,7 @@ def _run(
         with showing, Progress(errors(), f"{scheduler}, live") as progress:
             options["progress"] = progress
             result = api.run(
-                source.overwriting() if overwrite else source,
+                source.with_options(overwrite=overwrite),
                 scheduler,
                 slots=parse_slots(slots),
                 emulate_hosts=emulate_hosts,
@@ -287,7 +287,7 @@ def _compare(
         with showing, Progress(errors(), *(f"{name}, live" for name in names)) as progress:
             options["progress"] = progress if live else None
             results = api.compare(
-                source.overwriting() if overwrite else source,
+                source.with_options(overwrite=overwrite),
                 names,
                 live=live,
                 slots=parse_slots(slots),

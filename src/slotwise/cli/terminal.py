@@ -28,7 +28,7 @@ from slotwise.report.tables import comparison_table, jobs_table
 from slotwise.results import Plan, Result, RunInterrupted, RunUnrecorded, TaskPlan
 from slotwise.runtime.local.hosts import names_hosts
 from slotwise.runtime.signals import ENDING
-from slotwise.sources import Source, read_source
+from slotwise.sources import Source
 
 WIDTH_ELSEWHERE = 10_000
 """Columns of a table that goes into a pipe or a file; no more are used than it has."""
@@ -138,7 +138,7 @@ def show_unknown(source: Source, history: Path | None) -> None:
     """Tell of what had to be guessed since the history does not know it."""
     if history is None:
         return
-    if unknown := read_source(source, history).unknown():
+    if unknown := source.with_options(history=history).unknown():
         names = ", ".join(map(str, unknown))
         say(
             f"slotwise: history {str(history)!r} does not know {names}: that work is guessed"
