@@ -16,7 +16,7 @@ from slotwise.dmrs.fifo import fifo
 from slotwise.dmrs.linear_program import linear_program
 from slotwise.dmrs.list_schedule import dmrs
 from slotwise.dmrs.planning import PLANNERS
-from slotwise.dmrs.problem import Job, RelatedMachines, Stage
+from slotwise.dmrs.problem import NumericJob, RelatedMachines, Stage
 
 FAST_AND_SLOW = np.array([4.0, 1.0])
 
@@ -53,14 +53,14 @@ def test_dmrs_is_better_on_average() -> None:
 
 def test_identical_machine_gives_all_machines_the_same() -> None:
     """Four equal tasks, two for each; the slow machine is done four times later."""
-    problem = RelatedMachines(FAST_AND_SLOW, [Job((Stage(np.full(4, 4.0)),))])
+    problem = RelatedMachines(FAST_AND_SLOW, [NumericJob((Stage(np.full(4, 4.0)),))])
     assert identical_machine(problem).completion.tolist() == [8.0]
     assert dmrs(problem).completion.tolist() == [4.0]
 
 
 def test_map_only_places_maps_well_and_reduces_anywhere() -> None:
     """The maps run as DMRS has them; of 40 reduces many run on each machine, for any seed."""
-    job = Job((Stage(np.full(4, 4.0)), Stage(np.full(40, 1.0), (0,))))
+    job = NumericJob((Stage(np.full(4, 4.0)), Stage(np.full(40, 1.0), (0,))))
     problem = RelatedMachines(FAST_AND_SLOW, [job])
     runs = map_only(problem).runs
     assert [run[:5] for run in runs[:4]] == [run[:5] for run in dmrs(problem).runs[:4]]
@@ -73,14 +73,14 @@ def test_map_only_places_maps_well_and_reduces_anywhere() -> None:
 
 def test_fifo_holds_fast_machines_by_reduces_that_wait() -> None:
     """The reduce takes the fast machine at 2 s and waits for the slow map until 8 s."""
-    job = Job((Stage(np.array([8.0, 8.0])), Stage(np.array([8.0]), (0,))))
+    job = NumericJob((Stage(np.array([8.0, 8.0])), Stage(np.array([8.0]), (0,))))
     problem = RelatedMachines(FAST_AND_SLOW, [job])
     runs = fifo(problem)
     (reduce,) = [run for run in runs.runs if run.stage == 1]
     assert (reduce.machine, reduce.start, reduce.end) == (0, 2.0, 10.0)
     runs.check(problem)
     # Another job that could have used the machine meanwhile has to wait.
-    other = Job((Stage(np.array([4.0])),))
+    other = NumericJob((Stage(np.array([4.0])),))
     both = fifo(RelatedMachines(FAST_AND_SLOW, [job, other]))
     assert both.completion[1] > 8.0
     assert dmrs(RelatedMachines(FAST_AND_SLOW, [job, other])).completion[1] < 8.0
@@ -89,12 +89,12 @@ def test_fifo_holds_fast_machines_by_reduces_that_wait() -> None:
 def test_fifo_takes_jobs_by_release() -> None:
     """Not by weight, nor by size, nor by their place."""
     long, short = Stage(np.array([10.0])), Stage(np.array([1.0]))
-    jobs = [Job((short,), 2.0, 9.0), Job((long,), 0.0), Job((long,), 1.0)]
+    jobs = [NumericJob((short,), 2.0, 9.0), NumericJob((long,), 0.0), NumericJob((long,), 1.0)]
     problem = RelatedMachines(np.array([1.0]), jobs)
     assert fifo(problem).completion.tolist() == [21.0, 10.0, 20.0]
 
 
 def test_fifo_begins_nothing_before_its_release() -> None:
     """The machine stays idle until then."""
-    problem = RelatedMachines(np.array([2.0]), [Job((Stage(np.array([4.0])),), 3.0)])
+    problem = RelatedMachines(np.array([2.0]), [NumericJob((Stage(np.array([4.0])),), 3.0)])
     assert fifo(problem).completion.tolist() == [pytest.approx(5.0)]

@@ -13,7 +13,7 @@ from oracles import related_machines
 from slotwise.allocation.compiled import has_numba
 from slotwise.dmrs.linear_program import linear_program
 from slotwise.dmrs.list_schedule import Lister, by_completion, list_jobs
-from slotwise.dmrs.problem import Job, RelatedMachines, Stage
+from slotwise.dmrs.problem import NumericJob, RelatedMachines, Stage
 from slotwise.dmrs.schedule import Runs
 
 seeds = st.integers(0, 2**32)
@@ -83,8 +83,8 @@ def test_filling_gaps_delays_nothing_that_is_placed(seed: int) -> None:
 
 def test_a_gap_is_filled_by_hand() -> None:
     """While a machine waits for a map that runs elsewhere, it runs the map of the next job."""
-    first = Job((Stage(np.array([6.0, 2.0])), Stage(np.array([4.0, 4.0]), (0,))))
-    second = Job((Stage(np.array([3.0])),))
+    first = NumericJob((Stage(np.array([6.0, 2.0])), Stage(np.array([4.0, 4.0]), (0,))))
+    second = NumericJob((Stage(np.array([3.0])),))
     problem = RelatedMachines(np.array([1.0, 1.0]), [first, second])
     lister = Lister(problem)
     assert lister.completions([0, 1]).tolist() == [10.0, 13.0]
@@ -95,15 +95,17 @@ def test_a_gap_is_filled_by_hand() -> None:
 
 def test_a_task_that_would_be_late_does_not_fill_a_gap() -> None:
     """The gap is 4 s long; a task of 5 s goes behind everything."""
-    first = Job((Stage(np.array([6.0, 2.0])), Stage(np.array([4.0, 4.0]), (0,))))
-    second = Job((Stage(np.array([5.0])),))
+    first = NumericJob((Stage(np.array([6.0, 2.0])), Stage(np.array([4.0, 4.0]), (0,))))
+    second = NumericJob((Stage(np.array([5.0])),))
     problem = RelatedMachines(np.array([1.0, 1.0]), [first, second])
     assert Lister(problem).completions([0, 1], fills=True).tolist() == [10.0, 15.0]
 
 
 def test_a_task_waits_for_a_fast_machine_where_it_is_done_first() -> None:
     """Three tasks of 4 s on speeds 4 and 1: all on the fast one, the third ends at 3 s."""
-    problem = RelatedMachines(np.array([1.0, 4.0]), [Job((Stage(np.array([4.0, 4.0, 4.0])),))])
+    problem = RelatedMachines(
+        np.array([1.0, 4.0]), [NumericJob((Stage(np.array([4.0, 4.0, 4.0])),))]
+    )
     runs = list_jobs(problem, [0]).runs
     assert [(run.machine, run.end) for run in runs] == [(1, 1.0), (1, 2.0), (1, 3.0)]
 
@@ -124,7 +126,7 @@ def test_gaps_filled_gain_on_average() -> None:
 @pytest.mark.parametrize("broken", ["early", "short", "twice", "before", "overlap", "lost"])
 def test_a_wrong_schedule_does_not_pass(broken: str) -> None:
     """The check that all tests rely on sees each kind of fault."""
-    job = Job((Stage(np.array([2.0, 2.0])), Stage(np.array([2.0]), (0,))), release=1.0)
+    job = NumericJob((Stage(np.array([2.0, 2.0])), Stage(np.array([2.0]), (0,))), release=1.0)
     problem = RelatedMachines(np.array([1.0, 1.0]), [job])
     runs = list(list_jobs(problem, [0]).runs)
     Runs.of(problem, runs).check(problem)

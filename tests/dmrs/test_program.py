@@ -10,7 +10,7 @@ import pytest
 
 from oracles import related_machines
 from slotwise.dmrs.linear_program import guarantee, linear_program, skewness
-from slotwise.dmrs.problem import Job, RelatedMachines, Stage
+from slotwise.dmrs.problem import NumericJob, RelatedMachines, Stage
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -79,7 +79,7 @@ def test_the_key_of_lemma_one_is_not_the_completion() -> None:
     and one more has 9 s for 14 s. All 13 could not be done before 13 s, if this were so; ten
     short tasks that are done at 13.5 s have a key just below, and do not belong.
     """
-    long, wide = Job((Stage(np.array([10.0])),)), Job((Stage(np.full(10, 0.1)),))
+    long, wide = NumericJob((Stage(np.array([10.0])),)), NumericJob((Stage(np.full(10, 0.1)),))
     problem = RelatedMachines(np.ones(10), [*[long] * 13, wide])
     program = related_machines.Inequalities(problem)
     completion = np.array([*[10.0] * 12, 14.0, 13.5])
@@ -104,7 +104,7 @@ def test_a_wrong_program_would_be_seen() -> None:
 
 def test_by_hand() -> None:
     """Two jobs, two machines of speed 2 and 1; all numbers as on paper."""
-    job = Job((Stage(np.array([2.0, 1.0])), Stage(np.array([2.0]), (0,))))
+    job = NumericJob((Stage(np.array([2.0, 1.0])), Stage(np.array([2.0]), (0,))))
     problem = RelatedMachines(np.array([2.0, 1.0]), [job, job])
     # Alone: maps max(3 / 3, 2 / 2) = 1 s, the reduce 1 s: 2 s. P = 5, mu = mu_j = 3.
     found = linear_program(problem, with_tails=False)
@@ -120,6 +120,6 @@ def test_a_release_adds_one_to_the_guarantee() -> None:
     """And nothing else."""
     stages = (Stage(np.array([3.0, 3.0])), Stage(np.array([1.0]), (0,)))
     speed = np.array([1.0, 1.0, 1.0])
-    together = RelatedMachines(speed, [Job(stages), Job(stages)])
-    later = RelatedMachines(speed, [Job(stages), Job(stages, release=1.0)])
+    together = RelatedMachines(speed, [NumericJob(stages), NumericJob(stages)])
+    later = RelatedMachines(speed, [NumericJob(stages), NumericJob(stages, release=1.0)])
     assert guarantee(later) == guarantee(together) + 1

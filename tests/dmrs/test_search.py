@@ -14,7 +14,7 @@ from slotwise.allocation.compiled import has_numba
 from slotwise.allocation.search.budget import Budget
 from slotwise.dmrs.linear_program import linear_program
 from slotwise.dmrs.list_schedule import Lister, dmrs
-from slotwise.dmrs.problem import Job, RelatedMachines, Stage
+from slotwise.dmrs.problem import NumericJob, RelatedMachines, Stage
 from slotwise.dmrs.search import best_found
 
 
@@ -70,7 +70,7 @@ def test_a_stage_may_leave_slow_machines() -> None:
     """By hand: tasks of 12 and 8 on speeds 2 and 1, then one of 3 of another job."""
     problem = RelatedMachines(
         np.array([2.0, 1.0]),
-        [Job((Stage(np.array([12.0, 8.0])),)), Job((Stage(np.array([3.0])),))],
+        [NumericJob((Stage(np.array([12.0, 8.0])),)), NumericJob((Stage(np.array([3.0])),))],
     )
     lister = Lister(problem)
     assert lister.completions([0, 1]).tolist() == [8.0, 7.5]

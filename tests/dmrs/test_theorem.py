@@ -115,7 +115,7 @@ def test_the_optimum_lies_between_the_bound_and_what_is_found(seed: int) -> None
 def test_the_optimum_by_hand() -> None:
     """One job of maps 2 and 1 and a reduce 2 on speeds 2 and 1: 1 s and 1 s."""
     stages = [np.array([2.0, 1.0]), np.array([2.0])]
-    job = related_machines.Job(
+    job = related_machines.NumericJob(
         (related_machines.Stage(stages[0]), related_machines.Stage(stages[1], (0,)))
     )
     assert related_machines.optimum(

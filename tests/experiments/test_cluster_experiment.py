@@ -109,13 +109,13 @@ def least_shares(claims: Claims, slack: float, reads_work: bool = False) -> list
     """The least shares that an allocator is handed."""
     heard = Heard(reads_work)
     SharedLeast(heard, slack).share(claims)
-    return list(heard.claims[0].least)
+    return list(heard.claims[0].min_share)
 
 
 def test_jobs_share_the_least_share_of_their_pool_equally() -> None:
     """6 of 10 slots for three jobs are 2 each; what a narrow one leaves goes to the others."""
     assert least_shares(Claims.of(10, [50, 50, 50]), 0.4) == pytest.approx([2, 2, 2])
-    narrow = Claims.of(10, [50, 50, 1], most=[10, 10, 1])
+    narrow = Claims.of(10, [50, 50, 1], max_share=[10, 10, 1])
     assert least_shares(narrow, 0.4) == pytest.approx([2.5, 2.5, 1])
 
 
@@ -123,7 +123,9 @@ def test_a_phase_that_nothing_is_known_of_gets_a_slot_to_be_known_by() -> None:
     """One slot at least while none of its tasks is done, for whoever reads work."""
     claims = Claims.of(10, [50, 50, 50])
     assert least_shares(claims, 0.9, reads_work=True) == [1, 1, 1]
-    known = replace(claims, most=[9.0, 10.0, 10.0])  # One of ten tasks of the first is done.
+    known = replace(
+        claims, max_share=[9.0, 10.0, 10.0]
+    )  # One of ten tasks of the first is done.
     assert least_shares(known, 0.9, reads_work=True) == pytest.approx([1 / 3, 1, 1])
     assert least_shares(known, 0.9) == pytest.approx([1 / 3] * 3)
 

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from experiments.dmrs.waiting import eager, map_only_eager
 from slotwise.dmrs.baselines import map_only
 from slotwise.dmrs.list_schedule import dmrs
-from slotwise.dmrs.problem import Job, RelatedMachines, Stage
+from slotwise.dmrs.problem import NumericJob, RelatedMachines, Stage
 from slotwise.dmrs.schedule import Run, Runs
 
 
 def job(
     maps: list[float], reduces: list[float], release: float = 0.0, weight: float = 1.0
-) -> Job:
+) -> NumericJob:
     """A MapReduce job of these tasks."""
-    return Job((Stage(np.array(maps)), Stage(np.array(reduces), (0,))), release, weight)
+    return NumericJob((Stage(np.array(maps)), Stage(np.array(reduces), (0,))), release, weight)
 
 
 def test_a_machine_runs_a_later_map_while_a_reduce_cannot_begin() -> None:

@@ -74,7 +74,7 @@ def workers() -> list[int]:
     with open(f"/proc/{me}/task/{me}/children") as listed:
         pids = [int(pid) for pid in listed.read().split()]
     return [
-        pid for pid in pids if b"live/worker.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        pid for pid in pids if b"local/worker.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
 
 

@@ -14,7 +14,7 @@ from slotwise.model.decision import Launch
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.shuffle import Shuffle
 from slotwise.record.log import Log
-from slotwise.runtime.simulated.copying import Source
+from slotwise.runtime.simulated.copying import CopySource
 
 Simulate = Callable[..., object]
 
@@ -147,7 +147,7 @@ def test_reduces_compute_where_they_were_copied(simulated: Simulate) -> None:
 )
 def test_copying_is_a_queue(ends: list[float], copy: float, start: float) -> None:
     """The formula equals a queue that is served part by part, in the order of their ends."""
-    source = Source(len(ends), copy)
+    source = CopySource(len(ends), copy)
     for at in ends:
         assert source.copied_at(start) is None
         source.part_is_there(at)

@@ -19,9 +19,9 @@ def test_more_least_units_than_there_are_is_refused() -> None:
 
 def test_shares_that_contradict_each_other_are_refused() -> None:
     """Negative least units, most below least, lists of different length."""
-    with pytest.raises(InputError, match=r"least\[1\] is -1 units; give units >= 0"):
+    with pytest.raises(InputError, match=r"min_share\[1\] is -1 units; give units >= 0"):
         ResourceProblem.of_table(4, [[1, 0], [1, 0]], min_share=[0, -1])
-    with pytest.raises(InputError, match=r"most\[0\] is 0 units; give at least what stands"):
+    with pytest.raises(InputError, match=r"max_share\[0\] is 0 units; give at least min_share"):
         ResourceProblem.of_table(4, [[1, 0]], min_share=[1], max_share=[0])
     with pytest.raises(InputError, match="1 least and 2 most units; give one of each"):
         ResourceProblem.of_table(4, [[1, 0], [1, 0]], min_share=[1])

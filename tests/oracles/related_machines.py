@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 from scipy.optimize import linprog
 
-from slotwise.dmrs.problem import Job, RelatedMachines, Stage
+from slotwise.dmrs.problem import NumericJob, RelatedMachines, Stage
 from slotwise.objective.costs import Floats
 
 VIOLATED = 1e-10
@@ -49,7 +49,7 @@ def drawn(
         ]
         return Stage(np.array(work), tuple(before))
 
-    def job() -> Job:
+    def job() -> NumericJob:
         count = random.randint(1, 5) if dags else 2
         stages = [
             stage(
@@ -60,7 +60,7 @@ def drawn(
             for place in range(count)
         ]
         release = random.choice([0.0, random.uniform(0, released)]) if released else 0.0
-        return Job(tuple(stages), release, random.choice([1.0, random.uniform(0.2, 5)]))
+        return NumericJob(tuple(stages), release, random.choice([1.0, random.uniform(0.2, 5)]))
 
     return RelatedMachines(np.array(speed), [job() for _ in range(jobs)])
 
@@ -68,7 +68,7 @@ def drawn(
 # The parts of the program, from their definitions.
 
 
-def work_of(job: Job) -> float:
+def work_of(job: NumericJob) -> float:
     """P_j."""
     return float(sum(stage.work.sum() for stage in job.stages))
 
@@ -78,7 +78,7 @@ def speed_of(problem: RelatedMachines, tasks: int) -> float:
     return sum(sorted(problem.speed.tolist(), reverse=True)[:tasks])
 
 
-def paper_alone(problem: RelatedMachines, job: Job) -> float:
+def paper_alone(problem: RelatedMachines, job: NumericJob) -> float:
     """P_j^2 / (2 mu_j); of maps and reduces one stage runs at a time, else perhaps all."""
     counts = [len(stage.work) for stage in job.stages]
     is_chain = all(
@@ -88,12 +88,12 @@ def paper_alone(problem: RelatedMachines, job: Job) -> float:
     return work_of(job) ** 2 / (2 * speed_of(problem, at_once))
 
 
-def wrong_alone(problem: RelatedMachines, job: Job) -> float:
+def wrong_alone(problem: RelatedMachines, job: NumericJob) -> float:
     """As if a job could have the fastest machine only: more than every schedule keeps."""
     return work_of(job) ** 2 / (2 * max(problem.speed.tolist()))
 
 
-def alone_with_tails(problem: RelatedMachines, job: Job) -> float:
+def alone_with_tails(problem: RelatedMachines, job: NumericJob) -> float:
     """Of each stage its work times what is left of the job in the mean when it is done.
 
     Or the term of the paper, where that is more.
@@ -110,7 +110,7 @@ def alone_with_tails(problem: RelatedMachines, job: Job) -> float:
     return max(total, paper_alone(problem, job))
 
 
-def longest(problem: RelatedMachines, job: Job, place: int) -> float:
+def longest(problem: RelatedMachines, job: NumericJob, place: int) -> float:
     """The least time from when a stage may begin to the end of its job."""
     stage = job.stages[place]
     own = max(
@@ -125,12 +125,12 @@ def longest(problem: RelatedMachines, job: Job, place: int) -> float:
     return own + max(behind, default=0.0)
 
 
-def soonest(problem: RelatedMachines, job: Job) -> float:
+def soonest(problem: RelatedMachines, job: NumericJob) -> float:
     """The right side of (7)."""
     return job.release + max(longest(problem, job, place) for place in range(len(job.stages)))
 
 
-Alone = Callable[[RelatedMachines, Job], float]
+Alone = Callable[[RelatedMachines, NumericJob], float]
 """A_j, by which a job alone counts in (2)."""
 
 
