@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import slotwise
-from slotwise.model.errors import SlotwiseError
+from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.job import Job, Phase, Tasks
-from slotwise.record.log import following
+from slotwise.record.log import Log, following
 from slotwise.results import Result
 
 ODD = (None, {}, [], "", "h9", -1, 0, 2**70, 1e308, True, [[1]], {"is": "Host"})
@@ -128,3 +128,16 @@ def test_an_entry_that_cannot_be_is_refused(
     for use in (measure, slotwise.replay, slotwise.explain, why):
         with pytest.raises(SlotwiseError, match="name a file that --log has written"):
             use(path)
+
+
+def test_a_log_in_memory_that_cannot_be_is_refused_when_it_is_followed(
+    lines: list[str], tmp_path: Path
+) -> None:
+    """From Python, too: its turns come a second time."""
+    path = tmp_path / "log"
+    path.write_text("\n".join(lines))
+    log = slotwise.read_log(path)
+    wrong = Log(log.header, [*log.turns, *log.turns])
+    for follow in (slotwise.explain, slotwise.replay):
+        with pytest.raises(InputError, match="log: its entries contradict each other"):
+            follow(wrong)

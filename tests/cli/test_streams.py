@@ -162,7 +162,8 @@ def test_hosts_that_a_real_run_leaves_out_are_named(folder: Path, command: str) 
     hosts = "cluster: {hosts: [{name: x, slots: 1}, {name: y, slots: 1}]}"
     (folder / "hosts.yaml").write_text(JOBS.replace("cluster: {slots: 2}", hosts))
     done = run(folder, *command.split(), "hosts.yaml", "--json")
-    assert "the cluster of the workload (2 hosts) is for simulations" in done.stderr
+    notice = "slotwise: the cluster of the workload (2 hosts) is for simulations"
+    assert done.stderr.startswith(notice), "before anything of the run is shown"
     assert "add --emulate-hosts to emulate the hosts here" in done.stderr
     assert json.loads(done.stdout)["jobs"]["a"]["completion"] > 0
     emulated = run(folder, *command.split(), "hosts.yaml", "--json", "--emulate-hosts")

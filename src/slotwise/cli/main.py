@@ -29,9 +29,9 @@ from slotwise.cli.terminal import (
     errors,
     exit_codes,
     finish,
+    hosts_left_out,
     print_json,
     say,
-    show_hosts_left_out,
     show_plan,
     show_task_plan,
     show_unknown,
@@ -234,7 +234,8 @@ def _run(
         output.check(file)
         options = scheduling.options(source, output.log)
         showing = showing_what_came(output.as_json, output.report)
-        with showing, Progress(errors(), f"{scheduler}, live") as progress:
+        note = hosts_left_out(source, emulate_hosts)
+        with showing, Progress(errors(), f"{scheduler}, live", note=note) as progress:
             options["progress"] = progress
             result = api.run(
                 source.with_options(overwrite=overwrite),
@@ -244,7 +245,6 @@ def _run(
                 history=history,
                 **options,
             )
-        show_hosts_left_out(source, emulate_hosts)
         finish([result], output.as_json, output.report)
 
 
@@ -284,7 +284,9 @@ def _compare(
             truth.refuse_live()
         options = scheduling.options(source, output.log)
         showing = showing_what_came(output.as_json, output.report)
-        with showing, Progress(errors(), *(f"{name}, live" for name in names)) as progress:
+        titles = [f"{name}, live" for name in names]
+        note = hosts_left_out(source, emulate_hosts)
+        with showing, Progress(errors(), *titles, note=note) as progress:
             options["progress"] = progress if live else None
             results = api.compare(
                 source.with_options(overwrite=overwrite),
@@ -296,9 +298,7 @@ def _compare(
                 history=history,
                 **options,
             )
-        if live:
-            show_hosts_left_out(source, emulate_hosts)
-        else:
+        if not live:
             show_unknown(source, history)
         finish(results, output.as_json, output.report)
 

@@ -121,14 +121,14 @@ def showing_what_came(as_json: bool, report: Path | None) -> Iterator[None]:
         raise
 
 
-def show_hosts_left_out(source: Source, emulate_hosts: bool) -> None:
-    """Tell that a real run takes this machine, where the workload names hosts."""
+def hosts_left_out(source: Source, emulate_hosts: bool) -> str:
+    """That a real run takes this machine, where the workload names hosts; else nothing."""
     cluster = source.workload.cluster
     if emulate_hosts or not names_hosts(cluster):
-        return
+        return ""
     count = len(cluster.hosts)
     hosts = f"{count} host{'s' if count > 1 else ''}"
-    say(
+    return (
         f"slotwise: the cluster of the workload ({hosts}) is for simulations; this run takes"
         " the slots of this machine; add --emulate-hosts to emulate the hosts here"
     )

@@ -278,23 +278,21 @@ CONTRADICTIONS = (
 
 @contextmanager
 def following(log: Log | str | Path) -> Iterator[Log]:
-    """The log of a file, to be followed within this context; a log in memory as it is.
+    """The log of a file, or a log in memory, to be followed within this context.
 
-    Each line of a file can be right by itself and contradict the others: a task that ends and
-    was never launched, say. InputError then.
+    Each line of a file can be valid and contradict the others: a task that ends and was never
+    launched, say. InputError then, also for a log that `read_log` has read.
     """
-    if isinstance(log, Log):
-        yield log
-        return
-    read = read_log(log)
+    read = log if isinstance(log, Log) else read_log(log)
     try:
         yield read
     except CONTRADICTIONS as error:
         if isinstance(error, SlotwiseError):
             raise
         detail = f": {error}" if str(error) else ""
+        place = "log" if isinstance(log, Log) else f"log {str(log)!r}"
         raise InputError(
-            f"log {str(log)!r}: its entries contradict each other"
+            f"{place}: its entries contradict each other"
             f" ({type(error).__name__}{detail}); name a file that --log has written"
         ) from error
 

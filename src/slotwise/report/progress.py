@@ -84,8 +84,12 @@ class Progress:
     it starts and when it ends. Failed tasks are shown with their reason either way.
     """
 
-    def __init__(self, console: Console, *titles: str) -> None:
-        """A title for each run, one after the other; several stand above plain lines, too."""
+    def __init__(self, console: Console, *titles: str, note: str = "") -> None:
+        """A title for each run, one after the other; several stand above plain lines, too.
+
+        note  a line that is shown when the first run begins
+        """
+        self._note = note
         self._console = console
         self._title, *self._later = titles
         self._heads = bool(self._later)
@@ -98,6 +102,9 @@ class Progress:
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
         """Take in one turn."""
+        if self._note:
+            self._say(self._note)
+            self._note = ""
         if any(isinstance(e, JobArrived) and e.job.id in self._lines for e in events):
             self._lines.clear()  # The same jobs come again: the next run has begun.
             self._shown.clear()
