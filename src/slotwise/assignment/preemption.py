@@ -14,12 +14,12 @@ from slotwise.model.snapshot import PhaseView, PoolView, Snapshot
 def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
     """Whom to tell to stop now, for the pools that are overdue; nobody most of the time.
 
-    A pool is overdue that has been below its least share, or below a part of its share, for
+    A pool is overdue that has been below its min share, or below a part of its share, for
     longer than it puts up with. It takes no more than it is missing: what has been told to stop
     for its sake already is not taken twice, and slots that came free by themselves have gone to
     it, so this is asked when nothing more can be launched. Taken are the newest tasks, from
     pools that hold more than their share, and never so many that such a pool would hold less
-    than the whole slots of it. Where the taker lies in a pool that holds its most share, from
+    than the whole slots of it. Where the taker lies in a pool that holds its max share, from
     within that one; if that share is for several kinds of slots, perhaps slots of another kind
     there, and as many of its own from elsewhere. None is on a silent host: nobody could have
     its slot. Hadoop Fair Scheduler (HADOOP-4665); the soft kill is Hammr's (5.2).
@@ -50,7 +50,7 @@ def _take(
     victims = _Victims(snapshot, {pool.key for pool in above})
     taken = victims.take(slot_kind, full, missing)
     if full is not None and full.beside and len(taken) < missing:
-        # Its most share is for several kinds: tasks of others make room, beside slots of this.
+        # Its max share is for several kinds: tasks of others make room, beside slots of this.
         room = [
             launch
             for other in full.beside
@@ -95,7 +95,7 @@ class _Victims:
 def _newest_first(phases: Sequence[PhaseView]) -> Iterator[tuple[PhaseView, Launch]]:
     """All running attempts, the one that began last first; those of guaranteed slots last.
 
-    A job's own least share is spared as long as others can give.
+    A job's own min share is spared as long as others can give.
     """
     running = [
         (phase, started, launch) for phase in phases for started, launch in phase.attempts()

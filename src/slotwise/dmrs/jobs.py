@@ -74,7 +74,7 @@ def _believed_speed(job: Job, phase: Phase) -> Iterator[None]:
 def _check(phase: Phase) -> None:
     if phase.slots_min or phase.slots_max is not None:
         raise InputError(
-            "dmrs keeps no least and most shares;"
+            "dmrs keeps no min and max shares;"
             " leave out slots_min and slots_max, or take another scheduler"
         )
     if phase.continues is not None:

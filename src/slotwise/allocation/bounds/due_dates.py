@@ -71,7 +71,7 @@ def _within(jobs: BoundJobs, capacity: float, start: float) -> Callable[[float],
     parts = jobs.parts
     begin = jobs.arrival[parts.job] + parts.head
     work = np.maximum(parts.work - parts.rate * np.maximum(start - begin, 0.0), 0.0)
-    # A job holds its least share from the start on only if it is there by then.
+    # A job holds its min share from the start on only if it is there by then.
     min_share = np.where(begin <= start, jobs.least_of(parts), 0.0)
 
     def are_in_time(level: float) -> bool:

@@ -78,7 +78,7 @@ class BoundJobs:
         return replace(self, costs=costs, arrival=self.arrival - instant)
 
     def least_of(self, parts: Parts) -> Floats:
-        """The least share of each part: that of the job where it is all of it, else 0."""
+        """The min share of each part: that of the job where it is all of it, else 0."""
         count = np.bincount(parts.job, minlength=len(self))
         is_all = (count[parts.job] == 1) & (parts.head + parts.tail == 0)
         return np.where(is_all, self.min_share[parts.job], 0.0)
@@ -90,7 +90,7 @@ class BoundJobs:
 
     @property
     def latest(self) -> Floats:
-        """The instant at which its least share completes each job at the latest, or inf."""
+        """The instant at which its min share completes each job at the latest, or inf."""
         held = np.where(self.min_share > 0, self.min_share, 1.0)
         ends = np.where(self.min_share > 0, self.arrival + self.work / held, np.inf)
         return np.maximum(ends, self.soonest)

@@ -20,7 +20,7 @@ TRIED_MOST = 300_000
 
 
 def price_bound(jobs: BoundJobs, capacity: float, value: float = np.inf) -> float:
-    """Of the sum of any costs, with least shares and arrivals; -inf for too many jobs.
+    """Of the sum of any costs, with min shares and arrivals; -inf for too many jobs.
 
     In each of some windows of time the work that must be done there cannot be more than the
     capacity. With a price on that, each job has a cheapest completion, whatever the others

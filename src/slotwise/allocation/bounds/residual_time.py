@@ -13,8 +13,8 @@ INSTANTS_MOST = 128
 def least_times(capacity: float, work: Floats, min_share: Floats, max_share: Floats) -> Floats:
     """Seconds from 0 to the completion of each job, if all are there at 0.
 
-    By any instant the others have had their least shares, so what does not fit beside these
-    has to be done later, at the most share of the job. O(J) for each instant looked at.
+    By any instant the others have had their min shares, so what does not fit beside these
+    has to be done later, at the max share of the job. O(J) for each instant looked at.
     """
     heights: Floats = work / max_share
     held = np.where(min_share > 0, min_share, 1.0)
@@ -31,7 +31,7 @@ def least_times(capacity: float, work: Floats, min_share: Floats, max_share: Flo
     last = np.full((len(work), 1), capacity)
     pace = np.minimum(np.concatenate([grown, last], axis=1), max_share[:, None])
     behind = np.maximum(work[:, None] - rooms, 0.0)
-    # At its most share from an instant on; and before the next one at what room there is.
+    # At its max share from an instant on; and before the next one at what room there is.
     fits_next = np.concatenate([behind[:, 1:] == 0, np.ones((len(work), 1), bool)], axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         needed = behind / np.where(fits_next, pace, max_share[:, None])

@@ -51,7 +51,7 @@ class Windows:
         return np.maximum(jobs.work[:, None] - jobs.rate[:, None] * before, 0.0)
 
     def kept(self, jobs: BoundJobs) -> Floats:
-        """J x K: what its least share gives a job that is not complete when a window ends."""
+        """J x K: what its min share gives a job that is not complete when a window ends."""
         begun = np.maximum(self.start, jobs.arrival[:, None])
         kept = jobs.min_share[:, None] * np.maximum(self.end - begun, 0.0)
         return np.minimum(kept, self.left(jobs))

@@ -1,7 +1,7 @@
-"""Whether due dates can be kept: malleable jobs with least and most shares, all present at 0.
+"""Whether due dates can be kept: malleable jobs with min and max shares, all present at 0.
 
 Each job must have had some of its work by an instant, to be done by its due date and because
-it never holds less than its least share. Due dates can be kept if and only if, at no instant,
+it never holds less than its min share. Due dates can be kept if and only if, at no instant,
 that is more than all slots can have done. Proof: docs/algorithms/due-dates.md.
 """
 
@@ -64,7 +64,7 @@ def needs(
         end[finite],
     )
     late = float(np.sum(max_share * np.maximum(work / max_share - end, 0.0)))
-    # From its turn on a job must run at its most share; till then its least share will do.
+    # From its turn on a job must run at its max share; till then its min share will do.
     spare = max_share - min_share
     lag = np.divide(work - min_share * end, spare, out=end.copy(), where=spare > 0)
     turn = np.clip(end - lag, 0.0, end)

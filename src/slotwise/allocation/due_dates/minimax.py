@@ -1,4 +1,4 @@
-"""The exact minimum of the largest cost, with least shares too: bisection on due dates."""
+"""The exact minimum of the largest cost, with min shares too: bisection on due dates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def minimax(problem: Malleable) -> Floats:
     """Due dates that can be kept together and whose largest cost is the least there is.
 
     A level is reachable if and only if all jobs can be done by the latest completion that costs
-    no more, and whether they can is decided exactly (`feasibility`, with least shares too). So
+    no more, and whether they can is decided exactly (`feasibility`, with min shares too). So
     this is the optimum, up to rounding, for every non-decreasing cost. Due dates are inf where
     a job may be done at any time. O(J log J) for each of about 50 levels.
     """

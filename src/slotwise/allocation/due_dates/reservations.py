@@ -23,8 +23,8 @@ class Promises:
     """Due dates promised so far, and the room that they leave.
 
     The room at an instant is capacity * instant less what all jobs must have had by then: a job
-    that is promised a due date what it cannot do behind that instant at its most share, and
-    every job its least share until it is done. The room is kept as a line through points.
+    that is promised a due date what it cannot do behind that instant at its max share, and
+    every job its min share until it is done. The room is kept as a line through points.
     Each question and each change costs O(J).
     """
 
@@ -50,12 +50,12 @@ class Promises:
     def earliest(self, job: int) -> float:
         """The earliest completion of a job without a promise that breaks no promise.
 
-        What of its work finds no room before an instant t is done behind t, at its most share
+        What of its work finds no room before an instant t is done behind t, at its max share
         at best: C >= t + (work - room(t)) / most wherever room(t) < work.
         """
         problem, at = self._problem, self._at
         work, max_share = problem.work[job], problem.max_share[job]
-        # Its own least share is part of its work.
+        # Its own min share is part of its work.
         room = self._room + np.minimum(work, problem.min_share[job] * at)
         tight = np.flatnonzero(room + ROUNDING * problem.capacity * at < work)
         earliest = np.max(at[tight] + (work - room[tight]) / max_share)
@@ -79,7 +79,7 @@ class Promises:
         due = min(due, float(problem.ends[job]))
         if due == inf:
             return
-        # From its turn on it needs its most share: least * t = work - most * (due - t).
+        # From its turn on it needs its max share: least * t = work - most * (due - t).
         turn = (
             due
             if max_share <= min_share
@@ -95,7 +95,7 @@ class Promises:
         self.due[job] = inf
 
     def room(self, instants: Floats) -> Floats:
-        """The room at these instants, slot-seconds: least shares and promises are taken off."""
+        """The room at these instants, slot-seconds: min shares and promises are taken off."""
         behind = np.maximum(0.0, instants - self._at[-1])
         room: Floats = np.interp(instants, self._at, self._room)
         room += self._problem.capacity * behind
@@ -107,7 +107,7 @@ class Promises:
         return self._at, self._room
 
     def needed(self, job: int, due: float, instants: Floats) -> Floats:
-        """What a job must have had by these instants beyond its least share, to be due then."""
+        """What a job must have had by these instants beyond its min share, to be due then."""
         problem = self._problem
         work, min_share, max_share = (
             problem.work[job],

@@ -16,8 +16,8 @@ def water_fill(problem: Malleable, due: Floats) -> Packing | None:
     """A schedule in which each job completes by its due date, inf not allowed.
 
     In order of due dates, each job's work is poured into the time before its due date: on its
-    least share as the ground, and then where the least is in use, up to one level, as far as
-    its most share allows (the normal form of Beaumont and others, 2012, here with least
+    min share as the ground, and then where the least is in use, up to one level, as far as
+    its max share allows (the normal form of Beaumont and others, 2012, here with least
     shares). Use falls in time, and of all ways to place a job this one leaves what is most use
     to later ones, so it succeeds whenever the due dates can be kept at all. None where they
     cannot: rounding may promise too much to a job whose work is next to nothing beside that
@@ -28,7 +28,7 @@ def water_fill(problem: Malleable, due: Floats) -> Packing | None:
     ends = np.unique(due)
     lengths = np.diff(ends, prepend=0.0)
     column = np.searchsorted(ends, due)
-    # Every job holds its least share until it is due; that much of the slots is in use.
+    # Every job holds its min share until it is due; that much of the slots is in use.
     ground = np.bincount(column, problem.min_share, len(ends))[::-1].cumsum()[::-1]
     used = ground.copy()
     pieces: Packing = [[] for _ in range(len(problem))]

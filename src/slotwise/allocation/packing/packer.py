@@ -121,7 +121,7 @@ SWEEP = (
 
 
 def _ends_at_least(work: Floats, min_share: Floats) -> tuple[Ints, Floats]:
-    """The jobs with a least share by when it alone would end them, and these ends, then inf."""
+    """The jobs with a min share by when it alone would end them, and these ends, then inf."""
     held = np.flatnonzero(min_share > 0)
     with np.errstate(over="ignore"):  # A share next to nothing ends nobody: inf.
         ends = work[held] / min_share[held]

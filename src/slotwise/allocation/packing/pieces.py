@@ -32,7 +32,7 @@ class Pieces:
     def of_changes(
         cls, min_share: Floats, completion: Floats, changed: Ints, since: Floats, slots: Floats
     ) -> Pieces:
-        """The pieces of jobs that begin with their least shares, from their later changes.
+        """The pieces of jobs that begin with their min shares, from their later changes.
 
         changed, since, slots   whose share changed when and to what, in order of time
         """

@@ -28,29 +28,29 @@ def sweep(
 ) -> int:
     """Fig. 3 by events: fills in `completion` and the changes of shares, and counts these.
 
-    In Fig. 3 a job goes from its least share over at most one stretch of partial shares to its
-    most share and never back, because slack only grows as jobs end. So all least shares' ends
-    are known and sorted beforehand, those of jobs at their most share wait in a heap, and only
+    In Fig. 3 a job goes from its min share over at most one stretch of partial shares to its
+    max share and never back, because slack only grows as jobs end. So all min shares' ends
+    are known and sorted beforehand, those of jobs at their max share wait in a heap, and only
     the one partial job changes at each event. O(J log J).
 
-    early, early_end      the jobs with a least share by when it alone would end them; behind
+    early, early_end      the jobs with a min share by when it alone would end them; behind
                           the last stands an end of inf
     completion            of each job; -1 everywhere to begin with
     changed, since, slots room for the job, instant and new share of each change after the
-                          least shares: 2 J + 1, or none if they are not wanted
+                          min shares: 2 J + 1, or none if they are not wanted
     """
     is_traced = len(changed) > 0
     count, changes = len(order), 0
     slack = capacity
     for floor in min_share:  # lines 4 to 6
         slack -= floor
-    full = [(inf, 0.0)]  # (end, slots) of the jobs at their most share, and a last one
+    full = [(inf, 0.0)]  # (end, slots) of the jobs at their max share, and a last one
     now, first, at_least = 0.0, 0, 0
     partial, share, left, began, partial_end = -1, 0.0, 0.0, 0.0, inf
     while True:
         while slack > 0.0 and first < count:  # lines 7 to 11
             j = order[first]
-            if completion[j] >= 0.0:  # It has ended at its least share.
+            if completion[j] >= 0.0:  # It has ended at its min share.
                 first += 1
                 continue
             if j != partial:
@@ -70,7 +70,7 @@ def sweep(
             if is_traced:
                 changed[changes], since[changes], slots[changes] = j, now, share
                 changes += 1
-        if first == count:  # What still runs is at its most share to its end.
+        if first == count:  # What still runs is at its max share to its end.
             return changes
         while early_end[at_least] < inf and (
             completion[early[at_least]] >= 0.0 or early[at_least] == partial

@@ -29,9 +29,9 @@ class Moldable:
     """Each job holds a whole number of units of `slots` slots, the same until it is done.
 
     It has at least one, so that it ends. A unit is a slot where capacity and shares are whole
-    and there are no more jobs than slots, else a part of one. Least shares are rounded down to
+    and there are no more jobs than slots, else a part of one. Min shares are rounded down to
     whole units, and give way in proportion where there is not one unit left for each job; most
-    shares are rounded up, but a job never goes faster than its most share.
+    shares are rounded up, but a job never goes faster than its max share.
     """
 
     problem: Malleable
@@ -68,7 +68,7 @@ class Moldable:
         """The jobs whose cost may be other than convex in units: neither line nor hinge.
 
         Work over units is convex and falls; a convex function of it that does not fall itself
-        is convex in units. The cut at the most share is at the last unit only, and raises the
+        is convex in units. The cut at the max share is at the last unit only, and raises the
         cost there, so it stays so.
         """
         return [j for j, c in enumerate(self.problem.costs) if not isinstance(c, Line | Hinge)]

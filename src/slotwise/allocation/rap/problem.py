@@ -72,7 +72,7 @@ class ResourceProblem:
                 raise InputError(f"{name}[{at}] is {values[at]} units; give {remedy}")
         if (needed := int(lows.sum())) > total:
             raise InputError(
-                f"least: the jobs need {needed} units and there are {total}; lower least shares"
+                f"least: the jobs need {needed} units and there are {total}; lower min shares"
                 " or give more units"
             )
         return cls(int(total), lows, tops, cost, drops)

@@ -87,7 +87,7 @@ class _Branches:
         """Try all orders of the rest behind this prefix.
 
         spent   what the jobs placed cost
-        last    the job placed last, if it had its most share at once
+        last    the job placed last, if it had its max share at once
         """
         if not rest:
             if spent < self._value:
@@ -118,7 +118,7 @@ class _Branches:
         """Which jobs may come next; of orders that lead to the same schedule one is enough."""
         begin = prefix.times[0]
         for j in rest:
-            if placements[j].completion <= begin:  # Its least share has done it.
+            if placements[j].completion <= begin:  # Its min share has done it.
                 return [j]
         return [
             j

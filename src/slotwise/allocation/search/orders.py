@@ -45,7 +45,7 @@ def by_dear_area(problem: Malleable) -> Order:
 def contended_area(work: Floats, max_share: Floats, capacity: float) -> Floats:
     """The work of each job, what it does while slots are no longer dear counted for less.
 
-    A job that begins now holds its most share for its height h. Slots are dear while others
+    A job that begins now holds its max share for its height h. Slots are dear while others
     wait for them, the dearer the sooner: we take (1 - t/T)^2 for the price at t, where T is
     the time that all work takes on all slots. So long and narrow jobs count for less than
     their area and are begun sooner. But while a job holds a part of all slots, it also slows

@@ -1,7 +1,7 @@
 """Prefixes of priority orders: what the jobs placed so far leave to the next one.
 
 In the packing scheme the completion of a job depends only on the jobs before it and on the
-least shares of all, so it is known as soon as the job is placed (docs/algorithms/packing.md).
+min shares of all, so it is known as soon as the job is placed (docs/algorithms/packing.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from slotwise.allocation.malleable import Malleable
 
 
 class JobNumbers(NamedTuple):
-    """The numbers of one job; `end` is when its least share alone would have done it."""
+    """The numbers of one job; `end` is when its min share alone would have done it."""
 
     work: float
     min_share: float
@@ -23,7 +23,7 @@ class JobNumbers(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """From when a job holds its most share, and when it is done; equal if it never does."""
+    """From when a job holds its max share, and when it is done; equal if it never does."""
 
     full: float
     completion: float
@@ -33,8 +33,8 @@ class Placement(NamedTuple):
 class Prefix:
     """`slack[i]` slots are free from `times[i]` until `times[i + 1]`, the last ones for ever.
 
-    They are free beyond the least shares of the jobs not placed yet. Before `times[0]` none
-    are: the jobs placed hold them. From then on each of these is at its most share or done, so
+    They are free beyond the min shares of the jobs not placed yet. Before `times[0]` none
+    are: the jobs placed hold them. From then on each of these is at its max share or done, so
     slack only grows, and at last it is the capacity.
     """
 
@@ -71,7 +71,7 @@ class Prefix:
                 place += 1
             if cut < completion:
                 change = job.min_share - job.max_share
-            else:  # Its least share is free too, until it would have been anyway.
+            else:  # Its min share is free too, until it would have been anyway.
                 change = job.min_share if cut < job.end else 0.0
             slack.append(max(0.0, self.slack[place] + change))
         return Prefix(tuple(cuts), tuple(slack))
@@ -84,7 +84,7 @@ def jobs_of(problem: Malleable) -> list[JobNumbers]:
 
 
 def empty_prefix(problem: Malleable) -> Prefix:
-    """Nobody is placed: all hold their least shares, until these have done them."""
+    """Nobody is placed: all hold their min shares, until these have done them."""
     jobs = jobs_of(problem)
     times = sorted({0.0, *(job.end for job in jobs if job.end < inf)})
     slack = [
