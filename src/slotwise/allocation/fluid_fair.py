@@ -124,7 +124,7 @@ class _Slices:
     def _pieces(
         self, begin: float, whole: Sequence[tuple[int, float, int]], spans: Sequence[Span]
     ) -> list[Piece]:
-        """Pieces of the slots that claims hold throughout, and one more in each of their spans."""
+        """The pieces: the slots held throughout, and one more in each of a claim's spans."""
         changes: dict[int, list[tuple[float, int]]] = {}
         for j, stop, slots in whole:
             changes[j] = [(begin, slots), (stop, -slots)]

@@ -68,7 +68,7 @@ class _Queue:
         self._free += self._held.pop(turn)
 
     def settle(self) -> dict[int, int]:
-        """Give slots in turn, taking them from later phases; the new slots of changed phases."""
+        """Give slots in turn, if need be from later phases; the changed phases' new slots."""
         before: dict[int, int] = {}
         while True:
             last = self._last()

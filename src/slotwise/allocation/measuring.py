@@ -51,7 +51,7 @@ def with_measuring(claims: Claims) -> Claims:
 
 
 def _rooms(claims: Claims, pools: Sequence[Group]) -> tuple[list[float], list[float]]:
-    """The guaranteed slots in each pool, and the part of its guarantee that measuring may use."""
+    """Guaranteed slots in each pool, and the part of its guarantee that measuring may use."""
     held, top, seen, room = ([0.0] * len(pools) for _ in range(4))
     rows = zip(claims.group, claims.min_share, claims.max_share, claims.unseen, strict=True)
     for number, min_share, max_share, unseen in rows:

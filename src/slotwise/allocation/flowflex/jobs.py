@@ -37,8 +37,7 @@ class FlowsLeft:
 def whole_flows(
     jobs: Sequence[Job], cluster: Cluster, objective: Objective
 ) -> tuple[Flows, list[PhaseId]]:
-    """The flows of unstarted jobs of known work, and the name of each phase. O(phases + arcs).
-    """
+    """The flows of unstarted jobs of known work, and the names of phases. O(phases + arcs)."""
     ids, flows = [], []
     kinds = {kind: number for number, kind in enumerate(cluster.capacity)}
     for job in jobs:

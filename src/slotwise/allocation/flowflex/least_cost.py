@@ -36,7 +36,7 @@ class LeastCost:
     bound: float
 
     def deadlines(self, fraction: float) -> Floats:
-        """The end of the interval by which this fraction of each flow is done, 0 < fraction < 1.
+        """The ends of the intervals in which this part of each flow is done, 0 < fraction < 1.
 
         No deadline is before the flow could complete alone. Up to the width of the intervals,
         schedules by these deadlines cost at most 1 / (1 - fraction) times the minimum on slots

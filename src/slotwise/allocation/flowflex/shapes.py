@@ -38,7 +38,7 @@ def pieces_of(flows: Flows, solution: Solution, ids: Sequence[PhaseId]) -> list[
 def shape_shift(
     flows: Flows, chains: Chains, listed: Listed, ids: Sequence[PhaseId]
 ) -> list[Piece]:
-    """The pieces of phases that replace the pieces of pseudo-jobs, with the same slots and times.
+    """The pieces of phases in place of those of pseudo-jobs, with the same slots and times.
 
     While a pseudo-job holds s of the r slots that it can use, each of its phases gets s / r of
     its max share. McNaughton's rule converts that to whole slots, at most its max share. So at

@@ -144,8 +144,7 @@ class _Search:
         return -inf
 
     def improve(self) -> None:
-        """Improve orders of flows, then try the costs reached as deadlines, then shift phases.
-        """
+        """Improve orders of flows, try the costs reached as deadlines, then shift phases."""
         flows = self._flows
         orders = [np.lexsort((flows.alone, dates)).tolist() for dates in self._dates]
         for order in sorted(orders, key=self._value_of_order)[:STARTS]:
@@ -159,8 +158,7 @@ class _Search:
         self._list(shift(flows, start, completions, self._budget))
 
     def _part(self, steps: float) -> Budget:
-        """A budget of at most `steps`, and of a part of all, to leave some for other searches.
-        """
+        """A budget of at most `steps`; limited, to leave steps for other searches."""
         return self._budget.part(min(steps, self._budget.steps / PARTS))
 
     def _try(self, dates: Floats) -> float:
