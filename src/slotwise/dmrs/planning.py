@@ -1,4 +1,4 @@
-"""Plans of whole tasks by name: DMRS, what we make of it, and its rivals."""
+"""Planners of whole tasks by name: DMRS, our improvement of it, and other schedulers."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ PLANNERS: Mapping[str, Callable[[RelatedMachines, Budget], Runs]] = MappingProxy
         "map-only": lambda problem, budget: map_only(problem),
     }
 )
-"""The schedulers of whole tasks by name; a budget is for those that search."""
+"""The schedulers of whole tasks by name; only those that search use the budget."""

@@ -1,4 +1,4 @@
-"""Schedules of whole tasks: which machine runs what, and when."""
+"""Schedules of whole tasks: the machine and the time of each task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ TOLERANCE = 1e-9
 
 
 class Run(NamedTuple):
-    """One task on one machine, seconds; it may hold the machine before it can compute."""
+    """One task on one machine; `start` and `end` in seconds. It may hold the machine before it
+    can compute."""
 
     job: int
     stage: int
@@ -29,7 +30,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """A schedule: the runs of all tasks, and when each job is complete, seconds."""
+    """A schedule: the runs of all tasks, and the completion of each job, seconds."""
 
     runs: Sequence[Run]
     completion: Floats
@@ -43,7 +44,7 @@ class Runs:
         return cls(runs, completion)
 
     def check(self, problem: RelatedMachines) -> None:
-        """Assert that it is feasible: each task once, alone, long enough and not too early."""
+        """Assert that the schedule is feasible: each task once, alone, long enough, in order."""
         tasks = {(run.job, run.stage, run.task) for run in self.runs}
         count = sum(len(stage.work) for job in problem.jobs for stage in job.stages)
         assert len(tasks) == len(self.runs) == count, "each task runs once"

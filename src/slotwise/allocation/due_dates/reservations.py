@@ -48,7 +48,7 @@ class Promises:
         return other
 
     def earliest(self, job: int) -> float:
-        """The earliest completion, seconds, of a job without a promise that keeps all promises.
+        """The earliest completion, seconds, that a job without promise can be promised.
 
         Work that finds no room before an instant t is done after t, at most at the max share:
         C >= t + (work - room(t)) / max_share wherever room(t) < work.

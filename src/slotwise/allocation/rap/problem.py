@@ -61,7 +61,8 @@ class ResourceProblem:
         lows, tops = np.array(min_share, dtype=np.int64), np.array(max_share, dtype=np.int64)
         if len(lows) != len(tops):
             raise InputError(
-                f"{len(lows)} least and {len(tops)} most units; give one of each for each job"
+                f"{len(lows)} min_share and {len(tops)} max_share;"
+                " give one of each for each job"
             )
         for name, values, bad, remedy in (
             ("min_share", lows, lows < 0, "units >= 0"),
@@ -72,8 +73,8 @@ class ResourceProblem:
                 raise InputError(f"{name}[{at}] is {values[at]} units; give {remedy}")
         if (needed := int(lows.sum())) > total:
             raise InputError(
-                f"least: the jobs need {needed} units and there are {total}; lower min shares"
-                " or give more units"
+                f"min_share: the jobs need {needed} units and there are {total};"
+                " lower min shares or give more units"
             )
         return cls(int(total), lows, tops, cost, drops)
 
