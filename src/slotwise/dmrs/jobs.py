@@ -30,7 +30,7 @@ def machines_of(cluster: Cluster) -> list[str]:
 
 
 def check_queues(jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool]) -> None:
-    """Raise InputError for jobs, clusters or pools that queues of whole tasks do not support."""
+    """Raise InputError for jobs, clusters or pools that DMRS does not support."""
     machines_of(cluster)
     for pool in pools.values():
         if pool.slots_min or pool.slots_max:

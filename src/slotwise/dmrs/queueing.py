@@ -28,7 +28,7 @@ LISTINGS = 1_000
 
 LIST_SECONDS = 1.4e-7
 """The approximate time of a list schedule in Python per task and machine. It converts a budget
-in seconds into one in steps, so that the same run is decided in the same way on every machine."""
+in seconds into one in steps, so that a run is decided in the same way on every machine."""
 
 MORE_MACHINES = 4
 """The fixed time per task in a list schedule, as a number of machines."""

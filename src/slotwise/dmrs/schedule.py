@@ -44,7 +44,7 @@ class Runs:
         return cls(runs, completion)
 
     def check(self, problem: RelatedMachines) -> None:
-        """Assert that the schedule is feasible: each task once, alone, long enough, in order."""
+        """Assert that it is feasible: each task once, alone, long enough and not too early."""
         tasks = {(run.job, run.stage, run.task) for run in self.runs}
         count = sum(len(stage.work) for job in problem.jobs for stage in job.stages)
         assert len(tasks) == len(self.runs) == count, "each task runs once"

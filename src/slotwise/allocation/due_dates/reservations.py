@@ -108,7 +108,7 @@ class Promises:
         return self._at, self._room
 
     def needed(self, job: int, due: float, instants: Floats) -> Floats:
-        """The work beyond its min share that a job due at `due` must have done by `instants`."""
+        """The work beyond its min share that a job with this due date must do by `instants`."""
         problem = self._problem
         work, min_share, max_share = (
             problem.work[job],
