@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 class Costs(Sequence[Cost]):
-    """J costs, one per job. Lines, hinges and steps use arrays, others are called one by one."""
+    """J costs, one per job. Lines, hinges and steps use arrays; others are called singly."""
 
     def __init__(self, costs: Sequence[Cost]) -> None:
         self._costs = tuple(costs)
