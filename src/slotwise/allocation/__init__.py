@@ -1,1 +1,1 @@
-"""How many slots: allocators, packing, planning, bounds."""
+"""How many slots each job gets: allocators, packing, planning, lower bounds."""

@@ -1,7 +1,7 @@
-"""Large problems by machine code: functions of this package, compiled by numba when needed.
+"""Machine code for large problems: functions of this package, compiled by numba on demand.
 
-numba is the extra `fast`. It is imported by the first problem that is large enough to gain by
-it, and where it is missing the same function runs as Python, with the same results.
+numba is the extra `fast`. The first problem that is large enough to benefit imports it. Without
+numba the same function runs as Python, with the same results.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from functools import cache
 from typing import Any, TypeVar
 
 FLOATS, INTS = "float64[::1]", "int64[::1]"
-"""Arrays as numba writes their types."""
+"""Array types in numba's notation."""
 
 Numbers = Any
-"""A list or an array of floats, or of ints: whichever the caller runs a function on."""
+"""A list or an array of floats or of ints, as the caller passes it."""
 
 
 @cache
 def has_numba() -> bool:
-    """Whether numba can be used. This imports it: ask only where machine code would pay."""
+    """Whether numba can be used. Imports numba: call this only where machine code pays off."""
     try:
         import numba  # noqa: F401
     except ImportError:  # Missing, or it refuses the numpy that is installed.
@@ -29,14 +29,15 @@ def has_numba() -> bool:
 
 @cache
 def compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any]:
-    """The function as machine code, for arguments of these types. ImportError without numba.
+    """The function as machine code for arguments of these types. ImportError without numba.
 
-    function   in the part of Python that numba knows; of ours it may only call what is a `part`
-    signature  as numba writes it: "int64(float64[::1], int64)"
+    function   in the subset of Python that numba supports; of this package's functions it may
+               only call those made by `part`
+    signature  in numba's notation: "int64(float64[::1], int64)"
 
-    The machine code is kept in numba's cache for the next process: about 0.3 s instead of some
-    seconds. Where neither the package's directory nor the user's cache can be written to, it
-    is made anew in each process.
+    numba's cache keeps the machine code for later processes: about 0.3 s instead of some
+    seconds. If neither the package's directory nor the user's cache is writable, each process
+    compiles again.
     """
     from numba import njit
 
@@ -51,7 +52,7 @@ Part = TypeVar("Part", bound=Callable[..., Any])
 
 
 def part(function: Part) -> Part:
-    """The function as something that compiled ones may call. ImportError without numba."""
+    """The function in a form that compiled functions can call. ImportError without numba."""
     from numba import njit
 
     called: Part = njit(function)

@@ -14,11 +14,11 @@ from slotwise.allocation.waterline import scale_to, water_line
 class Fair:
     """Weighted water-line over the pools, then within each pool (HFS design document, 4.6).
 
-    Every pool with demand gets at least its least share; a pool without demand reserves
-    nothing. Pools within a pool share what it gets by the same rule. In a pool that holds jobs,
-    "fair" shares by the weights of the jobs and "fifo" serves jobs of higher priority, then
-    those that came earlier, first; either way the least shares of the phases come first. Shares
-    are real numbers: half a slot is a slot half of the time. O(J log J).
+    Every pool with demand gets at least its min share; a pool without demand reserves nothing.
+    Pools within a pool divide its slots by the same rule. In a pool that contains jobs, the
+    policy "fair" shares by the weights of the jobs; "fifo" serves jobs by priority, highest
+    first, then by arrival. Under both, the min shares of the phases come first. Shares are real
+    numbers: half a slot is one slot for half of the time. O(J log J).
     """
 
     reads_work: ClassVar[bool] = False
@@ -36,13 +36,13 @@ class Fair:
 
 
 MANY, POOL_COSTS = 300, 4
-"""Above so many claims, a pool counting as so many more, arrays are faster."""
+"""Above MANY claims arrays are faster; a pool counts as POOL_COSTS claims."""
 
 
 def share_by_pools(claims: Claims) -> list[float]:
-    """The shares of claims in a tree of pools, pool by pool: the rule as one reads it."""
+    """The shares of claims in a tree of pools, pool by pool: the plain form of the rule."""
     pools, last = claims.groups, len(claims.groups)
-    # The last of each of these lists is that of the whole, which pools at the top are part of.
+    # The last item of these lists is the root, which contains the pools at the top.
     inside: list[list[int]] = [[] for _ in range(last + 1)]
     for number, pool in enumerate(pools):
         inside[pool.parent].append(number)
@@ -81,7 +81,7 @@ def share_by_pools(claims: Claims) -> list[float]:
 def in_order(
     slots: float, min_share: Sequence[float], max_share: Sequence[float]
 ) -> list[float]:
-    """Least shares to all, scaled down if need be, and what is left to the first of them."""
+    """Min shares for all, scaled down if necessary; the rest of the slots go in order."""
     shares = scale_to(slots, min_share)
     left = max(0.0, slots - sum(shares))
     for number, top in enumerate(max_share):

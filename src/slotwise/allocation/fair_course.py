@@ -1,4 +1,4 @@
-"""How FAIR goes on from completion to completion, without a look at every claim at each one."""
+"""Simulates FAIR from completion to completion without visiting every claim at each one."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from slotwise.allocation.fair import Fair
 from slotwise.allocation.problem import Claims
 
 ONE = 1 + 1e-12
-"""Rounding: instants and levels that differ by a smaller factor are the same."""
+"""Instants and levels that differ by a smaller factor count as equal, because of rounding."""
 
 
 class Course:
-    """When claims are done under FAIR, and how much of each is done at an instant.
+    """The completion times of claims under FAIR, and the work done on each at an instant.
 
-    All claims are there from the beginning, and none has a least share. The claims of a pool
-    below their max shares have done work in proportion to their weights: the *level* of the
-    pool. As claims are done, the shares of others never fall, so a claim that has reached its
-    max share keeps it. O(J log J) for J claims, and O(P) for P pools at each change of what
-    the pools get.
+    All claims are present from the beginning, and none has a min share. In each pool, the
+    claims below their max shares have done work in proportion to their weights; work per weight
+    is the *level* of the pool. When claims complete, the shares of the others never fall, so a
+    claim that has reached its max share keeps it. O(J log J) for J claims, plus O(P) for P
+    pools at each change of the pools' slots.
 
     completion  of each claim, seconds
     """
@@ -40,7 +40,7 @@ class Course:
         self._run()
 
     def done(self, claims: Sequence[int], now: float) -> list[float]:
-        """The work that is done of some claims at an instant before their completions."""
+        """The work done on these claims, seconds, at an instant before they complete."""
         levels = {group: pool.level_at(now) for group, pool in self._pools.items()}
         work, weight, max_share = self._claims.work, self._claims.weight, self._claims.max_share
         return [
@@ -59,18 +59,18 @@ class Course:
             heapify(ends)
             while True:
                 end, group = ends[0]
-                if end > now * ONE:  # Else both are at once, but for rounding.
+                if end > now * ONE:  # Otherwise both instants are equal up to rounding.
                     now = end
                 pool = active[group]
                 for number in pool.end(now):
                     self.completion[number] = now
                 if pool.demand < pool.slots * ONE:
-                    break  # The others may share what it leaves.
+                    break  # Other pools share the slots that this one no longer uses.
                 heapreplace(ends, (pool.next_end(), group))
             active = {group: pool for group, pool in active.items() if pool.demand}
 
     def _slots_of(self, active: dict[int, _Pool]) -> dict[int, float]:
-        """What each pool gets: as a single claim that can use as much as all claims in it."""
+        """The slots of each pool, taken as one claim that can use as much as its claims."""
         pools = replace(
             self._claims,
             weight=[1.0] * len(active),
@@ -86,7 +86,10 @@ class Course:
 
 
 class _Pool:
-    """The claims of one pool: some share by weight, the others hold their max shares."""
+    """The claims of one pool: some share by weight, the others hold their max shares.
+
+    Removals from `_levels` and `_rates` are lazy: `_forget` drops what no longer counts.
+    """
 
     def __init__(self, claims: Claims, members: Sequence[int], full_from: list[float]) -> None:
         self.slots = 0.0
@@ -94,32 +97,32 @@ class _Pool:
         self._claims, self._full_from = claims, full_from
         self._is_done: set[int] = set()
         self._levels = sorted((claims.work[j] / claims.weight[j], j) for j in members)
-        """Those that share by weight, and some others, by the level at which they are done."""
+        """The level at which each claim that shares by weight completes; last is lowest."""
         self._levels.reverse()
         self._rates = sorted((claims.max_share[j] / claims.weight[j], j) for j in members)
-        """The same by the rate of the level from which on they hold their max shares."""
+        """The rate of the level at which each claim reaches its max share; last is lowest."""
         self._rates.reverse()
-        # Weights as whole numbers of a part of one, so that what is left of their sum is exact.
+        # Weights as integer multiples of one unit, so that subtracting them is exact.
         ratios = {j: float(claims.weight[j]).as_integer_ratio() for j in members}
         self._unit = max(below for _, below in ratios.values())
         self._units = {j: above * (self._unit // below) for j, (above, below) in ratios.items()}
         self._weight = sum(self._units.values())
-        self._held = 0.0  # By those that hold their max shares; when they are done:
-        self._full: list[tuple[float, int]] = []
-        # Since when the level has risen at which rate, and what it was then.
+        self._held = 0.0  # Slots of the claims at their max shares.
+        self._full: list[tuple[float, int]] = []  # Their completion times.
+        # The course of the level: when each interval starts, the level then, and its rate.
         self._times, self._starts, self._speeds = [0.0], [0.0], [0.0]
 
     def share(self, slots: float, now: float) -> None:
-        """From now on its claims share so many slots."""
+        """Let the claims of the pool share this number of slots from now on."""
         self.slots = slots
         self._go_on(now, self.level_at(now))
 
     def next_end(self) -> float:
-        """When its next claims are done if nothing else changes."""
+        """When the next claims complete if nothing else changes."""
         return min(self._full[0][0] if self._full else inf, self._next_by_weight())
 
     def end(self, now: float) -> list[int]:
-        """The claims that are done now, the first of which `next_end` has told."""
+        """The claims that complete now, the instant that `next_end` returned."""
         ended = []
         while self._full and self._full[0][0] <= now * ONE:
             _, j = heappop(self._full)
@@ -137,12 +140,12 @@ class _Pool:
         return ended
 
     def level_at(self, now: float) -> float:
-        """The work, by its weight, that a claim below its max share has done at an instant."""
+        """The work per weight done at an instant by a claim below its max share."""
         k = bisect_right(self._times, now) - 1
         return self._starts[k] + self._speeds[k] * (now - self._times[k])
 
     def _next_by_weight(self) -> float:
-        """When the next of those that share by weight are done."""
+        """When the next claims that share by weight complete."""
         self._forget()
         if not self._levels:
             return inf
@@ -150,15 +153,15 @@ class _Pool:
         return self._times[-1] + left / self._speeds[-1]
 
     def _level_due(self, now: float) -> float:
-        """The level now, and not less by rounding than that of claims that are done now."""
+        """The level now; rounding does not put it below the level of claims completing now."""
         is_due = self._next_by_weight() <= now * ONE
         return max(self.level_at(now), self._levels[-1][0] if is_due else 0.0)
 
     def _go_on(self, now: float, level: float) -> None:
-        """The rate from now on. Claims that reach their max shares leave the others."""
+        """Set the rate from now on. Claims at their max shares stop sharing by weight."""
         speed = self._speeds[-1]
         while self._weight:
-            # It never falls, but by rounding.
+            # The rate only falls by rounding.
             speed = max(speed, (self.slots - self._held) / (self._weight / self._unit))
             self._forget()
             max_share, j = self._rates[-1]
@@ -175,7 +178,7 @@ class _Pool:
         self._speeds.append(speed if self._weight else 0.0)
 
     def _forget(self) -> None:
-        """Those that are done, or hold their max shares, at the ends of both lists."""
+        """Drop claims that are done or at their max shares from the ends of both lists."""
         for ends in (self._levels, self._rates):
             while ends and (ends[-1][1] in self._is_done or self._full_from[ends[-1][1]] < inf):
                 ends.pop()

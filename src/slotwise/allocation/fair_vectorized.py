@@ -1,4 +1,4 @@
-"""FAIR for many claims: all pools of one depth share out at once, by arrays."""
+"""FAIR for many claims: all pools of one depth are shared out at once, with numpy arrays."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from slotwise.objective.costs import Floats
 
 
 def share_at_once(claims: Claims) -> list[float]:
-    """The same shares as `share_by_pools`, but for rounding. O(J log J), O(1) array steps.
+    """The same shares as `share_by_pools` up to rounding. O(J log J), O(1) array steps.
 
-    Steps for each level of pools, and two for the claims: those in fair pools, and those in
-    FIFO pools.
+    There are steps for each level of pools and two for the claims: one for claims in fair
+    pools, one for claims in FIFO pools.
     """
     pools = claims.groups
     group = np.asarray(claims.group, dtype=np.intp)
@@ -38,7 +38,7 @@ def share_at_once(claims: Claims) -> list[float]:
 def _slots_of_pools(
     capacity: float, pools: Sequence[Group], group: Ints, min_share: Floats, max_share: Floats
 ) -> Floats:
-    """What each pool gets: least and most shares from below up, slots from the top down."""
+    """The slots of each pool: min and max shares bottom-up, then slots top-down."""
     count = len(pools)
     parent = np.array([pool.parent for pool in pools])
     weight, slots_min, slots_max = (
@@ -53,7 +53,7 @@ def _slots_of_pools(
         if level is not levels[0]:
             floors += np.bincount(parent[level], floors[level], count)
             tops += np.bincount(parent[level], tops[level], count)
-    slots = np.append(np.zeros(count), capacity)  # Pools at the top are part of the last.
+    slots = np.append(np.zeros(count), capacity)  # The last is the root.
     for level in levels:
         parts = weight[level], floors[level], tops[level]
         slots[level] = water_lines(slots, parent[level] % (count + 1), *parts)
@@ -69,7 +69,7 @@ def _levels(pools: Sequence[Group]) -> list[Ints]:
 
 
 def _in_turn(claims: Claims, group: Ints, chosen: Ints) -> Ints:
-    """These claims by group, and within a group as `in_turn` has them."""
+    """These claims ordered by group, and within a group as by `in_turn`."""
     keys = [_floats(claims.arrival)[chosen], group[chosen]]
     if len(claims.priority):
         keys.insert(1, -_floats(claims.priority)[chosen])

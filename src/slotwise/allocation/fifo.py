@@ -9,11 +9,11 @@ from slotwise.allocation.problem import Claims
 
 
 class Fifo:
-    """Jobs get their most share in order; least shares are ignored (FLEX 4).
+    """Jobs get their max shares in order; min shares are ignored (FLEX 4).
 
-    This is the FIFO that the FLEX paper compares with: it takes most shares into account but
-    no least shares, of jobs and of pools alike. Jobs go by priority, then by arrival; among
-    jobs of one instant the order of the workload counts. O(J log J).
+    This is the FIFO that the FLEX paper compares with: it keeps the max shares of jobs and
+    pools but not their min shares. Jobs are ordered by priority, then by arrival, then by their
+    order in the workload. O(J log J).
     """
 
     reads_work: ClassVar[bool] = False

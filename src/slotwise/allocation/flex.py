@@ -1,4 +1,4 @@
-"""FLEX: slots go where they lower the objective most, above everybody's least share."""
+"""FLEX: slots beyond the min shares go where they lower the objective most."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from slotwise.objective.cost import Cost
 from slotwise.objective.objective import Objective
 
 STEP_SECONDS = 3e-5
-"""What a step of search takes for each job, about: so a budget in seconds becomes one in steps,
-and the same run is decided in the same way on every machine."""
+"""The approximate time of one search step per job. It converts a budget in seconds into one in
+steps, so that the same run is decided in the same way on every machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flex:
-    """Plans all claims anew, and puts the first interval of the plan in force (FLEX 2.2, 3).
+    """Plans all claims again at each call and applies the plan's first interval (FLEX 2.2, 3).
 
-    Sums of linear penalties go the short way unless search is asked for: Smith's rule on the
-    dear area (`dear_first`), to the packing scheme. It is optimal on one slot and close to
-    optimal elsewhere. O(J log J). All other objectives are solved (`solve`): minimax exactly,
-    other sums by orders, due dates and search.
+    Sums of linear penalties take a short cut unless `budget_seconds` requests a search: the
+    packing scheme in the order of Smith's rule on the contended area (`dear_first`). It is
+    optimal on one slot and close to optimal elsewhere. O(J log J). All other objectives are
+    solved (`solve`): minimax exactly, other sums by orders, due dates and search.
 
-    ordering        instead of all that: the packing scheme in this order
-    budget_seconds  for the search; turned into steps by `STEP_SECONDS`
+    ordering        if given, the packing scheme in this order replaces all of the above
+    budget_seconds  for the search; converted into steps by `STEP_SECONDS`
     """
 
     objective: Objective = field(default_factory=Objective)
@@ -58,10 +58,10 @@ class Flex:
         return self._begin(claims)
 
     def problem(self, claims: Claims) -> Malleable:
-        """The claims as a problem from now on: each phase costs what its job will cost.
+        """The claims as a problem that starts now, where each phase has the cost of its job.
 
-        A job is done its remaining phases after this one at the earliest. What a pool is
-        guaranteed goes to its jobs by area.
+        The job completes at the earliest when its remaining phases have followed this one. The
+        guarantee of a pool goes to its jobs in order of area.
         """
         costs = [self._cost(claims, j) for j in range(len(claims))]
         min_share, max_share = claims.min_share, claims.max_share
@@ -75,12 +75,12 @@ class Flex:
         return problem
 
     def solve(self, claims: Claims, budget: Budget) -> tuple[Malleable, Solution]:
-        """The whole schedule of these claims, if nothing else comes."""
+        """The whole schedule of these claims, assuming that no other job arrives."""
         problem = self.problem(claims)
         return problem, solve(problem, budget)
 
     def _begin(self, claims: Claims) -> list[float]:
-        """The first interval of the schedule; slots that are left go by completion time."""
+        """The first interval of the schedule; left-over slots go by completion time."""
         seconds = BUDGET_SECONDS if self.budget_seconds is None else self.budget_seconds
         steps = seconds / (STEP_SECONDS * max(1, len(claims)))
         problem, solution = self.solve(claims, Budget(steps))
@@ -97,7 +97,7 @@ class Flex:
         return cost.since(claims.now + tail_on(job, phase, claims.cluster))
 
     def _slopes(self, claims: Claims) -> Sequence[float] | None:
-        """The slopes of the costs if all are lines: the weights that Smith's rule asks for."""
+        """The slopes of the costs if all are lines, otherwise None: Smith's rule needs them."""
         if not any(job.penalty for job, _ in claims.owner):
             match self.objective.penalty:
                 case "response" | "lateness":
@@ -109,12 +109,12 @@ class Flex:
 
 
 BUDGET_SECONDS = 0.005
-"""For search at each decision: a hundredth of the usual epoch. What comes next changes more
-than a longer search would (docs/algorithms/flex.md)."""
+"""For search at each decision: a hundredth of the usual epoch. Later events change more than a
+longer search would gain (docs/algorithms/flex.md)."""
 
 
 def dear_first(claims: Claims, weight: Sequence[float]) -> list[int]:
-    """Smith's rule on the dear area: by what it costs others over the weight. Ties by place."""
+    """The claims by contended area over weight: Smith's rule. Ties by place. O(J log J)."""
     work, max_share = (
         np.asarray(values, dtype=float) for values in (claims.work, claims.max_share)
     )
@@ -127,10 +127,10 @@ def dear_first(claims: Claims, weight: Sequence[float]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class AddOn:
-    """FAIR with least shares that FLEX has revised: FLEX as an add-on to FAIR (FLEX 1.1).
+    """FAIR with min shares that FLEX has revised: FLEX as an add-on to FAIR (FLEX 1.1).
 
-    Handed the least shares, FLEX hands back revised ones that sum to the capacity, or to what
-    all can use. So FAIR has no slack to share out, and gives exactly these.
+    The revised min shares sum to the capacity, or to what all claims can use if that is less.
+    So FAIR has no slack to share out and returns exactly these shares.
     """
 
     flex: Flex = field(default_factory=Flex)
@@ -140,20 +140,20 @@ class AddOn:
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim, by FAIR."""
-        # The revised shares hold what the pools were guaranteed, so pools ask for no more.
+        # The revised shares include the guarantees of the pools.
         groups = [replace(group, slots_min=0.0) for group in claims.groups]
         return Fair().share(replace(claims, min_share=self.revised(claims), groups=groups))
 
     def revised(self, claims: Claims) -> list[float]:
-        """The least shares to hand back to FAIR."""
+        """The revised min shares that FAIR receives."""
         return self.flex.share(claims)
 
 
 def _within_limits(claims: Claims, problem: Malleable, shares: np.ndarray) -> list[float]:
-    """The same shares, but where a pool has more than its most share: in proportion less.
+    """The same shares, reduced in proportion where a pool has more than its max share.
 
-    What is above the least shares is cut, in inner pools first, so that the pools that they lie
-    in cut what is left of it.
+    Only the part above the min shares is cut. Inner pools are cut first, then the pools that
+    contain them.
     """
     pools, group = claims.groups, np.asarray(claims.group)
     floors = np.bincount(group, problem.min_share, len(pools)).tolist()

@@ -1,7 +1,7 @@
 """Planning: an allocator's whole malleable schedule of a static problem, from one instant on.
 
-Between two completions of phases the shares stay as they are; at each completion they are
-decided anew. For jobs of one phase under FLEX this is exactly the malleable packing scheme.
+Shares are constant between two completions of phases and decided again at each completion. For
+single-phase jobs under FLEX this is exactly the malleable packing scheme.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from slotwise.model.schedule import Piece, Schedule
 
 @dataclass(slots=True)
 class Progress:
-    """A phase that is not done: its work, what is left of it, and what it waits for."""
+    """An unfinished phase: its work and remaining work, seconds, and what it waits for."""
 
     id: PhaseId
     job: Job
@@ -41,11 +41,11 @@ class Progress:
 def fluid_schedule(
     jobs: Sequence[Job], cluster: Cluster, pools: PoolTree, allocator: Allocator
 ) -> Schedule:
-    """The schedule to which the allocator leads when all jobs are there at time 0.
+    """The schedule that the allocator produces when all jobs are present at time 0.
 
-    Refuses jobs that arrive later and phases of unknown work. Shares that are no whole numbers
-    become whole slots by wrap-around, without loss. O(P) steps for P phases, each as costly as
-    one allocation among those that are ready.
+    InputError for jobs that arrive later and for phases of unknown work or of work 0.
+    Fractional shares become whole slots by wrap-around, without loss. O(P) steps for P phases,
+    each with the cost of one allocation among the ready phases.
     """
     phases = [progress_of(job, phase) for job in jobs for phase in job.topological]
     return Schedule(merged(fluid_pieces(phases, cluster, pools, allocator)))
@@ -58,7 +58,7 @@ def fluid_pieces(
     allocator: Allocator,
     now: float = 0.0,
 ) -> list[Piece]:
-    """What `fluid_schedule` makes of phases that are as far as they are at this instant."""
+    """The pieces of `fluid_schedule` for phases in their current progress, from `now` on."""
     place = {one.id: number for number, one in enumerate(phases)}
     behind = waiting_for(phases)
     ready = [one for one in phases if not one.waits_for]
@@ -67,15 +67,15 @@ def fluid_pieces(
         shares = _share(ready, cluster, pools, allocator, now)
         rates = [(one, share) for one, share in zip(ready, shares, strict=True) if share > 0]
         assert rates, "some ready phase gets a slot"
-        # Phases of one pool, or of one that it lies in, lie side by side, so that wrap-around
-        # keeps the shares of all pools, too.
+        # The phases of each pool, inner or outer, are adjacent, so that wrap-around also keeps
+        # the shares of all pools.
         rates.sort(key=lambda rate: _shares(rate[0], pools))
         then = now + min(one.left / share for one, share in rates)
         for kind in cluster.capacity:
             of_kind = [(o.id, s) for o, s in rates if cluster.slot_kind(o.phase.kind) == kind]
             pieces += wrap_around(of_kind, now, then)
         for one, share in rates:
-            one.left -= share * (then - now)  # By the clock, as the pieces will be measured.
+            one.left -= share * (then - now)  # From rounded instants, as pieces are measured.
         now = then
         tick = CLOCK * now
         ended = {o.id for o, s in rates if o.left <= max(ROUNDING * o.work, tick * s)}
@@ -87,7 +87,7 @@ def fluid_pieces(
 
 
 def waiting_for(phases: Iterable[Progress]) -> dict[PhaseId, list[Progress]]:
-    """For each phase those that wait for it."""
+    """For each phase, the phases that wait for it."""
     behind: dict[PhaseId, list[Progress]] = {}
     for one in phases:
         for name in one.waits_for:
@@ -98,7 +98,7 @@ def waiting_for(phases: Iterable[Progress]) -> dict[PhaseId, list[Progress]]:
 def freed(
     ended: Iterable[PhaseId], behind: Mapping[PhaseId, Sequence[Progress]]
 ) -> list[Progress]:
-    """The phases that are ready now that these have ended."""
+    """The phases that become ready when these have ended; updates their `waits_for`."""
     ready = []
     for phase in ended:
         for one in behind.get(phase, ()):
@@ -109,7 +109,10 @@ def freed(
 
 
 def progress_of(job: Job, phase: Phase) -> Progress:
-    """A phase about to begin. InputError if its work is not known, or it comes later."""
+    """The progress of a phase before it begins.
+
+    InputError if its work is unknown or 0, or if the job arrives after time 0.
+    """
     work = phase.tasks.work_total()
     if work is None:
         raise InputError(
@@ -189,5 +192,5 @@ def claims_of_progress(
 
 
 def _tasks_left(one: Progress) -> int:
-    """Its tasks that are not done, as if they were done one after the other."""
+    """Its unfinished tasks, as if they ran one after the other."""
     return ceil(one.phase.tasks.count * one.left / one.work)

@@ -1,9 +1,9 @@
-"""FAIR's malleable schedule of very many jobs, each of which has few pieces.
+"""FAIR's malleable schedule of very many jobs, with few pieces per job.
 
-Where each of J jobs holds a part of a slot, every completion changes all shares, and a schedule
-that shows each change has O(J^2) pieces. This one shows slices of time. At the end of each
-slice every job has done what it has done by then in `fluid_schedule`. Within a slice it holds
-whole slots, at most its max share, at times of our choice.
+If each of J jobs holds a fraction of a slot, every completion changes all shares, and a
+schedule with every change has O(J^2) pieces. This schedule consists of slices of time. At the
+end of each slice every job has done the same work as in `fluid_schedule`. Within a slice it
+holds whole slots, at most its max share, at times that this module chooses.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from slotwise.allocation.problem import Claims
 from slotwise.model.schedule import Piece, Schedule
 
 PART = 0.25
-"""Of the jobs that there are when a slice begins: so many are done when it ends."""
+"""The part of the jobs present when a slice begins that is done when it ends."""
 
 Part = tuple[int, float]
-"""A claim, and the work that is done of it in a slice."""
+"""A claim, and the work that is done on it in a slice."""
 
 Span = tuple[int, float, float]
-"""A claim, and from when to when it holds one slot."""
+"""A claim, and the start and end of an interval in which it holds one slot."""
 
 
 def fair_schedule(phases: Sequence[Progress], claims: Claims) -> Schedule:
-    """FAIR for jobs of one phase each, without min shares, and without max shares of pools.
+    """FAIR for single-phase jobs, without min shares and without max shares of pools.
 
-    No job is done later than in `fluid_schedule`. Some are done a little earlier: where more
-    jobs than there are slots are done at about the same time. O(J log J) while jobs hold less
-    than a slot each; where they hold more, a slice may be as short as from one completion to
-    the next, at O(J) each.
+    No job completes later than in `fluid_schedule`. Some complete slightly earlier, when more
+    jobs than there are slots complete at about the same time. O(J log J) while jobs hold less
+    than one slot each. When they hold more, a slice may be as short as the time between two
+    completions, at O(J) per slice.
     """
     course = Course(claims)
     slices = _Slices(phases, claims, course)
@@ -44,7 +44,7 @@ def fair_schedule(phases: Sequence[Progress], claims: Claims) -> Schedule:
 
 
 class _Slices:
-    """Fills slices of time, one behind the other, with what FAIR does in them."""
+    """Fills consecutive slices of time with the work that FAIR does in them."""
 
     def __init__(self, phases: Sequence[Progress], claims: Claims, course: Course) -> None:
         self.pieces: list[Piece] = []
@@ -53,7 +53,7 @@ class _Slices:
         self._number = {one.id: number for number, one in enumerate(phases)}
 
     def fill(self, claims: Sequence[int]) -> None:
-        """All slices. The claims come in the order in which they are done."""
+        """Fill all slices. The claims are in order of completion."""
         ends = [self._ends[j] for j in claims]
         first, begin = 0, 0.0
         while first < len(claims):
@@ -62,7 +62,7 @@ class _Slices:
             first, begin = bisect_right(ends, end, first), end
 
     def _slice(self, begin: float, end: float, claims: Sequence[int]) -> None:
-        """One slice. If it cannot be filled, two shorter ones, down to one between two ends."""
+        """Fill one slice. If that fails, fill two shorter ones, down to one completion each."""
         ending = bisect_right(claims, end, key=self._ends.__getitem__)
         instants = sorted({self._ends[j] for j in claims[:ending]})
         if instants == [end]:
@@ -78,9 +78,9 @@ class _Slices:
             self._add(pieces)
 
     def _share(self, begin: float, end: float, parts: Sequence[Part]) -> None:
-        """All share the slice from its begin to its end, as between two events."""
+        """Let all share the slice from its beginning to its end, as between two events."""
         space = self._claims.capacity * (end - begin)
-        # By rounding parts may be more than there is, and the slots a little more than whole.
+        # Rounding may make the parts exceed the space, and slots slightly exceed whole numbers.
         kept = min(1.0, space * (1 - ROUNDING) / fsum(work for _, work in parts))
         length = (end - begin) / kept
         shares = [
@@ -93,10 +93,11 @@ class _Slices:
     def _fitted(
         self, begin: float, end: float, claims: Sequence[int], ending: int
     ) -> list[Piece] | None:
-        """Each holds the whole slots of its mean share up to the end of the slice, or its own.
+        """The pieces of a slice in which claims hold whole slots; None if they do not fit.
 
-        For the part of a slot that is left, those that end in the slice hold one slot up to
-        their ends, and others hold one meanwhile. None if that does not fit.
+        Each claim holds the whole slots of its mean share until it completes or the slice ends.
+        For the remaining fraction, claims that complete in the slice hold one more slot just
+        before they complete. The other claims hold one in the space that is left.
         """
         rows = _Rows(self._claims.capacity, begin, end)
         whole: list[tuple[int, float, int]] = []
@@ -123,7 +124,7 @@ class _Slices:
     def _pieces(
         self, begin: float, whole: Sequence[tuple[int, float, int]], spans: Sequence[Span]
     ) -> list[Piece]:
-        """What claims hold throughout, and a slot more in each of their spans."""
+        """The pieces: the slots held throughout, and one more in each of a claim's spans."""
         changes: dict[int, list[tuple[float, int]]] = {}
         for j, stop, slots in whole:
             changes[j] = [(begin, slots), (stop, -slots)]
@@ -140,7 +141,7 @@ class _Slices:
         return pieces
 
     def _parts(self, claims: Sequence[int], end: float) -> list[Part]:
-        """What is done of each claim up to the end, beside what was done before the slice."""
+        """The work to do on each claim in a slice that ends at `end`."""
         ending = bisect_right(claims, end, key=self._ends.__getitem__)
         parts = [(j, self._phases[j].left) for j in claims[:ending]]
         staying = claims[ending:]
@@ -151,35 +152,36 @@ class _Slices:
 
     def _add(self, pieces: Sequence[Piece]) -> None:
         self.pieces += pieces
-        for piece in pieces:  # By the clock, as the piece is measured.
+        for piece in pieces:  # From rounded instants, as the piece is measured.
             one = self._phases[self._number[piece.phase]]
             one.left -= piece.slots * (piece.end - piece.start)
 
 
 def _cut(parts: Sequence[Part], space: float) -> Sequence[Part]:
-    """What fits: rounding may ask for more, and what is cut is done in a later slice."""
+    """The parts, scaled down if rounding makes them exceed the space; a later slice does the
+    rest."""
     wanted = fsum(work for _, work in parts)
     return parts if wanted <= space else [(j, work * space / wanted) for j, work in parts]
 
 
 class _Rows:
-    """The slots in a slice: each is a row, free from its begin on and in some holes."""
+    """The slots in a slice. Each is a row that is free at its beginning and in some holes."""
 
     def __init__(self, count: int, begin: float, end: float) -> None:
         self.spans: list[Span] = []
         self._begin, self._end = begin, end
         self._free = [(end, row) for row in range(count)]
-        """Up to when each row is free from the begin on; in order."""
+        """The end of the free time at the beginning of each row, with the row; sorted."""
         self._holes: list[list[tuple[float, float]]] = [[] for _ in range(count)]
 
     @property
     def space(self) -> float:
-        """The slot seconds that are free."""
+        """The free slot seconds."""
         holes = sum(last - first for row in self._holes for first, last in row)
         return holes + sum(free - self._begin for free, _ in self._free)
 
     def hold(self, stops: Sequence[tuple[float, int]]) -> bool:
-        """Hold whole slots from the begin up to some instants; whether there are as many."""
+        """Hold whole slots from the beginning to these instants; whether there are enough."""
         count = sum(slots for _, slots in stops)
         if count > len(self._free):
             return False
@@ -192,8 +194,8 @@ class _Rows:
         return True
 
     def put(self, number: int, work: float, end: float) -> bool:
-        """Let a claim run up to its end, or earlier where no row is free; whether it fits."""
-        free, row = self._free.pop()  # So that all rows are left with much to begin with.
+        """Let a claim run until its end, or earlier if no row is free then; whether it fits."""
+        free, row = self._free.pop()  # The row with the most free time, to even out the rows.
         last = min(free, end)
         first = last - work
         insort(self._free, (first, row))
@@ -203,10 +205,11 @@ class _Rows:
         return first >= self._begin
 
     def fill(self, parts: Sequence[Part], spare: Sequence[float]) -> bool:
-        """Let others run in what is free, one behind the other, row by row; whether they fit.
+        """Lay the other claims one after the other in the free space; whether they fit.
 
-        What is left of one at the end of a row goes on in the next one, as in `wrap_around`.
-        Those that may hold more slots at once, `spare`, come last: they may meet themselves.
+        A claim that does not fit in a row continues in the next one, as in `wrap_around`. So it
+        may overlap itself and hold several slots at once. `spare` gives how many more slots
+        each claim may hold; claims with the largest values come last.
         """
         spaces = self._spaces()
         row, at, last = next(spaces, (0, 0.0, 0.0))
@@ -219,7 +222,7 @@ class _Rows:
                 if at >= last:
                     space = next(spaces, None)
                     if space is None:
-                        # By rounding; it is done later.
+                        # A remainder due to rounding; a later slice does it.
                         return left <= ROUNDING * len(self._free) * (self._end - self._begin)
                     rank += space[0] != row
                     row, at, last = space
@@ -229,14 +232,14 @@ class _Rows:
                 then = min(at + left, last)
                 crossed = rank - home + (then > begun or rank - home > 1)
                 if rank > home and crossed > max_share:
-                    return False  # It would meet itself.
+                    return False  # It would overlap itself more often than it may.
                 self.spans.append((number, at, then))
                 left = 0.0 if then < last else left - (then - at)
                 at = then
         return True
 
     def _spaces(self) -> Iterator[tuple[int, float, float]]:
-        """What is free, by row and then by time."""
+        """The free intervals, by row and then by time."""
         for free, row in self._free:
             self._holes[row].append((self._begin, free))
         for _, row in sorted(self._free, reverse=True):

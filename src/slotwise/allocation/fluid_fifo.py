@@ -1,4 +1,4 @@
-"""FIFO's malleable schedule by events: a completion costs what it changes, no more."""
+"""FIFO's malleable schedule by events; the cost of a completion is that of its changes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from slotwise.model.schedule import Piece, Schedule
 
 
 def fifo_schedule(jobs: Sequence[Job], cluster: Cluster) -> Schedule:
-    """The schedule of `fluid_schedule` under `Fifo`, but for rounding, without limits of pools.
+    """The schedule of `fluid_schedule` under `Fifo`, up to rounding, without limits of pools.
 
-    O(P log P) for P phases and changes of their slots.
+    InputError as for `fluid_schedule`. O(P log P) for P phases and changes of their slots.
     """
     phases = [progress_of(job, phase) for job in jobs for phase in job.topological]
     phases.sort(key=lambda one: -PRIORITIES[one.job.priority])
@@ -45,9 +45,10 @@ def _most(one: Progress, cluster: Cluster) -> int:
 
 
 class _Queue:
-    """Who holds slots of one kind: those whose turn comes before that of all who wait.
+    """The phases that hold slots of one kind and those that wait for them.
 
-    Each holds its most share, but for the last of them.
+    Every holder's turn is before the turns of all waiting phases. Each holder has its max
+    share, except possibly the last one.
     """
 
     def __init__(self, capacity: int, max_share: Sequence[int]) -> None:
@@ -56,18 +57,18 @@ class _Queue:
         self._waiting: list[int] = []
         self._held: dict[int, int] = {}
         self._latest: list[int] = []
-        """The turns of those who hold slots, negated, and some who hold none any more."""
+        """The negated turns of the phases that hold slots, and of some that no longer do."""
 
     def join(self, turn: int) -> None:
-        """A phase is ready."""
+        """Add a phase that is ready."""
         heappush(self._waiting, turn)
 
     def leave(self, turn: int) -> None:
-        """A phase is done."""
+        """Remove a phase that is done."""
         self._free += self._held.pop(turn)
 
     def settle(self) -> dict[int, int]:
-        """Give slots out in turn, and take them from later ones for this; what has changed."""
+        """Give slots in turn, if need be from later phases; the changed phases' new slots."""
         before: dict[int, int] = {}
         while True:
             last = self._last()
@@ -92,14 +93,14 @@ class _Queue:
         return {turn: slots for turn, slots in now.items() if slots != before[turn]}
 
     def _last(self) -> int | None:
-        """The last of those who hold slots."""
+        """The last phase that holds slots."""
         while self._latest and -self._latest[0] not in self._held:
             heappop(self._latest)
         return -self._latest[0] if self._latest else None
 
 
 class _Course:
-    """How far the phases are, and the pieces that they have held, as time goes on."""
+    """The progress of the phases, and the pieces that they have held so far."""
 
     def __init__(self, phases: Sequence[Progress]) -> None:
         self.pieces: list[Piece] = []
@@ -109,21 +110,22 @@ class _Course:
         self._since = [0.0] * len(phases)
         self._end = [0.0] * len(phases)
         self._ends: list[tuple[float, int]] = []
-        """When each will be done if nothing changes, and some instants that have changed."""
+        """When each will be done if nothing changes, and some outdated instants."""
 
     def hold(self, turn: int, slots: int) -> None:
-        """From now on a phase holds so many slots."""
+        """Let a phase hold this number of slots from now on."""
         one, since, held = self._phases[turn], self._since[turn], self._held[turn]
         if held and since < self._now:
             self.pieces.append(Piece(one.id, since, self._now, held))
-            one.left -= held * (self._now - since)  # By the clock, as the piece is measured.
+            # From rounded instants, as the piece is measured.
+            one.left -= held * (self._now - since)
         self._held[turn], self._since[turn] = slots, self._now
         if slots:
             self._end[turn] = self._now + max(0.0, one.left) / slots
             heappush(self._ends, (self._end[turn], turn))
 
     def next_ended(self) -> list[int]:
-        """Go on to the next instant at which phases are done; which, none if all are."""
+        """Advance to the next completions and return these phases, none if all are done."""
         ended: list[int] = []
         while self._ends:
             end, turn = self._ends[0]
@@ -138,7 +140,7 @@ class _Course:
         return ended
 
     def _is_done(self, turn: int) -> bool:
-        """Whether a phase is as good as done now."""
+        """Whether a phase is done now, up to rounding."""
         one, held = self._phases[turn], self._held[turn]
         left = held * (self._end[turn] - self._now)
         return left <= max(ROUNDING * one.work, CLOCK * self._now * held)

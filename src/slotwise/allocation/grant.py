@@ -1,4 +1,4 @@
-"""What a priority order gives now: the first interval of the packing scheme (FLEX 3.1)."""
+"""The slots that a priority order gives now: the packing scheme's first interval (FLEX 3.1)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from slotwise.allocation.waterline import scale_to
 
 
 def grant(claims: Claims, order: Order, min_share: Values | None = None) -> list[float]:
-    """The first interval: least shares to all, then the slack in priority order.
+    """Slots of each claim in the first interval: min shares, then the slack in priority order.
 
-    Pools count as one job more each: their least shares are kept by granting up to them first,
-    in priority order, and their most shares by stopping there. O(J) for each level of pools,
-    and where no pool is limited the loop in Python ends with the slack.
+    Pools are kept to their min shares by granting up to these first, in priority order, and to
+    their max shares by stopping there. O(J) for each level of pools. If no pool has a max
+    share, the Python loop stops when the slack is used up.
     """
     slots = pool_floors(claims, order) if min_share is None else as_floats(min_share)
     slack = claims.capacity - sum(slots)
@@ -59,12 +59,12 @@ def _fill_within_limits(slots: list[float], claims: Claims, order: Order, slack:
 
 
 def pool_floors(claims: Claims, order: Order) -> list[float]:
-    """The least shares of the claims, raised so that each pool's least share is kept too.
+    """The min shares of the claims, raised so that each pool's min share is kept too.
 
-    What a pool is guaranteed beyond the least shares in it goes to its jobs in priority order.
-    Where they are more than its most share, they give way in proportion: that one is hard. The
-    sum is scaled down to the capacity where it exceeds it ("the minima are simply normalised if
-    necessary", FLEX 1). O(J) for each level of pools.
+    The part of a pool's guarantee beyond the min shares in it goes to its jobs in priority
+    order. If the min shares in a pool exceed its max share, they are scaled down to it, since
+    max shares are hard. If all together exceed the capacity, they are scaled down to that ("the
+    minima are simply normalised if necessary", FLEX 1). O(J) for each level of pools.
     """
     floors = as_floats(claims.min_share)
     is_bound = [group.slots_min > 0 or group.slots_max < inf for group in claims.groups]
@@ -76,7 +76,7 @@ def pool_floors(claims: Claims, order: Order) -> list[float]:
 def _bind(
     floors: list[float], claims: Claims, order: Sequence[int], is_bound: Sequence[bool]
 ) -> None:
-    """Cut and raise what the claims in each pool are owed to its shares, inner pools first."""
+    """Fit the claims' guarantees to the min and max share of each pool, inner ones first."""
     groups, group_of = claims.groups, as_list(claims.group)
     paths = _paths(groups, is_bound)
     inside: list[list[int]] = [[] for _ in groups]
@@ -106,7 +106,7 @@ def _bind(
 
 
 def _paths(groups: Sequence[Group], counts: Sequence[bool]) -> list[list[int]]:
-    """For each group, those of it and of the groups that it lies in which count."""
+    """For each group, those of itself and its ancestors that count."""
     paths: list[list[int]] = []
     for number, group in enumerate(groups):
         above = paths[group.parent] if group.parent >= 0 else []

@@ -1,8 +1,8 @@
-"""One number of slots for several kinds together: how a pool's share is divided among them.
+"""Divides a pool's min or max share for several kinds of slots together among these kinds.
 
-Allocators share out one kind of slot after the other. So a number that counts all kinds
-together is divided before they do: a min share into whole slots of each kind, by what the
-allocator gives without it, and a max share as the allocator itself would share out so many.
+Allocators share out one kind of slot after the other, so a number for several kinds is divided
+first. A min share is divided into whole slots of each kind, guided by the allocation without
+it. A max share is divided as the allocator itself would share out that number of slots.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Member = tuple[str, int]
 """A claim: its kind of slot, and its number among the claims on these."""
 
 COLUMNS = ("weight", "arrival", "work", "owner", "priority", "unseen", "place")
-"""What claims bring along that does not depend on their kind."""
+"""The fields of claims that do not depend on the kind of slot."""
 
 NORMAL = PRIORITIES["normal"]
-"""The urgency of claims on a kind on which all are normal: there the field is empty."""
+"""The priority of claims where the field is empty because all are normal."""
 
 ROUNDING = 1e-9
-"""Slots that come of rounding and are not meant."""
+"""Fractions of a slot up to this size count as rounding errors."""
 
 
 def share_in_kinds(
@@ -42,15 +42,15 @@ def share_in_kinds(
     keeps_min: bool,
     is_whole: bool,
 ) -> Slots:
-    """What `give` gives to claims on each kind, with numbers for all kinds kept by their sum.
+    """Slots from `give`, such that shares stated for several kinds hold for the sum over them.
 
     give       slots for all claims, kind by kind
-    give_one   slots for claims that all draw on the same
+    give_one   slots for claims that all draw on the same slots
     keeps_min  whether min shares are kept
-    is_whole   whether max shares hold for slots that are rounded up, too: plans round them
+    is_whole   whether max shares also hold for slots that are rounded up, as plans do
 
-    Pools that lie equally deep and would hold more than they state are cut at once, and `give`
-    is asked again: for most workloads as many times as there are levels of such pools.
+    Pools at the same depth that exceed their max shares are cut together, then `give` is called
+    again. For most workloads the number of these calls is the number of levels of such pools.
     """
     divided = _divided(claims)
     if not divided:
@@ -67,7 +67,7 @@ def share_in_kinds(
         claims = _restated(claims, "slots_min", guaranteed)
     left, slots = forest.divided, give(claims)
     while above := [key for key in left if _is_above(forest, key, slots, is_whole)]:
-        # What lies in others comes first: then these use all that they have.
+        # Inner pools first, so that the pools that contain them use all of their slots.
         inner = [key for key in above if forest.depth[key] == forest.depth[above[0]]]
         parts = {
             key: _max_parts(claims, forest, key, slots, floors, give_one, is_whole)
@@ -80,7 +80,7 @@ def share_in_kinds(
 
 
 def _divided(claims: ByKind) -> list[ShareKey]:
-    """The pools whose numbers hold for several kinds together. O(pools)."""
+    """The pools with a min or max share for several kinds together. O(pools)."""
     kinds = Counter(
         group.key
         for of_kind in claims.values()
@@ -91,13 +91,13 @@ def _divided(claims: ByKind) -> list[ShareKey]:
 
 
 class _Forest:
-    """The pools on all kinds of slots, those of one key being one.
+    """The pools on all kinds of slots, where groups with the same key are one pool.
 
-    groups   by key, each behind the one that it lies in
-    members  the claims in each of them: their numbers, by kind
-    paths    by kind, for each group the keys of the pools that lead up from it
+    groups   by key, each after the one that contains it
+    members  the claims in each pool: their indices, by kind
+    paths    by kind, for each group the keys from itself up to the top
     depth    of each pool, 1 at the top
-    divided  those whose numbers hold for several kinds together, inner ones first
+    divided  pools with a share for several kinds together, inner ones first
     """
 
     def __init__(self, claims: ByKind, divided: Sequence[ShareKey]) -> None:
@@ -121,12 +121,12 @@ class _Forest:
         self.divided = sorted(divided, key=lambda key: -self.depth[key])
 
     def path(self, member: Member) -> Sequence[ShareKey]:
-        """The pools of a claim, from its own up."""
+        """The pools of a claim, from the innermost to the top."""
         kind, number = member
         return self.paths[kind][self._claims[kind].group[number]]
 
     def sums(self, key: ShareKey, slots: Slots) -> dict[str, float]:
-        """What the claims in a pool have of each kind."""
+        """The slots of each kind that the claims in a pool have."""
         inside = self.members[key]
         return {
             kind: sum([of_kind[number] for number in inside.get(kind, ())])
@@ -137,7 +137,7 @@ class _Forest:
 def _restated(
     claims: ByKind, name: str, parts: Mapping[ShareKey, Mapping[str, float]]
 ) -> ByKind:
-    """The claims, with parts by kind in place of what pools state for all kinds together."""
+    """The claims with the field `name` of these pools replaced by its part of each kind."""
 
     def restated(group: Group, kind: str) -> Group:
         if group.key is None or group.key not in parts:
@@ -152,10 +152,11 @@ def _restated(
 
 
 class _Floors:
-    """Slots that are guaranteed to claims, raised step by step.
+    """Guaranteed slots of claims, raised step by step.
 
-    held  what is guaranteed in each pool
-    free  what of each kind is not guaranteed to anybody
+    slots  guaranteed to each claim, by kind
+    held   slots guaranteed in each pool
+    free   slots of each kind that are not guaranteed to any claim
     """
 
     def __init__(self, claims: ByKind, forest: _Forest) -> None:
@@ -167,10 +168,11 @@ class _Floors:
         self._claims, self._forest = claims, forest
 
     def raise_to_min(self, key: ShareKey, preferred: Slots) -> float:
-        """Raise what is guaranteed in a pool to what it states; what did not fit, and why.
+        """Raise the guarantees in a pool to its min share; the number beyond the free slots.
 
-        First to what it would have of each kind without a guarantee, then where most is free.
-        Gives what there was no free slot for: it is guaranteed all the same.
+        They are raised first to the slots of each kind that the pool would get without a
+        guarantee, then on the kinds with the most free slots. Slots beyond the free ones are
+        guaranteed as well; their number is returned.
         """
         if self._forest.groups[key].slots_min <= self.held[key]:
             return 0.0
@@ -184,7 +186,7 @@ class _Floors:
         return sum(self._raise(key, kind, inf) for kind in self.free)
 
     def cut_to_max(self, key: ShareKey) -> None:
-        """Max shares are hard: guarantees that are more give way in proportion."""
+        """Scale the guarantees in a pool down to its max share, which is hard."""
         max_share, held = self._forest.groups[key].slots_max, self.held[key]
         if held > max_share:
             for kind, numbers in self._forest.members[key].items():
@@ -192,7 +194,7 @@ class _Floors:
                     self._add((kind, number), self.slots[kind][number] * (max_share / held - 1))
 
     def _raise(self, key: ShareKey, kind: str, slots: float) -> float:
-        """Guarantee up to so many slots of a kind more in a pool; those that it took."""
+        """Guarantee up to `slots` more slots of a kind in a pool; the number it took."""
         begun = self.held[key]
         max_share = min(self._forest.groups[key].slots_min, begun + slots)
         for number in self._forest.members[key].get(kind, ()):
@@ -203,7 +205,7 @@ class _Floors:
         return self.held[key] - begun
 
     def _room(self, member: Member, key: ShareKey) -> float:
-        """What can be guaranteed to a claim more, within itself and up to this pool."""
+        """How many more slots can be guaranteed to a claim, within its pools up to `key`."""
         kind, number = member
         room = self._claims[kind].max_share[number] - self.slots[kind][number]
         for pool in self._forest.path(member):
@@ -221,11 +223,11 @@ class _Floors:
 
 
 def _min_floors(claims: ByKind, forest: _Forest, preferred: Slots) -> Slots:
-    """What is guaranteed to each claim, so that each pool has its min share over all kinds.
+    """The guarantee of each claim, such that each pool has its min share over all kinds.
 
-    Pools within others come first, and of those at one depth those that can choose least. Where
-    one finds no free slot of the kinds that it can use, it comes before the others that took
-    these, and all begins anew, until nobody fails or an order comes again.
+    Inner pools come first. If a pool finds no free slot of the kinds that it can use, it moves
+    to the front of the pools at its depth, and everything starts again. This ends when no pool
+    fails, when an order repeats, or after as many orders as there are pools, plus one.
     """
     rank = {key: (-forest.depth[key], 0) for key in forest.divided}
     simple = [key for key in reversed(forest.groups) if key not in rank]
@@ -245,7 +247,7 @@ def _min_floors(claims: ByKind, forest: _Forest, preferred: Slots) -> Slots:
 
 
 def _is_above(forest: _Forest, key: ShareKey, slots: Slots, is_whole: bool) -> bool:
-    """Whether a pool has more than it states for all kinds together."""
+    """Whether a pool has more slots than its max share for several kinds together."""
     given = forest.sums(key, slots).values()
     total = sum(ceil(part - ROUNDING) if is_whole else part for part in given)
     return total > forest.groups[key].slots_max * (1 + ROUNDING)
@@ -260,10 +262,10 @@ def _max_parts(
     give_one: Callable[[Claims], Sequence[float]],
     is_whole: bool,
 ) -> dict[str, float]:
-    """What a pool has of each kind if it has no more than it states for all of them.
+    """The slots of each kind that a pool gets when its max share is kept over all kinds.
 
-    The allocator shares out so many slots among the claims in the pool, as if they all drew on
-    the same ones. Each can use what it has been given of its kind.
+    The allocator shares out that number of slots among the claims in the pool, as if they all
+    drew on the same slots. Each claim can use at most what it was given of its kind.
     """
     max_share = forest.groups[key].slots_max
     parts = forest.sums(key, slots)
@@ -301,14 +303,14 @@ def _joined(
         for pool in reversed(path[: path.index(key) + 1]):
             if pool not in index:
                 index[pool] = len(groups)
-                # What it is guaranteed may be had by other claims in it than it was laid to.
+                # Any claim in the pool may use its guarantee, not only those that hold it.
                 owed = sum(forest.sums(pool, floors).values())
                 min_share = min(owed, sum(forest.sums(pool, slots).values()))
                 groups.append(replace(forest.groups[pool], slots_min=min_share, parent=parent))
             parent = index[pool]
 
     def column(name: str) -> list[Any]:
-        """A field of all claims; empty where it is so on each kind."""
+        """A field of all claims; empty if it is empty on each kind."""
         fields = {kind: getattr(of_kind, name) for kind, of_kind in claims.items()}
         if not any(map(len, fields.values())):
             return []
@@ -327,7 +329,7 @@ def _joined(
 
 
 def _rounded(parts: Mapping[str, float], max_share: float) -> dict[str, float]:
-    """The same parts in whole slots, together no more than this, the largest rest first."""
+    """The parts rounded down, then up by largest remainder while the sum fits `max_share`."""
     whole = {kind: float(floor(part + ROUNDING)) for kind, part in parts.items()}
     for kind in sorted(parts, key=lambda kind: whole[kind] - parts[kind]):
         if parts[kind] > whole[kind] + ROUNDING and sum(whole.values()) + 1 <= max_share:

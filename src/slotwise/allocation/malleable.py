@@ -15,16 +15,16 @@ from slotwise.objective.objective import Aggregate
 
 @dataclass(frozen=True, slots=True)
 class Malleable:
-    """J jobs that share `capacity` slots from time 0 on; made by `Malleable.of`.
+    """J jobs that share `capacity` slots from time 0 on; created by `Malleable.of`.
 
-    A job that is not done holds at least `least` and at most `most` slots at every instant,
-    any real number of them, and its work shrinks at the rate of its slots (FLEX 2.3, 2.5).
+    At every instant an unfinished job holds at least `min_share` and at most `max_share` slots,
+    a real number. Its remaining work decreases at the rate of its slots (FLEX 2.3, 2.5).
 
-    work      seconds at speed 1, > 0
-    least     slots, >= 0, at most `most`; together at most the capacity
-    most      slots, > 0, at most the capacity
-    costs     of each job by its completion time
-    aggregate of the costs: "sum" or "max"
+    work       seconds at speed 1, > 0; shape (J,), as for the shares
+    min_share  slots, >= 0, at most `max_share`; together at most the capacity
+    max_share  slots, > 0, at most the capacity
+    costs      of each job by its completion time
+    aggregate  of the costs: "sum" or "max"
     """
 
     capacity: float
@@ -47,18 +47,19 @@ class Malleable:
         costs: Sequence[Cost],
         aggregate: Aggregate = "sum",
     ) -> Malleable:
-        """The problem with its shares made to fit, or InputError with place, value and remedy.
+        """The problem with shares that fit, or InputError with place, value and remedy.
 
-        Most shares are cut to the capacity and least shares to the most shares; least shares
-        that together exceed the capacity are scaled down in proportion ("the minima are simply
-        normalised if necessary", FLEX 1), with more jobs than slots too.
+        Max shares are cut to the capacity, and min shares to these. Min shares that together
+        exceed the capacity are scaled down in proportion ("the minima are simply normalised if
+        necessary", FLEX 1), also if there are more jobs than slots. A min share above the
+        stated max share is an error.
         """
         works, lows, tops = (np.array(v, dtype=float) for v in (work, min_share, max_share))
         if not 0 < capacity < np.inf:
             raise InputError(f"capacity is {capacity}; give a number of slots > 0")
         if not len(works) == len(lows) == len(tops) == len(costs):
             raise InputError(
-                f"{len(works)} works, {len(lows)} least shares, {len(tops)} most shares and"
+                f"{len(works)} works, {len(lows)} min shares, {len(tops)} max shares and"
                 f" {len(costs)} costs; give one of each for each job"
             )
         _refuse("work", works, works > 0, "seconds > 0")
@@ -73,15 +74,12 @@ class Malleable:
 
     @property
     def heights(self) -> Floats:
-        """The least time that each job needs alone, seconds."""
+        """The minimum time that each job needs alone, seconds."""
         return self.work / self.max_share
 
     @property
     def ends(self) -> Floats:
-        """When each job is done at the latest, since it never holds less than its least share.
-
-        inf without a least share.
-        """
+        """The latest completion of each job, which its min share implies; inf without one."""
         with np.errstate(divide="ignore"):
             return self.work / self.min_share
 

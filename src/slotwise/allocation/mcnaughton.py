@@ -1,4 +1,4 @@
-"""Whole slots: a schedule with parts of slots becomes one of integer pieces, without loss."""
+"""Whole slots: converts a schedule with fractional slots to integer pieces, without loss."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from slotwise.model.job import PhaseId
 from slotwise.model.schedule import Piece
 
 ROUNDING = 1e-12
-"""Parts of a slot, of an interval and of work that are rounding and not meant."""
+"""Parts of a slot, of an interval and of work up to this size count as rounding errors."""
 
 CLOCK = 1.2e-16
-"""Of an instant; the clock rounds by a little less."""
+"""Relative to an instant; the rounding of instants is slightly smaller."""
 
 SLIVER = 1e-13
-"""Of an interval; by so little the parts of all phases together may exceed whole slots."""
+"""Part of an interval by which the parts of all phases together may exceed whole slots."""
 
 
 def whole_slots(phases: Sequence[PhaseId], packing: Packing) -> list[Piece]:
-    """The same schedule in whole slots: same work done in the same intervals.
+    """The same schedule in whole slots: the same work is done in the same intervals.
 
-    Pieces that hold whole slots stay as they are. The others are cut at every instant at which
-    one of them changes, and each interval is wrapped around. O(P I) for P such pieces and
-    I intervals.
+    Pieces with whole slots stay unchanged. The others are cut at every instant at which one of
+    them starts or ends, and `wrap_around` is applied to each interval. O(P I) for P such pieces
+    and I intervals.
     """
     pieces: list[Piece] = []
     parts: list[tuple[float, float, PhaseId, float]] = []
@@ -54,17 +54,17 @@ def wrap_around(
 ) -> list[Piece]:
     """Whole slots that give each phase its share of an interval exactly (McNaughton's rule).
 
-    A phase holds the whole part of its share throughout. The remaining parts of slots are laid
-    one behind the other on slots of the length of the interval; a part that crosses the end of
-    one goes on at the beginning of the next, and since it is shorter than the interval it does
-    not meet itself. So no phase ever holds more than its share rounded up.
+    A phase holds the whole part of its share throughout. The fractional parts are laid one
+    after the other on slots as long as the interval. A part that crosses the end of one slot
+    continues at the beginning of the next. It is shorter than the interval, so it does not
+    overlap itself, and no phase ever holds more than its share rounded up.
     """
 
     def instant(part: float) -> float:
         return end if part == 1.0 else start + part * (end - start)
 
     pieces: list[Piece] = []
-    filled = 0.0  # of the slot that is being filled, as a part of the interval
+    filled = 0.0  # The filled part of the current slot, relative to the interval.
     for phase, share in shares:
         whole = floor(share + ROUNDING)
         part = share - whole
@@ -85,7 +85,7 @@ def wrap_around(
 
 
 def merged(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
-    """Join neighbours of one phase with equal slots; order by time, then phase."""
+    """Join adjacent pieces of a phase with equal slots; sort by time, then phase."""
     joined: dict[PhaseId, list[Piece]] = {}
     for piece in sorted(pieces, key=lambda p: p.start):
         mine = joined.setdefault(piece.phase, [])

@@ -1,4 +1,4 @@
-"""A slot for each phase of which nothing is known yet, so that it is measured (FLEX 4.2)."""
+"""One slot for each phase of unknown work, so that it gets measured (FLEX 4.2)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from math import floor, inf
 from slotwise.allocation.problem import Claims, Group
 
 SLOT = 1.0
-"""What an unseen phase is given: its first task tells how long the others will take."""
+"""Slots for an unseen phase: its first task shows how long the others will take."""
 
 PART = 0.5
-"""Of the slots that nobody is guaranteed, what measuring may take from phases that were seen;
-and of what a pool is guaranteed beyond the min shares in it. Whole slots, but one at least."""
+"""The part of the slots without a guarantee that measuring may take from seen phases, and the
+part of a pool's guarantee beyond the min shares in it. Whole slots, at least one."""
 
 
 def with_measuring(claims: Claims) -> Claims:
     """The claims with min shares raised to one slot for those that are unseen.
 
     FLEX extrapolates from finished tasks, so "we ensure that its number of minimum slots is at
-    least 1" (FLEX 4.2). Unseen claims are raised in order of arrival, while there is room: in
-    what others are not guaranteed, below the max shares of the pools, and in only `PART` of
-    that where seen claims can use the rest. So on two slots and more these never wait for
-    measuring alone, however many unseen phases arrive. No guarantee of a claim or a pool gets
-    smaller. O(J) for each level of pools.
+    least 1" (FLEX 4.2). Unseen claims are raised in order of arrival while there is room. Room
+    is what is not guaranteed to others, within the max shares of the pools, and only `PART` of
+    that if seen claims can use the rest. So with two or more slots, measuring alone never makes
+    seen claims wait, however many unseen phases arrive. No guarantee of a claim or a pool
+    becomes smaller. O(J) for each level of pools.
     """
     if not any(claims.unseen):
         return claims
@@ -51,7 +51,7 @@ def with_measuring(claims: Claims) -> Claims:
 
 
 def _rooms(claims: Claims, pools: Sequence[Group]) -> tuple[list[float], list[float]]:
-    """What is guaranteed in each pool, and what measuring may use of its own guarantee."""
+    """Guaranteed slots in each pool, and the part of its guarantee that measuring may use."""
     held, top, seen, room = ([0.0] * len(pools) for _ in range(4))
     rows = zip(claims.group, claims.min_share, claims.max_share, claims.unseen, strict=True)
     for number, min_share, max_share, unseen in rows:

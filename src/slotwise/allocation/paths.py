@@ -1,4 +1,4 @@
-"""How long a job takes at best, by the work it states: its paths and area on a cluster."""
+"""The minimum duration of a job by its stated work: its paths and area on a cluster."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from slotwise.model.job import Job, Phase
 from slotwise.objective.penalty import Size
 
 LEAST = 1e-9
-"""Seconds: sizes are divided by, so no job has none."""
+"""Seconds; a lower limit for sizes, which occur as divisors."""
 
 
 JOBS_KEPT = 10_000
-"""Of so many jobs of several phases the paths are kept, since each decision asks for them."""
+"""The number of multi-phase jobs whose paths are cached, since each decision needs them."""
 
 
 def size_on(job: Job, cluster: Cluster) -> Size:
-    """The job's work, and the least time that it would take alone. O(phases) the first time."""
+    """The job's work, and the minimum time that it takes alone. O(phases) at the first call."""
     return _kept(_On(job, cluster))[0] if len(job.phases) > 1 else _size(job, cluster)
 
 
 def tail_on(job: Job, phase: Phase, cluster: Cluster) -> float:
-    """The least time from the end of a phase to the completion of its job, seconds."""
+    """The minimum time from the end of a phase to the completion of its job, seconds."""
     if len(job.phases) == 1:
         return 0.0
     return _kept(_On(job, cluster))[1][phase.name] - _length(phase, cluster)
 
 
 class _On:
-    """A job on a cluster: the same only if these are the same objects, which is soon seen."""
+    """A job on a cluster as a cache key; compares by identity, which is fast."""
 
     __slots__ = ("cluster", "job")
 
@@ -55,8 +55,8 @@ def _size(job: Job, cluster: Cluster) -> Size:
 
 
 def _to_the_end(job: Job, cluster: Cluster) -> dict[str, float]:
-    """The least time from the start of each phase to the completion of the job."""
-    ends: dict[str, float] = {phase.name: 0.0 for phase in job.phases}  # of those behind it
+    """The minimum time from the start of each phase to the completion of the job."""
+    ends: dict[str, float] = {phase.name: 0.0 for phase in job.phases}  # From its end on.
     times: dict[str, float] = {}
     for phase in reversed(list(job.topological)):
         times[phase.name] = _length(phase, cluster) + ends[phase.name]
@@ -66,7 +66,7 @@ def _to_the_end(job: Job, cluster: Cluster) -> dict[str, float]:
 
 
 def _area(job: Job, cluster: Cluster) -> float:
-    """The time that its work takes on all slots of the kinds that it needs."""
+    """The time that its work takes on all slots of each kind, the maximum over kinds."""
     work: dict[str, float] = {}
     for phase in job.phases:
         kind = cluster.slot_kind(phase.kind)

@@ -1,4 +1,4 @@
-"""Planning with an allocator: the whole schedule, by the shortest way that gives it."""
+"""Planning with an allocator: the whole schedule, by the fastest method that applies."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ from slotwise.model.schedule import Schedule
 class Planned:
     """The schedules that an allocator offers, and what it has proven about them.
 
-    schedules  the caller takes the one of least value
-    least      slots that each of these jobs holds until it is done, in all of the schedules
-    bound      no schedule that keeps these has a lower value; -inf if nothing is known
+    schedules  candidates; the caller takes the one of lowest value
+    min_share  slots that each of these jobs holds until it is done, in all of the schedules
+    bound      lower bound on the value of every schedule that keeps these min shares; -inf if
+               none is known
     """
 
     schedules: Sequence[Schedule]
@@ -50,12 +51,13 @@ def plan_schedules(
     allocator: Allocator,
     budget: Budget | None = None,
 ) -> Planned:
-    """What an allocator plans for jobs that are all there at time 0.
+    """The plans of an allocator for jobs that are all present at time 0.
 
-    FLEX solves the whole problem at once where it is one of malleable jobs: one phase each, one
-    kind of slot, no limits of pools. FlowFlex does so for any jobs where nobody is guaranteed
-    or denied anything. Otherwise, and for other allocators, shares are decided anew at each
-    completion; FLEX then tries Smith's order on the height, too.
+    FLEX solves the whole problem at once if it is one of malleable jobs: one phase each, one
+    kind of slot, no limits of pools. FlowFlex does so if no phase has a min share and no pool
+    has a min or max share. In all other cases shares are decided again at each completion; FLEX
+    then also tries Smith's order on the height. InputError for jobs that no plan can include:
+    late arrival, unknown work, no work, or work lost in rounding.
     """
     _refuse_lost_work(jobs, cluster)
     tree = pools if isinstance(pools, PoolTree) else PoolTree(pools.values())
@@ -71,7 +73,7 @@ def plan_schedules(
     if isinstance(allocator, FlowFlex) and jobs and _are_free(jobs, tree):
         plans = [_plan_flows(jobs, cluster, allocator, budget)]
         if claims is not None and allocator.method != "paper":
-            # Slots shared in time may be better than any list, and FLEX finds that here.
+            # Sharing slots in time may beat every list schedule; FLEX considers it.
             plans.append(_plan_malleable(claims, Flex(allocator.objective), budget))
         schedules = [schedule for plan in plans for schedule in plan.schedules]
         return Planned(schedules, {}, max(plan.bound for plan in plans))
@@ -88,7 +90,7 @@ def plan_schedules(
 
 
 def _plan_malleable(claims: Claims, flex: Flex, budget: Budget) -> Planned:
-    """FLEX on jobs that are one problem of malleable jobs."""
+    """The plan by FLEX for a problem of malleable jobs."""
     _, solution = flex.solve(claims, budget)
     phases = [PhaseId(job.id, phase.name) for job, phase in claims.owner]
     pieces = merged(whole_slots(phases, solution.packing))
@@ -98,17 +100,17 @@ def _plan_malleable(claims: Claims, flex: Flex, budget: Budget) -> Planned:
 def _plan_flows(
     jobs: Sequence[Job], cluster: Cluster, flowflex: FlowFlex, budget: Budget
 ) -> Planned:
-    """FlowFlex on whole jobs."""
+    """The plan by FlowFlex for whole jobs."""
     for job in jobs:
         for phase in job.phases:
-            progress_of(job, phase)  # Refuses what no plan can be made of.
+            progress_of(job, phase)  # For its InputError.
     flows, ids = whole_flows(jobs, cluster, flowflex.objective)
     solution = solve_flows(flows, budget, flowflex.method)
     return Planned([Schedule(merged(pieces_of(flows, solution, ids)))], {}, solution.bound)
 
 
 def _are_free(jobs: Sequence[Job], pools: PoolTree) -> bool:
-    """Whether nothing is guaranteed to anybody, and no pool has a most share."""
+    """Whether there are no min shares, of phases or pools, and no max shares of pools."""
     used = {pool.name: pool for job in jobs for pool in pools.path(job.pool)}
     return not any(
         [pool.slots_min or pool.slots_max for pool in used.values()]
@@ -117,7 +119,7 @@ def _are_free(jobs: Sequence[Job], pools: PoolTree) -> bool:
 
 
 def plain_claims(jobs: Sequence[Job], cluster: Cluster, pools: PoolTree) -> Claims | None:
-    """The claims of jobs that are one problem of malleable jobs, None if they are not."""
+    """The claims of the jobs if they form one problem of malleable jobs, otherwise None."""
     if any(len(job.phases) > 1 for job in jobs) or len(cluster.capacity) > 1 or not jobs:
         return None
     phases = [progress_of(job, phase) for job in jobs for phase in job.phases]
@@ -127,11 +129,11 @@ def plain_claims(jobs: Sequence[Job], cluster: Cluster, pools: PoolTree) -> Clai
 
 
 SLICED_FROM = 500
-"""Jobs from which a plan under FAIR shows slices of time rather than every completion."""
+"""From this number of jobs, a plan under FAIR consists of slices of time (`fluid_fair`)."""
 
 
 def _are_sliced(claims: Claims, pools: PoolTree) -> bool:
-    """Whether claims are many, and share by weights that never change, and by nothing else."""
+    """Whether there are many claims, and constant weights alone determine their shares."""
     policies = {group.policy for group in claims.groups}
     weights = {pools[job.pool].job_weights for job, _ in claims.owner}
     is_plain = policies == {"fair"} and weights == {"stated"} and not any(claims.min_share)
@@ -139,11 +141,11 @@ def _are_sliced(claims: Claims, pools: PoolTree) -> bool:
 
 
 APART = 1e-12
-"""Of a whole plan; spans that are shorter are lost when instants are rounded."""
+"""Part of the plan's length; shorter spans are lost when instants are rounded."""
 
 
 def _refuse_lost_work(jobs: Sequence[Job], cluster: Cluster) -> None:
-    """Refuse phases so small beside all others that a plan cannot show them."""
+    """Raise InputError for phases that are too short, compared with all, for a plan to show."""
     spans = {}
     for job in jobs:
         for phase in job.phases:

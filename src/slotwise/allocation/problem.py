@@ -1,7 +1,8 @@
 """The numeric problem that every allocator solves: claims on the slots of one kind.
 
-An allocator is a function of this small value, not of the state of the cluster, so that it can
-be tested, timed and checked against exact methods alone. Scheduler and planner both make it.
+An allocator is a function of this small value, not of the state of the cluster. So it can be
+tested, timed and compared with exact methods in isolation. Both the scheduler and the planner
+create it.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from slotwise.model.pool_tree import ShareKey
 from slotwise.model.snapshot import PhaseView, PoolView, Snapshot
 
 ROUNDING = 1e-9
-"""By so much, relatively, shares may add up to more than there is."""
+"""The relative excess over the capacity that the sum of the shares may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A pool's share of one kind of slot: one guarantee and one limit for all below it.
+    """A pool's share of one kind of slot: one guarantee and one limit for everything in it.
 
-    Below it are claims or, in an inner pool, the shares of other pools. `parent` is the index
-    of the share that it is a part of itself, -1 at the top. Where claims on several kinds of
-    slots have groups of one `key`, the guarantee and the limit are for all of these together.
+    A group contains claims or, for an inner pool, the groups of other pools. `parent` is the
+    index of the group that contains it, -1 at the top. If claims on several kinds of slots have
+    groups with the same `key`, the guarantee and the limit hold for the sum over these kinds.
     """
 
     weight: float
@@ -44,22 +45,22 @@ class Group:
 class Claims:
     """J claims on `capacity` slots, as parallel lists in order of arrival.
 
-    weight   what it shares by, > 0: that of its job, its priority and, where its pool goes by
-             size, its tasks; what the job costs is with its owner
-    urgency  by its priority: where jobs go in order, those of more come first; empty if all are
-             normal
-    arrival  of the job, seconds
-    work     estimated work left of the phase, seconds, > 0
-    least    slots that it must get: its least share, cut to what it can use
-    most     slots that it can use: its most share, cut to its unfinished tasks
-    group    index into `groups`, of one that has no groups below it
-    groups   the pools' shares, each behind the one that it is a part of
-    owner    the job and the phase whose claim it is
-    cluster  that the jobs run on
-    present  slots of each kind on the hosts that are there; empty if all are
-    now      the instant, seconds on the clock of arrivals and deadlines
-    place    in order of arrival, among the claims on all kinds of slots
-    unseen   whether nothing is known of its work; empty if something is of all
+    weight     for sharing, > 0: from the weight of the job, its priority and, in a pool with
+               `job_weights: size`, its tasks; the job's cost is in `owner`
+    arrival    of the job, seconds
+    work       estimated remaining work of the phase, seconds, > 0
+    min_share  slots that it must get: the stated min share, cut to what it can use
+    max_share  slots that it can use: the stated max share, cut to its unfinished tasks
+    group      index into `groups`, of a group that contains no groups
+    groups     the pools' shares, each after the one that contains it
+    owner      the job and the phase that make the claim
+    cluster    on which the jobs run
+    now        the current instant, seconds on the clock of arrivals and deadlines
+    priority   as a number: where jobs are served in order, higher ones come first; empty if all
+               are normal
+    place      in order of arrival, among the claims on all kinds of slots
+    unseen     whether nothing is known about its work; empty if no claim is unseen
+    present    slots of each kind on the responsive hosts; empty if all hosts are responsive
 
     For an allocator that does not read work, `work`, `owner` and `unseen` are empty.
     """
@@ -94,9 +95,9 @@ class Claims:
         max_share: Sequence[float] | None = None,
         arrival: Sequence[float] | None = None,
     ) -> Claims:
-        """Claims of one pool without limits; what is left out is 1, 0, capacity and 0.
+        """Claims of single-phase jobs in one pool without limits.
 
-        Each is that of a job of one phase.
+        The defaults are weight 1, min share 0, max share `capacity` and arrival 0.
         """
         count = len(work)
         weight, arrival = weight or [1.0] * count, arrival or [0.0] * count
@@ -121,29 +122,29 @@ class Claims:
 
 
 class Allocator(Protocol):
-    """Says how many slots each claim gets now."""
+    """Decides how many slots each claim gets now."""
 
     @property
     def reads_work(self) -> bool:
-        """Whether it looks at work; if not, that need not be estimated for it."""
+        """Whether it reads the claims' work; if not, work need not be estimated."""
         ...
 
     @property
     def keeps_min_shares(self) -> bool:
-        """Whether each claim always gets its least share, or its part where they do not fit."""
+        """Whether each claim always gets its min share, scaled down if these do not fit."""
         ...
 
     def share(self, claims: Claims) -> list[float]:
-        """Slots for each claim: within least and most shares, in sum at most the capacity."""
+        """Slots for each claim: within min and max shares, together at most the capacity."""
         ...
 
 
 @runtime_checkable
 class JointAllocator(Allocator, Protocol):
-    """An allocator that looks at the claims on all kinds of slots at once."""
+    """An allocator that considers the claims on all kinds of slots at once."""
 
     def share_all(self, claims: Mapping[str, Claims]) -> Mapping[str, Sequence[float]]:
-        """What `share` says, for the claims on each kind of slot that there are any on."""
+        """Slots for each claim, as from `share`, for every kind of slot that has claims."""
         ...
 
 
@@ -152,8 +153,8 @@ def share_all(
 ) -> Mapping[str, Sequence[float]]:
     """Slots for each claim on each kind of slot: all at once, or kind by kind.
 
-    What pools are guaranteed or denied of several kinds together holds for the sum of these;
-    with `is_whole` also for shares that are rounded up.
+    Min and max shares that pools state for several kinds together hold for the sum over these
+    kinds. With `is_whole`, max shares also hold after shares are rounded up.
     """
 
     def give(claims: Mapping[str, Claims]) -> Mapping[str, Sequence[float]]:
@@ -170,9 +171,9 @@ def share_all(
 def claims_of(
     snapshot: Snapshot, slot_kind: str, with_work: bool = True
 ) -> tuple[list[PhaseId], Claims]:
-    """The claims of the ready phases on one kind of slot, and whose they are. O(J).
+    """The ready phases that claim one kind of slot, and their claims. O(J).
 
-    Only hosts that are there count: what runs elsewhere claims none of their slots.
+    Only responsive hosts count: tasks that run on other hosts claim no slots.
     """
     now, pools = snapshot.now, snapshot.pools
     phases = snapshot.ready(slot_kind)
@@ -216,8 +217,10 @@ def _present(snapshot: Snapshot) -> dict[str, int]:
 def _without_away(
     phases: Sequence[PhaseView], group: Sequence[int], groups: Sequence[Group]
 ) -> list[Group]:
-    """The groups with max shares less what is held on unresponsive hosts: a max share is hard,
-    and what runs there may still run when they are back."""
+    """The groups with max shares reduced by the slots held on unresponsive hosts.
+
+    Max shares are hard, and tasks there may still run when these hosts respond again.
+    """
     found = list(groups)
     for phase, number in zip(phases, group, strict=True):
         pool: PoolView | None = phase.pool
@@ -230,10 +233,10 @@ def _without_away(
 def group_by_shares(
     paths: Sequence[Sequence[ShareKey]], pools: Mapping[str, Pool]
 ) -> tuple[list[int], list[Group]]:
-    """The groups of claims that count against these shares, and the one of each claim.
+    """For claims that count against these shares: the group of each claim, and all groups.
 
-    A path leads from a pool at the top down to that of the claim's job. A pool with two shares
-    that lie side by side splits its weight between them. O(J), and what the pools have.
+    Each path leads from a top-level pool down to the pool of the claim's job. A pool with two
+    shares under the same parent splits its weight between them. O(J + pools).
     """
     index: dict[ShareKey, int] = {}
     above: list[int] = []
@@ -264,10 +267,10 @@ def group_by_shares(
 def weights_of(
     jobs: Sequence[Job], tasks_left: Sequence[int], pools: Mapping[str, Pool]
 ) -> list[float]:
-    """What claims of these jobs share by within their pools.
+    """The weights by which claims of these jobs share within their pools.
 
-    Where a pool goes by size, that is a job's share weight times log2(1 + unfinished tasks), as
-    with `sizebasedweight` of the Hadoop Fair Scheduler.
+    In a pool with `job_weights: size`, the weight is the job's share weight times
+    log2(1 + unfinished tasks), as with `sizebasedweight` of the Hadoop Fair Scheduler.
     """
     sized = {name for name in {job.pool for job in jobs} if pools[name].job_weights == "size"}
     if not sized:
@@ -279,7 +282,7 @@ def weights_of(
 
 
 def urgencies(jobs: Sequence[Job]) -> list[float]:
-    """The urgency of each job by its priority; empty if all are normal."""
+    """The priority of each job as a number; empty if all are normal."""
     if all(job.priority == "normal" for job in jobs):
         return []
     return [PRIORITIES[job.priority] for job in jobs]
@@ -291,7 +294,7 @@ def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:
     claims: dict[str, Claims] = {}
     for kind in snapshot.cluster.capacity:
         if not snapshot.capacity(kind):
-            continue  # All hosts with slots of this kind are silent.
+            continue  # All hosts with slots of this kind are unresponsive.
         of_kind, claimed = claims_of(snapshot, kind, allocator.reads_work)
         if of_kind:
             ids[kind], claims[kind] = of_kind, claimed
@@ -303,7 +306,7 @@ def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:
 
 
 def _check(allocator: Allocator, claims: Claims, shares: Sequence[float]) -> None:
-    """Assert what every allocator promises: a share for each claim, no more than there is."""
+    """Assert the contract of allocators: one share per claim, in sum at most the capacity."""
     name = type(allocator).__name__
     room = claims.capacity * (1 + ROUNDING)
     assert len(shares) == len(claims), f"{name} gives {len(shares)} shares"

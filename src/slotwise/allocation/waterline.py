@@ -1,4 +1,4 @@
-"""The water-line: sharing by weight, within least and most shares (Hadoop Fair Scheduler)."""
+"""The water-line: sharing by weight, within min and max shares (Hadoop Fair Scheduler)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ def water_line(
     min_share: Sequence[float],
     max_share: Sequence[float],
 ) -> list[float]:
-    """Shares min(most, max(r * weight, least)) with the level r that fills the capacity.
+    """Shares min(max_share, max(r * weight, min_share)) at the level r that fills the capacity.
 
-    They sum to min(capacity, sum of most). Where the least shares alone exceed the capacity
-    they are scaled down in proportion (HFS design document, 3.2). Exact but for rounding: the
-    level is found among the points where a share leaves its least or reaches its most, not by
+    They sum to min(capacity, sum of max_share). Min shares that alone exceed the capacity are
+    scaled down in proportion (HFS design document, 3.2). Exact up to rounding: the level is
+    found among the points where a share leaves its min share or reaches its max share, not by
     bisection. O(J log J) for J shares.
     """
     floors = scale_to(capacity, min_share)
@@ -36,10 +36,11 @@ def water_line(
         if reached + more >= capacity:
             break
         reached, level, slope = reached + more, bend, slope + change
-    else:  # By rounding alone the most shares do not fill the capacity.
+    else:  # Only because of rounding, the max shares do not fill the capacity.
         return list(map(float, max_share))
-    # The level lies before this bend. Running sums would give it, but rounded: weights may be
-    # far apart. So it is found from sums over those who grow there and those who do not.
+    # The level lies before this bend. Running sums would give it with rounding errors, since
+    # weights may differ by orders of magnitude. So it comes from separate sums over the shares
+    # that grow at the level and those that do not.
     grows, stays = 0.0, 0.0
     for w, low, high in zip(weight, floors, max_share, strict=True):
         if high / w <= level:
@@ -56,13 +57,13 @@ def water_line(
     total = sum(shares)
     if total <= capacity:
         return shares
-    # Weights of very different sizes leave a level that is rounded; its shares are cut to fit.
+    # Very different weights cause rounding errors in the level; the shares are cut to fit.
     kept = (capacity - filled) / (total - filled)
     return [low + (share - low) * kept for low, share in zip(floors, shares, strict=True)]
 
 
 def scale_to(capacity: float, min_share: Sequence[float]) -> list[float]:
-    """Least shares as they are, or scaled down in proportion when they exceed the capacity."""
+    """The min shares, scaled down in proportion if together they exceed the capacity."""
     total = sum(min_share)
     if total <= capacity:
         return list(min_share)

@@ -1,4 +1,4 @@
-"""Many water-lines at once, by arrays: what each pool gives to those in it."""
+"""Many water-lines at once, with numpy arrays: how each pool divides its slots."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from slotwise.objective.costs import Floats
 def water_lines(
     slots: Floats, group: Ints, weight: Floats, min_share: Floats, max_share: Floats
 ) -> Floats:
-    """The shares by `water_line` of those in each group, who share the slots of the group.
+    """The shares by `water_line` within each group, for G groups and J shares in all.
 
-    slots  of each group, >= 0
-    group  of each who shares: an index into slots
+    slots  of each group, >= 0, shape (G,)
+    group  of each share: an index into slots, shape (J,), as for the other arguments
 
-    The bends of all groups are sorted at once, by group and then by level, and sums that run
-    along them begin anew with each group. O(J log J) for J shares, whatever the groups.
+    The bends of all groups are sorted together, by group and then by level, and running sums
+    restart with each group. O(J log J), independent of the number of groups.
     """
     max_share = np.minimum(max_share, slots[group])
     floors = scaled_to(slots, group, min_share)
@@ -26,7 +26,7 @@ def water_lines(
     shares = np.where((total < slots)[group], max_share, floors)
     chosen = in_between[group]
     if chosen.any():
-        # Of those groups alone, numbered anew.
+        # Only these groups, renumbered.
         number = np.cumsum(in_between) - 1
         parts = (values[chosen] for values in (weight, floors, max_share))
         shares[chosen] = _filled(slots[in_between], number[group[chosen]], *parts)
@@ -34,7 +34,7 @@ def water_lines(
 
 
 def scaled_to(slots: Floats, group: Ints, min_share: Floats) -> Floats:
-    """Least shares as they are, or scaled down in proportion where they exceed the slots."""
+    """Min shares as they are, or scaled down in proportion where they exceed the slots."""
     total = np.bincount(group, min_share, len(slots))
     kept = np.ones(len(slots))
     np.divide(slots, total, out=kept, where=total > slots)
@@ -42,9 +42,9 @@ def scaled_to(slots: Floats, group: Ints, min_share: Floats) -> Floats:
 
 
 def in_orders(slots: Floats, group: Ints, min_share: Floats, max_share: Floats) -> Floats:
-    """Least shares to all, scaled down if need be; what a group has left goes to its first.
+    """Min shares for all, scaled down if necessary; the rest of each group goes in order.
 
-    `group` does not decrease. O(J).
+    `group` must not decrease. O(J).
     """
     floors = scaled_to(slots, group, min_share)
     left = np.maximum(slots - np.bincount(group, floors, len(slots)), 0.0)[group]
@@ -54,9 +54,9 @@ def in_orders(slots: Floats, group: Ints, min_share: Floats, max_share: Floats) 
 
 
 def _filled(slots: Floats, group: Ints, weight: Floats, low: Floats, high: Floats) -> Floats:
-    """The shares in groups that have more slots than their low shares, less than their high."""
+    """The shares in groups whose slots lie between the sums of their low and high shares."""
     count = len(slots)
-    # Groups stand behind each other in sums, so their weights are made alike in size.
+    # Running sums cover all groups, so their weights are normalized to similar size.
     w = weight / np.bincount(group, weight, count)[group]
     # As the level rises, share j grows by w_j from level low_j / w_j to high_j / w_j.
     rises = np.flatnonzero(low > 0)
@@ -70,7 +70,7 @@ def _filled(slots: Floats, group: Ints, weight: Floats, low: Floats, high: Float
     before = np.concatenate(([0.0], behind[:-1]))
     step = np.diff(levels, prepend=0.0)
     before[begins], step[begins] = at_zero, levels[begins]
-    # What is shared out above the low shares when the level reaches each bend.
+    # The slots shared out above the low shares when the level reaches each bend.
     reached = _sums_along(before * step, begins)
     wanted = slots - np.bincount(group, low, count)
     passed = np.bincount(of_bend, reached < wanted[of_bend], count).astype(np.intp)
@@ -79,21 +79,21 @@ def _filled(slots: Floats, group: Ints, weight: Floats, low: Floats, high: Float
     first = np.where(passed > 0, levels[np.maximum(begins + passed - 1, 0)], 0.0)
     level = _level_between(slots, group, w, low, high, first, levels[last])
     above = np.clip(level[group] * w, low, high) - low
-    # Weights of very different sizes leave a level that is rounded; its shares are cut to fit.
+    # Very different weights cause rounding errors in the level; the shares are cut to fit.
     kept, total = np.ones(count), np.bincount(group, above, count)
     np.divide(wanted, total, out=kept, where=total > wanted)
     return low + above * kept[group]
 
 
 def _sorted(of_bend: Ints, bends: Floats, change: Floats) -> tuple[Ints, Floats, Floats]:
-    """Bends by group and then by level, those alike as one, and how the slope changes there."""
+    """Bends by group and then by level, equal ones merged, and the changes of slope there."""
     order = np.argsort(bends)
     # Small integers are sorted faster.
     small = of_bend.astype(np.min_scalar_type(of_bend.max()))
     order = order[np.argsort(small[order], kind="stable")]
     of_bend, levels = of_bend[order], bends[order]
     is_new = (np.diff(of_bend, prepend=-1) != 0) | (np.diff(levels, prepend=-1.0) != 0)
-    # How a sort orders those alike depends on the machine, so it must not order their sum.
+    # The order of equal bends depends on the machine; their sum must not depend on it.
     number = np.empty(len(order), dtype=np.intp)
     number[order] = np.cumsum(is_new) - 1
     return of_bend[is_new], levels[is_new], np.bincount(number, change).astype(float)
@@ -108,9 +108,9 @@ def _level_between(
     first: Floats,
     last: Floats,
 ) -> Floats:
-    """The level of each group, where no share bends between `first` and `last`.
+    """The level of each group, given that no share bends between `first` and `last`.
 
-    From sums of the group alone: so it is as exact as for one group.
+    It uses sums of the group only, so it is as exact as for a single group.
     """
     count = len(slots)
     is_low, is_high = low / w >= last[group], high / w <= first[group]
@@ -122,13 +122,13 @@ def _level_between(
 
 
 def _begins(group: Ints) -> Ints:
-    """Where each group begins, in an array in which groups do not decrease."""
+    """The index where each group begins, in an array of non-decreasing groups."""
     begins: Ints = np.flatnonzero(np.diff(group, prepend=-1))
     return begins
 
 
 def _sums_along(values: Floats, begins: Ints) -> Floats:
-    """Running sums, each run of which begins anew."""
+    """Running sums that restart at each of `begins`."""
     sums = np.cumsum(values)
     lengths = np.diff(begins, append=len(values))
     return sums - np.repeat(sums[begins] - values[begins], lengths)

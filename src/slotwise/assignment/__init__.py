@@ -1,1 +1,1 @@
-"""Which task where."""
+"""Assignment of tasks to free slots, delay scheduling and preemption."""

@@ -10,18 +10,18 @@ from slotwise.model.snapshot import PhaseView, Snapshot
 
 
 class Assigner(Protocol):
-    """Says which task to launch next; asked again until it has nothing more to say."""
+    """Decides which task to launch next; called again until it returns nothing."""
 
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
-        """The next decisions, each good on its own; empty when nothing is to be launched."""
+        """The next decisions, each valid on its own; empty if there is nothing to launch."""
         ...
 
 
 def waiting(snapshot: Snapshot) -> Iterator[tuple[str, PhaseView]]:
-    """The phases that may launch on slots that are free, with their kinds, in order.
+    """The phases that may launch on free slots, with the kinds of these slots, in order.
 
-    First kind by kind those that lack most; behind them those whose pool should rather have a
-    slot of another kind.
+    First, kind by kind, the phases farthest below their allocation; last, the phases whose pool
+    should rather get a slot of another kind.
     """
     last = []
     for slot_kind in snapshot.cluster.capacity:
@@ -36,8 +36,8 @@ def waiting(snapshot: Snapshot) -> Iterator[tuple[str, PhaseView]]:
 
 
 def local(phase: PhaseView, hosts: Collection[str]) -> Launch | None:
-    """Launch a task of this phase on one of these hosts, each of which has a free slot, that
-    holds its input; on any of them if the phase does not mind. O(number of hosts) at worst."""
+    """Launch a task of this phase on one of these hosts that holds its input, or on any of them
+    if the phase has no preference. Each host has a free slot. O(number of hosts) at worst."""
     found = phase.next_task_on(hosts)
     return Launch(phase.id, *found, Locality.NODE) if found else None
 
@@ -45,9 +45,9 @@ def local(phase: PhaseView, hosts: Collection[str]) -> Launch | None:
 def remote(
     phase: PhaseView, snapshot: Snapshot, hosts: Iterable[str], farthest: Locality
 ) -> Launch | None:
-    """Launch a task on one of these hosts away from its input, in the rack if that can be, but
-    not farther than `farthest`. None where it can run on hosts of its own only. O(number of
-    hosts) at worst."""
+    """Launch a task on one of these hosts away from its input, in its rack if possible, at most
+    as far as `farthest`. None if that is not possible or its tasks are pinned to hosts.
+    O(number of hosts) at worst."""
     if phase.is_pinned:
         return None
     if farthest >= Locality.RACK:

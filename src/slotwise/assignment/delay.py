@@ -1,4 +1,4 @@
-"""Delay scheduling: a phase waits a little for a slot near its input."""
+"""Delay scheduling: a phase waits for a limited time for a slot near its input."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from slotwise.model.errors import InputError
 from slotwise.model.snapshot import PhaseView, Snapshot
 
 HEARTBEATS = 1.5
-"""The wait for one level of locality, in reports of a host."""
+"""The wait for one level of locality, in reporting intervals of a host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
     """Delay scheduling with two waits (Zaharia and others, "Locality Wait").
 
-    A phase that is offered slots far from its input only lets them pass to the next phase. For
-    the first `rack_after` seconds it takes node-local slots only, then rack-local ones too,
-    and any from `any_after` seconds on. The wait begins at the first offer that it lets pass
-    and ends with any launch: the analysis of delay scheduling counts from each launch. A pool
-    that is overdue (preemption) has waited long enough: its phases take any slot at once.
+    A phase that is only offered slots far from its input lets them pass to the next phase. For
+    the first `rack_after` seconds it accepts node-local slots only, then also rack-local ones,
+    and from `any_after` seconds on any slot. The wait begins at the first offer that it lets
+    pass and ends with any launch: the analysis of delay scheduling counts from each launch. The
+    phases of a pool that is overdue (preemption) accept any slot immediately. InputError unless
+    0 <= rack_after <= any_after < inf.
     """
 
     rack_after: float = 5.0
@@ -37,27 +38,27 @@ class Delay:
 
     @classmethod
     def of_heartbeat(cls, seconds: float) -> Delay:
-        """The waits for a cluster whose hosts report so often: one and a half reports each.
+        """The waits for a reporting interval of hosts, seconds: one and a half intervals each.
 
-        So each host has had its turn to offer its slots (Hadoop Fair Scheduler).
+        In this time each host has offered its slots (Hadoop Fair Scheduler).
         """
         return cls(HEARTBEATS * seconds, 2 * HEARTBEATS * seconds)
 
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
-        """The next launch, behind the deferrals of the phases that let its slot pass."""
+        """The next launch, preceded by the deferrals of the phases that let its slot pass."""
         decisions: list[Decision] = []
         now, rack_after = snapshot.now, self.rack_after
         of_kind = ""
         for slot_kind, phase in waiting(snapshot):
             if slot_kind != of_kind:
                 of_kind, free = slot_kind, snapshot.free(slot_kind)
-                # What was free before this turn has been offered, and passed: it is not near.
+                # Slots that were free before this turn were offered and passed: they are far.
                 freed = [host for host in snapshot.freed(slot_kind) if host in free]
                 has_overdue = bool(snapshot.overdue(slot_kind))
             until = phase.deferred_until
             overrides_delay = has_overdue and phase.overrides_delay
             is_due = until is None or now >= until or overrides_delay
-            # A limit of its pool may have kept it from offers that were made to others.
+            # A limit of its pool may have excluded it from offers to other phases.
             hosts = free if is_due or phase.is_limited else freed
             if not hosts:
                 continue
@@ -74,10 +75,10 @@ class Delay:
         return decisions
 
     def _farthest(self, phase: PhaseView, now: float) -> Locality:
-        """How far a phase may go that has waited for the rack's slots long enough.
+        """The farthest locality for a phase whose wait for node-local slots is over.
 
-        Instants are named and compared, never differences: `now - since >= wait` may be false
-        in floats at the very instant that was asked for.
+        Instants are compared, not differences: `now - since >= wait` may be false in floats at
+        exactly the instant `since + wait`.
         """
         since = now if phase.deferred_since is None else phase.deferred_since
         is_due = now >= since + self.any_after

@@ -1,9 +1,9 @@
-"""The analysis of delay scheduling: what waiting for a local slot promises, and when it pays.
+"""The analysis of delay scheduling: the locality that waiting achieves, and when it pays off.
 
-The cluster it speaks of has `nodes` nodes, each with the same number of slots, all busy. Slots
-come free one at a time, each as likely as the next, and every one is offered to the job at the
-head of the queue, which lets it pass (skips it) if no data of its tasks lie there. Blocks have
-`replicas` copies on nodes drawn at random. The count of skips begins anew at each launch.
+The model is a cluster of `nodes` nodes with equal numbers of slots, all busy. Slots become free
+one at a time, with equal probability. Each is offered to the job at the head of the queue,
+which skips it if the node has no input of its tasks. Blocks have `replicas` copies on random
+nodes. The count of skips restarts at each launch.
 
 Sources: Zaharia and others, "Job Scheduling for MapReduce" (slides, "Further Analysis"), and
 their analysis of delay scheduling (EuroSys 2010, section 4).
@@ -17,18 +17,19 @@ from slotwise.model.errors import InputError
 
 
 def part_with_data(tasks_left: int, nodes: int, replicas: int = 3) -> float:
-    """The part of the nodes that holds data for one of the tasks left: 1 - (1 - K/M)^R.
+    """The part of the nodes that holds input of a remaining task: 1 - (1 - K/M)^R.
 
-    For many nodes: blocks are taken to lie apart from each other, copies independently.
+    An approximation for many nodes: blocks are on different nodes, and copies are independent.
     """
     _check(tasks_left=tasks_left, nodes=nodes, replicas=replicas)
     return 1.0 - max(0.0, 1.0 - tasks_left / nodes) ** replicas
 
 
 def locality_of_launch(part: float, skips: float) -> float:
-    """The chance that a launch is node-local: 1 - (1 - p)^n.
+    """The probability that a launch is node-local: 1 - (1 - p)^n.
 
-    `part` of the nodes holds data, and the job looks at `skips` offers before it takes any.
+    `part` of the nodes holds input, and the job considers `skips` offers before it accepts any.
+    InputError for a part outside 0 to 1 or negative skips.
     """
     if not (0 <= part <= 1 and skips >= 0):
         raise InputError(f"part is {part} and skips {skips}; give 0 to 1, and a number >= 0")
@@ -37,9 +38,9 @@ def locality_of_launch(part: float, skips: float) -> float:
 
 
 def locality_of_job(tasks: int, skips: float, nodes: int, replicas: int = 3) -> float:
-    """The part of a job's tasks that is node-local: the mean over 1 to `tasks` tasks left.
+    """The part of a job's tasks that is node-local: the mean over 1 to `tasks` remaining tasks.
 
-    O(tasks). Each launch leaves one task fewer, and nodes with data become rarer.
+    With each launch, fewer nodes hold input of a remaining task. O(tasks).
     """
     _check(tasks=tasks, nodes=nodes, replicas=replicas)
     launches = (part_with_data(left, nodes, replicas) for left in range(1, tasks + 1))
@@ -49,7 +50,7 @@ def locality_of_job(tasks: int, skips: float, nodes: int, replicas: int = 3) -> 
 def locality_of_job_least(tasks: int, skips: float, nodes: int, replicas: int = 3) -> float:
     """A lower bound of `locality_of_job` in closed form: 1 - q / (N (1 - q)), q = e^(-R D / M).
 
-    (1 - K/M)^(R D) is at most q^K, and the q^K are summed without end. Below 0 it says nothing.
+    (1 - K/M)^(R D) is at most q^K, and the infinite sum of q^K is used. It may be negative.
     """
     _check(tasks=tasks, nodes=nodes, replicas=replicas)
     if skips == 0:
@@ -59,9 +60,10 @@ def locality_of_job_least(tasks: int, skips: float, nodes: int, replicas: int = 
 
 
 def skips_for(locality: float, tasks: int, nodes: int, replicas: int = 3) -> int:
-    """The fewest skips for which the bound promises a job of so many tasks this locality.
+    """The fewest skips for which the lower bound of a job of `tasks` tasks is this locality.
 
-    D >= -(M/R) ln((1 - l) N / (1 + (1 - l) N)). No number of skips promises a locality of 1.
+    D >= -(M/R) ln((1 - l) N / (1 + (1 - l) N)). No number of skips guarantees a locality of 1:
+    InputError unless 0 <= locality < 1.
     """
     _check(tasks=tasks, nodes=nodes, replicas=replicas)
     if not 0 <= locality < 1:
@@ -71,36 +73,37 @@ def skips_for(locality: float, tasks: int, nodes: int, replicas: int = 3) -> int
 
 
 def wait_for_skips(skips: float, nodes: int, slots_per_node: int, task_seconds: float) -> float:
-    """The seconds that so many skips take on average: (D/M) (T/L).
+    """The mean time of this number of skips, seconds: (D/M) (T/L).
 
-    `task_seconds` is the mean length of all tasks on the cluster: with all slots busy, one of
-    them comes free every task_seconds / (nodes * slots_per_node) seconds.
+    `task_seconds` is the mean duration of all tasks on the cluster. With all slots busy, a slot
+    becomes free every task_seconds / (nodes * slots_per_node) seconds.
     """
     _check(nodes=nodes, slots_per_node=slots_per_node)
     return skips / nodes * task_seconds / slots_per_node
 
 
 def expected_gain(wait: float, local_after: float, delay: float) -> float:
-    """Seconds that a task gains on average by waiting up to `wait`: (1 - e^(-w/t)) (D - t).
+    """The mean gain of a task that waits up to `wait`, seconds: (1 - e^(-w/t)) (D - t).
 
-    Local slots come as a Poisson process, every `local_after` seconds on average (t); a task
-    that runs away from its input takes `delay` seconds longer (D). Below 0 waiting loses.
+    Local slots become free as a Poisson process, every `local_after` seconds on average (t). A
+    task that runs away from its input takes `delay` seconds longer (D). Negative if waiting
+    does not pay off.
     """
     return _chance(wait, local_after) * (delay - local_after)
 
 
 def expected_wait(wait: float, local_after: float) -> float:
-    """Seconds that a task waits on average if it waits up to `wait`: t (1 - e^(-w/t))."""
+    """The mean wait of a task that waits up to `wait`, seconds: t (1 - e^(-w/t))."""
     return _chance(wait, local_after) * local_after
 
 
 def pays_to_wait(local_after: float, delay: float) -> bool:
-    """Whether waiting gains anything: D > t. If it does, the longest wait gains the most."""
+    """Whether waiting gains anything: D > t. If so, longer waits gain more."""
     return delay > local_after
 
 
 def _chance(wait: float, local_after: float) -> float:
-    """The chance that a local slot comes within the wait."""
+    """The probability that a local slot becomes free within the wait."""
     if not (wait >= 0 and local_after > 0 and isfinite(local_after)):
         raise InputError(
             f"wait is {wait} and local_after {local_after}; give seconds >= 0 and > 0"

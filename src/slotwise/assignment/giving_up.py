@@ -1,4 +1,4 @@
-"""Giving up: a job that cannot succeed any more ends, and what runs of it is stopped."""
+"""Giving up: a job that can no longer succeed ends, and its running tasks are stopped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slotwise.model.snapshot import Snapshot
 
 
 def give_up(snapshot: Snapshot) -> Sequence[Decision]:
-    """End one of the jobs that are doomed. O(its running tasks)."""
+    """End one of the doomed jobs; there must be one. O(its running tasks)."""
     job, reason = next(iter(snapshot.doomed.items()))
     stops = [Preempt(a.phase, a.task, a.attempt, a.host) for a in snapshot.attempts_of(job)]
     return [GiveUp(job, reason), *stops]

@@ -1,4 +1,4 @@
-"""Greedy assignment: the most needy phase takes the best free slot at once."""
+"""Greedy assignment: the phase farthest below its allocation takes the best free slot."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from slotwise.model.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Greedy:
-    """The phase farthest below its allocation launches on a node with its input, else in the
-    rack of it, else anywhere."""
+    """The phase farthest below its allocation launches on a node with its input, otherwise in
+    its rack, otherwise anywhere."""
 
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next launch, if a slot is free and a phase may use it."""
         for slot_kind, phase in waiting(snapshot):
             free = snapshot.free(slot_kind)
             launch = local(phase, free) or remote(phase, snapshot, free, Locality.ANY)
-            if launch is not None:  # None where its tasks must run on other hosts.
+            if launch is not None:  # None if its tasks must run on other hosts.
                 return (launch,)
         return ()

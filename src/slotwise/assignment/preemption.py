@@ -1,4 +1,4 @@
-"""Preemption: pools that have had less than they should for too long take slots back."""
+"""Preemption: pools that have been below their shares for too long take slots back."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from slotwise.model.snapshot import PhaseView, PoolView, Snapshot
 
 
 def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
-    """Whom to tell to stop now, for the pools that are overdue; nobody most of the time.
+    """The tasks to stop now for overdue pools; usually none.
 
-    A pool is overdue that has been below its least share, or below a part of its share, for
-    longer than it puts up with. It takes no more than it is missing: what has been told to stop
-    for its sake already is not taken twice, and slots that came free by themselves have gone to
-    it, so this is asked when nothing more can be launched. Taken are the newest tasks, from
-    pools that hold more than their share, and never so many that such a pool would hold less
-    than the whole slots of it. Where the taker lies in a pool that holds its most share, from
-    within that one; if that share is for several kinds of slots, perhaps slots of another kind
-    there, and as many of its own from elsewhere. None is on a silent host: nobody could have
-    its slot. Hadoop Fair Scheduler (HADOOP-4665); the soft kill is Hammr's (5.2).
+    A pool is overdue if it has been below its min share, or below a part of its share, for
+    longer than its timeout. It takes at most what it lacks. Tasks that were already asked to
+    stop for it count. Slots that became free have gone to it before, so this is called when no
+    more tasks can be launched. The newest tasks are stopped, from pools that hold more than
+    their share, and no such pool drops below the whole slots of its share. If the taker lies in
+    a pool that holds its max share, tasks come from within that pool. If that max share is for
+    several kinds of slots, they may be of another kind there, together with as many tasks of
+    the wanted kind from elsewhere. Tasks on unresponsive hosts are never stopped, since their
+    slots cannot be used. Source: Hadoop Fair Scheduler (HADOOP-4665); the soft kill is from
+    Hammr (5.2).
 
-    One pool at a time: asked again, it sees what it has decided. O(running tasks) if a pool
-    takes something, else O(overdue pools).
+    Each call serves one pool; the next call sees its decisions. O(running tasks) if a pool
+    takes something, otherwise O(overdue pools).
     """
     for slot_kind in snapshot.cluster.capacity:
         overdue = snapshot.overdue(slot_kind)
@@ -41,7 +42,7 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt]:
 def _take(
     snapshot: Snapshot, slot_kind: str, taker: PoolView, missing: int
 ) -> Sequence[Preempt]:
-    """Tell up to `missing` tasks to stop; fewer if no pool can spare so many."""
+    """Stop up to `missing` tasks; fewer if no pool can spare that many."""
     preemption = snapshot.pools.preemption(taker.name)
     assert preemption is not None
     until = snapshot.now + preemption.grace if preemption.grace > 0 else None
@@ -50,7 +51,8 @@ def _take(
     victims = _Victims(snapshot, {pool.key for pool in above})
     taken = victims.take(slot_kind, full, missing)
     if full is not None and full.beside and len(taken) < missing:
-        # Its most share is for several kinds: tasks of others make room, beside slots of this.
+        # Its max share is for several kinds: stopping tasks of other kinds makes room in it,
+        # and slots of this kind come from elsewhere.
         room = [
             launch
             for other in full.beside
@@ -63,10 +65,10 @@ def _take(
 
 
 class _Victims:
-    """Running tasks that can be told to stop for the sake of a pool.
+    """Running tasks that can be stopped for a pool.
 
-    above  the keys of this pool and of those that it lies in: what they hold is not taken from
-           them, wherever it is
+    above  the keys of this pool and of the pools that contain it: nothing is taken from these,
+           on any kind of slot
     """
 
     def __init__(self, snapshot: Snapshot, above: Collection[ShareKey]) -> None:
@@ -74,14 +76,14 @@ class _Victims:
         self._taken_from: Counter[PoolView] = Counter()
 
     def take(self, slot_kind: str, within: PoolView | None, max_share: int) -> list[Launch]:
-        """Up to `most` more of them on a kind of slot, all within a pool if one is named."""
+        """Up to `max_share` more of them on a kind of slot, within a pool if one is given."""
         return list(islice(self._find(slot_kind, within), max(0, max_share)))
 
     def _find(self, slot_kind: str, within: PoolView | None) -> Iterator[Launch]:
         for phase, launch in _newest_first(self._snapshot.ready(slot_kind)):
             if launch.host in self._snapshot.lost:
                 continue
-            # What lies in a pool of the taker's own changes nothing for that pool.
+            # Moving slots within a pool that contains the taker does not change that pool.
             path = list(_path(phase.pool))
             giving = [pool for pool in path if pool.key not in self._above]
             if within is not None and within not in path:
@@ -93,9 +95,9 @@ class _Victims:
 
 
 def _newest_first(phases: Sequence[PhaseView]) -> Iterator[tuple[PhaseView, Launch]]:
-    """All running attempts, the one that began last first; those of guaranteed slots last.
+    """All running attempts, the newest first; those on guaranteed slots last.
 
-    A job's own least share is spared as long as others can give.
+    A job's own min share is spared as long as other tasks can be stopped.
     """
     running = [
         (phase, started, launch) for phase in phases for started, launch in phase.attempts()

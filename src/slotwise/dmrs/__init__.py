@@ -1,1 +1,1 @@
-"""Whole tasks on machines of different speeds: DMRS, its bound and its rivals."""
+"""Whole tasks on machines of different speeds: DMRS, its lower bound and other schedulers."""

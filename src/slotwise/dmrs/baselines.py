@@ -1,4 +1,4 @@
-"""The schedulers that DMRS was compared with (DMRS VI)."""
+"""The schedulers with which the DMRS paper compares (DMRS VI)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from slotwise.dmrs.schedule import Runs
 from slotwise.objective.costs import Floats
 
 SEED = 0
-"""For the machines that Map-only takes at random."""
+"""The seed for the random machines of Map-only."""
 
 
 def identical_machine(problem: RelatedMachines) -> Runs:
-    """Algorithm 1 for machines that all have the mean speed, run on those that there are."""
+    """Algorithm 1 for machines that all have the mean speed, run on the real machines."""
     mean = np.full(len(problem.speed), problem.speed.mean())
     planned = replace(problem, speed=mean)
     order = by_completion(linear_program(planned).completion)
@@ -28,9 +28,10 @@ def identical_machine(problem: RelatedMachines) -> Runs:
 
 
 def map_only(problem: RelatedMachines, seed: int = SEED) -> Runs:
-    """Algorithm 1 for the maps alone; all later tasks go to machines taken at random.
+    """Algorithm 1 for the maps only; all later tasks go to random machines.
 
-    Maps are the stages that wait for nothing. Jobs of which none is left are first.
+    Maps are the stages that wait for nothing. Jobs without remaining maps come first. The same
+    seed gives the same schedule.
     """
     sources = {
         number: places
@@ -63,7 +64,7 @@ def _part(job: NumericJob, places: Sequence[int]) -> NumericJob:
 
 
 def _numbers(seed: int) -> Iterator[float]:
-    """Numbers from 0 to 1, 1 excluded, without a pattern that one would see (Knuth's MMIX)."""
+    """Pseudo-random numbers in [0, 1), from Knuth's MMIX generator."""
     state = seed
     while True:
         state = (6364136223846793005 * state + 1442695040888963407) % 2**64

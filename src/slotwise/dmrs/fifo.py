@@ -1,4 +1,4 @@
-"""FIFO as Hadoop has it: jobs as they come, the first machine that is free, early reduces."""
+"""FIFO as in Hadoop: jobs in order of release, the first free machine, early reduces."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from slotwise.dmrs.schedule import Run, Runs
 
 
 def fifo(problem: RelatedMachines) -> Runs:
-    """Jobs by release, each task on the first machine that is free (DMRS VI).
+    """Jobs by release, each task on the first free machine (DMRS VI).
 
-    Tasks of a later stage may take a machine before their job's earlier tasks are done, as
-    soon as those that have not begun are no more than the machines that do not wait like this.
-    Then they hold it and wait: this is what slows FIFO down where they hold the fast ones.
-    O(log m) for each task, and the jobs that are not done.
+    Tasks of a later stage may take a machine before their job's earlier tasks are done, once
+    fewer of those are pending than machines are not held by waiting tasks. Then they hold the
+    machine and wait, which slows FIFO down when they hold fast machines. O(log m + unfinished
+    jobs) for each task.
     """
     return _Fifo(problem).run()
 
 
 class _Fifo:
-    """Machines in order of when they are free, and what each job has left."""
+    """An event simulation of the machines and the remaining tasks of each job."""
 
     def __init__(self, problem: RelatedMachines) -> None:
         self._problem = problem
@@ -34,7 +34,7 @@ class _Fifo:
         self._held = 0
         self._runs: list[Run] = []
         self._idle: set[int] = set()
-        # What happens when: a release, a machine that is there, or the end of a run on one.
+        # Events: the release of a job, the start of a machine, or the end of a run on one.
         self._events: list[tuple[float, int, Run | None]] = [
             *((at, -1, None) for at in set(release)),
             *((0.0, machine, None) for machine in range(len(problem.speed))),
@@ -42,7 +42,7 @@ class _Fifo:
         heapify(self._events)
 
     def run(self) -> Runs:
-        """Until nothing more happens."""
+        """Process all events; returns the schedule."""
         while self._events:
             now = self._events[0][0]
             while self._events and self._events[0][0] == now:
@@ -55,11 +55,11 @@ class _Fifo:
                 if self._launch(machine, now):
                     self._idle.discard(machine)
                 elif not self._turn or self._problem.jobs[self._turn[0]].release > now:
-                    break  # Nothing is there for the others either.
+                    break  # The other machines get no task either.
         return Runs.of(self._problem, self._runs)
 
     def _end(self, run: Run, now: float) -> None:
-        """A run has ended; tasks that have waited for its stage can compute now."""
+        """End a run; tasks that waited for its stage can compute now."""
         self._left[run.job][run.stage] -= 1
         for stage in range(len(self._left[run.job])):
             if self._is_ready(run.job, stage):
@@ -68,7 +68,7 @@ class _Fifo:
                     self._compute(run.job, stage, task, machine, since, now)
 
     def _launch(self, machine: int, now: float) -> bool:
-        """Give a machine the next task, if there is any that may have it."""
+        """Give a machine the next task that may take it; whether there is one."""
         while self._turn and not any(self._pending[self._turn[0]]):
             self._turn.popleft()
         for number in self._turn:

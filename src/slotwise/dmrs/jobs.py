@@ -15,7 +15,10 @@ from slotwise.model.pool import Pool
 
 
 def machines_of(cluster: Cluster) -> list[str]:
-    """The host of each machine: every slot is one, of the speed of its host."""
+    """The host of each machine: every slot is a machine with the speed of its host.
+
+    InputError for a cluster with several kinds of slots.
+    """
     if len(cluster.capacity) > 1:
         kinds = ", ".join(sorted(cluster.capacity))
         raise InputError(
@@ -27,7 +30,7 @@ def machines_of(cluster: Cluster) -> list[str]:
 
 
 def check_queues(jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool]) -> None:
-    """Refuse what cannot be planned as whole tasks in queues of hosts."""
+    """Raise InputError for jobs, clusters or pools that DMRS does not support."""
     machines_of(cluster)
     for pool in pools.values():
         if pool.slots_min or pool.slots_max:
@@ -44,7 +47,7 @@ def check_queues(jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool
 def related_machines(
     jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool]
 ) -> RelatedMachines:
-    """The problem of these jobs, or InputError with what cannot be planned."""
+    """The problem of these jobs, or InputError for what cannot be planned."""
     check_queues(jobs, cluster, pools)
     speeds = [cluster.by_name[name].speed for name in machines_of(cluster)]
     return RelatedMachines(np.array(speeds), [_job(job, cluster) for job in jobs])
@@ -54,7 +57,7 @@ def _job(job: Job, cluster: Cluster) -> NumericJob:
     place = {phase.name: number for number, phase in enumerate(job.topological)}
     stages = []
     for phase in job.topological:
-        cluster.slot_kind(phase.kind)  # Refuses a kind that no host serves.
+        cluster.slot_kind(phase.kind)  # For its InputError if no host serves the kind.
         with _believed_speed(job, phase):
             work = _works(phase)
         before = tuple(sorted(place[name] for name in phase.waits_for))
@@ -64,7 +67,7 @@ def _job(job: Job, cluster: Cluster) -> NumericJob:
 
 @contextmanager
 def _believed_speed(job: Job, phase: Phase) -> Iterator[None]:
-    """Say in which phase something is refused."""
+    """Add the job and the phase to an InputError."""
     try:
         yield
     except InputError as error:
@@ -74,7 +77,7 @@ def _believed_speed(job: Job, phase: Phase) -> Iterator[None]:
 def _check(phase: Phase) -> None:
     if phase.slots_min or phase.slots_max is not None:
         raise InputError(
-            "dmrs keeps no least and most shares;"
+            "dmrs keeps no min and max shares;"
             " leave out slots_min and slots_max, or take another scheduler"
         )
     if phase.continues is not None:
@@ -82,7 +85,7 @@ def _check(phase: Phase) -> None:
 
 
 def _works(phase: Phase) -> list[float]:
-    """The work of each task."""
+    """The work of each task, seconds; InputError if it is unknown or not > 0."""
     works = [phase.tasks.work_of(task) for task in range(phase.tasks.count)]
     for task, work in enumerate(works):
         if work is None:

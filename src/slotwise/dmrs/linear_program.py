@@ -1,4 +1,4 @@
-"""LP-MapReduce: completions that no schedule can beat, and what they prove (DMRS III)."""
+"""LP-MapReduce: the linear program, its lower bound and the guarantee of DMRS (DMRS III)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LinearProgram:
     """The optimum of the linear program.
 
     completion  C_j of each job, seconds
-    value       their weighted sum: no schedule has a lower one
+    value       their weighted sum: a lower bound for every schedule
     """
 
     completion: Floats
@@ -24,21 +24,21 @@ class LinearProgram:
 
 
 def linear_program(problem: RelatedMachines, *, with_tails: bool = True) -> LinearProgram:
-    """The least weighted sum of completions that keep what every schedule keeps.
+    """The minimum weighted sum of completions under constraints that every schedule keeps.
 
-    For every set S of jobs, mu being the speed of all machines and P_j the work of a job,
+    For every set S of jobs, with mu the total speed of all machines and P_j the work of a job,
 
         sum_S P_j C_j >= sum_S A_j + P(S)^2 / (2 mu)                                       (2)
         C_j >= r_j + the longest chain of its stages                                       (7)
 
-    where a stage takes its work over the speed of as many machines as it has tasks, or its
-    largest task on the fastest machine. These are 2^N inequalities and no ellipsoid is needed:
-    `least_completions` solves them exactly. O(N) where jobs are there from the beginning, and
-    O(N^2) at worst.
+    where a stage takes at least its work over the speed of as many machines as it has tasks,
+    and at least its largest task on the fastest machine. There are 2^N inequalities, but no
+    ellipsoid method is needed: `least_completions` solves them exactly. O(N log N) if all jobs
+    are present from the beginning, O(N^2) in the worst case.
 
-    with_tails  A_j is what is left of a job in the mean if each stage is done as late as can
-                be, where that is more than P_j^2 / (2 mu_j) as in the paper, mu_j being the
-                speed of as many machines as the job can have tasks running
+    with_tails  A_j is the work times the mean remaining time of a job with each stage as late
+                as possible, if that is more than the paper's P_j^2 / (2 mu_j), where mu_j is
+                the speed of as many machines as the job can have running tasks
     """
     chains = _Chains(problem)
     soonest = problem.release + chains.longest
@@ -59,21 +59,21 @@ def skewness(problem: RelatedMachines) -> float:
 
 
 def guarantee(problem: RelatedMachines) -> float:
-    """What list scheduling by the program costs at most, beside its value (Theorem 1).
+    """The maximum ratio of the cost of list scheduling to the program's value (Theorem 1).
 
-    2 (1 + (m - 1) / D), and 1 more where jobs are released later than at 0. The paper proves
-    it for maps and reduces; for DAGs of stages see docs/algorithms/dmrs.md.
+    2 (1 + (m - 1) / D), plus 1 if jobs are released after 0. The paper proves it for maps and
+    reduces; for DAGs of stages see docs/algorithms/dmrs.md.
     """
     factor = 2 * (1 + (len(problem.speed) - 1) / skewness(problem))
     return factor + bool(problem.release.any())
 
 
 class _Chains:
-    """How long the stages of each job take at least, one behind the other.
+    """Minimum times of the stages of each job in sequence.
 
     longest  the longest chain, seconds
-    late     the work of the job times the time that is left of it then, in the mean, at least
-    rate     the most of its work that can be done in a second
+    late     the work of the job times its minimum mean remaining time
+    rate     the maximum work of the job per second
     """
 
     def __init__(self, problem: RelatedMachines) -> None:
@@ -82,14 +82,14 @@ class _Chains:
         spread = stages.total / rates
         length = np.maximum(spread, stages.largest / float(problem.fastest[0]))
         tail = np.zeros(len(spread))
-        # A job has one stage at each place, so no stage is met twice in a pass.
+        # A job has one stage at each place, so a pass handles each stage once.
         for arcs in reversed(stages.arcs):
             behind, ahead = arcs.T
             np.maximum.at(tail, ahead, tail[behind] + length[behind])
         starts = stages.first[:-1]
         self.longest: Floats = np.maximum.reduceat(tail + length, starts)
         self.late: Floats = np.add.reduceat(stages.total * (tail + spread / 2), starts)
-        # Stages that lie side by side run side by side.
+        # Stages of a chain run one at a time; otherwise all stages may run at once.
         max_share = np.maximum.reduceat(stages.count, starts)
         at_once = np.where(stages.is_chain, max_share, np.add.reduceat(stages.count, starts))
         self.rate: Floats = problem.rate(at_once)

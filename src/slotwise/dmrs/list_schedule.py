@@ -1,4 +1,4 @@
-"""Algorithm 1: tasks one by one, each on the machine that has it done first (DMRS III-C)."""
+"""Algorithm 1: tasks one by one, each on the machine that completes it first (DMRS III-C)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from slotwise.dmrs.schedule import Run, Runs
 from slotwise.objective.costs import Floats
 
 COMPILED_FROM = 2_000_000
-"""Tasks times machines; below it loading machine code takes longer than it saves."""
+"""Tasks times machines; below this, loading machine code takes longer than it saves."""
 
 
 def dmrs(problem: RelatedMachines) -> Runs:
-    """The jobs in order of their completions in the linear program, listed.
+    """The list schedule of the jobs in order of their completions in the linear program.
 
     It costs at most `guarantee` times the value of the program (Theorem 1).
     """
@@ -32,22 +32,23 @@ def by_completion(completion: Floats) -> list[int]:
 
 
 def list_jobs(problem: RelatedMachines, order: Sequence[int]) -> Runs:
-    """The schedule of Algorithm 1 for an order of the jobs, as one reads it.
+    """The schedule of Algorithm 1 for an order of the jobs, in its plain form.
 
-    Each task goes where it is done first, by (20) and (21). O(m) for each task, by arrays.
+    Each task goes to the machine that completes it first, by (20) and (21). O(m) for each task,
+    with numpy arrays.
     """
     return hand_out(problem, order, lambda job, stage, task, done: int(done.argmin()))
 
 
 Choice = Callable[[int, int, int, Floats], int]
-"""The machine of a job's stage's task, which would be done by then on each of them."""
+"""choose(job, stage, task, done): the machine of a task; `done` is its end on each machine."""
 
 
 def hand_out(problem: RelatedMachines, order: Sequence[int], choose: Choice) -> Runs:
-    """The schedule in which each task goes behind what the machine chosen for it has already.
+    """The schedule in which each task goes after the tasks already on its chosen machine.
 
-    Job by job and stage by stage, the largest task first. No task begins before its job is
-    released, its stage is ready and all stages before that are done.
+    Tasks are placed job by job and stage by stage, the largest first. No task begins before its
+    job is released, its stage is ready and all stages before it are done.
     """
     free = problem.free.copy()
     runs: list[Run] = []
@@ -70,9 +71,9 @@ def hand_out(problem: RelatedMachines, order: Sequence[int], choose: Choice) -> 
 
 
 class Lister:
-    """Makes the same schedules from one problem again and again, by machine code where it pays.
+    """Computes the schedules of `list_jobs` for many orders, in machine code if that pays off.
 
-    asked  how many schedules will be asked for, about
+    asked  the approximate number of schedules to compute
     """
 
     def __init__(self, problem: RelatedMachines, asked: float = 1) -> None:
@@ -105,11 +106,11 @@ class Lister:
     def completions(
         self, order: Sequence[int], fills: bool = False, slowest: Sequence[float] | None = None
     ) -> Floats:
-        """When each job is done, seconds.
+        """The completion of each job, seconds.
 
-        fills    gaps are used, too (`run_tasks`)
-        slowest  of each stage of each job, in one row, the least speed of a machine that it
-                 takes; at most the largest there is. Any, unless given
+        fills    whether gaps are used, too (`run_tasks`)
+        slowest  the minimum speed of the machines of each stage, for the stages of all jobs in
+                 one row; at most the largest speed. Without it, all machines are allowed
         """
         first = self._numbers[3]
         ends, *_ = self._run(order, fills, slowest)
@@ -165,12 +166,12 @@ def run_tasks(
     start: Numbers,
     end: Numbers,
 ) -> None:
-    """`list_jobs` on plain numbers: fill in when each stage ends, and where each task runs.
+    """`list_jobs` on plain numbers: fill in the end of each stage, and the run of each task.
 
-    slowest  of each stage: on slower machines none of its tasks runs
-    fills    a task may also run in a gap in which its machine waits for a stage to be done, if
-             it is done there first and in time: nothing that is placed already is delayed.
-             Each task then looks at all gaps
+    slowest  of each stage: its tasks do not run on slower machines
+    fills    a task may also run in a gap in which its machine waits for a stage, if that
+             completes it first and before the gap ends: no placed task is delayed. Each task
+             then considers all gaps
     """
     machines, min_share = len(speed), min(work)
     free = [free_from[i] for i in range(machines)]

@@ -1,4 +1,4 @@
-"""Plans of whole tasks by name: DMRS, DMRS improved by search, and what it is compared with."""
+"""Planners of whole tasks by name: DMRS, our improvement of it, and other schedulers."""
 
 from __future__ import annotations
 

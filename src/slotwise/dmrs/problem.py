@@ -14,12 +14,12 @@ from slotwise.objective.costs import Floats
 
 @dataclass(frozen=True)
 class Stage:
-    """Tasks that may run side by side: the maps of a job, or its reduces.
+    """Tasks that may run in parallel: the maps of a job, or its reduces.
 
     work    of each task, seconds on a machine of speed 1, > 0
-    before  the stages of the job that must be done first, by their places, all lower
-    ready   none of its tasks begins earlier, seconds: what it waits for is under way
-    follows whether it has waited for stages that are done or under way
+    before  the stages of the job that must be done first, by index, all lower
+    ready   the earliest start of its tasks, seconds: it may wait for running tasks
+    follows whether it waits for stages that are done or have only running tasks left
     """
 
     work: Floats
@@ -29,16 +29,16 @@ class Stage:
 
     @cached_property
     def largest_first(self) -> list[int]:
-        """Its tasks by their work, the largest first; ties by number."""
+        """Its tasks by work, the largest first; ties by number."""
         order: list[int] = np.argsort(-self.work, kind="stable").tolist()
         return order
 
 
 @dataclass(frozen=True, slots=True)
 class NumericJob:
-    """Stages in an order in which each stands behind those that it waits for.
+    """Stages in topological order. A MapReduce job has two stages.
 
-    A MapReduce job is two of them. `release` in seconds; `weight` > 0.
+    `release` in seconds; `weight` > 0.
     """
 
     stages: tuple[Stage, ...]
@@ -51,13 +51,13 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The stages of all jobs in one row, job behind job: what is computed of all at once.
+    """The stages of all jobs in one row, job after job, for computations on arrays.
 
-    total, largest  the work of all of its tasks, and of the largest
-    count           its tasks
-    first           where the stages of each job begin, and where the last one ends
+    total, largest  the work of all tasks of each stage, and of its largest task
+    count           the number of tasks of each stage
+    first           the index of the first stage of each job, followed by the number of stages
     arcs            for each place within a job, pairs of the stage there and one before it
-    is_chain        of each job, whether each stage waits for the last one and no other
+    is_chain        for each job, whether each stage waits for exactly the stage before it
     """
 
     total: Floats
@@ -69,7 +69,7 @@ class Stages:
 
     @classmethod
     def of(cls, jobs: Sequence[NumericJob]) -> Stages:
-        """Of these jobs, each of which has a stage, each of which has a task."""
+        """The stages of these jobs. Each job needs a stage, and each stage a task."""
         stages = [stage for job in jobs for stage in job.stages]
         first = np.cumsum([0, *(len(job.stages) for job in jobs)])
         count = np.array([len(stage.work) for stage in stages])
@@ -99,7 +99,7 @@ class RelatedMachines:
     """N jobs and m machines, each of which runs one task at a time.
 
     speed  of each machine, > 0: a task of work w takes w / speed seconds there
-    busy   until when each machine is, seconds; None: all are free
+    busy   when each machine becomes free, seconds; None means all are free
     """
 
     speed: Floats
@@ -111,43 +111,43 @@ class RelatedMachines:
 
     @cached_property
     def free(self) -> Floats:
-        """When each machine is free first, seconds."""
+        """When each machine becomes free, seconds."""
         return np.zeros(len(self.speed)) if self.busy is None else self.busy
 
     @cached_property
     def fastest(self) -> Floats:
-        """Entry n - 1: the speeds of the n fastest machines together."""
+        """Entry n - 1 is the total speed of the n fastest machines."""
         return np.cumsum(np.sort(self.speed)[::-1])
 
     def rate(self, tasks: Ints) -> Floats:
-        """The most work that so many tasks can have done in a second."""
+        """The maximum work per second of this number of tasks, > 0."""
         fastest: Floats = self.fastest[np.minimum(tasks, len(self.fastest)) - 1]
         return fastest
 
     @cached_property
     def stages(self) -> Stages:
-        """Of all jobs, in one row."""
+        """The stages of all jobs, in one row."""
         return Stages.of(self.jobs)
 
     @cached_property
     def release(self) -> Floats:
-        """Of each job, seconds."""
+        """The release of each job, seconds."""
         return np.array([job.release for job in self.jobs])
 
     @cached_property
     def earliest(self) -> Floats:
-        """Of each stage of each job, in one row: when its tasks can begin at the earliest."""
+        """The earliest start of the tasks of each stage, for all jobs in one row, seconds."""
         ready = (max(job.release, stage.ready) for job in self.jobs for stage in job.stages)
         return np.array(list(ready))
 
     @cached_property
     def weight(self) -> Floats:
-        """Of each job."""
+        """The weight of each job."""
         return np.array([job.weight for job in self.jobs])
 
     @cached_property
     def work(self) -> Floats:
-        """Of all tasks of each job: P_j, seconds at speed 1."""
+        """The work of all tasks of each job: P_j, seconds at speed 1."""
         return np.add.reduceat(self.stages.total, self.stages.first[:-1])
 
     def value(self, completion: Floats) -> float:

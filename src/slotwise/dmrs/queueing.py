@@ -1,4 +1,4 @@
-"""DMRS at run time: a queue for each host, planned anew when estimates say so (DMRS V)."""
+"""DMRS at run time: a queue for each host, replanned when estimates change (DMRS V)."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
 
 TOLERANCE = 1e-9
-"""Relative: an end that is earlier by less is no reason to plan anew."""
+"""Relative; an end that is earlier by less does not cause a new plan."""
 
 LISTINGS = 1_000
-"""How many schedules are listed in a run, about: for so many, machine code is worth loading."""
+"""The approximate number of list schedules in a run, enough to make machine code worthwhile."""
 
 LIST_SECONDS = 1.4e-7
-"""What a list schedule takes for each task and machine in Python, about: so a budget in seconds
-becomes one in steps, and the same run is decided in the same way on every machine."""
+"""The approximate time of a list schedule in Python per task and machine. It converts a budget
+in seconds into one in steps, so that a run is decided in the same way on every machine."""
 
 MORE_MACHINES = 4
-"""A task takes as long besides as so many machines do."""
+"""The fixed time per task in a list schedule, as a number of machines."""
 
 BUDGET_SECONDS = 0.01
-"""For search at each plan, if nobody says."""
+"""For the search at each plan, by default."""
 
 Task = tuple[PhaseId, int]
 
@@ -43,20 +43,22 @@ Task = tuple[PhaseId, int]
 class Queueing:
     """A queue for each host: when a slot is free, the head of its host's queue runs.
 
-    All tasks that are left are planned, by Algorithm 1 or as `plan` says, when jobs, tasks or
-    hosts come or go. Before each launch the ends of what runs are estimated anew, from the
-    tasks that have finished (`corrected`), and all that stands before the task in the plan is
-    listed again: if another machine would now have it done earlier by (20) and (21), all that
-    is left is planned anew. A head whose phase is not ready keeps its slot idle, as planned.
+    When jobs, tasks or hosts come or go, `plan` plans all tasks that have not begun, for
+    example by Algorithm 1. Before each launch, the ends of running tasks are estimated again
+    from the finished tasks (`corrected`), and all tasks before it in the plan are listed again.
+    If another machine would now complete the task earlier by (20) and (21), all tasks that have
+    not begun are planned again. A head whose phase is not ready keeps its slot idle, as
+    planned.
 
-    plan     an order of the jobs and a schedule, for what is left and the order of its jobs so
-             far
-    checks   whether plans are looked at before each launch; if not, only when jobs, tasks or
-             hosts come or go
-    fills    whether gaps before a task are used by others, and looked for whenever slots idle
+    plan     from the remaining problem and the previous order of its jobs, a new order of the
+             jobs and a schedule
+    checks   whether plans are checked before each launch; if not, plans change only when jobs,
+             tasks or hosts come or go
+    fills    whether other tasks use gaps before a task; gaps are then searched whenever slots
+             idle
 
-    A plan costs what `plan` does. A launch costs a listing of the jobs up to its own, and with
-    `fills` of all.
+    A plan costs as much as `plan`. A launch costs a list schedule of the jobs up to its own,
+    with `fills` of all jobs.
     """
 
     plan: Callable[[RelatedMachines, Sequence[int]], tuple[Sequence[int], Runs]]
@@ -64,7 +66,7 @@ class Queueing:
     fills: bool = False
 
     def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
-        """The next decisions at this instant; empty when there is nothing more to decide."""
+        """The next decisions at this instant; empty when there are no more."""
         if snapshot.doomed:
             return give_up(snapshot)
         queues = snapshot.queues
@@ -77,7 +79,7 @@ class Queueing:
         return heads
 
     def _enqueue(self, snapshot: Snapshot) -> Enqueue:
-        """Queues for all that is left, and the order of the jobs that led to them."""
+        """Queues for all tasks that have not begun, and the order of the jobs."""
         left = remaining(snapshot, _estimates(snapshot))
         if left.problem is None:
             return Enqueue({})
@@ -91,8 +93,8 @@ class Queueing:
         )
 
     def _is_better_otherwise(self, snapshot: Snapshot, heads: Sequence[Launch]) -> bool:
-        """Whether, as things look now, one of these tasks would end earlier elsewhere, or a
-        slot that they leave idle could be used."""
+        """Whether, by current estimates, one of these tasks would end earlier elsewhere, or
+        another task could use a slot that they leave idle."""
         queues = snapshot.queues
         jobs = queues.jobs
         if not self.fills:
@@ -125,30 +127,30 @@ def _estimates(snapshot: Snapshot) -> Corrected:
 
 
 def _order(left: Remaining, jobs: Sequence[str]) -> list[int]:
-    """The jobs that are left in this order, those that are not in it last."""
+    """The remaining jobs in this order, jobs that are not in it last."""
     place = {name: number for number, name in enumerate(jobs)}
     numbers = range(len(left.jobs))
     return sorted(numbers, key=lambda number: place.get(left.jobs[number], len(place)))
 
 
 def _place(run: Run) -> tuple[float, bool, int, int]:
-    """By which runs are queued: each behind all that it waits for.
+    """The key by which runs are queued: each after all runs that it waits for.
 
-    Late in time, tasks may be so short that they end when they begin, and what waits for them
-    begins at the same instant.
+    At late instants, short tasks may end when they begin, because of rounding. Then the tasks
+    that wait for them begin at the same instant.
     """
     return run.start, run.end > run.start, run.stage, run.machine
 
 
 def _task(left: Remaining, run: Run) -> Task:
-    """The task that a run is of."""
+    """The task of a run."""
     phase, numbers = left.tasks[run.job][run.stage]
     return phase, numbers[run.task]
 
 
 def _heads(snapshot: Snapshot) -> list[Launch]:
-    """What can be launched now: the first tasks of each host's queue, as far as they are ready
-    and the host has free slots."""
+    """The launches that are possible now: the first tasks of each host's queue that are ready,
+    at most as many as the host has free slots."""
     (kind,) = snapshot.cluster.capacity
     launches = []
     for host, free in snapshot.free(kind).items():
@@ -162,7 +164,7 @@ def _heads(snapshot: Snapshot) -> list[Launch]:
 
 
 def by_program(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
-    """Algorithm 1."""
+    """The plan by Algorithm 1."""
     order = by_completion(linear_program(problem).completion)
     return order, Lister(problem, LISTINGS).runs(order)
 
@@ -170,9 +172,10 @@ def by_program(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequenc
 def by_search(
     problem: RelatedMachines, before: Sequence[int], seconds: float | None = None
 ) -> tuple[Sequence[int], Runs]:
-    """The best order that is found in about so many seconds, gaps filled.
+    """The plan by the best order found in about `seconds` seconds, with gaps filled.
 
-    It begins with the order so far, so that one plan searches on where the last one ended.
+    The search starts with the previous order, so that each plan continues the search of the
+    last one.
     """
     tasks = sum(len(stage.work) for job in problem.jobs for stage in job.stages)
     each = LIST_SECONDS * tasks * (len(problem.speed) + MORE_MACHINES)
@@ -182,12 +185,12 @@ def by_search(
 
 
 def by_identical(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
-    """As if all machines were alike."""
+    """The plan as if all machines had the same speed (`identical_machine`)."""
     runs = identical_machine(problem)
     return by_completion(runs.completion), runs
 
 
 def by_maps(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
-    """By the maps alone; all later tasks on machines taken at random."""
+    """The plan by the maps only; all later tasks on random machines (`map_only`)."""
     runs = map_only(problem)
     return by_completion(runs.completion), runs

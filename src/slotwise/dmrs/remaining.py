@@ -1,4 +1,4 @@
-"""What is left to be placed at an instant, as the numeric problem of DMRS."""
+"""The tasks that have not begun at an instant, as the numeric problem of DMRS."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from slotwise.model.snapshot import PhaseView, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """The tasks that have not begun, on the hosts that are there; time counts from now.
+    """The tasks that have not begun, on the responsive hosts; time counts from now.
 
     problem  None if there are no such tasks, or no such hosts
     jobs     the name of each job of the problem
-    tasks    of each stage of each job, its phase and the numbers of its tasks
+    tasks    for each stage of each job, its phase and the numbers of its tasks
     hosts    the host of each machine
     """
 
@@ -33,10 +33,10 @@ class Remaining:
 def remaining(
     snapshot: Snapshot, estimates: Corrected, among: Collection[str] | None = None
 ) -> Remaining:
-    """What is left now, by these estimates; only of some jobs, if they are named.
+    """The remaining problem by these estimates; only of the jobs `among`, if given.
 
-    A machine is busy until the attempt that runs there is expected to end, and a stage is ready
-    when all attempts are that run of what it waits for. O(tasks left).
+    A machine is busy until the expected end of the attempt that runs there. A stage is ready at
+    the expected end of all running attempts of the phases that it waits for. O(tasks left).
     """
     busy: dict[str, list[float]] = {}
     names, jobs, tasks = [], [], []
@@ -63,9 +63,9 @@ def _running(
     now: float,
     busy: dict[str, list[float]],
 ) -> Mapping[str, float]:
-    """When the last running attempt of each phase is expected to end, from now on.
+    """The seconds from now to the expected end of the last running attempt of each phase.
 
-    Adds to each host when its attempts are.
+    Adds those of all attempts to `busy`, by host.
     """
     ends: dict[str, float] = {}
     for phase in phases:

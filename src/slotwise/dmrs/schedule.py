@@ -1,4 +1,4 @@
-"""Schedules of whole tasks: which machine runs what, and when."""
+"""Schedules of whole tasks: the machine and the time of each task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ TOLERANCE = 1e-9
 
 
 class Run(NamedTuple):
-    """One task on one machine, seconds; it may hold the machine before it can compute."""
+    """One task on one machine; `start` and `end` in seconds. It may hold the machine before it
+    can compute."""
 
     job: int
     stage: int
@@ -29,7 +30,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """A schedule: the runs of all tasks, and when each job is complete, seconds."""
+    """A schedule: the runs of all tasks, and the completion of each job, seconds."""
 
     runs: Sequence[Run]
     completion: Floats

@@ -1,4 +1,4 @@
-"""Beyond DMRS: better orders of the jobs, other machines, and gaps before reduces filled."""
+"""Improves DMRS: better orders of the jobs, other machines, and gaps before reduces filled."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from slotwise.dmrs.problem import RelatedMachines
 from slotwise.dmrs.schedule import Runs
 
 BUDGET_STEPS = 500
-"""Of search, where nobody says."""
+"""Search steps by default."""
 
 ASKED = 300
-"""How many schedules are made in the time that a clock allows, about."""
+"""The approximate number of schedules in a search that a clock ends."""
 
 FLOORS_MOST = 6
-"""Least speeds to choose from."""
+"""The maximum number of minimum speeds to choose from."""
 
 PART = 0.7
-"""Of the steps that are left, for orders before machines are looked at."""
+"""The part of the remaining steps for orders, before machines are changed."""
 
 
 def best_found(problem: RelatedMachines, budget: Budget | None = None) -> Runs:
-    """The best schedule found within a budget of steps, each one schedule.
+    """The best schedule found within a budget of steps, one schedule per step.
 
-    Never worse than DMRS. Jobs begin in the order of the linear program or by their work over
-    their weight (Smith); machines that wait for the maps of a job run tasks of later ones
-    meanwhile, where nothing is delayed. Then, in turns as long as it helps, jobs are moved in
-    the order, and single stages leave slow machines, or take them again.
+    Never worse than DMRS. The search starts with the order of the linear program or by work
+    over weight (Smith). Machines that wait for the maps of a job run tasks of later jobs
+    meanwhile if that delays nothing. Then, alternately as long as it helps, jobs move in the
+    order, and single stages stop or resume using slow machines.
     """
     budget = budget or Budget(BUDGET_STEPS)
     lister = Lister(problem, min(budget.steps, ASKED))
@@ -59,9 +59,10 @@ def best_found(problem: RelatedMachines, budget: Budget | None = None) -> Runs:
 def best_order(
     problem: RelatedMachines, budget: Budget, before: Sequence[int]
 ) -> Sequence[int]:
-    """The best order of the jobs found within a budget, where gaps are filled.
+    """The best order of the jobs found within a budget, with gaps filled.
 
-    Begins as `best_found` does, or with the order that was best before, and moves jobs only.
+    Starts with one of the orders of `best_found` or with the previous order, and only moves
+    jobs.
     """
     lister = Lister(problem, ASKED)
 
@@ -72,7 +73,7 @@ def best_order(
 
 
 def _first_orders(problem: RelatedMachines) -> tuple[list[int], list[int]]:
-    """By the linear program, and by work over weight (Smith)."""
+    """The orders by the linear program and by work over weight (Smith)."""
     return (
         by_completion(linear_program(problem).completion),
         by_completion(problem.work / problem.weight),
@@ -87,9 +88,9 @@ def _leave_slow(
     min_share: float,
     budget: Budget,
 ) -> float:
-    """Change the least speed of a stage's machines where it helps.
+    """Change the minimum speed of the machines of stages where it helps.
 
-    Changes `slowest`, and gives the value then.
+    Updates `slowest` and returns the new value.
     """
     first = problem.stages.first.tolist()
     floors = _floors(problem)
@@ -110,7 +111,7 @@ def _leave_slow(
 
 
 def _floors(problem: RelatedMachines) -> list[float]:
-    """Least speeds: none, and some of those that there are, the largest among them."""
+    """Minimum speeds to try: 0, and some of the speeds of machines, including the largest."""
     speeds = np.unique(problem.speed)[1:]
     some = np.linspace(0, len(speeds) - 1, min(len(speeds), FLOORS_MOST)).round().astype(int)
     return [0.0, *speeds[some].tolist()]

@@ -1,1 +1,1 @@
-"""How long it will take."""
+"""Estimates of the work of tasks and the speeds of hosts."""

@@ -1,4 +1,4 @@
-"""How wrong estimates of work and stated speeds were, from the tasks that have finished."""
+"""Corrections of estimated work and stated speeds, from the tasks that have finished."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import PhaseView, Seen
 
 TRUST = 1.0
-"""A stated speed weighs as much as so many tasks that ran on the host."""
+"""The weight of a stated speed, as a number of tasks that ran on the host."""
 
 SWEEPS_MOST = 20
-"""How often factors and speeds are set right in turn, at most."""
+"""The maximum number of alternating corrections of factors and speeds."""
 
 SETTLED = 1e-9
-"""A change of all logarithms below this is none."""
+"""The iteration ends when all logarithms change by less than this."""
 
 TINY = 1e-300
-"""In place of no tasks at all, to divide by."""
+"""Replaces a divisor of 0 tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """Estimates as the finished tasks of this run have set them right.
+    """Estimates corrected by the finished tasks of this run.
 
-    factors  by phase, how much more work a task was than expected
-    of_jobs  the same by job, for phases not named; 1 for jobs that are not named either
+    factors  by phase, the ratio of the real to the expected work of a task
+    of_jobs  the same by job, for phases not in `factors`; 1 for jobs in neither
     speeds   by host
     """
 
@@ -49,8 +49,8 @@ class Corrected:
     def seconds_left(
         self, phase: PhaseView, launch: Launch, started: float, now: float
     ) -> float:
-        """How long a running attempt will still need; one that has outlived its estimate is
-        taken to need a part of it still."""
+        """The remaining seconds of a running attempt, > 0. An attempt that exceeds its estimate
+        is assumed to need `RUNNING_FLOOR` of the estimate."""
         seconds = self.work(phase, launch.task) / self.speeds[launch.host]
         left = started + seconds - now
         return left if left > 0 else RUNNING_FLOOR * seconds
@@ -59,15 +59,15 @@ class Corrected:
 def corrected(
     seen: Mapping[PhaseId, Mapping[str, Seen]], stated: Mapping[str, float]
 ) -> Corrected:
-    """What finished tasks tell of phases and of hosts, which were said to have these speeds.
+    """Corrections from finished tasks, for phases and for hosts of these stated speeds.
 
-    A task is taken to need its expected work x factor of its phase / speed of its host. In
-    logarithms that is a sum, which means in turn take apart, each phase and host weighed by the
-    tasks that ran: the factor of a phase is free, while a speed is held by what was stated as
-    if `TRUST` tasks had shown it. So the first task of a phase sets its estimate right, however
-    wrong that was, and the phases behind it until they have tasks of their own to show: what
-    made one estimate of a job wrong mostly made all wrong. A host must be slow with several
-    phases, or slower than others with one, to count as slow. O(phases x hosts) a sweep.
+    The model: a task needs (expected work) x (factor of its phase) / (speed of its host). In
+    logarithms this is a sum, whose terms are estimated by alternating means, weighted by the
+    tasks that ran. The factor of a phase is free; the stated speed of a host weighs as much as
+    `TRUST` tasks. So the first finished task of a phase corrects its estimate, however wrong,
+    and also the later phases of its job until they have finished tasks: what made one estimate
+    of a job wrong usually made all wrong. A host counts as slow only if it is slow with several
+    phases, or slower than others with one. At most `SWEEPS_MOST` sweeps of O(phases x hosts).
     """
     if not seen:
         return Corrected({}, {}, stated)

@@ -1,15 +1,15 @@
-"""How much work a phase has left, from the tasks that have finished (FLEX 2.5 and 4.2)."""
+"""The remaining work of a phase, from its finished tasks (FLEX 2.5 and 4.2)."""
 
 from __future__ import annotations
 
 DEFAULT_WORK = 10.0
-"""Seconds; what a task is taken to need of which nobody has said anything (FlowFlex 5.2)."""
+"""Seconds; the assumed work of a task without an estimate (FlowFlex 5.2)."""
 
 RUNNING_FLOOR = 0.1
-"""A running task that has outlived its estimate is taken to need this part of it still."""
+"""A running task that exceeds its estimate is assumed to need this part of it in addition."""
 
 WORK_LEAST = 1e-9
-"""What a phase that is not done is taken to need at least, in seconds."""
+"""The minimum remaining work of an unfinished phase, seconds."""
 
 
 def work_left(
@@ -19,14 +19,13 @@ def work_left(
     observed: float,
     elapsed: float,
 ) -> float:
-    """Extrapolate the work left of a phase, in seconds at speed 1, above 0.
+    """The extrapolated remaining work of a phase, in seconds at speed 1, > 0.
 
-    The `expected` sums are the estimates made beforehand of the pending, running and finished
-    tasks; `observed` is what the finished ones really took and `elapsed` what the running ones
-    have had so far. The finished tasks tell by which factor the estimates were wrong; the
-    tasks left are taken to be wrong by the same factor. With equal tasks this is the paper's
-    rule: average seen so far times number of tasks left. Before the first one finishes the
-    factor is 1. O(1).
+    The `expected` sums are the initial estimates of the pending, running and finished tasks.
+    `observed` is the real work of the finished tasks, `elapsed` the work done so far on the
+    running ones. The ratio of `observed` to `expected_finished` is applied to the remaining
+    tasks; it is 1 before the first task finishes. With equal tasks this is the paper's rule:
+    the average so far times the number of remaining tasks. O(1).
     """
     factor = observed / expected_finished if expected_finished > WORK_LEAST else 1.0
     running = expected_running * factor

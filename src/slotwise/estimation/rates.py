@@ -15,27 +15,28 @@ from slotwise.model.job import Job, Phase
 from slotwise.model.observation import Observation, Sizes
 
 SWEEPS_MOST = 50
-"""How often rates and speeds are set right in turn, at most; a few times do as a rule."""
+"""The maximum number of alternating corrections of rates and speeds; usually a few suffice."""
 
 SETTLED = 1e-9
-"""A change of all logarithms below this is none."""
+"""The iteration ends when all logarithms change by less than this."""
 
 SEEN_ENOUGH = 12.0
-"""A learned speed is believed if it rests on at least so many tasks. Of fewer, chance shows too
-small a spread; from so many on, one of twenty hosts that are as stated is told apart by it."""
+"""A learned speed is used only if it is based on at least this number of tasks. With fewer, the
+spread is often too small by chance; with this number, about one of twenty hosts whose stated
+speed is correct is wrongly corrected."""
 
 ERRORS_ENOUGH = 2.0
-"""And if it is off from what was stated by so many standard errors: else it may be chance."""
+"""It must also differ from the stated speed by this number of standard errors."""
 
 MEDIAN_ERROR = 1.86
-"""Standard error of a median of normal values, by half of them lying within 1, times the root
-of their number: sqrt(pi / 2) / 0.6745."""
+"""Standard error of a median of normal values times the root of their number, if half of the
+values lie within 1: sqrt(pi / 2) / 0.6745."""
 
 ROUNDING = 1e-6
-"""Logarithms of speeds that differ by no more are of one speed."""
+"""Logarithms of speeds that differ by at most this count as equal."""
 
 CLOSE = 1e-12
-"""Weights that differ by no more than this part of all are alike."""
+"""Weights that differ by at most this part of the total count as equal."""
 
 Floats = NDArray[np.float64]
 Groups = NDArray[np.intp]
@@ -43,12 +44,12 @@ Groups = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What a phase of a program needs for each byte.
+    """The time per byte of a phase of a program.
 
     seconds_per_byte  on a slot of a host of speed 1
-    spread            half of the bytes seen took no more than 1 + spread times that, nor less
-                      than that divided by 1 + spread
-    count             the tasks seen
+    spread            half of the observed bytes took between seconds_per_byte / (1 + spread)
+                      and seconds_per_byte * (1 + spread)
+    count             the number of observed tasks
     """
 
     seconds_per_byte: float
@@ -58,9 +59,10 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast a host is; `stated` is what it was said to be, the rest as in a Rate.
+    """The learned speed of a host and its `stated` speed; the rest as in `Rate`.
 
-    alike  the tasks seen, by their bytes: so many tasks of equal bytes would tell as much
+    alike  the effective number of observed tasks: this number of tasks of equal bytes would
+           give the same precision
     """
 
     host: str
@@ -72,30 +74,30 @@ class Speed:
 
     @property
     def believed(self) -> float:
-        """The speed to go by: what was learned if enough was seen, else what was stated."""
+        """The learned speed if it is significant, otherwise the stated speed."""
         error = MEDIAN_ERROR * log1p(self.spread) / sqrt(self.alike)
         off = abs(log(self.speed / self.stated))
         is_enough = self.alike >= SEEN_ENOUGH and off > max(ERRORS_ENOUGH * error, ROUNDING)
-        # What it is beyond four digits is chance, and hard to read in a log.
+        # Further digits are noise, and hard to read in a log.
         return float(f"{self.speed:.4g}") if is_enough else self.stated
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """All that is known: rates by program and phase, and speeds of hosts."""
+    """The learned values: rates by program and phase, and speeds of hosts."""
 
     by_phase: Mapping[tuple[str, str], Rate] = field(default_factory=dict)
     speeds: tuple[Speed, ...] = ()
 
     def job(self, job: Job, program: str, sizes: Mapping[str, Sizes]) -> Job:
-        """The job of a program with the work of its tasks as known; else as it was."""
+        """The job of a program with learned work of its tasks; unchanged where unknown."""
         phases = [self._phase(phase, program, sizes.get(phase.name)) for phase in job.phases]
         return replace(job, phases=tuple(phases))
 
     def cluster(self, cluster: Cluster) -> Cluster:
-        """The cluster with hosts as fast as they are known to be; else as they were.
+        """The cluster with learned speeds of hosts; unchanged where unknown.
 
-        A host is known by its name and the speed that it is said to have.
+        A host is identified by its name and its stated speed.
         """
         known = {(one.host, one.stated): one.believed for one in self.speeds}
         hosts = (
@@ -114,29 +116,30 @@ class Rates:
 
 
 def estimate_rates(observations: Iterable[Observation]) -> Rates:
-    """What finished tasks tell of the programs that they are of and the hosts they ran on.
+    """Rates of programs and speeds of hosts from finished tasks.
 
-    A task is taken to need bytes x rate / speed seconds. In logarithms that is a sum, which is
-    taken apart by medians in turn (Tukey's median polish). They are medians of bytes, since
-    what counts is the work of all of a phase, and small tasks mostly start and end: tasks with
-    fewer than half of the bytes of a phase or host, however wrong, do not carry it away. Only
-    products are seen, so speeds are anchored: hosts that have run the same phases, if only by
-    way of others, are compared, and the median of what they did was done at the speed that was
-    stated.
+    The model: a task needs bytes x rate / speed seconds. In logarithms this is a sum, whose
+    terms are estimated by alternating medians (Tukey's median polish). The medians are weighted
+    by bytes, since the total work of a phase matters and small tasks consist mostly of
+    overhead. Outliers with less than half of the bytes of a phase or host do not spoil its
+    estimate. Only quotients of rates and speeds are observed, so speeds are anchored: in each
+    group of hosts that have run the same phases, directly or through other hosts, the median of
+    the work ran at the stated speed.
 
-    Tasks without bytes or seconds tell nothing. O(n log n) a sweep for n tasks.
+    Tasks without bytes or seconds are ignored. O(n log n) per sweep for n tasks, at most
+    `SWEEPS_MOST` sweeps.
     """
     seen = [o for o in observations if o.bytes > 0 and o.seconds > 0]
     if not seen:
         return Rates()
-    # One host may have been said to have several speeds; then it counts as several.
+    # A host with several stated speeds counts as several hosts.
     names, phase_of = _numbered([(o.program, o.phase) for o in seen])
     hosts, host_of = _numbered([(o.host, o.speed) for o in seen])
     cost = np.log([o.seconds * o.speed / o.bytes for o in seen])
     weight = np.array([o.bytes for o in seen], dtype=float)
     rates, slowness = _polished(cost, weight, phase_of, host_of)
     for group in _compared(phase_of, host_of):
-        # The median of these ran as its host was said to run.
+        # The median of these tasks ran at the stated speed of its host.
         group = group[np.argsort(slowness[host_of[group]])]
         anchor = _median(slowness[host_of[group]], weight[group])
         slowness[np.unique(host_of[group])] -= anchor
@@ -160,7 +163,7 @@ def estimate_rates(observations: Iterable[Observation]) -> Rates:
 
 
 def _numbered(keys: list[Any]) -> tuple[list[Any], Groups]:
-    """The different keys in order, and which of them each one is."""
+    """The distinct keys in order, and the index of each key."""
     distinct = sorted(set(keys))
     number = {key: k for k, key in enumerate(distinct)}
     return distinct, np.array([number[key] for key in keys], dtype=np.intp)
@@ -169,7 +172,7 @@ def _numbered(keys: list[Any]) -> tuple[list[Any], Groups]:
 def _polished(
     cost: Floats, weight: Floats, phase_of: Groups, host_of: Groups
 ) -> tuple[Floats, Floats]:
-    """The logarithms of rates and of slowness whose sums are nearest by medians."""
+    """The logarithms of rates and of slowness, fitted by alternating medians."""
     slowness = np.zeros(host_of.max() + 1)
     rates = _medians(cost, weight, phase_of)
     for _ in range(SWEEPS_MOST):
@@ -182,7 +185,7 @@ def _polished(
 
 
 def _medians(values: Floats, weight: Floats, group_of: Groups) -> Floats:
-    """The median of each group by weight; every group has a member."""
+    """The weighted median of each group; no group is empty."""
     order = np.lexsort((values, group_of))
     ends = np.cumsum(np.bincount(group_of))[:-1]
     groups = zip(np.split(values[order], ends), np.split(weight[order], ends), strict=True)
@@ -190,7 +193,7 @@ def _medians(values: Floats, weight: Floats, group_of: Groups) -> Floats:
 
 
 def _median(ordered: Floats, weight: Floats) -> float:
-    """Where half of the weight is reached; if that is between two values, midway."""
+    """The weighted median of ordered values; midway if it lies between two values."""
     upto = np.cumsum(weight)
     half, slack = upto[-1] / 2, CLOSE * upto[-1]
     low, high = np.searchsorted(upto, [half - slack, half + slack])
@@ -212,12 +215,12 @@ def _compared(phase_of: Groups, host_of: Groups) -> list[Groups]:
 
 
 def _alike(weight: Floats) -> float:
-    """How many equal weights would tell as much as these (Kish's effective size)."""
+    """The number of equal weights with the same precision (Kish's effective sample size)."""
     return float(weight.sum() ** 2 / (weight**2).sum())
 
 
 def _spread(off: Floats, weight: Floats, chosen: NDArray[np.bool_]) -> tuple[float, int]:
-    """The factor above 1 within which half of the chosen bytes are, and the tasks of these."""
+    """The spread that contains half of the chosen bytes (`Rate`), and the number of tasks."""
     number = int(np.count_nonzero(chosen))
     order = np.argsort(off[chosen])
     return float(np.expm1(_median(off[chosen][order], weight[chosen][order]))), number

@@ -1,1 +1,1 @@
-"""What it costs: penalties, and their sum or maximum."""
+"""Costs of jobs: penalties, and their sum or maximum."""

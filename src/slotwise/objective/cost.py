@@ -1,4 +1,4 @@
-"""Costs: what one job costs, as a function of its completion time alone (FLEX 2.1, Fig. 1)."""
+"""Costs: the cost of one job as a function of its completion time alone (FLEX 2.1, Fig. 1)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from math import inf, nextafter
 from typing import Protocol
 
 MET = 1e-9
-"""A deadline that is met but for so much of itself is met: more is rounding."""
+"""Relative; a deadline exceeded by at most this part counts as met, because of rounding."""
 
 
 def is_met(due: float, completion: float) -> bool:
-    """Whether who completes then has met the due date, but for rounding (`MET`)."""
+    """Whether this completion meets the due date, up to rounding (`MET`)."""
     return completion <= met_until(due)
 
 
@@ -25,12 +25,12 @@ def met_until(instant: float) -> float:
 class Cost(Protocol):
     """A non-decreasing function of completion time, in seconds.
 
-    What it costs has the unit of the penalty: seconds for a response time, none for a stretch,
+    Its values have the unit of the penalty: seconds for a response time, none for a stretch,
     money for an SLA.
     """
 
     def at(self, completion: float) -> float:
-        """The cost of completing then. O(1), with K steps O(log K)."""
+        """The cost of this completion. O(1), with K steps O(log K)."""
         ...
 
     def latest(self, level: float) -> float:
@@ -42,9 +42,9 @@ class Cost(Protocol):
 
     @property
     def kinks(self) -> tuple[float, ...]:
-        """The instants, seconds, at which its slope changes or behind which it jumps, in order.
+        """The instants, seconds, at which its slope changes or after which it jumps, in order.
 
-        Between them it is a straight line; only a `Curve` is not. O(1), with K steps O(K).
+        Between them it is a straight line, except for a `Curve`. O(1), with K steps O(K).
         """
         ...
 
@@ -61,7 +61,7 @@ class Line:
     origin: float = 0.0
 
     def at(self, completion: float) -> float:
-        """The cost of completing then; negative before the origin."""
+        """The cost of this completion; negative before the origin."""
         return self.slope * (completion - self.origin)
 
     def latest(self, level: float) -> float:
@@ -86,11 +86,11 @@ class Hinge:
     due: float
 
     def at(self, completion: float) -> float:
-        """The cost of completing then; 0 up to the due date."""
+        """The cost of this completion; 0 up to the due date."""
         return self.slope * max(0.0, completion - self.due)
 
     def latest(self, level: float) -> float:
-        """The latest completion that costs at most `level`; none costs less than 0."""
+        """The latest completion that costs at most `level`; -inf for a level below 0."""
         return self.due + level / self.slope if level >= 0 else -inf
 
     @property
@@ -108,18 +108,18 @@ class Steps:
     """The cost of the last step passed, 0 before the first: tardy jobs and SLAs.
 
     steps  (instant, cost) with increasing instants and non-decreasing costs >= 0; a step is
-           passed by completing later than its instant, but for rounding (`MET`).
+           passed by completing later than its instant, up to rounding (`MET`).
     """
 
     steps: tuple[tuple[float, float], ...]
 
     def at(self, completion: float) -> float:
-        """The cost of completing then."""
+        """The cost of this completion."""
         passed = bisect_left(self.steps, completion, key=lambda step: met_until(step[0]))
         return self.steps[passed - 1][1] if passed else 0.0
 
     def latest(self, level: float) -> float:
-        """The latest completion that costs at most `level`: just before a dearer step."""
+        """The latest completion that costs at most `level`: the instant of the next step."""
         if level < 0:
             return -inf
         cheap = bisect_right(self.steps, level, key=lambda step: step[1])
@@ -137,17 +137,17 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Any non-decreasing function of the completion time, for penalties of one's own.
+    """Any non-decreasing function of the completion time, for custom penalties.
 
-    It is only ever asked for values, so its inverse is found by bisection and bounds take it
-    for a staircase below it: what has a shape of its own above should use that.
+    Only its values are known. So its inverse is found by bisection, and lower bounds replace it
+    by a staircase below it. Use one of the classes above if it fits.
     """
 
     function: Callable[[float], float]
     begins: float = 0.0
 
     def at(self, completion: float) -> float:
-        """The cost of completing then."""
+        """The cost of this completion."""
         return self.function(self.begins + completion)
 
     def latest(self, level: float) -> float:
@@ -169,7 +169,7 @@ class Curve:
 
     @property
     def kinks(self) -> tuple[float, ...]:
-        """Nobody knows."""
+        """Unknown, so empty."""
         return ()
 
     def since(self, instant: float) -> Curve:
@@ -178,4 +178,4 @@ class Curve:
 
 
 FOREVER = 1e18
-"""Seconds; a curve that has not reached a level by then never does."""
+"""Seconds; a curve that does not exceed a level by then is assumed never to."""

@@ -1,4 +1,4 @@
-"""The costs of many jobs at once, as fast as arrays allow."""
+"""The costs of many jobs at once, computed with numpy arrays."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Floats = NDArray[np.float64]
 
 
 class Costs(Sequence[Cost]):
-    """J costs, one a job. Lines, hinges and steps are arrays; others are asked one by one."""
+    """J costs, one per job. Lines, hinges and steps use arrays; others are called singly."""
 
     def __init__(self, costs: Sequence[Cost]) -> None:
         self._costs = tuple(costs)
         count = len(self._costs)
         self._slope, self._origin = np.ones(count), np.zeros(count)
-        self._floor = np.full(count, -inf)  # What a line does not have and a hinge has at 0.
+        self._floor = np.full(count, -inf)  # 0 for a hinge, none for a line.
         self._others: list[int] = []
         steps: list[int] = []
         for j, cost in enumerate(self._costs):
@@ -49,11 +49,11 @@ class Costs(Sequence[Cost]):
 
     @property
     def origin(self) -> Floats:
-        """Where lines and hinges are 0; 0 for the others."""
+        """The instants at which lines and hinges are 0; 0 for the others."""
         return self._origin
 
     def at(self, completion: Floats) -> Floats:
-        """The cost of each job if it completes then."""
+        """The cost of each job at its completion, shape (J,)."""
         values: Floats = np.maximum(self._slope * (completion - self._origin), self._floor)
         if self._stairs is not None:
             values[self._stairs.jobs] = self._stairs.at(completion[self._stairs.jobs])
@@ -62,7 +62,7 @@ class Costs(Sequence[Cost]):
         return values
 
     def latest(self, level: float) -> Floats:
-        """The latest completion of each job that costs at most `level`."""
+        """The latest completion of each job that costs at most `level`, shape (J,)."""
         due: Floats = np.where(level >= self._floor, self._origin + level / self._slope, -inf)
         if self._stairs is not None:
             due[self._stairs.jobs] = self._stairs.latest(level)
@@ -85,7 +85,7 @@ class Costs(Sequence[Cost]):
 
 
 class _Stairs:
-    """Costs that are steps: a row each of instants, inf behind the last, and of costs."""
+    """Costs that are steps: one row each of instants, padded with inf, and of costs."""
 
     def __init__(self, costs: Sequence[Cost], jobs: Sequence[int]) -> None:
         self.jobs = np.array(jobs)
@@ -101,7 +101,7 @@ class _Stairs:
         self._rows = np.arange(len(pairs))
 
     def at(self, completion: Floats) -> Floats:
-        """The cost of the last step that each has passed."""
+        """The cost of the last step that each job has passed."""
         passed = (self._until < completion[:, None]).sum(axis=1)
         values: Floats = self._costs[self._rows, passed]
         return values

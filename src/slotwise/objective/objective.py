@@ -17,7 +17,10 @@ Aggregate = Literal["sum", "max"]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What is to be made small: the name of a penalty, and sum or max over the jobs."""
+    """The function to minimise: the name of a penalty, and its sum or max over the jobs.
+
+    InputError for an unknown penalty or aggregate, or for a sum of makespans.
+    """
 
     penalty: str = "response"
     aggregate: Aggregate = "sum"
@@ -34,22 +37,23 @@ class Objective:
 
     @classmethod
     def named(cls, penalty: str) -> Objective:
-        """The objective that a penalty's name alone stands for: its sum, or the makespan."""
+        """The default objective of a penalty: its sum, for makespan its maximum."""
         return cls(penalty, "max" if penalty == "makespan" else "sum")
 
     def penalty_of(self, job: Job) -> str:
-        """The name of the penalty of one job: its own if it has chosen one."""
+        """The name of the penalty of one job: its own if it states one."""
         return job.penalty or self.penalty
 
     def penalties(self, jobs: Iterable[Job]) -> tuple[str, ...]:
-        """The names of the penalties by which these jobs are measured, its own first."""
+        """The names of the penalties of these jobs, the one of the objective first."""
         names = {self.penalty_of(job) for job in jobs} or {self.penalty}
         return tuple(sorted(names, key=lambda name: (name != self.penalty, name)))
 
     def cost(self, job: Job, size: Size) -> Cost:
-        """What the job costs by completion time.
+        """The cost of the job as a function of its completion time.
 
-        InputError if its penalty is unknown, or if it lacks a deadline or steps.
+        InputError if its penalty is unknown, or if the job lacks the deadline or steps that its
+        penalty needs.
         """
         penalty = self.penalty_of(job)
         if penalty not in PENALTIES:
@@ -59,7 +63,7 @@ class Objective:
         return PENALTIES[penalty](job, size)
 
     def check(self, jobs: Iterable[Job]) -> None:
-        """Refuse jobs that lack what their penalty needs, before anything is begun."""
+        """Raise InputError for jobs that lack what their penalty needs."""
         for job in jobs:
             self.cost(job, Size(1.0, 1.0))
 
@@ -85,11 +89,11 @@ def in_words(penalties: Sequence[str]) -> str:
 
 
 def gap_of(value: float, bound: float) -> float | None:
-    """How far a value is above its bound, as a part of the bound.
+    """The relative gap between a value and its lower bound.
 
-    Lateness and tardiness have bounds of 0 and less, of which nothing is a part: then it is 0
-    where the bound is met, but for rounding, and None elsewhere. None, too, where the bound is
-    next to nothing.
+    Lateness and tardiness may have lower bounds <= 0, for which a relative gap is not defined:
+    then it is 0 if the value equals the bound up to rounding, otherwise None. It is also None
+    if the bound is so small that the ratio is not finite.
     """
     if bound <= 0:
         return 0.0 if isclose(value, bound, rel_tol=MET, abs_tol=MET) else None

@@ -1,7 +1,7 @@
-"""Penalties: what it costs to finish a job at a time (FLEX 2.1). One function each.
+"""Penalties: the cost of completing a job at a time (FLEX 2.1). One function each.
 
-A penalty makes, of a job and its size, a cost: a non-decreasing function of completion time.
-To add one is to add a function here and its name to `PENALTIES`.
+A penalty converts a job and its size to a cost: a non-decreasing function of completion time.
+To add a penalty, add a function here and its name to `PENALTIES`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from slotwise.objective.cost import Cost, Hinge, Line, Steps
 
 
 class Size(NamedTuple):
-    """How large a job is, in seconds at speed 1; both > 0.
+    """The size of a job, in seconds at speed 1; both > 0.
 
     work   of all its phases
-    alone  the least time from its arrival to its completion, if it had the cluster to itself
+    alone  the minimum time from its arrival to its completion alone on the cluster
     """
 
     work: float
@@ -27,7 +27,7 @@ class Size(NamedTuple):
 
 
 Penalty = Callable[[Job, Size], Cost]
-"""The cost of completing this job, of this size, as a function of the instant."""
+"""The cost of a job of this size as a function of its completion time."""
 
 
 def response(job: Job, size: Size) -> Line:
@@ -41,12 +41,15 @@ def stretch(job: Job, size: Size) -> Line:
 
 
 def slowdown(job: Job, size: Size) -> Line:
-    """Weighted slowdown, w (C - arrival) / the least time alone: 1 is the best there is."""
+    """Weighted slowdown, w (C - arrival) / (minimum time alone): at least w."""
     return Line(job.weight / size.alone, job.arrival)
 
 
 def tardy(job: Job, size: Size) -> Steps:
-    """The weight of a job that misses its deadline; the sum counts the tardy jobs."""
+    """The weight of a job that misses its deadline; the sum counts the tardy jobs by weight.
+
+    InputError without a deadline, as for `tardiness` and `lateness`.
+    """
     return Steps(((_deadline(job, "tardy"), job.weight),))
 
 
@@ -61,7 +64,10 @@ def lateness(job: Job, size: Size) -> Line:
 
 
 def sla(job: Job, size: Size) -> Steps:
-    """The cost of the last step passed, as agreed for the job; weights play no part."""
+    """The cost of the last step passed, as stated for the job; weights do not matter.
+
+    InputError without steps.
+    """
     if not job.steps:
         raise InputError(
             f"job {job.id!r}: penalty sla needs steps; give it steps: [[seconds, cost], ...]"

@@ -1,4 +1,4 @@
-"""The problem itself: what it refuses, what it looks at, and when it is convex."""
+"""The resource allocation problem: validation, choices and convexity."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ INF, NAN = float("inf"), float("nan")
 
 def test_more_least_units_than_there_are_is_refused() -> None:
     """The message names the place, both numbers and what to do."""
-    with pytest.raises(InputError, match="least: the jobs need 5 units and there are 4; lower"):
+    with pytest.raises(InputError, match="min_share: the jobs need 5 units and there are 4; "):
         ResourceProblem.of_table(4, [[9, 8, 7], [9, 8, 7, 6]], min_share=[2, 3])
 
 
 def test_shares_that_contradict_each_other_are_refused() -> None:
-    """Negative least units, most below least, lists of different length."""
+    """Negative min shares, max shares below min shares, lists of different length."""
     with pytest.raises(InputError, match=r"min_share\[1\] is -1 units; give units >= 0"):
         ResourceProblem.of_table(4, [[1, 0], [1, 0]], min_share=[0, -1])
     with pytest.raises(InputError, match=r"max_share\[0\] is 0 units; give at least min_share"):
         ResourceProblem.of_table(4, [[1, 0]], min_share=[1], max_share=[0])
-    with pytest.raises(InputError, match="1 least and 2 most units; give one of each"):
+    with pytest.raises(InputError, match="1 min_share and 2 max_share; give one of each"):
         ResourceProblem.of_table(4, [[1, 0], [1, 0]], min_share=[1])
 
 

@@ -1,8 +1,8 @@
-"""Lower bounds: no schedule of any scheduler can cost less.
+"""Lower bounds on the cost of every schedule of any scheduler.
 
-They hold for malleable jobs on `capacity` (slots times speed) where job j does work at a rate
-of at most `rate`, at least `least`, and not before its arrival; real schedules, whose tasks
-are whole, only cost more. One bound a file; proofs are in docs/algorithms/bounds.md.
+They hold for malleable jobs on `capacity` (slots times speed), where job j does work at a rate
+between `min_share` and `rate`, and not before its arrival. Real schedules, with whole tasks,
+only cost more. One bound per file; proofs are in docs/algorithms/bounds.md.
 """
 
 from slotwise.allocation.bounds.best import lower_bound

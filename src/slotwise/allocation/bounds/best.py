@@ -1,4 +1,4 @@
-"""The best of all bounds that hold."""
+"""The best of all applicable lower bounds."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from slotwise.objective.cost import Steps
 from slotwise.objective.objective import Aggregate
 
 PRICES_FROM = 1e-6
-"""Relative; prices are looked for where a bound is below the known value by more than this."""
+"""Relative; prices are computed if a bound is below the known value by more than this."""
 
 WHOLE = 1e-6
-"""Where sums are whole, a bound that is above a whole number by less is that number."""
+"""If sums are whole, a bound that exceeds a whole number by less is that number."""
 
 ROUNDING = 1e-12
-"""Sums are lowered by this part of what they are made of."""
+"""Sums are lowered by this part of their terms."""
 
 
 def lower_bound(
     jobs: BoundJobs, capacity: float, aggregate: Aggregate, value: float = inf
 ) -> float:
-    """No schedule of any scheduler costs less than this in sum or at most. 0 without jobs.
+    """A lower bound on the sum or maximum of the costs of any schedule. 0 without jobs.
 
-    value  of a known schedule: where a cheap bound is close to it, dear ones are left out
+    value  of a known schedule: if a cheap bound is close to it, expensive bounds are skipped
 
-    A maximum takes some 50 tests of O(J log J); a sum at most a fixed number of steps over
+    A maximum takes some 50 tests of O(J log J), a sum at most a fixed number of steps over
     `NUMBERS_MOST` numbers.
     """
     if not len(jobs):
@@ -41,7 +41,7 @@ def lower_bound(
     if aggregate == "max":
         return due_date_bound(jobs, capacity)
     are_whole = _are_whole(jobs)
-    # More than half a step below a whole value is enough: it is rounded up.
+    # A bound of value - 0.5 is enough: it is rounded up.
     bound = _sum_bound(jobs, capacity, value - 0.5 if are_whole else value)
     bound -= ROUNDING * float(np.abs(jobs.costs.at(jobs.soonest)).sum() + abs(bound))
     if are_whole:
@@ -51,7 +51,7 @@ def lower_bound(
 
 
 def _sum_bound(jobs: BoundJobs, capacity: float, value: float) -> float:
-    """The best of the bounds of a sum, the cheap ones first."""
+    """The best lower bound of a sum, the cheap bounds first."""
     bound = height_bound_sum(jobs)
     if jobs.costs.are_lines:
         bound = max(bound, busy_time_bound(jobs, capacity))

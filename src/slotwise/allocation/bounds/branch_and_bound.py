@@ -1,4 +1,4 @@
-"""A bound by cases: a job is complete by an instant, or it is not."""
+"""A lower bound by cases: a job is complete by an instant, or it is not."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ SPLIT_FROM = 1e-7
 """Relative; cases are split while the bound is below the known value by more than this."""
 
 SHORT = 1e-3
-"""Of the bound, or of what a job can cost; to prove less by so much is good enough."""
+"""Part of the bound, or of the range of a job's cost; a smaller loss is accepted."""
 
 DUST = 1e-9
-"""Relative to what a job can cost more than its least; a smaller difference is none."""
+"""Relative to the range of a job's cost; smaller differences count as 0."""
 
 
 def bound_by_cases(choices: Choices, trials: int, value: float) -> float:
-    """Each schedule falls into one of some cases, so the least of their bounds holds.
+    """The minimum of the lower bounds of cases that cover all schedules.
 
-    The case of the least bound is split in two as long as there are trials left, two for each.
-    In each case prices are looked for anew.
+    The case with the lowest bound is split in two while trials are left; each split takes two.
+    Prices are computed again for each case. Stops at a bound close to `value`.
     """
-    number = count()  # No two cases are compared but by bound and age.
+    number = count()  # Cases are compared by bound and age only.
     bound, choices, mixture = settled(choices)
     cases = [(bound, next(number), choices, mixture)]
     for _ in range((trials - 1) // 2):
@@ -44,10 +44,10 @@ def bound_by_cases(choices: Choices, trials: int, value: float) -> float:
 
 
 def settled(choices: Choices) -> tuple[float, Choices, Mixture]:
-    """A bound, and the choices and their mixture at nearly the best prices.
+    """A lower bound, and the choices and their mixture at nearly the best prices.
 
-    Where not all points are among the choices, and the prices have proven much less than was
-    hoped, the cheapest points become choices and prices are looked for once more.
+    If not all points are among the choices, and the bound is much lower than with the choices
+    alone, the cheapest points become choices and prices are computed once more.
     """
     mixture = choices.settled()
     bound = choices.bound(mixture.prices)
@@ -59,10 +59,10 @@ def settled(choices: Choices) -> tuple[float, Choices, Mixture]:
 
 
 def _split(choices: Choices, mixture: Mixture) -> tuple[int, float] | None:
-    """The job that mixes cheap and dear completions most, and one in the middle of them.
+    """The job that mixes cheap and expensive completions most, and a completion between these.
 
-    It is the latest one of its cost. None if no job mixes any: then no case has a better bound
-    than all together.
+    It is the latest completion of its cost. None if no job mixes completions: then splitting
+    does not improve the bound.
     """
     parts = mixture.parts / mixture.parts.sum(axis=1, keepdims=True)
     mean_cost = (parts * choices.cost).sum(axis=1, keepdims=True)

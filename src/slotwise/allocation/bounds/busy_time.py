@@ -1,4 +1,4 @@
-"""Mean busy times: the squashed area with arrivals and limited rates."""
+"""The mean busy time bound: the squashed area with arrivals and limited rates."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from slotwise.allocation.bounds.profiles import latest_moments
 
 
 def busy_time_bound(jobs: BoundJobs, capacity: float) -> float:
-    """Of the sum of costs that are lines. O(J log J).
+    """A lower bound on the sum of costs that are lines. O(J log J).
 
-    The mean busy time of a job comes before its completion by at least its least moment over
-    its work: by work / (2 rate) for one part. And the weighted sum of mean busy times is least
-    when, at each instant, all capacity goes to the present job of
-    the largest slope / work (Goemans). With one arrival time and unlimited rates this is the
-    squashed area bound of Turek and others.
+    The mean busy time of a job is before its completion by at least its least moment over its
+    work: by work / (2 rate) for one part. The weighted sum of mean busy times is minimal if, at
+    each instant, all capacity goes to the present job of the largest slope / work (Goemans).
+    With one arrival time and unlimited rates this is the squashed area bound of Turek and
+    others.
     """
     assert jobs.costs.are_lines
     slope, origin = jobs.costs.slope, jobs.costs.origin
@@ -29,12 +29,12 @@ def busy_time_bound(jobs: BoundJobs, capacity: float) -> float:
 
 
 def _moments(jobs: BoundJobs, capacity: float) -> np.ndarray:
-    """Of each job the integral of t - arrival over the time at which it is served.
+    """For each job, the integral of t - arrival over the time in which it is served.
 
-    Instants themselves are large: differences of their squares would be lost in rounding.
+    Offsets from the arrival are used, since squares of late instants would lose digits.
     """
     arrival, work = jobs.arrival.tolist(), jobs.work.tolist()
-    # The order by slope / work stays as it is while a job is being done.
+    # The order by slope / work does not change while a job is processed.
     urgency = (jobs.work / jobs.costs.slope).tolist()
     order = sorted(range(len(work)), key=lambda j: arrival[j])
     left = [amount / capacity for amount in work]  # seconds on the whole cluster

@@ -1,4 +1,4 @@
-"""The area with limited rates and heights: a linear program over all sets of jobs."""
+"""The area bound with limited rates and heights: a linear program over all sets of jobs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.allocation.bounds.profiles import latest_moments
 
 JOBS_MOST = 40_000
-"""Above so many jobs, O(J^2) takes more than a second or two."""
+"""Above this number of jobs, O(J^2) takes more than a second or two."""
 
 
 def caps_bound(jobs: BoundJobs, capacity: float) -> float:
-    """Of the sum of costs that are lines, from the first arrival on. O(J^2).
+    """A lower bound on the sum of costs that are lines, from the first arrival on. O(J^2).
 
-    Of any set of jobs, the sum of work times completion is at least the sum of their least
-    moments about the completion, plus half of the square of all their work over the capacity.
-    Each job needs its height besides. The least weighted sum of such completion times is known
-    exactly.
+    For any set of jobs, the sum of work times completion is at least the sum of their least
+    moments about the completion, plus half of the square of their total work over the capacity.
+    Each job also needs its height. The minimum weighted sum of such completion times is
+    computed exactly.
     """
     assert jobs.costs.are_lines
     begin = float(jobs.arrival.min())

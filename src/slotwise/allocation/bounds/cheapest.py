@@ -1,4 +1,4 @@
-"""The cheapest completion of each job at prices, among all that there are."""
+"""The cheapest completion of each job at given prices, among all completions."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from slotwise.allocation.bounds.window_demand import Falls
 from slotwise.objective.costs import Floats
 
 ROUNDING = 1e-15
-"""What each term of a running sum may lose, of the largest of them."""
+"""The rounding error of each term of a running sum, relative to the largest term."""
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Completions among which there is a cheapest one of each job, at any prices.
+    """Completions that include a cheapest one of each job, at any prices.
 
     completion  J x M, in order, from the soonest to the latest
     cost        J x M; inf where the job must not complete then
-    above       J x M, the cost a moment later: more where it jumps
-    turn        J x M, by so much the need of one window falls less from there on, in a second
-    window      J x M, the window
-    needs       J x K, of each window at the first of them
-    falls       the needs at all of them, in the unit of `needs`
+    above       J x M, the cost a moment later: higher where it jumps
+    turn        J x M, the change of the slope of one window's need from there on, per second
+    window      J x M, that window
+    needs       J x K, of each window at the first completion
+    falls       the needs at all completions, in the unit of `needs`
     """
 
     completion: Floats
@@ -38,10 +38,10 @@ class Points:
 
     @classmethod
     def of(cls, falls: Falls, shapes: Shapes, options: Floats, count: int) -> Points:
-        """Where falls begin and end, and `options`: both ends, and where costs have kinks.
+        """The points where falls begin and end, and `options`: both ends and kinks of costs.
 
-        Between two of these costs and needs are straight lines in the completion. Needs are in
-        the unit of the falls, of `count` windows. O(M log M) for each job.
+        Between two of these, costs and needs are linear in the completion. Needs are in the
+        unit of the falls, of `count` windows. O(M log M) for each job.
         """
         rows = np.arange(len(options))
         soonest, latest = options.min(axis=1), options.max(axis=1)
@@ -65,13 +65,13 @@ class Points:
         return cls(completion, cost, above, turns, windows, needs, falls)
 
     def cheapest(self, prices: Floats) -> Floats:
-        """Of each job the least cost with the price of what it needs, or less. O(J M)."""
+        """A lower bound on the minimum of cost plus priced needs, for each job. O(J M)."""
         total, lost = self._totals(prices)
         min_share: Floats = total.min(axis=1) - lost
         return min_share
 
     def best(self, prices: Floats) -> tuple[Floats, Floats, Floats]:
-        """J x 1 each: a completion that is the cheapest or nearly so, its cost and `above`."""
+        """J x 1 each: a completion that is nearly the cheapest, its cost and `above`."""
         place = self._totals(prices)[0].argmin(axis=1)[:, None]
         completion, cost, above = (
             np.take_along_axis(array, place, axis=1)
@@ -80,7 +80,7 @@ class Points:
         return completion, cost, above
 
     def needed(self, completion: Floats) -> Floats:
-        """J x N x K: what windows need, for N completions of each job."""
+        """J x N x K: the needs of the windows, for N completions of each job."""
         return self.falls.at(completion, self.needs.shape[1])
 
     def _totals(self, prices: Floats) -> tuple[Floats, Floats]:
@@ -92,13 +92,13 @@ class Points:
         return total, ROUNDING * total.shape[1] * paid
 
     def until(self, job: int, instant: float) -> Points:
-        """With the completions of a job not later than one of them."""
+        """The points without those completions of a job that are later than `instant`."""
         costs = self.cost.copy()
         costs[job, self.completion[job] > instant] = np.inf
         return replace(self, cost=costs)
 
     def after(self, job: int, instant: float) -> Points:
-        """With the completions of a job later than one of them, by however little."""
+        """The points with only those completions of a job that are later than `instant`."""
         costs = self.cost.copy()
         ends = self.completion[job]
         costs[job] = np.where(

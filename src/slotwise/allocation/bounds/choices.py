@@ -1,4 +1,4 @@
-"""When each job may complete, at what cost, and what that needs of windows of time."""
+"""The possible completions of each job, their costs, and their needs in windows of time."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.objective.costs import Floats
 
 STEPS = 24
-"""Of the search for prices."""
+"""Steps of the search for prices."""
 
 GAP = 1e-9
-"""Relative; closer to the best prices it need not come."""
+"""Relative; the search for prices stops this close to the optimum."""
 
 ROUNDING = 1e-13
-"""What the sums lose, of the numbers that they are made of."""
+"""The rounding error of sums, relative to their terms."""
 
 
 def with_ends(jobs: BoundJobs, turns: Floats, inner: Floats) -> Floats:
-    """The ends of the completions of each job, and these instants as far as between them.
+    """The soonest and latest completion of each job, and the `inner` instants between them.
 
-    turns  J x K: from this completion on a window needs no less; behind all nothing changes
+    turns  J x K: from this completion on, the need of a window does not fall; after all turns
+           nothing changes
     """
     soonest, latest = jobs.soonest[:, None], jobs.latest[:, None]
     latest = np.minimum(latest, np.maximum(turns.max(axis=1, keepdims=True), soonest))
@@ -34,16 +35,17 @@ def with_ends(jobs: BoundJobs, turns: Floats, inner: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Between two completions next to each other, costs and needs of a job are concave.
+    """N completions of each of J jobs, with costs and needs in K windows.
 
-    Where that would take too many of them, `points` are all, and these are some.
+    Between two adjacent completions, the cost and the needs of a job are concave. If that takes
+    too many completions, `points` contains all of them, and these are some.
 
     completion  J x N, seconds, in any order
     cost        J x N
-    above       J x N, the cost a moment later: more where it jumps
-    needs       J x N x K seconds of the whole capacity, in each window
-    room        K seconds
-    scale       the most that a job of all these can cost more than its least
+    above       J x N, the cost a moment later: higher where it jumps
+    needs       J x N x K, seconds of the whole capacity in each window
+    room        K, seconds
+    scale       the largest range of the cost of a job
     """
 
     completion: Floats
@@ -55,11 +57,11 @@ class Choices:
     points: Points | None = None
 
     def settled(self) -> Mixture:
-        """Nearly the best price of a second of all slots in each window, >= 0."""
+        """Nearly optimal prices of a second of all slots in each window, >= 0."""
         return best_prices(self.cost, self.needs, self.room, self.scale, STEPS, GAP)
 
     def bound(self, prices: Floats) -> float:
-        """What is proven with these prices."""
+        """The lower bound that these prices prove."""
         if self.points is None:
             cheapest = (self.cost + self.needs @ prices).min(axis=1)
         else:
@@ -70,14 +72,14 @@ class Choices:
         return float(cheapest.sum()) - paid - ROUNDING * large
 
     def short(self, prices: Floats) -> float:
-        """How much more these prices would prove if there were no points but the choices."""
+        """The increase of the bound at these prices if the choices were the only points."""
         if self.points is None:
             return 0.0
         cheapest = (self.cost + self.needs @ prices).min(axis=1)
         return float((cheapest - self.points.cheapest(prices)).sum())
 
     def widened(self, prices: Floats) -> Choices:
-        """With the cheapest of the points of each job among the choices."""
+        """The choices, extended by the cheapest of the points of each job."""
         assert self.points is not None
         completion, cost, above = self.points.best(prices)
         return replace(
@@ -89,12 +91,12 @@ class Choices:
         )
 
     def until(self, job: int, instant: float) -> Choices:
-        """With the completions of a job not later than one of them."""
+        """The choices without those completions of a job that are later than `instant`."""
         points = self.points and self.points.until(job, instant)
         return self._only(job, self.completion[job] <= instant, self.cost, points)
 
     def after(self, job: int, instant: float) -> Choices:
-        """With the completions of a job later than one of them, by however little."""
+        """The choices with only those completions of a job that are later than `instant`."""
         cost = self.cost.copy()
         cost[job] = np.where(self.completion[job] == instant, self.above[job], cost[job])
         points = self.points and self.points.after(job, instant)
@@ -103,7 +105,7 @@ class Choices:
     def _only(
         self, job: int, allowed: NDArray[np.bool_], cost: Floats, points: Points | None
     ) -> Choices:
-        # One that is allowed takes the place of each other one, so that the arrays keep shape.
+        # Other completions are replaced by an allowed one, so that the arrays keep their shape.
         chosen = np.where(allowed, np.arange(len(allowed)), np.argmax(allowed))
         arrays = [array.copy() for array in (self.completion, cost, self.above, self.needs)]
         for array in arrays:

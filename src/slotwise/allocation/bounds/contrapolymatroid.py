@@ -3,8 +3,8 @@
     sum_{j in S} W_j C_j >= sum_{j in S} A_j + (sum_{j in S} W_j)^2 / 2 P
     C_j >= l_j
 
-for every set S of jobs: 2^J inequalities, and no linear program is needed to solve them (DMRS
-has the same ones). Proof: docs/algorithms/bounds.md.
+for every set S of jobs. These are 2^J inequalities, but solving them needs no linear program
+(DMRS has the same ones). Proof: docs/algorithms/bounds.md.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from slotwise.objective.costs import Floats
 def least_completions(
     work: Floats, alone: Floats, capacity: float, soonest: Floats, weight: Floats
 ) -> Floats:
-    """The C that minimises sum weight * C.
+    """The C that minimises sum weight * C, shape (J,).
 
     work      W_j >= 0; a job without work ends at its soonest
-    alone     A_j >= 0; W_j^2 / 2 M_j for jobs of one part that do at most M_j in a second
+    alone     A_j >= 0; W_j^2 / 2 M_j for jobs of one part that do at most M_j per second
     capacity  P > 0
     soonest   l_j
     weight    > 0
 
-    y_j = W_j (C_j - l_j) >= 0 must reach h(S) on each set S, where h is supermodular. So jobs
-    are taken by weight / W_j, largest first, and each gets what the set of those taken must
-    have beyond what it had before: max h(T) over its subsets T. The best T is always a prefix
-    in the order of l_j - A_j / W_j, and never a shorter one than before. So jobs within it are
-    two sums; others of those taken wait behind it. O(J), and O(J) more for each job that comes
+    y_j = W_j (C_j - l_j) >= 0 must reach h(S) on each set S, where h is supermodular. So the
+    greedy method is optimal: jobs are taken by weight / W_j, largest first, and each gets the
+    increase of max h(T) over subsets T of the jobs taken. The best T is always a prefix in the
+    order of l_j - A_j / W_j, and it never becomes shorter. So two sums represent the jobs in
+    it; the other taken jobs wait after it. O(J log J), and O(J) more for each job that is taken
     while some wait, by passes over arrays.
     """
     ends = soonest.astype(float)
@@ -39,10 +39,10 @@ def least_completions(
     own = alone[some] - size * soonest[some]
     order = np.argsort(-weight[some] / size, kind="stable")
     gained = np.zeros(len(some))
-    # In this unit the square of an area is what h has beside what adds up.
+    # In this unit, h is the square of an area plus a linear part.
     scaled = size / np.sqrt(2 * capacity)
-    # The work and the part of h that adds up: of the best prefix, which ends with place `best`,
-    # and, for each longer one, of the jobs that it has beyond it.
+    # The area and the linear part of h: of the best prefix, which ends at place `best`, and of
+    # the further jobs in each longer prefix.
     area, linear, best = 0.0, 0.0, -1
     areas, linears = np.zeros(len(some)), np.zeros(len(some))
     max_share = 0.0
@@ -53,7 +53,7 @@ def least_completions(
             area += add
             linear += part
         else:
-            # Prefixes without the job are as they were: not the best.
+            # Prefixes without the job do not change, so they are not the best.
             start = j
             areas[j:] += add
             linears[j:] += part

@@ -1,4 +1,4 @@
-"""Where the phases of a job stand in time at best, if it has all the slots for itself."""
+"""The earliest and latest position in time of the phases of a job that has all slots."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 LONG = 100
-"""Of jobs with more phases only paths are looked at: the rest takes O(n^2 log n)."""
+"""For jobs with more phases only paths are used: the rest takes O(n^2 log n)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A phase of a job; others are meant by their places, which are all before its own.
+    """A phase of a job. It refers to other phases by index, all lower than its own.
 
     work       seconds at speed 1
-    length     the least time that it takes, seconds
+    length     its minimum duration, seconds
     kind       of slots: an index
-    after      those that are done before it begins
-    continues  one that begins before it begins, and is done before it is done; or None
+    after      phases that are done before it begins
+    continues  a phase that begins before it begins and is done before it is done, or None
     """
 
     work: float
@@ -29,9 +29,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Of each phase the earliest start and the least time behind its end, and the height.
+    """The earliest start and the minimum time after the end of each phase; the job's height.
 
-    All in seconds, those of starts from its arrival on.
+    All in seconds; starts count from the arrival of the job.
     """
 
     head: list[float]
@@ -40,7 +40,7 @@ class Stand:
 
 
 def critical_path(nodes: Sequence[Node]) -> float:
-    """The longest path: what the job needs with any number of slots. O(n + arcs)."""
+    """The longest path, seconds: the time of the job with unlimited slots. O(n + arcs)."""
     head = [0.0] * len(nodes)
     for k, node in enumerate(nodes):
         head[k] = _path_to(nodes, head, node)
@@ -48,11 +48,11 @@ def critical_path(nodes: Sequence[Node]) -> float:
 
 
 def stand(nodes: Sequence[Node], capacity: Sequence[float]) -> Stand:
-    """What is proven of a job alone on a capacity of each kind, in work a second.
+    """Bounds for a job alone on a capacity of each kind, in work per second.
 
-    Heads and tails are longest paths. And all that is done before a phase begins has to fit: of
-    these phases, those that begin at a or later take their work over the capacity of their kind
-    from a on. So it is with those that begin after its end, read backwards.
+    Heads and tails are longest paths, raised by areas. All work before a phase must fit: of the
+    phases before it, those that begin at a or later take their work over the capacity of their
+    kind from a on. The same holds, in reverse, for the phases that begin after its end.
     """
     count = len(nodes)
     before, behind = _before(nodes) if count <= LONG else ([0] * count, [0] * count)
@@ -79,7 +79,7 @@ def _path_to(nodes: Sequence[Node], head: list[float], node: Node) -> float:
 
 
 def _before(nodes: Sequence[Node]) -> tuple[list[int], list[int]]:
-    """Of each phase, as bits, those that are done when it begins, and the other way round."""
+    """For each phase, as bits, those that are done when it begins, and the reverse relation."""
     before: list[int] = []
     done: list[int] = []  # When it is done itself.
     behind = [0] * len(nodes)
@@ -99,7 +99,7 @@ def _before(nodes: Sequence[Node]) -> tuple[list[int], list[int]]:
 
 
 def _area(nodes: Sequence[Node], areas: list[float], starts: list[float], some: int) -> float:
-    """The greatest a + work of one kind that starts at a or later, over its capacity."""
+    """The maximum of a + (work of one kind that starts at a or later) / its capacity."""
     min_share = 0.0
     sums: dict[int, float] = {}
     for k in sorted(_bits(some), key=starts.__getitem__, reverse=True):

@@ -1,4 +1,4 @@
-"""Due dates: the least level at which all jobs can be complete in time, for a maximum."""
+"""The due date bound of a maximum: the least level at which all jobs can complete in time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slotwise.objective.cost import Steps
 from slotwise.objective.costs import Floats
 
 STARTS_MOST = 64
-"""From so many instants at most we look; fewer make the bound weaker, not wrong."""
+"""The maximum number of starts that are tested; fewer make the bound weaker, not wrong."""
 
 PRECISION = 1e-13
 """Relative; the level is bracketed no closer."""
@@ -24,13 +24,13 @@ HALVINGS = 100
 
 
 def due_date_bound(jobs: BoundJobs, capacity: float) -> float:
-    """Of the largest cost; for jobs that all arrive at one instant its very optimum.
+    """A lower bound on the largest cost; the optimum if all jobs arrive at one instant.
 
     If no job costs more than a level L, each is complete by the latest instant at which it
-    costs L, and each of its parts by the least time before that. From any instant on, the work
-    that must be done by then must fit. The value returned is at most a level that was seen not
-    to fit, however far the bisection went. About 50 tests of O(N log N) for N parts, for jobs
-    that arrive one by one or have several parts about 300.
+    costs L, and each of its parts by its minimum tail before that. From any instant on, the
+    work that must be done by each later instant must fit. The returned value is at most a level
+    that was shown not to fit, whatever the precision of the bisection. About 50 tests of
+    O(N log N) for N parts; about 300 for jobs that arrive one by one or have several parts.
     """
     jumps = _jumps(jobs)
     level = height_bound_max(jobs)
@@ -45,9 +45,10 @@ def due_date_bound(jobs: BoundJobs, capacity: float) -> float:
 
 
 def _from_the_first(jobs: BoundJobs, capacity: float) -> Callable[[float], bool]:
-    """Whether at a level what must be done by each instant can be done by then.
+    """A test of a level: whether the work that must be done by each instant fits.
 
-    Each job has its parts as late as it can do them alone; the room has them as early.
+    The demand has the parts of each job as late as possible for the job alone, the room has
+    them as early as possible.
     """
     parts, first = latest_parts(jobs.parts, capacity), float(jobs.arrival.min())
     min_share, heights = jobs.least_of(parts), parts.work / parts.rate
@@ -59,7 +60,7 @@ def _from_the_first(jobs: BoundJobs, capacity: float) -> Callable[[float], bool]
         if np.any(due * grace < heights):
             return False
         instants, needed = needs(parts.work, min_share, parts.rate, np.maximum(due, heights))
-        # When the room is full, all that is needed can be done, however it was rounded.
+        # When all work can be done, the needed work can be done, whatever the rounding.
         max_share = np.where(instants < room.full, room.after(instants * grace) * grace, np.inf)
         return bool(np.all(needed <= max_share))
 
@@ -67,16 +68,16 @@ def _from_the_first(jobs: BoundJobs, capacity: float) -> Callable[[float], bool]
 
 
 def _within(jobs: BoundJobs, capacity: float, start: float) -> Callable[[float], bool]:
-    """Whether at a level what must be done from an instant on fits."""
+    """A test of a level: whether the work that must be done from `start` on fits."""
     parts = jobs.parts
     begin = jobs.arrival[parts.job] + parts.head
     work = np.maximum(parts.work - parts.rate * np.maximum(start - begin, 0.0), 0.0)
-    # A job holds its least share from the start on only if it is there by then.
+    # A job holds its min share from the start on only if it has arrived by then.
     min_share = np.where(begin <= start, jobs.least_of(parts), 0.0)
 
     def are_in_time(level: float) -> bool:
         due = jobs.costs.latest(level)
-        due = np.maximum(due, jobs.soonest)  # A level from the heights up, but for rounding.
+        due = np.maximum(due, jobs.soonest)  # Levels start at the heights, up to rounding.
         # Some may be complete before the start.
         due = np.where(work > 0, due[parts.job] - parts.tail - start, inf)
         return fits(capacity, work, min_share, parts.rate, due)
@@ -85,11 +86,11 @@ def _within(jobs: BoundJobs, capacity: float, start: float) -> Callable[[float],
 
 
 def _least_level(fits_at: Callable[[float], bool], level: float, jumps: Floats) -> float:
-    """The least level from this one on that fits, from below; what fits stays so above."""
+    """The least level >= `level` that fits, approached from below; fitting is monotonic."""
     if fits_at(level):
         return level
     low, high = level, inf
-    # Among the costs of steps, the first that fits: between two of them no cost jumps.
+    # The first cost of a step that fits: between two of these costs no cost jumps.
     above = jumps[jumps > level]
     first, last = 0, len(above)
     while first < last:
@@ -110,7 +111,7 @@ def _least_level(fits_at: Callable[[float], bool], level: float, jumps: Floats) 
 
 
 def _bisected(fits_at: Callable[[float], bool], low: float, high: float) -> float:
-    """A level that does not fit close below one that does; `low` does not, `high` does."""
+    """A level that does not fit, slightly below one that does; `low` does not, `high` does."""
     for _ in range(HALVINGS):
         if high - low <= PRECISION * max(abs(low), abs(high)):
             break

@@ -1,9 +1,8 @@
-"""Costs of a moment earlier: below the true ones by more than any rounding.
+"""Costs of a moment earlier: below the true costs by more than any rounding error.
 
-Clocks round: an instant that is the sum of many others is only known to so many digits, and a
-deadline that is missed by rounding counts as met. Bounds that are proven for real numbers are
-therefore taken for costs that stand at each instant a little lower, so that they hold for the
-values that programs print.
+Instants are rounded: the sum of many others has a limited number of digits, and a deadline
+missed by a rounding error counts as met. Bounds are proven for real numbers. So they use costs
+that are slightly lower at each instant, and hold for the values that programs print.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps, met_until
 from slotwise.objective.costs import Costs
 
 SAFETY = 1e-11
-"""A cost is taken at an instant earlier by this part of the instant."""
+"""Costs are evaluated earlier by this part of the instant."""
 
 
 def earlier(costs: Costs) -> Costs:
@@ -28,7 +27,7 @@ def _earlier(cost: Cost) -> Cost:
         case Hinge(slope, due):
             return Hinge(slope * part, max(due, due / part))
         case Steps(steps):
-            # A step is passed only behind what rounding is granted it.
+            # A step is passed only after the tolerance for rounding (`met_until`).
             return Steps(tuple((met_until(at) / part, cost) for at, cost in steps))
         case _:
             return Curve(lambda instant: cost.at(part * instant))

@@ -1,4 +1,4 @@
-"""Every job as if it were alone."""
+"""The height bound: every job as if it were alone."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from slotwise.allocation.bounds.jobs import BoundJobs
 
 
 def height_bound_sum(jobs: BoundJobs) -> float:
-    """The sum of the costs of jobs that are each alone. O(J)."""
+    """A lower bound on the sum: each job costs at least as much as alone. O(J)."""
     return float(jobs.costs.at(jobs.soonest).sum())
 
 
 def height_bound_max(jobs: BoundJobs) -> float:
-    """The dearest job if each were alone. O(J)."""
+    """A lower bound on the maximum: the most expensive job, each alone. O(J)."""
     return float(jobs.costs.at(jobs.soonest).max())

@@ -9,15 +9,15 @@ import numpy as np
 from slotwise.objective.costs import Floats
 
 CENTRED = 0.99
-"""A step goes so far of the way to where the first variable would become 0."""
+"""A step covers this part of the way to where the first variable would become 0."""
 
 START = 0.1
-"""How far from 0 slacks are at first, on scales on which all else is about 1."""
+"""The initial distance of slacks from 0, where all other values are about 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Prices of K resources, >= 0, and the parts of N options that J choices mix at them."""
+    """Prices of K resources, >= 0, and the parts (J x N) of the options that J choices mix."""
 
     prices: Floats
     parts: Floats
@@ -26,23 +26,23 @@ class Mixture:
 def best_prices(
     costs: Floats, needs: Floats, room: Floats, scale: float, steps: int, gap: float
 ) -> Mixture:
-    """Prices of K resources, >= 0, at which J choices that pay for what they need cost most.
+    """Nearly optimal prices, >= 0, of K resources that J choices share, and the primal mixture.
 
-    Each of J picks one of its N options, or a mixture of them; option n of j costs costs[j, n]
-    and needs needs[j, n, k] of resource k, of which there is room[k]. The prices are nearly
-    optimal for the dual of this linear program: sum_j min_n (costs + needs @ prices) - room @
-    prices is about the greatest. They are the best that at most so many steps meet, fewer where
-    that is closer to the optimum than `gap`, relatively. If what is needed at least is not
-    there, prices are as high as the steps allow. Of the parts nothing is promised but that
-    they are nearly optimal, too. `scale`, > 0, is about what an option can cost more.
+    Each of J choices picks one of its N options, or a mixture. Option n of choice j costs
+    costs[j, n] and needs needs[j, n, k] of resource k, of which room[k] is available. The
+    prices are nearly optimal for the dual of this linear program: they nearly maximise sum_j
+    min_n (costs + needs @ prices) - room @ prices. They are the best prices in at most `steps`
+    steps; the method ends earlier at a relative distance of `gap` from the optimum. If the
+    resources cannot suffice, prices are as high as the steps allow. The parts are nearly
+    optimal, without a guarantee. `scale`, > 0, is about the largest difference of costs.
 
-    Mehrotra's method. The choices are eliminated from each system of equations, so a step
-    costs O(J N K^2) and a system of K equations.
+    Mehrotra's method. The choices are eliminated from each system of equations, so a step costs
+    O(J N K^2) and a system of K equations.
     """
     program = _Program((costs - costs.min(axis=1, keepdims=True)) / scale, needs, room)
     point = program.start()
     best, value = point, program.value(point)
-    with np.errstate(all="ignore"):  # Where numbers become too large, the search ends.
+    with np.errstate(all="ignore"):  # The search ends when numbers become too large.
         for _ in range(steps):
             if not program.apart(point) > gap * max(value, gap):
                 break
@@ -57,13 +57,13 @@ def best_prices(
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """Parts of each option, what is left of each resource, and the slacks of their prices.
+    """A primal and dual point.
 
-    parts   J x N, > 0: in the end they add up to 1 for each choice
-    left    K, > 0: in the end what is not needed
+    parts   J x N, > 0: finally they add up to 1 for each choice
+    left    K, > 0: finally the unused part of each resource
     prices  K, > 0
-    cost    J: of each choice at most the cheapest of its options
-    over    J x N, > 0: by how much an option at these prices is dearer than that
+    cost    J: for each choice, at most the cost of its cheapest option
+    over    J x N, > 0: the cost of each option at these prices less `cost`
     """
 
     parts: Floats
@@ -78,7 +78,7 @@ class _Program:
         self._costs, self._needs, self._room = costs, needs, room
 
     def start(self) -> _Point:
-        """Every option equally, every price alike."""
+        """The initial point: equal parts and equal prices."""
         parts = np.full(self._costs.shape, 1 / self._costs.shape[1])
         left = np.maximum(self._room - self._needed(parts), START * self._room.mean())
         prices = np.full(len(self._room), 1 / len(self._room))
@@ -87,15 +87,15 @@ class _Program:
         return _Point(parts, left, prices, cost, paid - cost[:, None])
 
     def value(self, point: _Point) -> float:
-        """What the prices prove."""
+        """The lower bound of the prices: the value of the dual."""
         return float(self._paid(point.prices).min(axis=1).sum() - self._room @ point.prices)
 
     def apart(self, point: _Point) -> float:
-        """How far the point is from an optimum; its mean is what a step makes smaller."""
+        """The complementarity gap, which each step reduces."""
         return float((point.parts * point.over).sum() + point.left @ point.prices)
 
     def step(self, point: _Point) -> _Point | None:
-        """One step, corrected for its own curvature; None where rounding allows no more."""
+        """One predictor-corrector step; None if rounding allows no further one."""
         newton = _Newton(self._needs, point, self._room - self._needed(point.parts))
         if not newton.is_sound:
             return None
@@ -130,8 +130,8 @@ class _Program:
 class _Newton:
     """The equations of one step; all but those of the prices are eliminated.
 
-    The products are taken choice by choice: they are small then, and no library spreads
-    them over threads that wait for each other.
+    Products are computed choice by choice: they are small, so that no library distributes them
+    over threads that wait for each other.
     """
 
     def __init__(self, needs: Floats, point: _Point, free: Floats) -> None:
@@ -152,7 +152,7 @@ class _Newton:
         self.is_sound = bool(np.isfinite(self._inverse).all())
 
     def towards(self, of_parts: Floats, of_left: Floats) -> _Direction:
-        """The change after which products of slacks have changed by so much, to first order."""
+        """The direction that changes the products of slacks so, to first order."""
         point = self._point
         push = of_parts / point.over
         pull = (self._missing - push.sum(axis=1)) / self._weight
@@ -173,7 +173,7 @@ class _Direction(_Point):
     __slots__ = ()
 
     def reach(self, point: _Point) -> tuple[float, float]:
-        """How far, up to 1, parts and prices can go before one of them is 0."""
+        """The step lengths, up to 1, of primal and dual until one variable is 0."""
         mixed = min(_reach(point.parts, self.parts), _reach(point.left, self.left))
         return mixed, min(_reach(point.over, self.over), _reach(point.prices, self.prices))
 

@@ -1,4 +1,4 @@
-"""What bounds know of jobs."""
+"""The jobs as input of the bounds."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from slotwise.objective.costs import Costs, Floats
 
 @dataclass(frozen=True, slots=True)
 class BoundJobs:
-    """J jobs as parallel arrays; made by `BoundJobs.of`.
+    """J jobs as parallel arrays; created by `BoundJobs.of`.
 
-    costs    of each job by the instant of its completion
-    arrival  seconds, >= 0; nothing of it is done before
-    work     seconds at speed 1, >= 0
-    rate     the most work that it can have done in a second, > 0
-    height   the least time from arrival to completion that it needs alone, seconds
-    least    the work that it has done at least in a second, from its arrival to its completion;
-             0 where it is guaranteed nothing, together at most the capacity
-    parts    its phases; the whole job is one unless more is said
+    costs      of each job by the instant of its completion
+    arrival    seconds, >= 0; no work is done before
+    work       seconds at speed 1, >= 0
+    rate       the maximum work per second, > 0
+    height     the minimum time from arrival to completion alone, seconds
+    min_share  the minimum work per second from arrival to completion; 0 without a guarantee,
+               together at most the capacity
+    parts      its phases; by default the whole job is one part
     """
 
     costs: Costs
@@ -47,7 +47,7 @@ class BoundJobs:
         min_share: Sequence[float] | Floats | None = None,
         parts: Parts | None = None,
     ) -> BoundJobs:
-        """The jobs; without `least` nothing is guaranteed, without `parts` each job is one."""
+        """The jobs; by default without min shares, and each job is one part."""
         low = np.zeros(len(costs)) if min_share is None else min_share
         came, amount, pace, alone, held = (
             np.asarray(values, dtype=float) for values in (arrival, work, rate, height, low)
@@ -59,7 +59,7 @@ class BoundJobs:
         return len(self.work)
 
     def fitted(self, capacity: float) -> BoundJobs:
-        """The same jobs, none of them faster than capacity and guarantees allow."""
+        """The same jobs, with rates and heights limited by the capacity and min shares."""
         rate = np.minimum(self.rate, capacity)
         min_share = np.minimum(self.min_share, rate)
         height = np.maximum(self.height, self.work / rate)
@@ -69,7 +69,7 @@ class BoundJobs:
         return replace(self, rate=rate, height=height, min_share=min_share, parts=parts)
 
     def early(self) -> BoundJobs:
-        """The same jobs at costs that are lower by more than the rounding of any clock."""
+        """The same jobs with costs lowered by more than the rounding of instants."""
         return replace(self, costs=earlier(self.costs))
 
     def since(self, instant: float) -> BoundJobs:
@@ -78,7 +78,7 @@ class BoundJobs:
         return replace(self, costs=costs, arrival=self.arrival - instant)
 
     def least_of(self, parts: Parts) -> Floats:
-        """The least share of each part: that of the job where it is all of it, else 0."""
+        """The min share of each part: that of the job if it is the whole job, otherwise 0."""
         count = np.bincount(parts.job, minlength=len(self))
         is_all = (count[parts.job] == 1) & (parts.head + parts.tail == 0)
         return np.where(is_all, self.min_share[parts.job], 0.0)
@@ -90,7 +90,7 @@ class BoundJobs:
 
     @property
     def latest(self) -> Floats:
-        """The instant at which its least share completes each job at the latest, or inf."""
+        """The latest completion of each job, which its min share implies, or inf."""
         held = np.where(self.min_share > 0, self.min_share, 1.0)
         ends = np.where(self.min_share > 0, self.arrival + self.work / held, np.inf)
         return np.maximum(ends, self.soonest)

@@ -1,4 +1,4 @@
-"""Prices of the work that must be done in windows of time, for jobs of several parts."""
+"""The price bound for jobs of several parts."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from slotwise.allocation.bounds.window_demand import Falls
 from slotwise.allocation.bounds.windows import Windows, first_windows
 
 TRIALS_OF_STEPS, TRIALS_OF_LINES, TRIALS_OF_OTHERS = 65, 9, 33
-"""Times that prices are looked for at most, one case after another: cases help steps most."""
+"""The maximum number of price searches, one per case: cases help steps most."""
 
 REFINED_MOST = 200_000
-"""Numbers to which more windows, which make them more, are added."""
+"""Windows are added only while the needs have at most this many numbers."""
 
 TRIED_MOST = 600_000
-"""Numbers in all these trials together, but for the first."""
+"""The limit of numbers in all trials together, except for the first."""
 
 
 def price_bound_of_parts(jobs: BoundJobs, capacity: float, value: float = np.inf) -> float:
-    """Of the sum of any costs; -inf for too many jobs.
+    """A lower bound on the sum of any costs; -inf for too many jobs.
 
-    As for jobs of one part. But needs have a bend for each part, too many for each to be a
-    choice: prices are found with some choices, and what they prove is found with all. Windows
-    are added where the mixtures at the first prices exceed what can be done.
+    The method is that of `price_bound`. But needs have a bend for each part, too many for each
+    to be a choice: prices are computed with some choices, and their bound with all points.
+    Windows are added where the mixtures at the first prices exceed what can be done. Stops when
+    the bound reaches `value`.
     """
-    jobs = jobs.since(float(jobs.arrival.min()))  # Late clocks have few digits to spare.
+    jobs = jobs.since(float(jobs.arrival.min()))  # Late instants have fewer digits.
     windows = first_windows(jobs, capacity)
     if windows is None:
         return -np.inf
@@ -51,7 +52,7 @@ def price_bound_of_parts(jobs: BoundJobs, capacity: float, value: float = np.inf
 
 
 def _rounds(jobs: BoundJobs, choices: Choices) -> int:
-    """How often windows are added: lines need many of them, steps rather many cases."""
+    """How often windows are added: lines need many windows, steps rather need many cases."""
     if choices.points is None:
         return 0
     return 2 if jobs.costs.are_lines else 1
@@ -64,9 +65,9 @@ def _trials(jobs: BoundJobs, choices: Choices) -> int:
 
 
 def _choices(jobs: BoundJobs, capacity: float, windows: Windows) -> Choices:
-    """Some completions, to find prices with, and all points at which a cheapest one can lie.
+    """Some completions, to compute prices, and all points that can be cheapest.
 
-    A job that climbs stairs completes at the end of a step, where its needs are least.
+    A job with a staircase cost completes at the end of a step, where its needs are least.
     """
     count = len(windows)
     falls = Falls.of(jobs, windows, capacity).per(capacity)

@@ -1,4 +1,4 @@
-"""The parts of jobs: phases, with the earliest start and the least time behind the end."""
+"""The parts of jobs: phases, with their earliest start and the minimum time after their end."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """N parts of J jobs as parallel arrays; those of a job lie side by side.
+    """N parts of J jobs as parallel arrays; the parts of a job are adjacent.
 
     job   of each part: 0 to J - 1
     work  seconds at speed 1, >= 0
-    rate  the most work of it that can be done in a second, > 0
-    head  seconds from the arrival of its job during which nothing of it can be done
-    tail  seconds that the job needs at least from the end of the part to its own completion
+    rate  the maximum work per second, > 0
+    head  minimum seconds from the arrival of the job to the start of the part
+    tail  minimum seconds from the end of the part to the completion of the job
     """
 
     job: Ints
@@ -32,13 +32,13 @@ class Parts:
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, float, float, float, float]]) -> Parts:
-        """From one row a part: job, work, rate, head, tail."""
+        """From one row per part: job, work, rate, head, tail."""
         table = np.array(rows, dtype=float).reshape(-1, 5).T
         return cls(table[0].astype(np.int64), *table[1:])
 
     @classmethod
     def whole(cls, work: Floats, rate: Floats) -> Parts:
-        """Each job as one part, with nothing before and behind it."""
+        """Each job as one part, with head and tail 0."""
         nothing = np.zeros(len(work))
         return cls(np.arange(len(work)), work, rate, nothing, nothing)
 
@@ -47,9 +47,9 @@ class Parts:
 
     @property
     def are_whole(self) -> bool:
-        """Whether each is all that is known of the work of its job."""
+        """Whether each part is a whole job."""
         return bool(np.all(np.diff(self.job) > 0) and not np.any(self.head + self.tail))
 
     def fitted(self, capacity: float) -> Parts:
-        """None of them faster than the capacity allows."""
+        """The parts with rates limited by the capacity."""
         return replace(self, rate=np.minimum(self.rate, capacity))

@@ -1,4 +1,4 @@
-"""Prices of the work that must be done in windows of time: a bound for every sum of costs."""
+"""The price bound: prices of the work that must be done in windows, for any sum of costs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from slotwise.allocation.bounds.windows import first_windows
 from slotwise.objective.costs import Floats
 
 TRIALS_MOST = 17
-"""Times that prices are looked for at most, one case after another."""
+"""The maximum number of price searches, one per case."""
 
 TRIED_MOST = 300_000
-"""Numbers in all these trials together, but for the first."""
+"""The limit of numbers in all trials together, except for the first."""
 
 
 def price_bound(jobs: BoundJobs, capacity: float, value: float = np.inf) -> float:
-    """Of the sum of any costs, with least shares and arrivals; -inf for too many jobs.
+    """A lower bound on the sum of any costs, with arrivals; -inf for too many jobs.
 
-    In each of some windows of time the work that must be done there cannot be more than the
-    capacity. With a price on that, each job has a cheapest completion, whatever the others
-    do. At any prices >= 0 the sum over the jobs less the price of the capacity is a bound;
-    an interior point method finds nearly the best ones. With few jobs, cases are told apart:
-    a job is complete by an instant or it is not. Up to a known value, which is enough.
+    It includes min shares.
+
+    In each window of time the work that must be done there cannot exceed the capacity. With a
+    price on that work, each job has a cheapest completion, independent of the others. At any
+    prices >= 0, the sum over the jobs less the price of the capacity is a lower bound
+    (Lagrangian relaxation). An interior point method finds nearly optimal prices. With few
+    jobs, cases are distinguished: a job is complete by an instant or it is not. Stops close to
+    `value`.
     """
     if not jobs.parts.are_whole:
         return price_bound_of_parts(jobs, capacity, value)
@@ -38,7 +41,7 @@ def price_bound(jobs: BoundJobs, capacity: float, value: float = np.inf) -> floa
 
 
 def choices_of(jobs: BoundJobs, capacity: float) -> Choices | None:
-    """The completions at which a cheapest one can lie, and what they need; None if too many."""
+    """The completions that can be cheapest, and their needs; None if there are too many."""
     windows = first_windows(jobs, capacity)
     if windows is None:
         return None
@@ -57,7 +60,7 @@ def choices_of(jobs: BoundJobs, capacity: float) -> Choices | None:
 
 
 def _completions(jobs: BoundJobs, turns: Floats, kinks: Floats) -> Floats:
-    """Both ends, where a window begins to need no less, and where a cost is not straight.
+    """Both ends, the turns of the windows' needs, and the kinks of the costs.
 
     Between two of these, cost and needs are concave in the completion time.
     """

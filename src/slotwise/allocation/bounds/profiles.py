@@ -1,4 +1,4 @@
-"""How much of each job can be done at the end or at the beginning of its time, at best."""
+"""The maximum work of each job in the last or first seconds of its time."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from slotwise.allocation.bounds.parts import Parts
 from slotwise.objective.costs import Floats
 
 ROUNDING = 1e-12
-"""Relative; more than sums lose."""
+"""Relative; more than the rounding errors of sums."""
 
 
 def latest_parts(parts: Parts, capacity: float) -> Parts:
-    """Each job as parts that it does one after another, as late as it may.
+    """Each job as consecutive parts that are done as late as possible.
 
     In the last u seconds of a job at most sum min(s, d (u - q)^+) over its parts can be done,
-    and never more than the capacity allows. This is a line that is bent here and there; each
-    straight piece of it is a part of the result, with no head. O(N log N).
+    and never more than the capacity allows. This function is piecewise linear; each linear
+    piece is a part of the result, with head 0. O(N log N).
     """
     if parts.are_whole:
         return parts
@@ -37,9 +37,9 @@ def latest_parts(parts: Parts, capacity: float) -> Parts:
 
 
 def latest_moments(jobs: BoundJobs, capacity: float) -> Floats:
-    """Of each job the least integral of (C - t) x(t), if it does x(t) at t and completes at C.
+    """For each job, the minimum integral of (C - t) x(t) for a rate x(t) and completion C.
 
-    It is that of its parts as late as it can do them alone: work^2 / (2 rate) for one part.
+    It is reached with its parts as late as possible: work^2 / (2 rate) for one part.
     """
     parts = latest_parts(jobs.parts.fitted(capacity), capacity)
     moments = parts.work * parts.work / (2 * parts.rate) + parts.work * parts.tail
@@ -49,10 +49,10 @@ def latest_moments(jobs: BoundJobs, capacity: float) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The most work of all jobs together that can be done by any instant: a line with bends.
+    """The maximum work of all jobs that can be done by any instant, piecewise linear.
 
-    Each part runs from its head on as fast as it can; what that is beyond the capacity waits.
-    Seconds are counted from the first arrival on.
+    Each part runs from its head on at its rate; work beyond the capacity waits. Seconds count
+    from the first arrival.
     """
 
     seconds: Floats
@@ -69,7 +69,7 @@ class Room:
         return cls(bends[0].ravel(), bends[1].ravel())
 
     def after(self, seconds: Floats) -> Floats:
-        """The work that can be done in so many seconds from the first arrival on."""
+        """The work that can be done in these seconds from the first arrival on."""
         max_share: Floats = np.interp(seconds, self.seconds, self.amounts)
         return max_share
 
@@ -80,7 +80,7 @@ class Room:
 
 
 def _rates(begin: Floats, work: Floats, rate: Floats) -> tuple[list[float], list[float]]:
-    """Instants, and the rate from each one to the next, if each part runs when it can."""
+    """Instants, and the total rate between them, if each part runs from `begin` on."""
     instants = np.concatenate([begin, begin + work / rate])
     order = np.argsort(instants, kind="stable")
     running = np.cumsum(np.concatenate([rate, -rate])[order])
@@ -91,9 +91,9 @@ def _rates(begin: Floats, work: Floats, rate: Floats) -> tuple[list[float], list
 def _served(
     instants: list[float], rates: list[float], capacity: float
 ) -> list[tuple[float, float, float]]:
-    """The spans (begin, end, rate > 0) at which a server of the capacity does what comes.
+    """The spans (begin, end, rate > 0) in which a server of this capacity does arriving work.
 
-    What comes while it is busy waits. Together the spans are as much as came.
+    Work that arrives while the server is busy waits. The spans contain all work.
     """
     spans: list[tuple[float, float, float]] = []
     waiting = 0.0

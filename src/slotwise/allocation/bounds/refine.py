@@ -1,4 +1,4 @@
-"""More windows: where jobs would do more than can be done, at the prices found so far."""
+"""Adds windows where jobs would exceed the possible work at the current prices."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from slotwise.allocation.bounds.windows import Windows
 from slotwise.objective.costs import Floats
 
 ADDED_MOST = 8
-"""Windows that are added at once."""
+"""The maximum number of windows that are added at once."""
 
 APART = 0.01
-"""Of the time that all windows take; new ones end no closer to each other."""
+"""Part of the time that all windows cover; new windows end at least this far apart."""
 
 LITTLE = 1e-6
-"""Of all the work that can be done in that time; a smaller excess is none."""
+"""Part of all the work that can be done in that time; a smaller excess counts as 0."""
 
 RARE = 1e-5
-"""A part of a mixture that is smaller is left out."""
+"""Smaller parts of a mixture are ignored."""
 
 
 def refined(
     jobs: BoundJobs, capacity: float, windows: Windows, choices: Choices, mixture: Mixture
 ) -> Windows:
-    """The windows, and some more from the first arrival on.
+    """The windows, and some more that start at the first arrival.
 
-    If jobs complete in the mixtures that the prices make them choose, more must be done by some
-    instants than can be done. The worst of these end the new windows.
+    If jobs complete in the mixtures that they choose at these prices, more work must be done by
+    some instants than is possible. The new windows end at the worst of these.
     """
     instants, excess = _excess(jobs, capacity, choices, mixture)
     first, last = float(jobs.arrival.min()), float(windows.end.max())
@@ -49,7 +49,7 @@ def refined(
 def _excess(
     jobs: BoundJobs, capacity: float, choices: Choices, mixture: Mixture
 ) -> tuple[Floats, Floats]:
-    """Instants, and by how much what must be done by each is more than can be done."""
+    """Instants, and the excess of the work that must be done by each over the possible work."""
     parts = latest_parts(jobs.parts, capacity)
     share = mixture.parts / mixture.parts.sum(axis=1, keepdims=True)
     part, option = np.nonzero(share[parts.job] > RARE)

@@ -1,4 +1,4 @@
-"""The least time that a job needs beside what is guaranteed to all others."""
+"""The minimum time that a job needs when all others hold their min shares."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 from slotwise.objective.costs import Floats
 
 INSTANTS_MOST = 128
-"""At so many instants at most we look; fewer make the times shorter, not wrong."""
+"""The maximum number of instants considered; fewer make the times shorter, not wrong."""
 
 
 def least_times(capacity: float, work: Floats, min_share: Floats, max_share: Floats) -> Floats:
-    """Seconds from 0 to the completion of each job, if all are there at 0.
+    """Minimum seconds from 0 to the completion of each job, if all are present at 0.
 
-    By any instant the others have had their least shares, so what does not fit beside these
-    has to be done later, at the most share of the job. O(J) for each instant looked at.
+    By any instant the others have had their min shares. Work that does not fit in the rest must
+    be done later, at the max share of the job. O(J) for each instant considered.
     """
     heights: Floats = work / max_share
     held = np.where(min_share > 0, min_share, 1.0)
@@ -26,12 +26,12 @@ def least_times(capacity: float, work: Floats, min_share: Floats, max_share: Flo
     instants = np.concatenate([[0.0], ends])
     own = np.minimum(work[:, None], min_share[:, None] * instants)
     rooms = capacity * instants - own.sum(axis=0) + own
-    # Room is convex, so between two instants it is not above the straight line between them.
+    # Room is convex, so between two instants it is at most the linear interpolation.
     grown = np.diff(rooms, axis=1) / np.diff(instants)
     last = np.full((len(work), 1), capacity)
     pace = np.minimum(np.concatenate([grown, last], axis=1), max_share[:, None])
     behind = np.maximum(work[:, None] - rooms, 0.0)
-    # At its most share from an instant on; and before the next one at what room there is.
+    # From an instant on at its max share; if it ends before the next one, at the room's slope.
     fits_next = np.concatenate([behind[:, 1:] == 0, np.ones((len(work), 1), bool)], axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         needed = behind / np.where(fits_next, pace, max_share[:, None])

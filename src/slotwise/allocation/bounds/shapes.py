@@ -10,21 +10,21 @@ from slotwise.objective.cost import Cost, Hinge, Line, Steps
 from slotwise.objective.costs import Floats
 
 STAIRS = 64
-"""A curve that nobody knows the shape of is bounded by a staircase of so many steps."""
+"""A curve of unknown shape is bounded by a staircase with this number of steps."""
 
 
 def kinks_most(costs: Sequence[Cost]) -> int:
-    """The most instants at which one of the costs, as a shape, is not straight."""
+    """The maximum number of kinks of one of the costs, as a shape."""
     known = (Line, Hinge, Steps)
     return max(len(cost.kinks) if isinstance(cost, known) else STAIRS for cost in costs)
 
 
 class Shapes:
-    """Of each job the greater of a line and a floor, or a staircase.
+    """For each job, the maximum of a line and a floor, or a staircase.
 
-    A staircase jumps behind instants, so that at them it still has its lower value. Lines,
-    hinges and steps are themselves; other costs are replaced by a staircase below them
-    that touches them at instants between `soonest` and `until`.
+    A staircase jumps after its instants: at them it still has the lower value. Lines, hinges
+    and steps are exact. Other costs are replaced by a staircase below them that touches them at
+    instants between `soonest` and `until`.
     """
 
     def __init__(self, costs: Sequence[Cost], soonest: Floats, until: Floats) -> None:
@@ -60,7 +60,7 @@ class Shapes:
 
     @property
     def kinks(self) -> Floats:
-        """Row by row the instants at which a cost is not straight, filled up with inf."""
+        """One row per job: the instants of its kinks, padded with inf."""
         bends = np.where(self._floor > -np.inf, self._origin, np.inf)[:, None]
         return np.concatenate([bends, self._jumps], axis=1)
 

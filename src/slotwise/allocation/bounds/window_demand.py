@@ -15,11 +15,11 @@ from slotwise.objective.costs import Floats
 
 @dataclass(frozen=True, slots=True)
 class Falls:
-    """What windows need of jobs, as a sum of falls: M parallel arrays.
+    """The work of jobs that must be done in windows, as a sum of M falls in parallel arrays.
 
-    A window needs rate * span of a job that completes at `since` or before, nothing if it
-    completes a span later or still later, and in between the line between these. Where clocks
-    are late, the span is known better than its ends.
+    A window needs rate * span of a job that completes at `since` or earlier, nothing if it
+    completes at since + span or later, and a linear interpolation in between. `span` is stored
+    because the difference of two late instants has fewer digits.
     """
 
     job: Ints
@@ -30,10 +30,10 @@ class Falls:
 
     @classmethod
     def of(cls, jobs: BoundJobs, windows: Windows, capacity: float) -> Falls:
-        """For each part of a job and each window one, but where nothing is needed.
+        """One fall for each part of a job and each window, except where nothing is needed.
 
-        From the first arrival on, a job has its parts as late as it can do them alone. Windows
-        that begin later need what cannot be done before, part by part.
+        In windows from the first arrival on, the parts of a job are as late as possible for the
+        job alone. Windows that begin later need what cannot be done before, part by part.
         """
         first = jobs.arrival.min()
         early = np.flatnonzero(windows.start == first)
@@ -50,7 +50,7 @@ class Falls:
 
     @property
     def until(self) -> Floats:
-        """From this completion on nothing is needed."""
+        """The completion from which on nothing is needed, seconds."""
         return self.since + self.span
 
     def at(self, completion: Floats, count: int) -> Floats:

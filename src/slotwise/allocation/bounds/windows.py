@@ -1,4 +1,4 @@
-"""Windows of time, and the work of a job that must be done in them for it to complete."""
+"""Windows of time, and the work of a job that must be done in them, given its completion."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from slotwise.allocation.bounds.shapes import kinks_most
 from slotwise.objective.costs import Floats
 
 NUMBERS_MOST = 500_000
-"""Jobs times completions times windows: more are thinned out to so many."""
+"""The limit of jobs times completions times windows; the number of windows follows from it."""
 
 WINDOWS_LEAST = 4
-"""With room for fewer windows it is not worth while."""
+"""With room for fewer windows no bound is computed."""
 
 WINDOWS_MOST = 32
-"""For more the prices are hardly better."""
+"""More windows hardly improve the prices."""
 
 BEGINS_MOST = 6
-"""Arrivals from which windows begin."""
+"""The maximum number of arrivals at which windows begin."""
 
 SHORTEST = 1e-6
-"""Of all the time in which work is done; the needs of a shorter window are lost in rounding."""
+"""Part of the time in which work is done; the needs of shorter windows are lost in rounding."""
 
 ALIKE = 0.1
-"""Relative; heights that differ by less are about the same."""
+"""Relative; heights that differ by less count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,16 @@ class Windows:
 
     @property
     def lengths(self) -> Floats:
-        """Of each window, seconds."""
+        """The length of each window, seconds."""
         return self.end - self.start
 
     def left(self, jobs: BoundJobs) -> Floats:
-        """J x K: the least work left of each job when a window begins, done as it may be."""
+        """J x K: the minimum remaining work of each job when a window begins."""
         before = np.maximum(self.start - jobs.arrival[:, None], 0.0)
         return np.maximum(jobs.work[:, None] - jobs.rate[:, None] * before, 0.0)
 
     def kept(self, jobs: BoundJobs) -> Floats:
-        """J x K: what its least share gives a job that is not complete when a window ends."""
+        """J x K: the work in a window that the min share of an incomplete job implies."""
         begun = np.maximum(self.start, jobs.arrival[:, None])
         kept = jobs.min_share[:, None] * np.maximum(self.end - begun, 0.0)
         return np.minimum(kept, self.left(jobs))
@@ -64,12 +64,12 @@ class Windows:
         return np.where(late > 0, needed, left)
 
     def turns(self, jobs: BoundJobs) -> Floats:
-        """J x K: from this completion on a window needs no less of a job."""
+        """J x K: from this completion on, the need of a window for a job does not fall."""
         return self.end + (self.left(jobs) - self.kept(jobs)) / jobs.rate[:, None]
 
 
 def first_windows(jobs: BoundJobs, capacity: float) -> Windows | None:
-    """Those to begin with; None if there are too many jobs, or nothing to be done."""
+    """The initial windows; None if there are too many jobs, or no work."""
     max_share = _windows_most(len(jobs), kinks_most(jobs.costs))
     if max_share < WINDOWS_LEAST or not jobs.work.sum() > 0:
         return None
@@ -78,13 +78,13 @@ def first_windows(jobs: BoundJobs, capacity: float) -> Windows | None:
 
 
 def _windows_most(jobs: int, kinks: int) -> int:
-    """K such that J (K + 3 + kinks) K numbers are not too many."""
+    """The largest K such that J (K + 3 + kinks) K is at most `NUMBERS_MOST`."""
     other = (3 + kinks) / 2
     return int(min(WINDOWS_MOST, np.sqrt(NUMBERS_MOST / jobs + other**2) - other))
 
 
 def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, max_share: int) -> Windows:
-    """At most so many windows, from arrivals on to where all work could be done."""
+    """At most `max_share` windows, from arrivals to instants before all work can be done."""
     starts = np.unique(jobs.arrival)
     if len(starts) > 1:
         count = min(len(starts), BEGINS_MOST, max(max_share // 4, 1))
@@ -104,7 +104,7 @@ def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, max_share: int) 
 
 
 def _instants(until: float, kinks: Floats, heights: Floats, max_share: int) -> Floats:
-    """Evenly spread before an instant, and as many kinks of costs as there is room for."""
+    """Instants evenly spread before `until`, and as many kinks of costs as fit."""
     if until <= 0:
         return np.zeros(0)
     inside = np.unique(kinks[(kinks > SHORTEST * until) & (kinks < until)])
@@ -117,10 +117,10 @@ def _instants(until: float, kinks: Floats, heights: Floats, max_share: int) -> F
 
 
 def _step(min_share: float, heights: Floats) -> float:
-    """About so many seconds; a whole part of the height where most jobs have the same.
+    """The distance of instants, about `min_share` seconds; it divides the height of most jobs.
 
-    What a window needs of a job begins to fall when it completes at the end of the window and
-    stops a height later. Prices are the better if another window ends there.
+    The need of a window for a job begins to fall when the job completes at the end of the
+    window and stops falling one height later. Prices are better if another window ends there.
     """
     height = float(np.median(heights))
     alike = np.abs(heights - height) <= ALIKE * height

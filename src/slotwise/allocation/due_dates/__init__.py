@@ -1,1 +1,1 @@
-"""Due dates: which can be kept together, and the slots that keep them."""
+"""Due dates: whether they can be kept together, and the slots that keep them."""

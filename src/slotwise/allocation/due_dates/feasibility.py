@@ -1,8 +1,8 @@
-"""Whether due dates can be kept: malleable jobs with least and most shares, all present at 0.
+"""Whether due dates can be kept: malleable jobs with min and max shares, all present at 0.
 
-Each job must have had some of its work by an instant, to be done by its due date and because
-it never holds less than its least share. Due dates can be kept if and only if, at no instant,
-that is more than all slots can have done. Proof: docs/algorithms/due-dates.md.
+By each instant a job must have done some of its work, because of its due date and because it
+never holds less than its min share. Due dates can be kept if and only if, at every instant, the
+sum of this work is at most what all slots can have done. Proof: docs/algorithms/due-dates.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from slotwise.objective.costs import Floats
 
 ROUNDING = 1e-12
-"""By so much, relatively, capacity and due dates may be exceeded: more is not rounding."""
+"""Relative; capacity and due dates may be exceeded by this part, because of rounding."""
 
 
 def fits(
@@ -25,12 +25,12 @@ def fits(
 ) -> bool:
     """Whether a schedule exists in which each job is complete by its due date.
 
-    work       seconds at speed 1, >= 0
-    least      slots, >= 0, at most `most`; together at most the capacity
-    most       slots, > 0
-    due        seconds; inf where there is none
-    tolerance  True is said of what would fit if capacity and due dates were larger by this
-               part. So False means surely not; for surely yes, give it below 0.
+    work       seconds at speed 1, >= 0; shape (J,), as for the shares and due dates
+    min_share  slots, >= 0, at most `max_share`; together at most the capacity
+    max_share  slots, > 0
+    due        seconds; inf for none
+    tolerance  the result is True if the jobs fit with capacity and due dates larger by this
+               part. So False is certain; for a certain True, give a negative tolerance
 
     O(J log J).
     """
@@ -44,19 +44,19 @@ def fits(
 def needs(
     work: Floats, min_share: Floats, max_share: Floats, due: Floats
 ) -> tuple[Floats, Floats]:
-    """Instants from 0 on, and what all jobs together must have had by each of them.
+    """Instants from 0 on, and the work that all jobs must have done by each of them, seconds.
 
-    Job j must have had max(min(W_j, m_j t), W_j - M_j (d_j - t)) by t, and W_j by d_j. The sum
-    is a straight line between these instants and constant behind the last, but for least
-    shares of jobs that go on for ever.
+    Job j must have done max(min(W_j, m_j t), W_j - M_j (d_j - t)) by t, and W_j by d_j. The sum
+    is linear between these instants and constant after the last one, except for the min shares
+    of jobs that may run forever. O(J log J).
     """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         end = np.where(
             min_share > 0, work / min_share, np.inf
-        )  # It is done by then at any rate.
+        )  # Its min share completes it by then.
     end = np.clip(due, 0.0, end)
     finite = np.isfinite(end)
-    steady = float(min_share[~finite].sum())  # The slots of jobs that may go on for ever.
+    steady = float(min_share[~finite].sum())  # The slots of jobs that may run forever.
     work, min_share, max_share, end = (
         work[finite],
         min_share[finite],
@@ -64,7 +64,7 @@ def needs(
         end[finite],
     )
     late = float(np.sum(max_share * np.maximum(work / max_share - end, 0.0)))
-    # From its turn on a job must run at its most share; till then its least share will do.
+    # From its turn on a job must run at its max share; before it, its min share suffices.
     spare = max_share - min_share
     lag = np.divide(work - min_share * end, spare, out=end.copy(), where=spare > 0)
     turn = np.clip(end - lag, 0.0, end)

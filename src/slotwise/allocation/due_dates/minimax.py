@@ -1,4 +1,4 @@
-"""The exact minimum of the largest cost, with least shares too: bisection on due dates."""
+"""The exact minimum of the largest cost, with min shares too: bisection on due dates."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from slotwise.allocation.malleable import Malleable
 from slotwise.objective.costs import Floats
 
 PRECISION = 1e-13
-"""Relative; the level is found up to here, where due dates are."""
+"""Relative precision of the level."""
 
 ROUNDING = 1e-13
-"""Relative; by so much the work of all jobs together may exceed the room."""
+"""Relative; the work of all jobs may exceed the room by this part."""
 
 STEPS_MOST = 200
-"""A bisection of floats is at its end by then."""
+"""A bisection of floats ends within this number of steps."""
 
 
 def minimax(problem: Malleable) -> Floats:
-    """Due dates that can be kept together and whose largest cost is the least there is.
+    """Due dates, seconds, that can be kept together and have the minimum largest cost.
 
-    A level is reachable if and only if all jobs can be done by the latest completion that costs
-    no more, and whether they can is decided exactly (`feasibility`, with least shares too). So
-    this is the optimum, up to rounding, for every non-decreasing cost. Due dates are inf where
-    a job may be done at any time. O(J log J) for each of about 50 levels.
+    A level is feasible if and only if each job can complete by the latest instant at which it
+    costs no more. The test is exact (`feasibility`, including min shares). So this is the
+    optimum, up to rounding, for all non-decreasing costs. Due dates are inf for jobs that may
+    complete at any time. O(J log J) for each of about 50 levels.
     """
-    low = problem.value(problem.heights)  # Each job alone on all that it can use.
+    low = problem.value(problem.heights)  # Each job alone with its max share.
     if _can_keep(problem, _due(problem, low)):
         return _due(problem, low)
-    # A schedule that leaves no slot idle is done with each job by then.
+    # A schedule without idle slots completes each job by then.
     area = problem.work.sum() / problem.capacity
     high = problem.value(np.minimum(problem.heights + area, problem.ends))
     scale = max(abs(low), abs(high))
@@ -45,8 +45,8 @@ def minimax(problem: Malleable) -> Floats:
 
 
 def _due(problem: Malleable, level: float) -> Floats:
-    """By when each job is to be done; no level tried is so low that rounding alone makes it
-    earlier than the job could be done alone."""
+    """The due date of each job at a level of cost; rounding does not put it before the earliest
+    completion of the job alone."""
     due: Floats = np.maximum(problem.costs.latest(level), problem.heights)
     return due
 

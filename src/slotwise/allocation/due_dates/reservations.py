@@ -1,7 +1,7 @@
-"""Promises: completion times that can all be kept together, given out one by one.
+"""Promises: completion times that can all be kept together, given one by one.
 
-What must be done by each instant decides whether due dates can be kept at all (see
-`feasibility`), so a plan can be made of due dates alone; the slots follow (`waterfill`).
+The work that must be done by each instant decides whether due dates can be kept (see
+`feasibility`). So a plan can consist of due dates alone; the slots follow (`waterfill`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from slotwise.allocation.malleable import Malleable
 from slotwise.objective.costs import Floats
 
 ROUNDING = 4e-13
-"""Work fits that does not by so little, as a part of all that the slots do until then."""
+"""Work counts as fitting if it exceeds the room by this part of the slots' work until then."""
 
 
 class Promises:
-    """Due dates promised so far, and the room that they leave.
+    """The due dates promised so far, seconds, and the room that they leave.
 
-    The room at an instant is capacity * instant less what all jobs must have had by then: a job
-    that is promised a due date what it cannot do behind that instant at its most share, and
-    every job its least share until it is done. The room is kept as a line through points.
-    Each question and each change costs O(J).
+    The room at an instant is capacity * instant less the work that all jobs must have done by
+    then. A job with a promised due date must have done what it cannot do after that instant at
+    its max share. Every job must have its min share until it is done. The room is stored as a
+    piecewise linear function. Each query and each change costs O(J).
     """
 
     def __init__(self, problem: Malleable) -> None:
@@ -40,7 +40,7 @@ class Promises:
         self._at, self._room = at, problem.capacity * at - floors
 
     def copy(self) -> Self:
-        """Another set of the same promises."""
+        """An independent copy."""
         other = object.__new__(type(self))
         other._problem = self._problem
         other.due = self.due.copy()
@@ -48,28 +48,28 @@ class Promises:
         return other
 
     def earliest(self, job: int) -> float:
-        """The earliest completion of a job without a promise that breaks no promise.
+        """The earliest completion, seconds, that a job without promise can be promised.
 
-        What of its work finds no room before an instant t is done behind t, at its most share
-        at best: C >= t + (work - room(t)) / most wherever room(t) < work.
+        Work that finds no room before an instant t is done after t, at most at the max share:
+        C >= t + (work - room(t)) / max_share wherever room(t) < work.
         """
         problem, at = self._problem, self._at
         work, max_share = problem.work[job], problem.max_share[job]
-        # Its own least share is part of its work.
+        # The work on its own min share is part of its work.
         room = self._room + np.minimum(work, problem.min_share[job] * at)
         tight = np.flatnonzero(room + ROUNDING * problem.capacity * at < work)
         earliest = np.max(at[tight] + (work - room[tight]) / max_share)
-        # Between the last such point and the next one the work begins to fit.
+        # The work begins to fit between the last such point and the next one.
         last = tight[-1]
         slope = problem.capacity
         if last + 1 < len(at):
             slope = (room[last + 1] - room[last]) / (at[last + 1] - at[last])
-        if slope > 0:  # By rounding it may be 0.
+        if slope > 0:  # Rounding may make it 0.
             earliest = max(earliest, at[last] + (work - room[last]) / slope)
         return float(earliest)
 
     def promise(self, job: int, due: float) -> None:
-        """Promise a completion, not before the earliest one; inf promises nothing."""
+        """Promise a completion, seconds, not before the earliest one; inf promises nothing."""
         problem = self._problem
         work, min_share, max_share = (
             problem.work[job],
@@ -79,7 +79,8 @@ class Promises:
         due = min(due, float(problem.ends[job]))
         if due == inf:
             return
-        # From its turn on it needs its most share: least * t = work - most * (due - t).
+        # From its turn t on it needs its max share:
+        # min_share * t = work - max_share * (due - t).
         turn = (
             due
             if max_share <= min_share
@@ -90,12 +91,12 @@ class Promises:
         self._room -= self.needed(job, due, self._at)
 
     def withdraw(self, job: int) -> None:
-        """Take back what a job was promised."""
+        """Remove the promise of a job."""
         self._room += self.needed(job, self.due[job], self._at)
         self.due[job] = inf
 
     def room(self, instants: Floats) -> Floats:
-        """The room at these instants, slot-seconds: least shares and promises are taken off."""
+        """The room at these instants, slot seconds, after min shares and promises."""
         behind = np.maximum(0.0, instants - self._at[-1])
         room: Floats = np.interp(instants, self._at, self._room)
         room += self._problem.capacity * behind
@@ -103,11 +104,11 @@ class Promises:
 
     @property
     def line(self) -> tuple[Floats, Floats]:
-        """The instants at which the room may change its slope, and the room at them."""
+        """The instants at which the slope of the room may change, and the room there."""
         return self._at, self._room
 
     def needed(self, job: int, due: float, instants: Floats) -> Floats:
-        """What a job must have had by these instants beyond its least share, to be due then."""
+        """The work beyond its min share that a job with this due date must do by `instants`."""
         problem = self._problem
         work, min_share, max_share = (
             problem.work[job],
@@ -132,12 +133,12 @@ class Promises:
 
 
 def promise_in_order(promises: Promises, problem: Malleable, order: Iterable[int]) -> None:
-    """Promise each job, in order of priority, the latest completion that costs no more.
+    """Promise each job, in order of priority, the latest completion of its minimum cost.
 
-    No more, that is, than the earliest completion that the promises before leave it. A job
-    with a deadline is so promised its deadline and leaves the room before it to others, which
-    no priority order of the packing scheme can do. Where costs always rise, each job is
-    promised its earliest completion, and these are those of the packing scheme. O(J^2).
+    That cost is the one of the earliest completion that the previous promises allow. So a job
+    with a deadline is promised its deadline and leaves the room before it to others, which no
+    priority order of the packing scheme can do. If costs always rise, each job is promised its
+    earliest completion, and the result is that of the packing scheme. O(J^2).
     """
     for job in order:
         earliest = promises.earliest(job)
@@ -146,10 +147,10 @@ def promise_in_order(promises: Promises, problem: Malleable, order: Iterable[int
 
 
 def tighten(promises: Promises, order: Iterable[int]) -> None:
-    """Bring each job's promise forward to the earliest that all other promises leave. O(J^2).
+    """Move each job's promise to the earliest completion that the others allow. O(J^2).
 
-    Afterwards every job has a promise, none could be met earlier without breaking another,
-    and no slot idles that anybody could use.
+    Afterwards every job has a promise, no promise can be earlier without breaking another, and
+    no slot idles that a job could use.
     """
     for job in order:
         promised = float(promises.due[job])

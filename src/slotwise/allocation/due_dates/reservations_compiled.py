@@ -1,7 +1,7 @@
-"""Promises in order of priority, many times over: one source, run by Python or compiled.
+"""Promises in order of priority for many orders: one source, run by Python or compiled.
 
 The same as `promise_in_order`, in plain loops over lists or arrays, for searches that try
-thousands of orders. `promises.py` says what it does and is its oracle in tests.
+thousands of orders. `reservations.py` explains the method and is the oracle in tests.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from slotwise.objective.cost import MET, Curve, Hinge, Line
 from slotwise.objective.costs import Floats
 
 COMPILED_FROM = 20
-"""Jobs from which numba is worth its import, about a third of a second, for a search."""
+"""Number of jobs from which a search is worth importing numba, about a third of a second."""
 
 COMPILED_STEPS = 200
-"""Orders from which trying them is a search."""
+"""Number of orders from which numba is worth its import."""
 
 ARRAYS_FROM = 40
-"""Jobs from which arrays are quicker than loops in Python."""
+"""Number of jobs from which arrays are faster than loops in Python."""
 
 
 def promiser(problem: Malleable, orders: float) -> Callable[[Sequence[int]], Floats]:
-    """A function from an order to the due dates, seconds, that it leads to.
+    """A function from an order to the due dates that it leads to, seconds, shape (J,).
 
-    orders  about how often it will be called: for many machine code is worth its import
+    orders  the approximate number of calls; machine code pays off for many
 
-    Each call of it costs O(J^2), whichever way is chosen; making it costs O(J^2) once.
+    Each call costs O(J^2) in all implementations; creating the function costs O(J^2) once.
     """
     count = len(problem)
     is_known = not any(isinstance(cost, Curve) for cost in problem.costs)
@@ -116,9 +116,9 @@ def promise_all(
 ) -> None:
     """Fills in `due`, inf to begin with, for the jobs of `order`. O(J^2).
 
-    plateaus   of each job, the last instants of the stretches over which its cost is constant,
-               in order; -inf behind the last
-    at, room   the `count` points of the line of room without promises, and space for 2 J more
+    plateaus   for each job, the ends of the intervals in which its cost is constant, in order;
+               -inf after the last
+    at, room   the `count` points of the room without promises, and space for 2 J more
     """
     for job in order:
         total, low, top = work[job], min_share[job], max_share[job]
@@ -138,7 +138,7 @@ def promise_all(
             date = max(date, at[last] + (total - there) / slope)
         # The latest completion that costs no more: see `promise_in_order`.
         for plateau in plateaus[job]:
-            # `met_until` written out: machine code cannot call it.
+            # `met_until` inlined: machine code cannot call it.
             if plateau + MET * abs(plateau) >= date:
                 date = max(date, plateau)
                 break
@@ -146,7 +146,7 @@ def promise_all(
         due[job] = date
         if date == inf:
             continue
-        # What the promise takes of the room: see `Promises.promise`.
+        # The reduction of the room by the promise: see `Promises.promise`.
         turn = date
         if top > low:
             turn = max(0.0, date - max(0.0, total - low * date) / (top - low))

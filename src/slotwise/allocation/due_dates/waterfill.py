@@ -9,26 +9,25 @@ from slotwise.allocation.packing import Packing
 from slotwise.objective.costs import Floats
 
 ROUNDING = 1e-9
-"""So much of a job's work may find no room: a schedule does it all but for rounding."""
+"""The part of a job's work that may find no room because of rounding."""
 
 
 def water_fill(problem: Malleable, due: Floats) -> Packing | None:
-    """A schedule in which each job completes by its due date, inf not allowed.
+    """A schedule in which each job completes by its finite due date, or None if there is none.
 
-    In order of due dates, each job's work is poured into the time before its due date: on its
-    least share as the ground, and then where the least is in use, up to one level, as far as
-    its most share allows (the normal form of Beaumont and others, 2012, here with least
-    shares). Use falls in time, and of all ways to place a job this one leaves what is most use
-    to later ones, so it succeeds whenever the due dates can be kept at all. None where they
-    cannot: rounding may promise too much to a job whose work is next to nothing beside that
-    of others. O(J^2).
+    In order of due dates, each job's work is poured into the time before its due date: first
+    its min share, then where the fewest slots are in use, up to one level, within its max share
+    (the normal form of Beaumont and others, 2012, here with min shares). The use of slots does
+    not increase in time. Of all placements of a job, this one leaves the most useful room for
+    later jobs, so it succeeds whenever the due dates can be kept. Rounding may make them
+    infeasible for a job whose work is tiny compared with that of others. O(J^2).
     """
     due = np.minimum(due, problem.ends)
     order = np.argsort(due, kind="stable")
     ends = np.unique(due)
     lengths = np.diff(ends, prepend=0.0)
     column = np.searchsorted(ends, due)
-    # Every job holds its least share until it is due; that much of the slots is in use.
+    # Every job holds its min share until it is due; these slots are in use.
     ground = np.bincount(column, problem.min_share, len(ends))[::-1].cumsum()[::-1]
     used = ground.copy()
     pieces: Packing = [[] for _ in range(len(problem))]
@@ -51,9 +50,9 @@ def water_fill(problem: Malleable, due: Floats) -> Packing | None:
 
 
 def _level(used: Floats, lengths: Floats, room: float, work: float) -> float:
-    """Up to which level of use each column is to be filled, by at most `room`, to hold `work`.
+    """The level of use up to which columns are filled, each by at most `room`, to hold `work`.
 
-    `used` falls from column to column.
+    `used` must not increase from column to column.
     """
     if work <= 0 or room <= 0:
         return 0.0
@@ -69,14 +68,14 @@ def _level(used: Floats, lengths: Floats, room: float, work: float) -> float:
     bends = np.sort(np.concatenate((high, high + room)))
     filled = below(bends) - below(bends - room)
     place = int(np.searchsorted(filled, work))
-    if place == 0 or place == len(bends):  # Beyond the ends by rounding alone.
+    if place == 0 or place == len(bends):  # Beyond the ends only because of rounding.
         return float(bends[min(place, len(bends) - 1)])
     part = (work - filled[place - 1]) / (filled[place] - filled[place - 1])
     return float(bends[place - 1] + part * (bends[place] - bends[place - 1]))
 
 
 def _pieces(ends: Floats, slots: Floats) -> list[tuple[float, float, float]]:
-    """The columns in which a job holds slots, neighbours with equal slots as one piece."""
+    """The pieces of a job; adjacent columns with equal slots are joined."""
     changes = np.flatnonzero(np.diff(slots)) + 1
     firsts = np.concatenate(([0], changes))
     lasts = np.concatenate((changes - 1, [len(slots) - 1]))

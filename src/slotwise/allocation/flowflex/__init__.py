@@ -1,1 +1,1 @@
-"""FlowFlex: flows of phases, planned as a whole, for any sum or maximum of their costs."""
+"""FlowFlex: plans whole flows of phases, for any sum or maximum of their costs."""

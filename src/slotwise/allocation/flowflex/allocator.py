@@ -1,4 +1,4 @@
-"""FlowFlex as an allocator: all flows planned anew, the first allocation put in force (5.2)."""
+"""FlowFlex as an allocator: plans all flows again, applies the first allocation (5.2)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from slotwise.allocation.search.budget import Budget
 from slotwise.objective.objective import Objective
 
 STEP_SECONDS = 3e-6
-"""What a list schedule takes for each phase, about: so a budget in seconds becomes one in
-steps, and the same run is decided in the same way on every machine."""
+"""The approximate time of a list schedule per phase. It converts a budget in seconds into one
+in steps, so that the same run is decided in the same way on every machine."""
 
 BUDGET_SECONDS = 0.005
 """For search at each decision: a hundredth of the usual epoch."""
@@ -27,13 +27,14 @@ BUDGET_SECONDS = 0.005
 
 @dataclass(frozen=True, slots=True)
 class FlowFlex:
-    """Plans whole jobs, with the phases that are still to come, and grants slots by that plan.
+    """Plans whole jobs, including phases that are not ready yet, and grants slots by the plan.
 
-    The plan is the best list schedule of the flows, in the order of which ready phases get
-    slots, at least what they and their pools are guaranteed, at most what pools may have.
+    The plan is the best list schedule of the flows. Ready phases get slots in its order, within
+    the min and max shares of phases and pools. MissingExtraError at construction if the
+    minimum cost flow is needed and OR-Tools (extra `flow`) is missing.
 
     method          "fast": without the minimum cost flow; "paper": without our search
-    budget_seconds  for the search; turned into steps by `STEP_SECONDS`
+    budget_seconds  for the search; converted into steps by `STEP_SECONDS`
     """
 
     objective: Objective = field(default_factory=Objective)
@@ -48,7 +49,7 @@ class FlowFlex:
             check_installed()
 
     def share(self, claims: Claims) -> list[float]:
-        """Slots for each claim, where nothing is ready on other kinds of slots."""
+        """Slots for each claim if no phase is ready on other kinds of slots."""
         (_, phase), *_ = claims.owner
         kind = claims.cluster.slot_kind(phase.kind)
         return self.share_all({kind: claims})[kind]
@@ -57,7 +58,7 @@ class FlowFlex:
         """Slots for each claim on each kind of slot."""
         claims = {kind: with_measuring(of_kind) for kind, of_kind in claims.items()}
         if not any(_compete(of_kind) for of_kind in claims.values()):
-            # Whatever the plan, they get the same.
+            # The result does not depend on the plan.
             return {
                 kind: grant(of_kind, range(len(of_kind))) for kind, of_kind in claims.items()
             }
@@ -70,7 +71,7 @@ class FlowFlex:
 
 
 def _compete(claims: Claims) -> bool:
-    """Whether what a claim gets can depend on the order in which slots are granted."""
+    """Whether the slots of a claim can depend on the order in which slots are granted."""
     is_limited = any(group.slots_max < inf for group in claims.groups)
     return len(claims) > 1 and (is_limited or sum(claims.max_share) > claims.capacity)
 

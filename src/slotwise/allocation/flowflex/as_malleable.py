@@ -14,11 +14,11 @@ from slotwise.objective.costs import Floats
 
 
 def flat_completions(flows: Flows, budget: Budget) -> Floats:
-    """When FLEX would complete the flows if each were one phase of the same work and height.
+    """The completions under FLEX if each flow were one phase of the same work and height.
 
-    This takes the place of the minimum cost flow in the faster variant (FlowFlex 5.2): the
-    area is the same, the slots that a flow can use are its work over its critical path, and
-    FLEX knows all metrics. Of sums of lines its first order is as good here as its best.
+    This replaces the minimum cost flow in the faster variant (FlowFlex 5.2). The area is the
+    same, a flow can use its work over its time alone in slots, and FLEX supports all metrics.
+    For sums of lines the first order is used: here it is as good as the best.
     """
     capacity = float(flows.capacity.sum())
     max_share = np.minimum(flows.volume / flows.alone, capacity)

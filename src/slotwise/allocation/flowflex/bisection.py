@@ -10,23 +10,24 @@ from slotwise.allocation.flowflex.flows import Flows
 from slotwise.objective.costs import Floats
 
 PRECISION = 1e-6
-"""Relative; levels of cost that are closer are alike."""
+"""Relative; levels of cost that are closer count as equal."""
 
 LEVELS_MOST = 40
-"""A bisection of costs is fine enough by then."""
+"""The number of halvings after which a bisection of costs is fine enough."""
 
 
 def least_level(
     flows: Flows, high: float, is_reached: Callable[[Floats], bool]
 ) -> tuple[float, Floats]:
-    """A level of cost whose deadlines are reached, close above one whose deadlines are not.
+    """A level of cost whose deadlines are met, slightly above one whose deadlines are not.
 
-    high        a level that is reached, so that only others below it are tried
+    high        a level whose deadlines are met; only lower ones are tried
     is_reached  whether a schedule is found that is good enough for these deadlines
 
-    Level and deadlines; deadlines are inf where a flow may complete at any time.
+    Returns the level and the deadlines, inf for flows that may complete at any time. At most
+    `LEVELS_MOST` + 1 calls of `is_reached`.
     """
-    low = flows.value(flows.alone)  # No flow completes sooner.
+    low = flows.value(flows.alone)  # No flow completes earlier.
     if is_reached(due := deadlines_at(flows, low)):
         return low, due
     for _ in range(LEVELS_MOST):
@@ -41,6 +42,6 @@ def least_level(
 
 
 def deadlines_at(flows: Flows, level: float) -> Floats:
-    """By when each flow must be complete to cost no more than a level (line 5)."""
+    """The deadline of each flow, seconds, for its cost to be at most `level` (line 5)."""
     due: Floats = np.maximum(flows.costs.latest(level), flows.alone)
     return due

@@ -11,17 +11,17 @@ from slotwise.allocation.flowflex.flows import Flows
 from slotwise.objective.costs import Floats
 
 ROUNDING = 1e-12
-"""Of the length of a phase; so little of it that is left is rounding."""
+"""Part of the length of a phase; a smaller remainder counts as a rounding error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Flows as chains: pseudo-job k of a flow is what runs of it in interval k.
+    """Flows as chains: pseudo-job k of a flow is the part of it that runs in interval k.
 
-    problem  the same flows, their phases being pseudo-jobs one after the other; a pseudo-job
-             may use more slots than there are
-    members  of each pseudo-job, the phases of the flow that run in it, each on its most slots
-    start    of each pseudo-job, in the pseudo-schedule of its flow, seconds
+    problem  the same flows, with consecutive pseudo-jobs as phases; a pseudo-job may use more
+             slots than the capacity
+    members  for each pseudo-job, the phases of the flow that run in it, each on its max share
+    start    of each pseudo-job in the pseudo-schedule of its flow, seconds
     """
 
     problem: Flows
@@ -33,10 +33,10 @@ def chains_of(flows: Flows) -> Chains:
     """The chains of flows whose phases all draw on one kind of slot.
 
     In the pseudo-schedule every phase of a flow starts as early as precedence allows and holds
-    its most share, as if there were slots without end. It is cut wherever a phase ends; the
-    pieces are the pseudo-jobs. Squashed area and critical path of each flow stay what they
-    were, and pieces of different phases in one pseudo-job wait for nothing of each other.
-    O(n^2) for a flow of n phases, and at most n pseudo-jobs.
+    its max share, as if slots were unlimited. The schedule is cut wherever a phase ends; the
+    intervals are the pseudo-jobs. Squashed area and critical path of each flow do not change.
+    The phases in one pseudo-job do not wait for each other. O(n^2) for a flow of n phases, and
+    at most n pseudo-jobs.
     """
     assert len(flows.capacity) == 1, "pseudo-jobs draw on one kind of slot"
     members: list[tuple[int, ...]] = []
@@ -68,10 +68,10 @@ def chains_of(flows: Flows) -> Chains:
 def _pseudo_schedule(
     phases: range, before: Sequence[Sequence[int]], length: Sequence[float]
 ) -> Iterator[tuple[float, tuple[int, ...]]]:
-    """How long which phases of a flow run together, one set of them after the other.
+    """The consecutive sets of phases of a flow that run together, each with its length.
 
-    By what is left of each phase and not by instants: a short phase that runs late would lose
-    digits of its work as a difference of these.
+    It tracks the remainder of each phase, not instants: the difference of two late instants
+    would have few digits for a short phase.
     """
     left = {phase: length[phase] for phase in phases}
     waits = {phase: len(before[phase]) for phase in phases}

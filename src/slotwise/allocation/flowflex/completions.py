@@ -1,4 +1,4 @@
-"""Deadlines for sums of lines: completions that no schedule can beat, from a linear program."""
+"""Deadlines for sums of lines: completion times from a linear program that is a relaxation."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from slotwise.allocation.flowflex.flows import Flows
 from slotwise.objective.costs import Floats
 
 FLOWS_MOST = 4000
-"""Above so many flows, O(J^2) takes too long."""
+"""Above this number of flows, O(J^2) takes too long."""
 
 
 def bounding_completions(flows: Flows) -> Floats:
-    """The completions of least weighted sum that keep inequalities every schedule keeps.
+    """The completions of least weighted sum under inequalities that hold for every schedule.
 
-    Of any set S of flows, sum V_j C_j is at least V(S)^2 / (2 P), and more, since the last
-    phases of a flow come last; and no flow is complete sooner than alone. List scheduling by
-    these completions costs at most 3 times their weighted sum, so at most 3 times the optimum
-    of weighted completion time: flow j is complete by V(S) / P + (critical path of j), S being
-    the flows up to j. Those have C_k <= C_j, so that V(S) C_j >= V(S)^2 / (2 P), which makes
-    the first part at most 2 C_j; and the second is at most C_j. For one kind of slot. (The
-    factor is known for preemptive machines under precedence: Hall, Schulz, Shmoys and Wein,
-    1997.) O(J^2).
+    For any set S of flows, sum V_j C_j is at least V(S)^2 / (2 P), and more since the last
+    phases of a flow come last. No flow completes earlier than it would alone. For one kind of
+    slot, list scheduling by these completions costs at most 3 times their weighted sum, so at
+    most 3 times the optimum of weighted completion time. Proof: let S be the flows up to j.
+    Flow j completes by V(S) / P + (critical path of j). The flows k in S have C_k <= C_j, so
+    V(S) C_j >= V(S)^2 / (2 P), and the first term is at most 2 C_j. The second is at most C_j.
+    (The factor is known for preemptive machines under precedence: Hall, Schulz, Shmoys and
+    Wein, 1997.) O(J^2).
     """
     capacity = float(flows.capacity.sum())
     late = np.add.reduceat(flows.work * (flows.tail + flows.length / 2), flows.first[:-1])

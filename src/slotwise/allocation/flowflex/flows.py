@@ -1,7 +1,7 @@
 """The numeric problem that FlowFlex solves: flows, which are DAGs of phases, that share slots.
 
-The paper's "flow" is a job here, and its "job" a phase. What is planned may be a part of a job
-that is half done, so the numeric problem says flow.
+The paper's "flow" is a job in this package, and its "job" is a phase. The numeric problem uses
+"flow", since it may be the remaining part of a job.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Flows:
-    """J flows of N phases in all, present from time 0 on; made by `Flows.of`.
+    """J flows of N phases in all, present from time 0 on; created by `Flows.of`.
 
-    A phase does its work at the rate of its slots, at most `most` of those of its kind, once
+    A phase does its work at the rate of its slots, at most `max_share` slots of its kind, after
     all phases before it are done. A flow is complete when all of its phases are (FlowFlex 3).
 
-    capacity  slots of each kind, K whole numbers > 0
-    kind      of slots, of each phase: an index into `capacity`
-    work      of each phase, seconds, > 0
-    most      slots of each phase, whole, from 1 to the capacity of its kind
-    flow      of each phase, 0 to J - 1; the phases of a flow lie side by side
-    before    of each phase, the phases of its flow that come before it: all have lower numbers
-    costs     of each flow, by its completion
-    aggregate of the costs: "sum" or "max"
+    capacity   slots of each kind, K whole numbers > 0
+    kind       the kind of slot of each phase: an index into `capacity`
+    work       of each phase, seconds, > 0
+    max_share  slots of each phase, whole, from 1 to the capacity of its kind
+    flow       of each phase, 0 to J - 1; the phases of a flow are adjacent
+    before     for each phase, its predecessors in its flow, all with lower indices
+    costs      of each flow, by its completion
+    aggregate  of the costs: "sum" or "max"
     """
 
     capacity: Ints
@@ -55,7 +55,7 @@ class Flows:
         costs: Sequence[Cost],
         aggregate: Aggregate = "sum",
     ) -> Flows:
-        """The problem of these flows; most shares are cut to the capacity. O(N + arcs)."""
+        """The problem of these flows; max shares are cut to the capacity. O(N + arcs)."""
         assert len(flows) == len(costs), "one cost for each flow"
         assert all(flows), "every flow has a phase"
         slots = np.array(capacity, dtype=np.int64)
@@ -85,12 +85,12 @@ class Flows:
 
     @cached_property
     def first(self) -> Ints:
-        """The first phase of each flow, and N behind the last."""
+        """The first phase of each flow, followed by N."""
         return np.searchsorted(self.flow, np.arange(len(self) + 1))
 
     @cached_property
     def after(self) -> tuple[Ints, Ints, Ints]:
-        """Where the followers of each phase begin, all followers, and how many it waits for."""
+        """The first follower of each phase, all followers, and the number it waits for."""
         count = len(self.before)
         waits = np.fromiter(map(len, self.before), np.int64, count)
         before = np.fromiter(chain.from_iterable(self.before), np.int64, int(waits.sum()))
@@ -100,12 +100,12 @@ class Flows:
 
     @cached_property
     def length(self) -> Floats:
-        """The least time that each phase takes: on its most slots, seconds."""
+        """The minimum time of each phase, with its max share, seconds."""
         return self.work / self.max_share
 
     @cached_property
     def head(self) -> Floats:
-        """The earliest start of each phase, with as many slots as anybody asks for: b_i."""
+        """The earliest start of each phase, with unlimited slots, seconds: b_i."""
         length, head = self.length.tolist(), [0.0] * len(self.work)
         for phase, others in enumerate(self.before):
             head[phase] = max([head[other] + length[other] for other in others], default=0.0)
@@ -113,7 +113,7 @@ class Flows:
 
     @cached_property
     def tail(self) -> Floats:
-        """The least time from the end of each phase to that of its flow, seconds."""
+        """The minimum time from the end of each phase to that of its flow, seconds."""
         length, tail = self.length.tolist(), [0.0] * len(self.work)
         for phase in reversed(range(len(tail))):
             through = tail[phase] + length[phase]
@@ -123,7 +123,7 @@ class Flows:
 
     @cached_property
     def critical_path(self) -> Floats:
-        """Of each flow: the least time that it needs with any number of slots, seconds."""
+        """The minimum time of each flow with unlimited slots, seconds."""
         return np.maximum.reduceat(self.head + self.length, self.first[:-1])
 
     @cached_property
@@ -133,7 +133,7 @@ class Flows:
 
     @cached_property
     def squashed_area(self) -> Floats:
-        """The least time that each flow's work takes on all slots of the kinds it needs."""
+        """The minimum time of each flow's work on all slots of the kinds it needs, seconds."""
         spans = np.zeros(len(self))
         for kind, slots in enumerate(self.capacity.tolist()):
             mine = np.where(self.kind == kind, self.work, 0.0)
@@ -142,7 +142,7 @@ class Flows:
 
     @cached_property
     def alone(self) -> Floats:
-        """The greater of critical path and squashed area: no flow is done sooner, (2)."""
+        """The maximum of critical path and squashed area, a lower bound for each flow, (2)."""
         return np.maximum(self.critical_path, self.squashed_area)
 
     def value(self, completion: Floats) -> float:
@@ -155,7 +155,7 @@ class Flows:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A phase of a flow: its work, most slots, and the phases before it by their places."""
+    """A phase of a flow: its work, max share, predecessors by index in the flow, and kind."""
 
     work: float
     max_share: float

@@ -1,4 +1,4 @@
-"""Jobs as flows: what is left of them, as the numeric problem that FlowFlex solves."""
+"""Jobs as flows: their remaining phases, as the numeric problem that FlowFlex solves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slotwise.objective.objective import Objective
 
 
 class Place(NamedTuple):
-    """A claim: the kind of slot, and its number among the claims on these."""
+    """A claim: the kind of slot, and its index among the claims on this kind."""
 
     kind: str
     number: int
@@ -24,10 +24,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FlowsLeft:
-    """What is left of jobs, and the claims of each phase in it that is ready.
+    """The remaining phases of jobs, and the claims of those that are ready.
 
-    places  of each phase of `flows`, the claims that it stands for, those that come first in
-            their job first; none for a phase that is not ready yet
+    places  for each phase of `flows`, the claims that it stands for, in the order of their job;
+            empty for a phase that is not ready yet
     """
 
     flows: Flows
@@ -37,7 +37,7 @@ class FlowsLeft:
 def whole_flows(
     jobs: Sequence[Job], cluster: Cluster, objective: Objective
 ) -> tuple[Flows, list[PhaseId]]:
-    """The flows of jobs of known work that have not begun, and the name of each phase."""
+    """The flows of unstarted jobs of known work, and the names of phases. O(phases + arcs)."""
     ids, flows = [], []
     kinds = {kind: number for number, kind in enumerate(cluster.capacity)}
     for job in jobs:
@@ -58,13 +58,13 @@ def whole_flows(
 
 
 def flows_left(claims: Mapping[str, Claims], objective: Objective) -> FlowsLeft:
-    """What is left of the jobs with claims on slots of these kinds, from now on.
+    """The remaining phases of the jobs with claims on slots of these kinds, from now on.
 
-    Ready phases have the work that is left of them and wait for nothing more. Phases behind
-    them are to come; all others are done. Parts of one job that are ready at the same time and
-    of which one waits for the other, on one kind of slot, are one phase whose work is theirs
-    together and whose most share they share: they are the same tasks at different times
-    (FlowFlex 5.2). O(phases + arcs).
+    Ready phases have their remaining work and wait for nothing. Their successors are still to
+    come, and all other phases are done. If two phases of a job are ready at the same time on
+    one kind of slot although one waits for the other, they become one phase with their total
+    work and the larger max share: they are the same tasks at different times (FlowFlex 5.2).
+    O(phases + arcs).
     """
     ready: dict[str, dict[str, Place]] = {}
     jobs: dict[str, Job] = {}
@@ -81,7 +81,7 @@ def flows_left(claims: Mapping[str, Claims], objective: Objective) -> FlowsLeft:
         places += stands_for
         costs.append(objective.cost(job, size_on(job, some.cluster)).since(some.now))
     capacity = [
-        # What comes on slots of which none is there waits for them.
+        # If all hosts of a kind are unresponsive, phases wait for them; use the full capacity.
         some.present.get(kind) or slots
         for kind, slots in some.cluster.capacity.items()
     ]
@@ -95,7 +95,7 @@ def _left(
     kinds: Mapping[str, int],
     cluster: Cluster,
 ) -> tuple[list[Node], list[tuple[Place, ...]]]:
-    """The phases of a job that are not done, as nodes, and the claims of each node."""
+    """The unfinished phases of a job as nodes, and the claims of each node."""
     nodes: list[Node] = []
     places: list[tuple[Place, ...]] = []
     index: dict[str, int] = {}
@@ -104,7 +104,7 @@ def _left(
         place = ready.get(phase.name)
         if place is None:
             if not before:
-                continue  # It is done: nothing that it waits for is left.
+                continue  # It is done: it is not ready, and nothing that it waits for is left.
             kind = kinds[cluster.slot_kind(phase.kind)]
             nodes.append(Node(_work_of(phase), phase.slots_most, tuple(before), kind))
             places.append(())
@@ -129,7 +129,7 @@ def _left(
 def _beside(
     before: Iterable[int], places: Sequence[tuple[Place, ...]], kind: str
 ) -> int | None:
-    """A ready node of the same kind among those that a ready phase would wait for."""
+    """A ready node of the same kind among the predecessors of a ready phase, or None."""
     return next((n for n in sorted(before) if places[n] and places[n][0].kind == kind), None)
 
 
@@ -139,4 +139,4 @@ def _work_of(phase: Phase) -> float:
 
 
 WORK_LEAST = 1e-9
-"""Seconds; what a phase takes at least."""
+"""Seconds; the minimum work of a phase."""

@@ -13,20 +13,21 @@ from slotwise.objective.cost import met_until
 from slotwise.objective.costs import Floats
 
 INTERVALS_MOST, INTERVALS_LEAST, ARCS = 256, 128, 50_000
-"""Intervals of time: as many as keep the network at so many arcs, about, within these."""
+"""The number of intervals of time lies within these limits, such that the network has about
+ARCS arcs."""
 
 VOLUME, COST = 2**30, 2**28
-"""All work in units of the network, which are whole, and the dearest unit's cost."""
+"""The network is integral: all work in its units, and the cost of the most expensive unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeastCost:
-    """The cheapest way to do all work if flows need not do theirs one piece after another.
+    """The cheapest way to do all work if precedence within flows is ignored.
 
-    alone  the least time that each flow needs, seconds
+    alone  the minimum time of each flow, seconds
     ends   of the intervals of time, seconds
-    part   J x K: of each flow's work, how much it counts as done in each interval
-    bound  no schedule costs less in sum
+    part   J x K: the work of each flow that counts as done in each interval
+    bound  lower bound on the sum of the costs of every schedule
     """
 
     alone: Floats
@@ -35,11 +36,11 @@ class LeastCost:
     bound: float
 
     def deadlines(self, fraction: float) -> Floats:
-        """By when so much of each flow is done, 0 < fraction < 1; by the end of an interval.
+        """The ends of the intervals in which this part of each flow is done, 0 < fraction < 1.
 
-        But not before the flow could be complete alone. With schedules by these deadlines, at
-        most 1 / (1 - fraction) times the least cost is met on slots that are 1 + 1 / fraction
-        times as fast (Theorem 3: 1/2 gives 2 and 3), but for the width of the intervals.
+        No deadline is before the flow could complete alone. Up to the width of the intervals,
+        schedules by these deadlines cost at most 1 / (1 - fraction) times the minimum on slots
+        that are 1 + 1 / fraction times as fast (Theorem 3: 1/2 gives 2 and 3).
         """
         done = self.part.cumsum(axis=1)
         reached = done >= fraction * done[:, -1:]
@@ -48,7 +49,7 @@ class LeastCost:
 
 
 def check_installed() -> None:
-    """MissingExtraError where the network could not be solved."""
+    """Raise MissingExtraError if OR-Tools, which solves the network, is missing."""
     if find_spec("ortools") is None:
         raise MissingExtraError("flowflex, for a sum (flowflex-fast does not),", "flow")
 
@@ -56,13 +57,13 @@ def check_installed() -> None:
 def least_cost(flows: Flows) -> LeastCost:
     """Solve the network of Fig. 6, with intervals of time in place of units of time.
 
-    A unit of work that is counted in an interval costs what its flow would cost if it were
-    complete when the interval begins, shared among the units of the flow; and no flow counts
-    before it could be complete alone. Work may be done earlier than it counts. Since costs do
-    not fall in time, this is a relaxation: its value is a bound. Intervals get longer by a
-    constant factor, and costs jump where intervals meet as far as there is room for that: so a
-    deadline is later by one interval's length, relatively that factor less 1, than in a network
-    of infinitely many. O(J K) arcs for K intervals.
+    A unit of work that counts in an interval costs its part of the flow's cost at completion
+    when the interval begins. No work of a flow counts before the flow could complete alone.
+    Work may be done earlier than it counts. Since costs do not decrease in time, this is a
+    relaxation, and its value is a lower bound. The intervals grow by a constant factor, and
+    jumps of costs are ends of intervals as far as their number allows. So a deadline is later
+    than in a network of infinitely many intervals by at most the length of one interval,
+    relatively that factor less 1. O(J K) arcs for K intervals.
     """
     ends = _intervals(flows)
     begins = np.concatenate([[0.0], ends[:-1]])
@@ -72,7 +73,7 @@ def least_cost(flows: Flows) -> LeastCost:
     flow, interval = np.nonzero(ends >= np.minimum(flows.alone, ends[-1])[:, None])
     unit = (cost - base[:, None])[flow, interval] / volume[flow]
     dearest = float(unit.max()) or 1.0
-    # Work is rounded down, room up and costs down: the value can only get lower.
+    # Work is rounded down, room up and costs down, so the value remains a lower bound.
     grain = volume.sum() / VOLUME
     supply = np.floor(volume / grain).astype(np.int64)
     room = np.ceil(np.diff(ends, prepend=0.0) * flows.capacity.sum() / grain).astype(np.int64)
@@ -92,7 +93,7 @@ def _solve(
     interval: np.ndarray,
     price: np.ndarray,
 ) -> tuple[np.ndarray, float]:
-    """What each arc from a flow to an interval carries, and what all that costs."""
+    """The flow on each arc from a flow to an interval, and the total cost."""
     from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
     flows, intervals = len(supply), len(room)
@@ -116,9 +117,9 @@ def _solve(
 
 
 def _intervals(flows: Flows) -> Floats:
-    """The ends of the intervals: up to when all work could be done, each longer than the last.
+    """The ends of the intervals, of growing length, up to the instant when all work is done.
 
-    Before the first flow can be complete nothing costs more or less, so that is one interval.
+    Costs are constant before the first flow can complete, so that is one interval.
     """
     last = float(flows.volume.sum() / flows.capacity.sum()) * (1 + 1e-9)
     first = min(float(flows.alone.min()), last)
@@ -134,7 +135,7 @@ def _intervals(flows: Flows) -> Floats:
 
 
 def _costs(flows: Flows, begins: Floats) -> Floats:
-    """J x K: the least that each flow can cost if it completes after an interval has begun."""
+    """J x K: the minimum cost of each flow if it completes after the interval has begun."""
     later = np.nextafter(begins, np.inf)
     cost = np.array([flows.costs.at(np.maximum(begin, flows.alone)) for begin in later])
     return cost.T

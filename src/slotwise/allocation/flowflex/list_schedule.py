@@ -1,14 +1,15 @@
 """List scheduling of flows: at every instant, slots go to ready phases in order of rank.
 
-No slot idles while a ready phase could use it. If phases are ranked by flows, the first flow's
-phases first, this is the greedy scheme of FlowFlex Fig. 5 for all flows at once: what a flow
-gets at an instant depends on those before it only, so time may be the outer loop. And it needs
-no chains: each flow j is complete by (work of the flows up to j) / P + (critical path of j),
-because until then either all slots are taken by flows up to j, or every ready phase of j has
-its most share and the longest path that is left of j gets shorter as time goes by.
+No slot idles while a ready phase could use it. If phases are ranked flow by flow, this is the
+greedy scheme of FlowFlex Fig. 5 for all flows at once: the slots of a flow at an instant depend
+only on the flows before it, so time can be the outer loop. It needs no chains: each flow j is
+complete by (work of the flows up to j) / P + (critical path of j). Until then, either flows up
+to j hold all slots, or every ready phase of j has its max share and the longest remaining path
+of j shrinks as fast as time passes.
 
-One source, run twice: Python runs `run_list` as it stands, on lists; numba compiles the same
-function for large problems and long searches (`compiled.py`). Both give the same bits.
+One source, two implementations: Python runs `run_list` directly, on lists; numba compiles the
+same function for large problems and long searches (`compiled.py`). The results are identical to
+the bit.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ Ranking = Sequence[int] | Ints
 """All phases, the most urgent first."""
 
 COMPILED_FROM = 200_000
-"""Phases times schedules; below it loading machine code takes longer than it saves."""
+"""Phases times schedules; below this, loading machine code takes longer than it saves."""
 
 RUNS_BY_CLOCK = 200
-"""Schedules that are made about, where a clock and no number of them ends a search."""
+"""The approximate number of schedules in a search that a clock ends, not a number of steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A schedule as changes of slots in order of time: from `since` on `phase` has `slots`.
+    """A schedule as changes of slots in order of time: `phase` has `slots` from `since` on.
 
     end  of each phase, seconds
     """
@@ -63,11 +64,11 @@ class Listed:
 
 
 class Lister:
-    """Makes schedules of one problem by rank; made once, so as to be asked often.
+    """Computes list schedules of one problem; create it once for many rankings.
 
-    runs     how many schedules will be asked for, about: for many, machine code is worth it
-    is_fast  whether machine code is used; None: as soon as it pays, for these schedules or for
-             all that this process has made. The schedules are the same
+    runs     the approximate number of schedules to compute; machine code pays off for many
+    is_fast  whether to use machine code; None uses it as soon as it pays off, for these
+             schedules or for all that this process has computed. The schedules are the same
     """
 
     def __init__(self, flows: Flows, runs: float = 1, is_fast: bool | None = None) -> None:
@@ -126,17 +127,17 @@ class Lister:
 
 @dataclass(slots=True)
 class _Plain:
-    """The phases that this process has scheduled in Python.
+    """The number of phases that this process has scheduled in Python.
 
-    A scheduler asks for few schedules at a time, but again and again. Once it has spent in
-    Python what loading machine code takes, that is loaded: so it never takes twice as long as
-    the better of the two would have, and nothing but time depends on it.
+    A scheduler computes few schedules at a time, but many times. Machine code is loaded once
+    Python has taken as long as loading takes. So the total is less than twice the time of the
+    better alternative, and nothing but time depends on the choice.
     """
 
     phases: float = 0
 
     def pays(self, expected: float) -> bool:
-        """Whether machine code is there and worth loading for so many phases more."""
+        """Whether machine code is available and worth loading for `expected` more phases."""
         return self.phases + expected >= COMPILED_FROM and has_numba()
 
 
@@ -158,19 +159,19 @@ def run_list(
     since: Numbers,
     slots: Numbers,
 ) -> int:
-    """Fill in when each phase ends, and the changes of slots; how many of these there are.
+    """Fill in the end of each phase and the changes of slots; returns the number of changes.
 
     order, rank            all phases by rank, and the rank of each
-    changed, since, slots  room for so many changes; those beyond it are only counted
+    changed, since, slots  buffers for the changes; changes beyond their length are only counted
 
-    Each end of a phase costs the phases that hold slots then, and where a phase becomes ready
-    the ready ones before it in rank.
+    Each end of a phase costs O(phases that hold slots then). Each phase that becomes ready
+    costs O(ready phases before it in rank).
     """
     count, kinds, room = len(work), len(capacity), len(changed)
     left, holds = [0.0] * count, [0.0] * count
     missing, turn = [0] * count, [0] * count
-    # The ready phases of each kind in a stretch of one list, the most urgent last: there they
-    # come and go, so few others have to move.
+    # The ready phases of each kind are a stretch of one list, the most urgent last. Most
+    # insertions and removals happen at the end, where they move few others.
     ready, size, begin = [0] * count, [0] * kinds, [0] * (kinds + 1)
     for phase in range(count):
         left[phase], missing[phase] = work[phase], waits[phase]
@@ -215,8 +216,8 @@ def run_list(
                     changed[changes], since[changes], slots[changes] = phase, now, 0.0
                 changes += 1
         assert step < inf, "a phase is ready while some are not done"
-        # What is done is counted by the clock, which rounds: else pieces that last over many
-        # ends would be too short or too long by all that was rounded.
+        # Work is counted from rounded instants. Otherwise pieces that last over many ends would
+        # be too short or too long by the sum of the rounding errors.
         then = now + step
         step, now = then - now, then
         tick = CLOCK * now

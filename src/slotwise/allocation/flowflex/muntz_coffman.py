@@ -1,9 +1,9 @@
-"""Slots shared by level: phases that are equally urgent get equally urgent together.
+"""Slots shared by level: equally urgent phases share slots, so that they stay equally urgent.
 
-Lists give all that a phase can use before the next one gets any. Where the largest cost counts
-it may be better to share: two phases of 40 seconds on 10 slots, each on 8 at most, are done at
-8 if they share, and at 8.75 in a list. This is the level algorithm of Muntz and Coffman (1970)
-for phases that can use several slots and for deadlines in place of one end.
+In a list schedule a phase gets all the slots that it can use before the next one gets any.
+Sharing may be better for a maximum of costs: two phases of 40 seconds on 10 slots, each on 8 at
+most, are done at 8 if they share, and at 8.75 in a list. This is the level algorithm of Muntz
+and Coffman (1970), extended to phases that can use several slots and to one deadline per flow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from slotwise.allocation.packing.pieces import Packing
 from slotwise.objective.costs import Floats
 
 ALIKE = 1e-9
-"""Of the whole schedule's length; latest starts that are closer are the same."""
+"""Part of the schedule's length; latest starts that are closer count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,16 @@ class Shared:
 
 
 def share_by_level(flows: Flows, due: Floats) -> Shared:
-    """Slots to the ready phases that must start soonest to meet their flows' due dates.
+    """The schedule that gives slots to the ready phases with the earliest latest starts.
 
-    A phase must start at the latest when, with its most share from then on, it is done just in
-    time; as it gets slots, that instant recedes. Those with the same latest start share what
-    is left for them, each the same part of its most share, so they stay together; where phases
-    catch up with others, they join them. For one flow of independent phases that is the
-    shortest schedule. O(N) for each of N ends and of the meetings between them.
+    The latest start of a phase is the instant from which on its max share completes it just in
+    time for its flow's due date. It moves later while the phase gets slots. Phases with the
+    same latest start share the slots left for them, each the same part of its max share, so
+    they stay equal. Phases that catch up with others join them. For one flow of independent
+    phases this is the shortest schedule. O(N) for each of N completions and of the instants at
+    which phases join.
 
-    due  of each flow, seconds, not inf
+    due  of each flow, seconds, finite
     """
     until, left = due[flows.flow] - flows.tail, flows.work.copy()
     waits = _Waits(flows)
@@ -59,10 +60,10 @@ def share_by_level(flows: Flows, due: Floats) -> Shared:
         runs, slots = ready[slots > 0], slots[slots > 0]
         step = min(step, float((left[runs] / slots).min()))
         before, now = now, now + step
-        if before < now:  # Else the step is lost in rounding.
+        if before < now:  # Otherwise rounding loses the step.
             for phase, held in zip(runs.tolist(), slots.tolist(), strict=True):
                 packing[phase].append((before, now, held))
-        left[runs] -= slots * (now - before)  # By the clock, as the pieces will be measured.
+        left[runs] -= slots * (now - before)  # From rounded instants, as pieces are measured.
         ended = runs[left[runs] <= np.maximum(ROUNDING * flows.work[runs], CLOCK * now * slots)]
         if len(ended):
             end[ended] = now
@@ -71,9 +72,9 @@ def share_by_level(flows: Flows, due: Floats) -> Shared:
 
 
 def _shares(flows: Flows, ready: Ints, starts: Floats, alike: float) -> tuple[Floats, float]:
-    """The slots of each ready phase, and in how many seconds the first of them meet.
+    """The slots of each ready phase, and the seconds until the first latest starts meet.
 
-    starts  the latest start of each, in order
+    starts  the latest start of each, in ascending order
     """
     slots, meeting = np.zeros(len(ready)), inf
     for kind, capacity in enumerate(flows.capacity.tolist()):
@@ -85,7 +86,7 @@ def _shares(flows: Flows, ready: Ints, starts: Floats, alike: float) -> tuple[Fl
         needs = np.bincount(group, max_share)
         part = np.diff(np.minimum(np.cumsum(needs), capacity), prepend=0.0) / needs
         slots[mine] = part[group] * max_share
-        # The latest start of phases with a part p of their most shares recedes by p a second.
+        # With a part p of its max share, the latest start of a phase moves by p per second.
         closing = part[:-1] - part[1:]
         first = starts[mine][np.concatenate([[True], apart > alike])]
         seconds = np.divide(
@@ -96,7 +97,7 @@ def _shares(flows: Flows, ready: Ints, starts: Floats, alike: float) -> tuple[Fl
 
 
 class _Waits:
-    """Which phases wait for which."""
+    """The precedence between phases that are not done."""
 
     def __init__(self, flows: Flows) -> None:
         self._first, self._after, waits = flows.after
@@ -107,7 +108,7 @@ class _Waits:
         return np.flatnonzero(self._missing == 0)
 
     def released(self, ended: Ints) -> Ints:
-        """Those that waited for these last."""
+        """The phases whose last predecessors are among these."""
         come = [self._after[:0]]
         for phase in ended.tolist():
             followers = self._after[self._first[phase] : self._first[phase + 1]]

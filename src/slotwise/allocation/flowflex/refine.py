@@ -14,13 +14,13 @@ from slotwise.objective.cost import MET, Steps
 from slotwise.objective.costs import Floats
 
 ROUNDS = 30
-"""Of repair; most deadlines that can be met at all are met by then."""
+"""Rounds of repair; most deadlines that can be met at all are met by then."""
 
 REACH = 0.3
-"""So far, as a part of all phases, one is shifted at most."""
+"""The maximum shift of a phase, as a part of all phases."""
 
 PATIENCE = 15
-"""Steps for each phase; after so many that have not helped, more would hardly."""
+"""Steps per phase without improvement after which the search ends."""
 
 STRIDES = (0.7548776662466927, 0.5698402909980532)
 """Steps of two sequences that visit the unit square evenly: powers of the plastic number."""
@@ -29,10 +29,10 @@ STRIDES = (0.7548776662466927, 0.5698402909980532)
 def repair(
     flows: Flows, due: Floats, completions: Callable[[Ints], Floats], budget: Budget
 ) -> bool:
-    """Whether all due dates are met by a ranking by the last ends of phases, found in rounds.
+    """Whether repeated rankings by the latest ends of phases meet all due dates.
 
-    A flow that was late is taken for due that much earlier in the next round. What is due at
-    any time (inf) comes last. One of `completions` a step.
+    In each round, the due date of a late flow is moved forward by its delay. Flows without a
+    due date (inf) come last. One call of `completions` per step, at most `ROUNDS` steps.
     """
     urgent = finite(due)
     for _ in range(ROUNDS):
@@ -47,13 +47,13 @@ def repair(
 
 
 def finite(due: Floats) -> Floats:
-    """The same due dates, but what is due at any time is due after all others."""
+    """The due dates, with inf replaced by an instant after all others."""
     last = float(np.max(due, where=np.isfinite(due), initial=0.0))
     return np.where(np.isfinite(due), due, 2 * last + 1)
 
 
 def latest_alike(flows: Flows, completion: Floats) -> Floats:
-    """The latest completion of each flow that costs no more than this one."""
+    """For each flow, the latest completion with the same cost as this one."""
     costs = flows.costs.at(completion)
     pairs = zip(flows.costs, costs.tolist(), strict=True)
     latest = np.array([cost.latest(level) for cost, level in pairs])
@@ -64,13 +64,13 @@ def latest_alike(flows: Flows, completion: Floats) -> Floats:
 def shift(
     flows: Flows, ranking: Ints, completions: Callable[[Ints], Floats], budget: Budget
 ) -> Ints:
-    """A ranking that is at least as good, by moving one phase or one flow at a time.
+    """A ranking that is at least as good, found by moving one phase or one flow at a time.
 
-    All phases of a flow move by as many places. What is moved, and how far, follows two
-    sequences that spread evenly, so the same budget gives the same ranking; most moves are
-    short. What is as good is taken, too, unless it leads away from a dearer step
-    (`short_of_cheaper`): so the search crosses plateaus. One of `completions` a step, until
-    the budget is spent or nothing has helped for long.
+    All phases of a flow move by the same number of places. Two low-discrepancy sequences choose
+    the moves and their lengths, so the same budget gives the same ranking. Most moves are
+    short. To cross plateaus, the search also accepts equal values, unless they are further from
+    a cheaper step (`short_of_cheaper`). One call of `completions` per step, until the budget is
+    spent or `PATIENCE` steps per phase have not helped.
     """
 
     def worth(candidate: Ints) -> tuple[float, float]:
@@ -104,10 +104,10 @@ def _with_phase_moved(ranking: Ints, source: int, by: float) -> Ints:
 
 
 def short_of_cheaper(flows: Flows, completion: Floats) -> float:
-    """By how many seconds a flow must be sooner for its step to cost less; 0 without steps.
+    """The seconds by which a flow must be earlier to reach a cheaper step; 0 without steps.
 
-    In a sum, of the flow that needs the least. In a maximum all of the dearest must cost less,
-    so of the one of these that needs the most.
+    In a sum, the minimum over the flows. In a maximum, all of the most expensive flows must
+    cost less, so it is the maximum over these.
     """
     costs = flows.costs.at(completion)
     is_max = flows.aggregate == "max"

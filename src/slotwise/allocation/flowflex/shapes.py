@@ -1,4 +1,4 @@
-"""Schedules in whole slots; for pseudo-jobs Stage 3 (FlowFlex 4.3, Fig. 9)."""
+"""Schedules in whole slots; for pseudo-jobs, Stage 3 (FlowFlex 4.3, Fig. 9)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pieces_of(flows: Flows, solution: Solution, ids: Sequence[PhaseId]) -> list[
     """The schedule of a solution, in whole slots, by the names of its phases."""
     if solution.packing is not None:
         pieces: list[Piece] = []
-        for kind in range(len(flows.capacity)):  # Each kind's slots are filled by its own.
+        for kind in range(len(flows.capacity)):  # Each kind has its own slots.
             mine = np.flatnonzero(flows.kind == kind).tolist()
             packing = [solution.packing[phase] for phase in mine]
             pieces += whole_slots([ids[phase] for phase in mine], packing)
@@ -38,13 +38,13 @@ def pieces_of(flows: Flows, solution: Solution, ids: Sequence[PhaseId]) -> list[
 def shape_shift(
     flows: Flows, chains: Chains, listed: Listed, ids: Sequence[PhaseId]
 ) -> list[Piece]:
-    """The same slots at the same times, handed from pseudo-jobs to the phases in them.
+    """The pieces of phases in place of those of pseudo-jobs, with the same slots and times.
 
     While a pseudo-job holds s of the r slots that it can use, each of its phases gets s / r of
-    its most share, and McNaughton's rule makes whole slots of that, at most its most share.
-    So at the end of the piece each phase has done what it does in s / r of that time in the
-    pseudo-schedule; precedence holds because it does between pseudo-jobs. Linear in what
-    comes out.
+    its max share. McNaughton's rule converts that to whole slots, at most its max share. So at
+    the end of the piece, each phase has done the work of s / r of that time in the
+    pseudo-schedule. Precedence holds because it holds between pseudo-jobs. Linear in the size
+    of the result.
     """
     pieces: list[Piece] = []
     max_share, height = flows.max_share.tolist(), chains.problem.max_share.tolist()

@@ -1,4 +1,4 @@
-"""FlowFlex, all stages, and what we add to it: the best schedule of flows found in a budget."""
+"""FlowFlex, all stages, and our additions: the best schedule of flows within a budget."""
 
 from __future__ import annotations
 
@@ -26,34 +26,35 @@ from slotwise.objective.cost import MET
 from slotwise.objective.costs import Floats
 
 Method = Literal["best", "fast", "paper"]
-"""Everything; without the minimum cost flow (5.2); the paper's three stages and no more."""
+"""Everything; without the minimum cost flow (5.2); only the three stages of the paper."""
 
 FRACTIONS = (0.5, 0.25, 0.75, 0.9, 0.95)
-"""Of a flow's work in the minimum cost flow: deadlines are when so much is done."""
+"""Deadlines are the instants at which these parts of a flow's work are done in the minimum cost
+flow."""
 
 BUDGET_STEPS = 2000
-"""Of search, where nobody says."""
+"""Search steps by default."""
 
 SHARED_MOST = 500
-"""Phases; for more, sharing slots by level takes longer than it is worth."""
+"""Phases; above this number, sharing slots by level takes longer than it is worth."""
 
 FLAT_STEPS = 1000
-"""Of FLEX's search, for flows as malleable jobs."""
+"""Steps of FLEX's search for flows as malleable jobs."""
 
 STARTS, PARTS = 2, 6
-"""So many orders of flows are improved, each with a sixth of the steps at most."""
+"""STARTS orders of flows are improved, each with at most 1 / PARTS of the steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A schedule of flows, as the ranking of which it is the list schedule.
+    """A schedule of flows, represented by the ranking of its list schedule.
 
-    ranking     all phases, the most urgent first; where `chains` is not None, all pseudo-jobs
+    ranking     all phases, the most urgent first; if `chains` is given, all pseudo-jobs
     completion  of each flow, seconds
     value       of the objective
-    chains      what was scheduled in place of the flows, to be turned back by `shape_shift`
-    packing     the schedule where it is no list: pieces of each phase, slots being real numbers
-    bound       what the method has itself proven that nothing can go below; -inf if nothing
+    chains      scheduled in place of the flows; `shape_shift` converts the schedule back
+    packing     given if this is no list schedule: pieces of each phase, slots as real numbers
+    bound       lower bound that the method has proven; -inf if none
     """
 
     ranking: Ints
@@ -71,14 +72,14 @@ def solve(
     *,
     listed: bool = False,
 ) -> Solution:
-    """The best schedule found within a budget of search steps, each one list schedule.
+    """The best schedule found within a budget of search steps, one list schedule per step.
 
-    Deadlines come from the paper's second stage, from FLEX and from a linear program; by each
-    of them pseudo-jobs are scheduled, as in the paper, and the flows themselves, which waits
-    for less. The best of these is improved. So it is never worse than the paper's three stages
-    alone, and what is proven of these holds (docs/algorithms/flowflex.md). Where phases draw on
-    k kinds of slots there are no pseudo-jobs, and deadlines that can be met are met on slots
-    that are 1 + k times as fast.
+    Deadlines come from the paper's second stage, from FLEX and from a linear program. For each
+    of them, both the pseudo-jobs of the paper and the flows themselves are scheduled; the
+    latter wait for less. The best schedule is then improved. So the result is never worse than
+    the paper's three stages, and their guarantees hold (docs/algorithms/flowflex.md). If phases
+    use k > 1 kinds of slots, there are no pseudo-jobs, and deadlines that can be met are met on
+    slots that are 1 + k times as fast.
 
     listed  only list schedules of the flows themselves, without pseudo-jobs and shared slots
     """
@@ -86,14 +87,14 @@ def solve(
         return Solution(np.zeros(0, np.int64), np.zeros(0), 0.0)
     search = _Search(flows, budget or Budget(BUDGET_STEPS), method, listed)
     bound = search.try_maxima() if flows.aggregate == "max" else search.try_sums()
-    min_share = max(bound, flows.value(flows.alone))  # Nobody is done sooner than alone.
+    min_share = max(bound, flows.value(flows.alone))  # No flow completes before `alone`.
     if method != "paper" and search.best.value > min_share:
         search.improve()
     return replace(search.best, bound=bound)
 
 
 class _Search:
-    """What has been tried, of which the best is kept."""
+    """Tries schedules and keeps the best."""
 
     def __init__(self, flows: Flows, budget: Budget, method: Method, listed: bool) -> None:
         self._flows, self._budget, self._method = flows, budget, method
@@ -109,12 +110,12 @@ class _Search:
 
     @property
     def best(self) -> Solution:
-        """The first of the best."""
+        """The best schedule so far, the first one among equals."""
         assert self._best is not None, "something was tried"
         return self._best
 
     def try_sums(self) -> float:
-        """Deadlines for a sum (Fig. 6); what is proven of it."""
+        """Try deadlines for a sum (Fig. 6); returns the proven lower bound."""
         bound = -inf
         if self._method != "fast":
             network = least_cost(self._flows)
@@ -125,7 +126,7 @@ class _Search:
             flat = flat_completions(self._flows, self._part(FLAT_STEPS))
             self._try(flat)
             if not self._flows.costs.are_lines:
-                # What costs nothing may be within reach, and what FLEX would make of it.
+                # Try to reach the cost of flows alone, then that of FLEX.
                 for aim in (self._flows.alone, flat):
                     self._are_met(latest_alike(self._flows, aim))
             elif len(self._flows) <= FLOWS_MOST:
@@ -133,7 +134,7 @@ class _Search:
         return bound
 
     def try_maxima(self) -> float:
-        """Deadlines for a maximum (Fig. 8); what is proven of it."""
+        """Try deadlines for a maximum (Fig. 8); returns the proven lower bound."""
         high = self._try(self._flows.alone)
         _, due = least_level(self._flows, high, self._are_met_by_faster_slots)
         self._try(due)
@@ -143,7 +144,7 @@ class _Search:
         return -inf
 
     def improve(self) -> None:
-        """Orders of flows, then deadlines that are nearly kept, then shifts."""
+        """Improve orders of flows, try the costs reached as deadlines, then shift phases."""
         flows = self._flows
         orders = [np.lexsort((flows.alone, dates)).tolist() for dates in self._dates]
         for order in sorted(orders, key=self._value_of_order)[:STARTS]:
@@ -157,11 +158,11 @@ class _Search:
         self._list(shift(flows, start, completions, self._budget))
 
     def _part(self, steps: float) -> Budget:
-        """So many steps, but only some of all, so that other searches have theirs."""
+        """A budget of at most `steps`; limited, to leave steps for other searches."""
         return self._budget.part(min(steps, self._budget.steps / PARTS))
 
     def _try(self, dates: Floats) -> float:
-        """Schedules by these deadlines; the value of the first, which is the paper's."""
+        """Try schedules by these deadlines; the value of the first, which is the paper's."""
         flows = self._flows
         self._dates.append(dates)
         if self._chains is not None:
@@ -205,7 +206,7 @@ class _Search:
         return self._value_of(by_flows(self._flows, np.array(order)))
 
     def _are_met_by_faster_slots(self, due: Floats) -> bool:
-        """Whether the greedy scheme meets deadlines on slots that are faster (line 7)."""
+        """Whether the greedy scheme meets the deadlines on faster slots (line 7)."""
         if self._chains is None:
             completion = self._lister.completions(by_deadline(self._flows, due))
         else:
@@ -215,7 +216,7 @@ class _Search:
         return bool(np.all(completion <= speed * due * (1 + MET)))
 
     def _are_met(self, due: Floats) -> bool:
-        """Whether deadlines are met by a ranking that we know how to find."""
+        """Whether one of our heuristics finds a schedule that meets these deadlines."""
         if not self._budget.may_go_on():
             return False
         late = due * (1 + MET)

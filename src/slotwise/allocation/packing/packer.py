@@ -1,4 +1,4 @@
-"""Packers: one problem made ready, to be packed in as many orders as one likes."""
+"""Packers: a prepared problem that can be packed in many orders."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Number = TypeVar("Number", bound=float)
 
 
 class Packer(Protocol):
-    """Packs the jobs of one problem in any order; made once, so as to be asked often.
+    """Packs the jobs of one problem in any order; create it once for many orders.
 
-    An order names every job once, the most urgent first.
+    An order contains every job once, the most urgent first.
     """
 
     def completions(self, order: Order) -> Floats:
-        """When each job is done, in seconds; by job, not by place in the order."""
+        """The completion of each job, seconds; indexed by job, not by place in the order."""
         ...
 
     def pieces(self, order: Order) -> Pieces:
@@ -35,7 +35,7 @@ class Packer(Protocol):
 
 
 class EventPacker:
-    """By events, in Python."""
+    """Packs by events, in Python."""
 
     def __init__(
         self, capacity: float, work: Values, min_share: Values, max_share: Values
@@ -74,7 +74,7 @@ class EventPacker:
 
 
 class CompiledPacker:
-    """By the same events in machine code. ImportError without numba."""
+    """Packs by the same events, in machine code. ImportError without numba."""
 
     def __init__(
         self, capacity: float, work: Values, min_share: Values, max_share: Values
@@ -95,7 +95,7 @@ class CompiledPacker:
         return Pieces.of_changes(self._min_share, completion, changed, since, slots)
 
     def _run(self, order: Order, room: int) -> tuple[Floats, Ints, Floats, Floats]:
-        """The completion times, and the changes of shares if there is room for them."""
+        """The completion times, and the changes of shares unless `room` is 0."""
         completion = np.full(len(order), -1.0)
         changed, since, slots = np.empty(room, dtype=np.int64), np.empty(room), np.empty(room)
         changes = self._sweep(
@@ -121,16 +121,16 @@ SWEEP = (
 
 
 def _ends_at_least(work: Floats, min_share: Floats) -> tuple[Ints, Floats]:
-    """The jobs with a least share by when it alone would end them, and these ends, then inf."""
+    """The jobs with a min share by their ends on it alone, and these ends, then inf."""
     held = np.flatnonzero(min_share > 0)
-    with np.errstate(over="ignore"):  # A share next to nothing ends nobody: inf.
+    with np.errstate(over="ignore"):  # A tiny share gives an end of inf.
         ends = work[held] / min_share[held]
     by_end = np.argsort(ends, kind="stable")
     return held[by_end], np.append(ends[by_end], inf)
 
 
 def as_floats(values: Values) -> list[float]:
-    """A new list of plain floats, whatever sequence it was."""
+    """A new list of Python floats from any sequence."""
     if isinstance(values, np.ndarray):
         floats: list[float] = values.astype(float, copy=False).tolist()
         return floats
@@ -138,7 +138,7 @@ def as_floats(values: Values) -> list[float]:
 
 
 def as_list(values: Sequence[Number] | NDArray[Any]) -> Sequence[Number]:
-    """Plain numbers, which Python reads faster than those of an array; a list as it is."""
+    """An array as a list, which Python reads faster; other sequences unchanged."""
     if isinstance(values, np.ndarray):
         numbers: list[Number] = values.tolist()
         return numbers

@@ -1,4 +1,4 @@
-"""A packed schedule as arrays: which claim holds how many slots from when to when."""
+"""A packed schedule as arrays: the claim, interval and slots of each piece."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Packing = list[list[tuple[float, float, float]]]
 class Pieces:
     """Claim `claim[i]` holds `slots[i]` > 0 slots from `start[i]` to `end[i]`, in seconds.
 
-    In order of claim, then of time; a claim's pieces do not overlap, and neighbours differ in
-    slots. At most 3 J pieces for J claims.
+    Pieces are in order of claim, then of time. The pieces of a claim do not overlap, and
+    adjacent ones differ in slots. At most 3 J pieces for J claims.
     """
 
     claim: Ints
@@ -32,9 +32,9 @@ class Pieces:
     def of_changes(
         cls, min_share: Floats, completion: Floats, changed: Ints, since: Floats, slots: Floats
     ) -> Pieces:
-        """The pieces of jobs that begin with their least shares, from their later changes.
+        """The pieces of jobs that start with their min shares, from the later changes.
 
-        changed, since, slots   whose share changed when and to what, in order of time
+        changed, since, slots   the job, instant and new share of each change, in order of time
         """
         count, rows = len(completion), len(completion) + len(changed)
         # Sorting claim and row as one number is several times faster than a stable argsort.
@@ -49,7 +49,7 @@ class Pieces:
         return cls(claim[is_real], start[is_real], end[is_real], held[is_real])._joined()
 
     def _joined(self) -> Pieces:
-        """A piece that goes on with the same slots is one with the next."""
+        """Join consecutive pieces of a claim that have the same slots."""
         goes_on = (self.claim[1:] == self.claim[:-1]) & (self.slots[1:] == self.slots[:-1])
         if not goes_on.any():
             return self
@@ -57,7 +57,7 @@ class Pieces:
         return Pieces(self.claim[first], self.start[first], self.end[last], self.slots[first])
 
     def by_claim(self, count: int) -> Packing:
-        """The same as lists, one for each of `count` claims."""
+        """The pieces as lists, one for each of `count` claims."""
         packing: Packing = [[] for _ in range(count)]
         columns = (self.claim, self.start, self.end, self.slots)
         for j, start, end, slots in zip(*(c.tolist() for c in columns), strict=True):

@@ -1,8 +1,8 @@
-"""The malleable packing scheme: the schedule that a priority order of jobs leads to (FLEX 3.1).
+"""The malleable packing scheme: the schedule of a priority order of jobs (FLEX 3.1).
 
-Three forms of the whole schedule agree: `pack_by_the_book`, Fig. 3 line by line, the oracle;
-`EventPacker`, by events; and `CompiledPacker`, the same compiled, for large problems.
-`packer_for` chooses, and `pack` and `completions` ask it.
+There are three implementations with the same result: `pack_by_the_book`, Fig. 3 line by line,
+the oracle; `EventPacker`, by events; and `CompiledPacker`, the same compiled, for large
+problems. `packer_for` chooses one of the latter two, also for `pack` and `completions`.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from slotwise.allocation.packing.pieces import Packing
 from slotwise.objective.costs import Floats
 
 COMPILED_FROM = 5_000
-"""Jobs from which one packing is worth machine code: below, Python takes some milliseconds."""
+"""Number of jobs from which one packing is worth machine code: Python takes milliseconds below.
+"""
 
 COMPILED_FROM_ALL = 1_000_000
-"""Jobs times packings from which many of one problem are: Python takes a second for them."""
+"""Jobs times packings from which many packings are: Python takes a second for these."""
 
 
 def packer_for(
     capacity: float, work: Values, min_share: Values, max_share: Values, packings: float = 1
 ) -> Packer:
-    """The packer for a problem that is going to be packed in so many orders.
+    """The packer for a problem that will be packed in about `packings` orders.
 
-    Needs work > 0, 0 <= least <= most, 0 < most <= capacity and sum(least) <= capacity, as a
-    `Malleable` has them. Large problems are compiled where numba (extra `fast`) is installed;
-    the results are the same bits.
+    Requires work > 0, 0 <= min_share <= max_share, 0 < max_share <= capacity and
+    sum(min_share) <= capacity, which `Malleable` ensures. Large problems use machine code if
+    numba (extra `fast`) is installed; the results are identical to the bit.
     """
     count = len(work)
     is_large = count >= COMPILED_FROM or count * packings >= COMPILED_FROM_ALL
@@ -45,7 +46,7 @@ def packer_for(
 def completions(
     capacity: float, work: Values, min_share: Values, max_share: Values, order: Order
 ) -> Floats:
-    """When each job is done under this order. O(J log J) for J jobs."""
+    """The completion of each job in this order, seconds. O(J log J) for J jobs."""
     return packer_for(capacity, work, min_share, max_share).completions(order)
 
 
@@ -65,7 +66,8 @@ def pack_by_the_book(
 ) -> Packing:
     """Fig. 3 of the FLEX paper, line by line. O(J^2).
 
-    Needs sum(least) <= capacity and 0 < most. Jobs that end together are taken one by one.
+    Requires sum(min_share) <= capacity and max_share > 0. Jobs that end together are removed
+    one by one.
     """
     left = list(map(float, work))
     pieces: Packing = [[] for _ in work]
@@ -96,7 +98,7 @@ def pack_by_the_book(
 def _extend(
     pieces: list[tuple[float, float, float]], start: float, end: float, slots: float
 ) -> None:
-    """Add a piece, as part of the last one where that goes on unchanged."""
+    """Add a piece, or extend the last one if it continues with the same slots."""
     if end <= start or slots <= 0:
         return
     if pieces and pieces[-1][1] == start and pieces[-1][2] == slots:

@@ -1,8 +1,8 @@
-"""The packing scheme as a sweep over the instants at which jobs end: one source, run twice.
+"""The packing scheme as a sweep over the instants at which jobs end.
 
-Python runs `sweep` as it stands, on lists; numba compiles the very same function for large
-problems (`compiled.py`). Hence its plain loops and its many arguments: it is written for both.
-Since neither changes the order of additions, both give the same bits.
+One source, two implementations: Python runs `sweep` directly, on lists; numba compiles the same
+function for large problems (`compiled.py`). Hence its plain loops and many arguments. Neither
+changes the order of additions, so the results are identical to the bit.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ def sweep(
     since: Numbers,
     slots: Numbers,
 ) -> int:
-    """Fig. 3 by events: fills in `completion` and the changes of shares, and counts these.
+    """Fig. 3 by events: fills in `completion` and the changes of shares; returns their number.
 
-    In Fig. 3 a job goes from its least share over at most one stretch of partial shares to its
-    most share and never back, because slack only grows as jobs end. So all least shares' ends
-    are known and sorted beforehand, those of jobs at their most share wait in a heap, and only
-    the one partial job changes at each event. O(J log J).
+    In Fig. 3 a job goes from its min share, through at most one interval of partial shares, to
+    its max share and never back, because slack only grows as jobs end. So the ends of jobs at
+    their min shares are sorted in advance, the ends of jobs at their max shares are in a heap,
+    and only one job, the partial one, changes at each event. O(J log J).
 
-    early, early_end      the jobs with a least share by when it alone would end them; behind
-                          the last stands an end of inf
-    completion            of each job; -1 everywhere to begin with
-    changed, since, slots room for the job, instant and new share of each change after the
-                          least shares: 2 J + 1, or none if they are not wanted
+    early, early_end      the jobs with a min share and their ends on it alone, in order of
+                          these ends; a last end of inf follows
+    completion            of each job, seconds; initially -1
+    changed, since, slots buffers for the job, instant and new share of each change after the
+                          min shares: of length 2 J + 1, or empty if not needed
     """
     is_traced = len(changed) > 0
     count, changes = len(order), 0
     slack = capacity
     for floor in min_share:  # lines 4 to 6
         slack -= floor
-    full = [(inf, 0.0)]  # (end, slots) of the jobs at their most share, and a last one
+    full = [(inf, 0.0)]  # (end, slots) of the jobs at their max share, and a sentinel
     now, first, at_least = 0.0, 0, 0
     partial, share, left, began, partial_end = -1, 0.0, 0.0, 0.0, inf
     while True:
         while slack > 0.0 and first < count:  # lines 7 to 11
             j = order[first]
-            if completion[j] >= 0.0:  # It has ended at its least share.
+            if completion[j] >= 0.0:  # It has ended at its min share.
                 first += 1
                 continue
             if j != partial:
@@ -70,7 +70,7 @@ def sweep(
             if is_traced:
                 changed[changes], since[changes], slots[changes] = j, now, share
                 changes += 1
-        if first == count:  # What still runs is at its most share to its end.
+        if first == count:  # All running jobs are at their max share until they end.
             return changes
         while early_end[at_least] < inf and (
             completion[early[at_least]] >= 0.0 or early[at_least] == partial

@@ -1,4 +1,4 @@
-"""The separable resource allocation problem (FLEX 3.2): units to jobs, and what they cost."""
+"""The separable resource allocation problem (FLEX 3.2): assigns units to jobs with costs."""
 
 from slotwise.allocation.rap.dynamic_programme import dynamic_programme
 from slotwise.allocation.rap.envelope import envelope_gains

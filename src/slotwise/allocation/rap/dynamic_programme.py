@@ -10,13 +10,13 @@ from slotwise.objective.costs import Floats
 
 
 def dynamic_programme(problem: ResourceProblem) -> Ints:
-    """The units of each job that make the sum of any costs least, as few as that takes.
+    """The units of each job that minimise the sum of any costs, with as few units as possible.
 
-    T. Ibaraki, N. Katoh, Resource allocation problems (1988). The best of the first j jobs
-    with t units is the best of j - 1 with t - s units and of job j with s: a convolution of
-    minima instead of sums, O(J S^2) for J jobs and S units over the least ones. Only those s
-    are tried with which job j costs less than with any fewer, so that staircases of K steps
-    in all take O(K S) and no more: this is the multiple-choice knapsack. O(J S) memory.
+    T. Ibaraki, N. Katoh, Resource allocation problems (1988). The optimum of the first j jobs
+    with t units is the optimum of j - 1 jobs with t - s units plus job j with s units: a
+    (min, +) convolution, O(J S^2) for J jobs and S units above the min shares. Only those s are
+    tried for which job j costs less than with any fewer units. So staircases with K steps in
+    all take O(K S), as in the multiple-choice knapsack. O(J S) memory.
     """
     best = np.zeros(problem.slack + 1)
     picks = []
@@ -32,9 +32,10 @@ def dynamic_programme(problem: ResourceProblem) -> Ints:
 
 
 def _with_one_more(best: Floats, over: Ints, costs: Floats) -> tuple[Floats, Ints]:
-    """The best with up to so many units when one job more takes part, and what it then has.
+    """The optimum for each number of units with one more job, and the units of that job.
 
-    In the window that ends at t, s places back from the end stands the best with t - s units.
+    In the window that ends at t, the entry s places before the end is the optimum of the other
+    jobs with t - s units.
     """
     widest = int(over[-1])
     windows = sliding_window_view(np.concatenate((np.full(widest, np.inf), best)), widest + 1)

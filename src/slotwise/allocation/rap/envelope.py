@@ -1,4 +1,4 @@
-"""Convex envelopes: costs of any shape taken for the greatest convex ones below them."""
+"""Convex envelopes: costs of any shape replaced by the greatest convex ones below them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from slotwise.objective.costs import Floats
 
 
 def envelope_gains(problem: ResourceProblem, jobs: Sequence[int]) -> Gains:
-    """The gains for the sum where the costs of these jobs are taken for their envelopes.
+    """The gains for the sum when the costs of these jobs are replaced by their envelopes.
 
-    What their optimum costs is a bound from below. The units selected lie on corners of the
-    envelopes, where these meet the costs, but for the one job at which the units run out: so
-    they cost at most what one job saves from a corner to the next more than the optimum.
-    O(K) for K choices of all these jobs; then O(log K) for a gain.
+    The optimum of the envelopes is a lower bound. The selected units are at corners of the
+    envelopes, where envelope and cost are equal, except for the one job at which the units run
+    out. So the cost exceeds the optimum by at most the saving of one job between two adjacent
+    corners. O(K) for K choices of all these jobs, then O(log K) per gain.
     """
     exact = minisum_gains(problem)
     if not len(jobs):
@@ -26,7 +26,7 @@ def envelope_gains(problem: ResourceProblem, jobs: Sequence[int]) -> Gains:
     place = np.full(len(problem), -1)
     place[list(jobs)] = np.arange(len(jobs))
     last = np.cumsum(counts) - 1
-    # Equal gains are to be equal to the last bit, so that units go to one job after the other.
+    # Equal gains must be equal to the last bit, so that units go to one job after the other.
     gain_from = np.zeros(len(over))
     inner = np.delete(np.arange(len(over)), last)
     gain_from[inner] = (heights[inner] - heights[inner + 1]) / (over[inner + 1] - over[inner])
@@ -52,7 +52,7 @@ def envelope_gains(problem: ResourceProblem, jobs: Sequence[int]) -> Gains:
 
 
 def _corners(over: Ints, costs: Floats) -> tuple[Ints, Floats]:
-    """The corners of the lower convex hull of points from left to right, if finite."""
+    """The corners of the lower convex hull of the finite points, from left to right."""
     hull: list[int] = []
     for point in np.flatnonzero(np.isfinite(costs)).tolist():
         while len(hull) > 1 and _is_above(over, costs, hull[-2], hull[-1], point):

@@ -1,4 +1,4 @@
-"""Marginal analysis (Fox): each unit to the job that gains most from it."""
+"""Marginal analysis (Fox): each unit goes to the job with the largest gain."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fox(gains: Gains) -> Ints:
     heapify(heap)
     for _ in range(gains.units if heap else 0):
         worth, job = heap[0]
-        if worth == np.inf:  # Nobody gains anything.
+        if worth == np.inf:  # No job gains anything.
             break
         given[job] += 1
         heapreplace(heap, (-next(ahead[job]), job))
@@ -31,7 +31,7 @@ def fox(gains: Gains) -> Ints:
 
 
 def _gains_of(gains: Gains, job: int) -> Iterator[float]:
-    """The gains of one job in order, at last -inf, asked for in blocks that double."""
+    """The gains of one job in order, then -inf, computed in blocks of doubling size."""
     start, room = 0, int(gains.room[job])
     while start < room:
         given = np.arange(start, min(room, 2 * start + 1))

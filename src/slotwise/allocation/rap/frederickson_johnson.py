@@ -15,15 +15,15 @@ def frederickson_johnson(gains: Gains) -> Ints:
 
     G. N. Frederickson, D. B. Johnson, Generalized selection and ranking, STOC 1980; The
     complexity of selection and ranking in X + Y and matrices with sorted columns, JCSS 24
-    (1982). O(max(J, J log(S / J))) gains are looked at for J jobs and S units, in linear time.
+    (1982). O(max(J, J log(S / J))) gains are evaluated for J jobs and S units, in linear time.
 
-    First, columns are cut: of k units at most k / p go to jobs that get p or more, so in row p
-    only the k / p largest gains let their columns go on (rows p = 1, 2, 4, ...; from k / J on,
-    each halves the work). Then the columns are looked at in cells, from the largest down,
-    each round halving them. Two selections, among the first and the last gains of the cells,
-    drop cells that lie behind all that is wanted and take those that lie before its end.
-    At most 2 J + 2 cells stay open, whatever S. Halving cells takes the place of the 1982
-    paper's weighted medians; `numpy.partition` (introselect) selects in linear time.
+    First, columns are cut. Of k units at most k / p go to jobs that get p or more, so in row p
+    only the columns of the k / p largest gains continue (rows p = 1, 2, 4, ...; from k / J on,
+    each halves the work). Then the columns are divided into cells, and each round halves the
+    cells. Two selections, among the first and among the last gains of the cells, drop cells
+    that cannot contain selected gains and accept cells that contain only such gains. At most
+    2 J + 2 cells remain open, independent of S. Halving cells replaces the weighted medians of
+    the 1982 paper; `numpy.partition` (introselect) selects in linear time.
     """
     low, high = np.zeros(len(gains), dtype=np.int64), np.minimum(gains.room, gains.units)
     if not len(gains) or gains.units == 0:
@@ -34,7 +34,7 @@ def frederickson_johnson(gains: Gains) -> Ints:
         kept = _wanted(first, last, -(-left // size))
         ends = low[jobs] + size * np.bincount(column[kept], minlength=len(jobs))
         high[jobs] = np.minimum(high[jobs], ends)
-        if 1 < size <= finest:  # All columns take part, and something is left to be sifted.
+        if 1 < size <= finest:  # All columns take part, and smaller cells follow.
             sure = _certain(first, last, left // size)
             low[jobs] += size * np.bincount(column[sure], minlength=len(jobs))
             left -= size * int(sure.sum())
@@ -42,14 +42,14 @@ def frederickson_johnson(gains: Gains) -> Ints:
 
 
 def _power_of_two(number: float) -> int:
-    """The least power of two that is not below a number, at least 1."""
+    """The smallest power of two that is not below a number, at least 1."""
     return 1 << max(0, int(np.ceil(np.log2(number))))
 
 
 def _cut_columns(gains: Gains, high: Ints, finest: int) -> list[tuple[int, Ints]]:
-    """Lower `high` row by row; the sizes of cells, from 1 up, and which columns have them.
+    """Lower `high` row by row; the sizes of cells, ascending, each with its columns.
 
-    Up to the size `finest` these are all columns, from there on those that are long enough.
+    Up to the size `finest` these are all columns, above it those that are long enough.
     """
     jobs = np.arange(len(gains))
     sizes = [1 << power for power in range(finest.bit_length())]
@@ -74,7 +74,7 @@ def _cells(
 ) -> tuple[Ints, Floats, Floats]:
     """Columns cut into cells: the column, the first and the last gain of each cell.
 
-    Cells stand in order of columns and rows. The last gain of one that is cut off is -inf.
+    Cells are in order of columns and rows. The last gain of an incomplete cell is -inf.
     """
     counts = -(-(high - low) // size)
     column = np.repeat(np.arange(len(jobs)), counts)
@@ -85,13 +85,13 @@ def _cells(
         return column, first, first
     last = gains.at(jobs[column], begin + (size - 1))
     last[begin + size > high[column]] = -np.inf
-    return column, np.maximum(first, last), last  # Only rounding makes the first the less.
+    return column, np.maximum(first, last), last  # Only rounding makes the first one smaller.
 
 
 def _wanted(first: Floats, last: Floats, cells: int) -> NDArray[np.bool_]:
-    """The cells that may hold something wanted, where so many whole cells would do.
+    """The cells that may contain selected gains, when `cells` whole cells would suffice.
 
-    If so many cells end at or before some gain, then whatever begins after it is not wanted.
+    If that many cells end at or before some gain, no cell that begins after it is needed.
     """
     kept = first > -np.inf
     if cells <= len(last):
@@ -101,9 +101,9 @@ def _wanted(first: Floats, last: Floats, cells: int) -> NDArray[np.bool_]:
 
 
 def _certain(first: Floats, last: Floats, cells: int) -> NDArray[np.bool_]:
-    """The cells of which all is wanted, where at least so many whole cells are.
+    """The cells with only selected gains, when at least `cells` whole cells are selected.
 
-    If fewer cells begin before some gain, then all that comes before it is wanted.
+    If fewer cells begin before some gain, all gains before it are selected.
     """
     sure = last > -np.inf
     if cells == 0:
@@ -122,7 +122,7 @@ def _ranked(values: Floats, rank: int) -> tuple[float, int]:
 
 
 def _first(values: Floats, count: int) -> NDArray[np.bool_]:
-    """Which are the largest so many; ties rank by place. O(n)."""
+    """A mask of the `count` largest values; ties rank by place. O(n)."""
     if count >= len(values):
         return np.ones(len(values), dtype=np.bool_)
     level, at = _ranked(values, count)

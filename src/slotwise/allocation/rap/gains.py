@@ -1,4 +1,4 @@
-"""Gains: what each further unit is worth, job by job. The fast solvers select among them."""
+"""Gains: the value of each further unit, by job. The fast solvers select among them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from slotwise.objective.costs import Floats
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """J lists of gains that do not rise, of which the `units` largest > 0 are wanted.
+    """J non-increasing lists of gains, of which the `units` largest > 0 are selected.
 
-    units  how many may be given
-    room   how long the list of each job is
-    gain   the gain of one unit more for these jobs, which have been given so many
+    units  the number of units to give
+    room   the length of the list of each job
+    gain   gain(jobs, given): the gain of one more unit for jobs that were given `given` units
     """
 
     units: int
@@ -28,16 +28,16 @@ class Gains:
         return len(self.room)
 
     def at(self, jobs: Ints, given: Ints) -> Floats:
-        """The gain of one unit more; -inf where there is no room or nothing to gain."""
+        """The gain of one more unit; -inf if there is no room or nothing to gain."""
         room = self.room[jobs]
         gains = self.gain(jobs, np.minimum(given, np.maximum(room - 1, 0)))
         return np.where((given < room) & (gains > 0), gains, -np.inf)
 
 
 def minisum_gains(problem: ResourceProblem) -> Gains:
-    """By how much a unit lowers the cost of its job; a gain where the cost was inf is inf.
+    """The amounts by which a unit lowers the cost of its job; inf where the cost was inf.
 
-    If these do not rise, the costs being convex, their largest are the optimum of the sum.
+    For convex costs these gains do not increase, and the largest ones minimise the sum.
     """
 
     def gain(jobs: Ints, given: Ints) -> Floats:
@@ -52,11 +52,11 @@ def minisum_gains(problem: ResourceProblem) -> Gains:
 
 
 def minimax_gains(problem: ResourceProblem) -> Gains:
-    """The minimax transformation: a unit gains what its job costs without it (FLEX 3.2).
+    """The minimax transformation: the gain of a unit is the job's cost without it (FLEX 3.2).
 
-    These gains never rise, whatever the costs, and giving the largest of them makes the
-    greatest cost least. They are counted from the level below which the maximum cannot fall,
-    where every job has the most that it can get: a job below that needs no unit more.
+    These gains never increase, for any costs, and selecting the largest ones minimises the
+    maximum cost. They are relative to the lowest possible maximum, where every job has as many
+    units as it can get: a job below that level needs no more units.
     """
     jobs = np.arange(len(problem))
     floor = float(problem.cost(jobs, problem.min_share + problem.room).max(initial=-np.inf))

@@ -13,11 +13,11 @@ def galil_megiddo(gains: Gains) -> Ints:
     """The units of each job; ties go to the first job.
 
     Z. Galil, N. Megiddo, A fast selection algorithm and the problem of optimum distribution of
-    effort, JACM 26 (1979). The median of what is left of each list is taken, and of these
-    medians the one in the middle by the lengths of the lists. It is on the right side of at
-    least a quarter of all gains that are left. Binary search in each list ranks it. So there
-    are O(log S) rounds of O(J log S): O(J (log S)^2) for J jobs and S units, as long as
-    J <= S, since the medians are sorted here and not only selected from.
+    effort, JACM 26 (1979). Each round takes the medians of the remaining lists and their
+    median, weighted by the lengths of the lists. It separates at least a quarter of all
+    remaining gains. Binary search in each list ranks it. So there are O(log S) rounds of
+    O(J log S): O(J (log S)^2) for J jobs and S units, as long as J <= S, since here the medians
+    are sorted, not only selected from.
     """
     jobs = np.arange(len(gains))
     low, high = np.zeros(len(gains), dtype=np.int64), np.minimum(gains.room, gains.units)
@@ -27,7 +27,7 @@ def galil_megiddo(gains: Gains) -> Ints:
         level = _weighted_median(medians, high - low)
         above = _count(gains, level, low, high, or_equal=False)
         if above.sum() > gains.units:
-            # The second minimum only holds against rounding: it makes every round end.
+            # The minimum with `middle` guards against rounding: every round makes progress.
             high = np.where(open_ & (medians <= level), np.minimum(above, middle), above)
             continue
         if level == -np.inf:
@@ -40,14 +40,14 @@ def galil_megiddo(gains: Gains) -> Ints:
 
 
 def _weighted_median(values: Floats, weight: Ints) -> float:
-    """The value that at least half of the weight reaches and half does not exceed."""
+    """A weighted median: half of the weight is at or above it, half at or below it."""
     order = np.argsort(-values, kind="stable")
     weights = np.cumsum(weight[order])
     return float(values[order[np.searchsorted(2 * weights, weights[-1])]])
 
 
 def _count(gains: Gains, level: float, low: Ints, high: Ints, or_equal: bool) -> Ints:
-    """How many gains of each list lie above a level, between low and high; by bisection."""
+    """The number of gains above a level in each list, between low and high; by bisection."""
     jobs = np.arange(len(gains))
     while (open_ := low < high).any():
         middle = (low + high) // 2
@@ -58,7 +58,7 @@ def _count(gains: Gains, level: float, low: Ints, high: Ints, or_equal: bool) ->
 
 
 def _in_turn(room: Ints, units: int) -> Ints:
-    """As many units as there is room for to the first job, then to the next, until all go."""
+    """Give each job in turn as many units as it has room for, until all are given."""
     before = np.cumsum(room) - room
     given: Ints = np.clip(units - before, 0, room)
     return given

@@ -15,23 +15,25 @@ from slotwise.objective.cost import MET, Cost, Hinge, Line, Steps, met_until
 from slotwise.objective.costs import Floats
 
 PARTS = 10
-"""Where units are finer than slots, there are so many to a slot and to a job at least."""
+"""Where units are finer than slots, the minimum number of units per slot and per job."""
 
 UNITS_MOST = 1 << 31
-"""No more units than this, however many slots: products of two such fit into 64 bits."""
+"""The maximum number of units: products of two such numbers fit into 64 bits."""
 
 GLANCES = 64
-"""At so many numbers of units, in even ratios, a cost of unknown shape is looked at."""
+"""The number of unit counts, in geometric progression, at which a curve is evaluated."""
 
 
 @dataclass(frozen=True)
 class Moldable:
-    """Each job holds a whole number of units of `slots` slots, the same until it is done.
+    """Each job holds a constant whole number of units of `slots` slots until it is done.
 
-    It has at least one, so that it ends. A unit is a slot where capacity and shares are whole
-    and there are no more jobs than slots, else a part of one. Least shares are rounded down to
-    whole units, and give way in proportion where there is not one unit left for each job; most
-    shares are rounded up, but a job never goes faster than its most share.
+    It has at least one unit, so that it ends. A unit is one slot if capacity and shares are
+    whole and there are no more jobs than slots, otherwise a part of one. Min shares are rounded
+    down to whole units, and scaled down if they leave less than one unit for each job. Max
+    shares are rounded up, but a job never runs faster than its max share.
+
+    total  the number of units
     """
 
     problem: Malleable
@@ -51,7 +53,7 @@ class Moldable:
 
     @cached_property
     def resources(self) -> ResourceProblem:
-        """The resource allocation problem; its costs take O(1) each, O(K) with K steps."""
+        """The resource allocation problem; each cost takes O(1), or O(K) with K steps."""
         count = len(self.problem)
         min_share = np.maximum(1, np.floor(self.problem.min_share / self.slots + MET)).astype(
             np.int64
@@ -65,17 +67,17 @@ class Moldable:
 
     @cached_property
     def of_any_shape(self) -> list[int]:
-        """The jobs whose cost may be other than convex in units: neither line nor hinge.
+        """The jobs whose cost may not be convex in units: neither line nor hinge.
 
-        Work over units is convex and falls; a convex function of it that does not fall itself
-        is convex in units. The cut at the most share is at the last unit only, and raises the
-        cost there, so it stays so.
+        Work over units is convex and decreasing; a convex non-decreasing function of it is
+        convex in units. The cut at the max share affects only the last unit and raises the
+        cost there, so convexity remains.
         """
         return [j for j, c in enumerate(self.problem.costs) if not isinstance(c, Line | Hinge)]
 
     @property
     def tries(self) -> int:
-        """How many numbers of units the dynamic programme tries, over all jobs."""
+        """The number of unit counts that the dynamic programme tries, over all jobs."""
         few = np.full(len(self.problem), UNITS_MOST)
         for j in self.of_any_shape:
             cost = self.problem.costs[j]
@@ -83,13 +85,13 @@ class Moldable:
         return int(np.minimum(self.resources.room, few).sum()) + len(few)
 
     def completion(self, jobs: Ints, units: Ints) -> Floats:
-        """When these jobs end if they hold so many units, seconds."""
+        """The completion of these jobs when they hold `units` units, seconds."""
         rate = np.minimum(units * self.slots, self.problem.max_share[jobs])
         ends: Floats = self.problem.work[jobs] / rate
         return ends
 
     def cost(self, jobs: Ints, units: Ints) -> Floats:
-        """What these jobs cost if they hold so many units."""
+        """The cost of these jobs when they hold `units` units."""
         shapes, ends = self._shapes, self.completion(jobs, units)
         straight = shapes.slope[jobs] * (ends - shapes.origin[jobs])
         costs: Floats = np.maximum(straight, shapes.floor[jobs])
@@ -102,7 +104,7 @@ class Moldable:
         return costs
 
     def drops(self, job: int) -> Ints:
-        """The units at which the cost of a job can fall; of unknown shapes, some of them."""
+        """The unit counts at which the cost of a job can fall; for curves, some of them."""
         cost = self.problem.costs[job]
         low, high = int(self.resources.min_share[job]), int(self.resources.max_share[job])
         if isinstance(cost, Line | Hinge):
@@ -110,9 +112,9 @@ class Moldable:
         if not isinstance(cost, Steps):
             return np.unique(np.geomspace(low, high, GLANCES).round().astype(np.int64))
         limits = np.array([met_until(at) for at, _ in cost.steps if at > 0])
-        with np.errstate(over="ignore", divide="ignore"):  # Too early for any units.
+        with np.errstate(over="ignore", divide="ignore"):  # No number of units meets these.
             needed = np.minimum(self.problem.work[job] / (limits * self.slots), high)
-        below = np.floor(needed).astype(np.int64)  # By rounding it may be the right one.
+        below = np.floor(needed).astype(np.int64)  # Because of rounding it may suffice.
         return np.unique(np.concatenate((below, below + 1)))
 
     @cached_property
@@ -124,8 +126,8 @@ class Moldable:
 class _Shapes:
     """Costs as arrays by job: max(slope (C - origin), floor), or the last step passed.
 
-    instants, heights  of the first step of each job, of the second, and so on; inf without one
-    curves             what is neither line, hinge nor steps, by job
+    instants, heights  of the first step of each job, of the second, and so on; inf if missing
+    curves             costs that are neither lines, hinges nor steps, by job
     """
 
     slope: Floats

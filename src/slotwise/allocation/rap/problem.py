@@ -1,4 +1,4 @@
-"""The resource allocation problem: so many units to J jobs, each with a cost of its own."""
+"""The resource allocation problem: a number of units for J jobs, each with its own cost."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from slotwise.objective.objective import Aggregate
 Ints = NDArray[np.int64]
 
 UnitCost = Callable[[Ints, Ints], Floats]
-"""What each of these jobs costs with so many units: two arrays of one length, and theirs."""
+"""cost(jobs, units): the cost of each of these jobs with its units; arrays of equal length."""
 
 Drops = Callable[[int], Ints]
-"""The numbers of units from which on a job costs less than with fewer, in order."""
+"""The unit counts at which the cost of a job falls, in ascending order."""
 
 STRAIGHT = 1e-13
-"""By so much of themselves three costs on a line may bend the wrong way: it is rounding."""
+"""Relative; three costs may violate convexity by this part of their size, due to rounding."""
 
 CELLS_AT_ONCE = 1 << 18
 
@@ -32,11 +32,11 @@ CELLS_AT_ONCE = 1 << 18
 class ResourceProblem:
     """Minimise the sum or the maximum of cost(j, s_j) with sum(s) <= total; see `of`.
 
-    total  units, whole
-    least  units that each job gets at least; together at most `total`
-    most   units that each job gets at most, not below `least`
-    cost   non-increasing in the units; inf is allowed, -inf and NaN are not
-    drops  for jobs whose cost falls at few known numbers of units; else they are looked for
+    total      units, whole
+    min_share  minimum units of each job, shape (J,); together at most `total`
+    max_share  maximum units of each job, not below `min_share`
+    cost       non-increasing in the units; inf is allowed, -inf and NaN are not
+    drops      for costs that fall at few known unit counts; None means all are searched
     """
 
     total: int
@@ -61,7 +61,8 @@ class ResourceProblem:
         lows, tops = np.array(min_share, dtype=np.int64), np.array(max_share, dtype=np.int64)
         if len(lows) != len(tops):
             raise InputError(
-                f"{len(lows)} least and {len(tops)} most units; give one of each for each job"
+                f"{len(lows)} min_share and {len(tops)} max_share;"
+                " give one of each for each job"
             )
         for name, values, bad, remedy in (
             ("min_share", lows, lows < 0, "units >= 0"),
@@ -72,8 +73,8 @@ class ResourceProblem:
                 raise InputError(f"{name}[{at}] is {values[at]} units; give {remedy}")
         if (needed := int(lows.sum())) > total:
             raise InputError(
-                f"least: the jobs need {needed} units and there are {total}; lower least shares"
-                " or give more units"
+                f"min_share: the jobs need {needed} units and there are {total};"
+                " lower min shares or give more units"
             )
         return cls(int(total), lows, tops, cost, drops)
 
@@ -87,8 +88,8 @@ class ResourceProblem:
     ) -> ResourceProblem:
         """The problem in which job j costs table[j][s] with s units, s from 0 on.
 
-        Without `most` a job gets at most what its row covers. InputError for a table that
-        rises along a row or holds NaN or -inf.
+        The maximum units of a job are also limited by the length of its row. InputError for a
+        row that is empty, rises, or contains NaN or -inf.
         """
         longest = max(map(len, table), default=0)
         cells = np.full((len(table), longest), np.inf)
@@ -110,24 +111,24 @@ class ResourceProblem:
 
     @cached_property
     def slack(self) -> int:
-        """Units that are left when every job has its least."""
+        """The units that remain when every job has its minimum."""
         return self.total - int(self.min_share.sum())
 
     @cached_property
     def room(self) -> Ints:
-        """How many units more than its least each job can get."""
+        """The number of units above its minimum that each job can get."""
         room: Ints = np.minimum(self.max_share - self.min_share, self.slack)
         return room
 
     def row(self, job: int) -> Floats:
-        """What a job costs with its least units and each number more that there is room for."""
+        """The cost of a job with its minimum units, one more, and so on up to its room."""
         units = np.arange(self.min_share[job], self.min_share[job] + self.room[job] + 1)
         return self.cost(np.full(len(units), job), units)
 
     def choices(self, job: int) -> tuple[Ints, Floats]:
-        """All units over its least that are worth giving a job, and what it then costs.
+        """The numbers of units above its minimum that are worth giving a job, and the costs.
 
-        Its least is the first; of others only those that cost less than any fewer.
+        The first number is 0. Others are included only if they cost less than all smaller ones.
         """
         if self.drops is None:
             over = np.arange(self.room[job] + 1)
@@ -149,9 +150,9 @@ class ResourceProblem:
 
 
 def is_convex(problem: ResourceProblem) -> bool:
-    """Whether no unit gains more than the one before it, for any job, but for rounding.
+    """Whether no unit gains more than the one before it, for any job, up to rounding.
 
-    Looks at every cost, a batch of jobs at a time: O(J S) for J jobs and S units to share out.
+    Evaluates every cost, in batches of jobs: O(J S) for J jobs and S units of slack.
     """
     room = problem.room + 1
     batches = np.cumsum(room) // CELLS_AT_ONCE
@@ -168,14 +169,14 @@ def is_convex(problem: ResourceProblem) -> bool:
 
 def _bends_up(before: Floats, here: Floats, after: Floats) -> bool:
     """Whether the middle of three costs is never above the line from the first to the last."""
-    finite = np.isfinite(before)  # Behind an infinite cost anything is convex.
+    finite = np.isfinite(before)  # After an infinite cost any value is convex.
     before, here, after = before[finite], here[finite], after[finite]
     rounding = STRAIGHT * (np.abs(before) + 2 * np.abs(here) + np.abs(after))
     return bool(np.all(2 * here <= before + after + rounding))
 
 
 def chained(choices: Sequence[tuple[Ints, Floats]]) -> tuple[Ints, Ints, Floats]:
-    """The choices of several jobs one behind the other: how many each has, units, costs."""
+    """The choices of several jobs, concatenated: the number of each job, units, costs."""
     counts = np.array([len(units) for units, _ in choices], dtype=np.int64)
     units = np.fromiter(chain.from_iterable(units for units, _ in choices), np.int64)
     costs = np.fromiter(chain.from_iterable(costs for _, costs in choices), np.float64)

@@ -1,4 +1,4 @@
-"""The solver that suits a problem, and the direct way to the least maximum."""
+"""Chooses the solver for a problem, and finds the least maximum directly."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from slotwise.objective.objective import Aggregate
 
 
 def solve(problem: ResourceProblem, aggregate: Aggregate = "sum") -> Ints:
-    """The units of each job that make the sum or the maximum of the costs least.
+    """The units of each job that minimise the sum or the maximum of the costs.
 
-    A unit is only given where it helps. The maximum takes O(max(J, J log(S/J))) for J jobs and
-    S units; so does the sum of convex costs, but for the O(J S) of looking whether they are;
-    the sum of others O(J S^2), or O(K S) for staircases with K steps in all.
+    Units that do not help are not given. The maximum takes O(max(J, J log(S/J))) for J jobs and
+    S units. So does the sum of convex costs, after a convexity test of O(J S). The sum of other
+    costs takes O(J S^2), or O(K S) for staircases with K steps in all.
     """
     if aggregate == "max":
         return problem.min_share + frederickson_johnson(minimax_gains(problem))
@@ -26,37 +26,37 @@ def solve(problem: ResourceProblem, aggregate: Aggregate = "sum") -> Ints:
 
 
 def lowest_level(problem: ResourceProblem) -> Ints:
-    """The fewest units of each job that make the greatest cost least, by bisection on it.
+    """The fewest units of each job that minimise the maximum cost, by bisection on the cost.
 
-    The check on the minimax transformation: it asks no job for a gain. A level can be kept if
-    the fewest units that keep it are there; each try ends on a cost that occurs, so the level
-    found is exact. O(J log S) a try; tries halve the range of costs, at most about 2,000 times
-    and usually some 50.
+    It serves as a check of the minimax transformation, since it uses no gains. A level is
+    feasible if the fewest units that keep it do not exceed the total. Each step ends on a cost
+    that occurs, so the level found is exact. O(J log S) per step; steps halve the range of
+    costs, at most about 2,000 times and usually some 50.
     """
     jobs = np.arange(len(problem))
     best, high = problem.min_share.copy(), problem.value(problem.min_share, "max")
-    # Nothing below `low` can be kept; `high` can.
+    # No level below `low` is feasible; `high` is.
     low = float(problem.cost(jobs, problem.min_share + problem.room).max(initial=-np.inf))
     while low < high:
         level = _between(low, high)
         units = _fewest(problem, level)
         if units.sum() <= problem.total:
             best, high = units, problem.value(units, "max")
-        else:  # The next level is the least cost above that some job may stay at instead.
+        else:  # The next candidate is the lowest cost above at which some job saves a unit.
             short = np.flatnonzero(units > problem.min_share)
             low = float(problem.cost(short, units[short] - 1).min())
     return best
 
 
 def _between(low: float, high: float) -> float:
-    """A level from `low` on and below `high`, in the middle where there is one."""
+    """A level that is at least `low` and below `high`, in the middle if possible."""
     if high == np.inf:
         return float(np.finfo(float).max)
     return min(max(low, low / 2 + high / 2), float(np.nextafter(high, -np.inf)))
 
 
 def _fewest(problem: ResourceProblem, level: float) -> Ints:
-    """The fewest units with which each job costs at most this; it must be able to."""
+    """The fewest units with which each job costs at most `level`, which must be possible."""
     jobs = np.arange(len(problem))
     low, high = problem.min_share, problem.min_share + problem.room
     while (low < high).any():

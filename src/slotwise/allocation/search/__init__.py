@@ -1,1 +1,1 @@
-"""Solving: orders of priority, what search makes of them, the best of all, branch and bound."""
+"""Solving: priority orders, local search, exhaustive search, branch and bound."""

@@ -1,4 +1,4 @@
-"""How long a search may go on."""
+"""Limits of the effort of a search."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 
 class Budget:
-    """Steps that a search may still take; asked before each one.
+    """The steps that a search may still take; call `may_go_on` before each step.
 
-    The same number of steps gives the same result. `is_over` may end it earlier: the shell
-    gives a function that looks at a clock, which nothing in here does.
+    The same number of steps gives the same result. `is_over` may end the search earlier: the
+    shell passes a function that reads a clock. The library itself reads no clock.
     """
 
     def __init__(
@@ -20,12 +20,12 @@ class Budget:
         self.spent = 0
 
     def part(self, steps: float) -> Budget:
-        """A budget of at most so many steps, which are taken from this one."""
+        """A budget of at most this number of steps, which are taken from this one."""
         left = self.steps - self.spent
         return Budget(min(steps, left), is_over=lambda: not self.may_go_on())
 
     def may_go_on(self) -> bool:
-        """Whether there is a step left; takes it if so."""
+        """Whether a step is left; if so, takes it."""
         if self.spent >= self.steps or (self._is_over is not None and self._is_over()):
             return False
         self.spent += 1

@@ -1,6 +1,7 @@
-"""The best of all priority orders through the packing scheme: the FLEX paper's yardstick (4.1).
+"""The best of all priority orders by the packing scheme: the FLEX paper's reference (4.1).
 
-It is the optimum over orders. Schedules of no order may be better (docs/algorithms/flex.md).
+It is the optimum over orders. Schedules that no order produces may be better
+(docs/algorithms/flex.md).
 """
 
 from __future__ import annotations
@@ -20,21 +21,22 @@ from slotwise.model.errors import InputError
 from slotwise.objective.cost import Hinge, Line, Steps
 
 JOBS_MOST = 12
-"""Above so many jobs there may be too many orders left, however many are ruled out."""
+"""Above this number of jobs too many orders may remain after pruning."""
 
 COMPILED_FROM = 10
 """Jobs from which numba is worth its import."""
 
 BETTER = 1e-12
-"""Relative; what is better by less is rounding."""
+"""Relative; a smaller improvement counts as a rounding error."""
 
 
 def best_order(problem: Malleable) -> tuple[list[int], float]:
-    """An order of least value, and that value. InputError for more than `JOBS_MOST` jobs.
+    """An order of minimum value, and that value. InputError for more than `JOBS_MOST` jobs.
 
-    Depth first over prefixes. A prefix is given up where its cost, with each other job done as
-    early as the prefix alone allows, is not below the best value known. J! orders at the worst;
-    ten jobs take some milliseconds compiled (extra `fast`), else some tenths of a second.
+    Depth-first search over prefixes. A prefix is pruned if its cost, with each other job done
+    as early as the prefix alone allows, is not below the best known value. J! orders in the
+    worst case; ten jobs take some milliseconds compiled (extra `fast`), otherwise some tenths
+    of a second.
     """
     if len(problem) > JOBS_MOST:
         raise InputError(
@@ -55,7 +57,7 @@ def best_order(problem: Malleable) -> tuple[list[int], float]:
 
 
 def best_by_trying(problem: Malleable) -> tuple[list[int], float]:
-    """The same by packing every order. J! packings: the oracle, for few jobs."""
+    """The same as `best_order` by packing every order. J! packings: the oracle for few jobs."""
     packer = _packer(problem)
 
     def value(order: Sequence[int]) -> float:
@@ -66,14 +68,14 @@ def best_by_trying(problem: Malleable) -> tuple[list[int], float]:
 
 
 def search(problem: Malleable, order: Sequence[int], value: float) -> list[int]:
-    """An order of less value than this one if there is any, else this one. J! at the worst."""
+    """An order of lower value than this one if there is one, else this one. At worst J!."""
     branches = _Branches(problem, order, value)
     branches.visit(empty_prefix(problem), list(order), -inf if branches.is_max else 0.0, None)
     return branches.best
 
 
 class _Branches:
-    """The search: the best order so far, and the prefix under trial."""
+    """The search: the best order so far, and the current prefix."""
 
     def __init__(self, problem: Malleable, order: Sequence[int], value: float) -> None:
         self.best, self._value = list(order), value
@@ -84,10 +86,10 @@ class _Branches:
         self._twin = twins(problem, order)
 
     def visit(self, prefix: Prefix, rest: list[int], spent: float, last: int | None) -> None:
-        """Try all orders of the rest behind this prefix.
+        """Try all orders of the rest after this prefix.
 
-        spent   what the jobs placed cost
-        last    the job placed last, if it had its most share at once
+        spent   the cost of the placed jobs
+        last    the job placed last if it had its max share immediately, otherwise None
         """
         if not rest:
             if spent < self._value:
@@ -115,16 +117,15 @@ class _Branches:
         placements: dict[int, Placement],
         last: int | None,
     ) -> list[int]:
-        """Which jobs may come next; of orders that lead to the same schedule one is enough."""
+        """The jobs to try next; of orders that lead to the same schedule, one is enough."""
         begin = prefix.times[0]
         for j in rest:
-            if placements[j].completion <= begin:  # Its least share has done it.
+            if placements[j].completion <= begin:  # Its min share completes it.
                 return [j]
         return [
             j
             for j in rest
-            # Of equal jobs the first comes first; so does, of two that both get their most
-            # share at once, the first.
+            # Equal jobs stay in order. So do two jobs that both get their max share at once.
             if self._twin.get(j) not in rest
             and not (
                 last is not None
@@ -138,7 +139,7 @@ class _Branches:
 
 
 def twins(problem: Malleable, order: Sequence[int]) -> dict[int, int]:
-    """For each job that equals an earlier one of the order in every number, the last such."""
+    """For each job with an equal one before it in the order, the last such job."""
     seen: dict[object, int] = {}
     found = {}
     jobs, costs = jobs_of(problem), tuple(problem.costs)

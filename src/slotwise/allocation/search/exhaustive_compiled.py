@@ -1,7 +1,7 @@
-"""The search for the best order in machine code. To import it needs numba.
+"""The search for the best order in machine code. Importing this module needs numba.
 
-It goes the same way as `exhaustive.search` and `prefix.py`, where the reasons stand, with
-arrays for the prefixes: one row for each number of jobs placed.
+It does the same as `exhaustive.search` and `prefix.py`, which give the reasons, with arrays for
+the prefixes: one row for each number of placed jobs.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ TABLE = "float64[:, ::1]"
 
 
 def search_compiled(problem: Malleable, order: Sequence[int], value: float) -> list[int]:
-    """An order of less value than this one if there is any, else this one. J! at the worst.
+    """An order of lower value than this one if there is one, else this one.
 
-    Costs must be lines, hinges or steps.
+    Costs must be lines, hinges or steps. J! in the worst case.
     """
     count, places = len(problem), np.asarray(order)
     rank = {j: place for place, j in enumerate(order)}
@@ -55,7 +55,7 @@ def search_compiled(problem: Malleable, order: Sequence[int], value: float) -> l
 
 
 class Shapes(NamedTuple):
-    """Costs as numbers: max(floor, slope * (C - origin)) + the step passed last."""
+    """Costs as arrays: max(floor, slope * (C - origin)) + the last step passed."""
 
     lines: Floats
     instants: Floats
@@ -80,7 +80,7 @@ def _shapes(costs: Sequence[Cost]) -> Shapes:
 
 @part
 def cost_at(lines: Any, instants: Any, steps: Any, j: int, completion: float) -> float:
-    """What job j costs if it completes then."""
+    """The cost of job j at this completion."""
     cost, passed = max(lines[j, 2], lines[j, 0] * (completion - lines[j, 1])), 0
     while passed < instants.shape[1] and completion > instants[j, passed]:
         passed += 1
@@ -91,7 +91,7 @@ def cost_at(lines: Any, instants: Any, steps: Any, j: int, completion: float) ->
 def earliest(
     jobs: Any, j: int, times: Any, slack: Any, row: int, size: int
 ) -> tuple[float, float]:
-    """`Prefix.earliest` of job j behind the prefix in this row."""
+    """`Prefix.earliest` of job j after the prefix in this row."""
     work, min_share, max_share, end = jobs[j, 0], jobs[j, 1], jobs[j, 2], jobs[j, 3]
     start = times[row, 0]
     if end <= start:
@@ -120,7 +120,7 @@ def place(
     row: int,
     size: int,
 ) -> int:
-    """`Prefix.after`: fills in the next row and returns how much of it is used."""
+    """`Prefix.after`: fills in the next row and returns its used length."""
     min_share, max_share, end = jobs[j, 1], jobs[j, 2], jobs[j, 3]
     i, used = 0, 0
     at = full if completion > times[row, 0] else times[row, 0]
@@ -144,9 +144,9 @@ def look_ahead(
     jobs: Any, lines: Any, instants: Any, steps: Any, is_max: bool, placed: Any, times: Any,
     slack: Any, row: int, size: int, spent: float, full: Any, completion: Any, cost: Any,
 ) -> tuple[float, int]:  # fmt: skip
-    """How each job not placed would fare next; the bound of it all, and who must come next.
+    """Place each remaining job next; the lower bound, and the job that must come next.
 
-    -1 if there is a choice.
+    The latter is -1 if there is a choice.
     """
     bound, only = spent, -1
     for j in range(len(jobs)):
@@ -173,13 +173,14 @@ def search_ranked(
     value: float,
     best: NDArray[np.int64],
 ) -> float:
-    """`exhaustive.search` over jobs that stand in the order known; fills in the best one.
+    """`exhaustive.search` over jobs in the known order; fills in the best, returns its value.
 
-    jobs         a row each: work, least, most, end; the same rows in what follows
-    twin         the last equal job before, or -1
+    jobs         one row per job: work, min share, max share, end; lines, instants and steps
+                 have the same rows
+    twin         the last equal job before each, or -1
     times, slack the empty prefix in row 0, and room for the others
-    size         how much of row 0 is used
-    value        of the order known
+    size         the used length of row 0
+    value        of the known order
     """
     count = len(jobs)
     sizes, spent = np.full(count + 1, size), np.full(count + 1, -inf if is_max else 0.0)
@@ -196,7 +197,7 @@ def search_ranked(
             tried[row] = count if bound >= value - BETTER * abs(value) else 0
         elif is_new and spent[row] < value:
             value, best[:] = spent[row], trial
-        if row == count or tried[row] == count:  # Back: another job in the place before.
+        if row == count or tried[row] == count:  # Backtrack to the place before.
             if row == 0:
                 return value
             row, is_new = row - 1, False

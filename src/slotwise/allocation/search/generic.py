@@ -1,4 +1,4 @@
-"""The generic order of FLEX 3.2: as the jobs end in the best moldable schedule."""
+"""The generic order of FLEX 3.2: by completion in the best moldable schedule."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from slotwise.allocation.rap.moldable import Moldable
 from slotwise.allocation.rap.problem import Ints
 
 AFFORDABLE = 10_000_000
-"""Sums that the dynamic programme may form, and choices that it may keep: 40 MB at most."""
+"""Limit of the sums that the dynamic programme forms and choices that it keeps: 40 MB."""
 
 
 def generic_order(problem: Malleable) -> list[int]:
     """A priority order for the packing scheme, for any costs, by sum or maximum.
 
-    Every job gets slots for good, so that the sum or maximum of the costs is least; the order
-    is that of the ends, ties by place. O(max(J, J log(S/J))) for J jobs and S units for every
-    maximum and for sums of convex costs (lines, hinges). Sums of others take the dynamic
-    programme where it is affordable; else their convex envelopes are solved, at about one step
-    of one job above the optimum, as fast as convex costs.
+    Every job gets a constant number of slots, such that the sum or maximum of the costs is
+    minimal. The order is that of the completions, ties by place. O(max(J, J log(S/J))) for J
+    jobs and S units for every maximum and for sums of convex costs (lines, hinges). Sums of
+    other costs are solved by the dynamic programme if it is affordable. Otherwise their convex
+    envelopes are solved as fast as convex costs, at about one step of one job above the
+    optimum.
     """
     if not len(problem):
         return []
@@ -35,7 +36,7 @@ def generic_order(problem: Malleable) -> list[int]:
 
 
 def moldable_units(moldable: Moldable) -> Ints:
-    """How many units each job holds in the best moldable schedule."""
+    """The units of each job in the best moldable schedule."""
     resources = moldable.resources
     if moldable.problem.aggregate == "max":
         return resources.min_share + frederickson_johnson(minimax_gains(resources))

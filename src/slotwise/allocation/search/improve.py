@@ -1,4 +1,4 @@
-"""Search: a better order of priority, by moving one job and by exchanging two."""
+"""Local search for a better priority order: moves one job or exchanges two."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import combinations
 from slotwise.allocation.search.budget import Budget
 
 BETTER = 1e-12
-"""Relative; what is better by less is rounding."""
+"""Relative; a smaller improvement counts as a rounding error."""
 
 
 def improve(
@@ -16,8 +16,8 @@ def improve(
 ) -> tuple[list[int], float]:
     """An order that is at least as good, and its value.
 
-    Takes the first order found that is better, one evaluation a step, until no insertion of one
-    job and no exchange of two helps any more or the budget is spent. O(J^2) steps for each
+    It accepts the first better order found, one evaluation per step. It ends when no insertion
+    of one job and no exchange of two helps, or when the budget is spent. O(J^2) steps for each
     round over all neighbours.
     """
     best = list(order)
@@ -39,7 +39,7 @@ Move = Callable[[list[int]], list[int]]
 
 
 def _moves(count: int) -> Iterator[Move]:
-    """Exchanges of neighbours, the smallest changes, first; then insertions; then exchanges."""
+    """Exchanges of adjacent jobs, the smallest changes; then insertions; then exchanges."""
     for first in range(count - 1):
         yield _exchange(first, first + 1)
     for source in range(count):

@@ -1,10 +1,9 @@
-"""Orders of priority that suit an objective: standard scheduling theory on the squashed area.
-
-Beside them stands the generic order of the paper (`generic`).
+"""Priority orders for objectives: standard rules of scheduling theory on the squashed area.
 
 On the squashed area the whole cluster is one machine that does a job's work at the rate of all
-slots; its rules are optimal there and good here (reference: Pinedo, Scheduling). Each function
-gives an order of the jobs of a problem, the most urgent first; ties go by place.
+slots. The rules are optimal there and good here (reference: Pinedo, Scheduling). Each function
+returns an order of the jobs of a problem, the most urgent first; ties go by place. The generic
+order of the paper is in `generic`.
 """
 
 from __future__ import annotations
@@ -24,35 +23,35 @@ from slotwise.objective.costs import Floats
 Order = list[int]
 
 STATES_MOST = 500
-"""Of the Lawler-Moore programme: the cheapest are kept, so that time stays bounded."""
+"""States kept by the Lawler-Moore programme, the cheapest ones, to bound its time."""
 
 
 def by_area(problem: Malleable) -> Order:
-    """Smith's rule on the area: work over the weight that stands to be lost, least first.
+    """Smith's rule on the area: work over the weight at stake, lowest first.
 
-    Optimal for weighted response where every job can use all slots. With the weights of stretch
-    it is shortest work first. O(J log J).
+    Optimal for weighted response if every job can use all slots. With the weights of stretch it
+    is shortest work first. O(J log J).
     """
     return _ascending(problem.work / _stakes(problem))
 
 
 def by_dear_area(problem: Malleable) -> Order:
-    """Smith's rule on the area that costs others something: see `dear_area`."""
+    """Smith's rule on the contended area, see `contended_area`. O(J log J)."""
     area = contended_area(problem.work, problem.max_share, problem.capacity)
     return _ascending(area / _stakes(problem))
 
 
 def contended_area(work: Floats, max_share: Floats, capacity: float) -> Floats:
-    """The work of each job, what it does while slots are no longer dear counted for less.
+    """The work of each job, where work done on less contended slots counts for less.
 
-    A job that begins now holds its most share for its height h. Slots are dear while others
-    wait for them, the dearer the sooner: we take (1 - t/T)^2 for the price at t, where T is
-    the time that all work takes on all slots. So long and narrow jobs count for less than
-    their area and are begun sooner. But while a job holds a part of all slots, it also slows
-    down the others that would have ended meanwhile, and so the price is taken over h (1 - most
-    / capacity) only: a job that can use all slots counts with all of its area, and Smith's rule
-    is what it was. On the jobs of FLEX 4.1 and on others this order is .5 to 2 % better than
-    plain area (docs/algorithms/flex.md). O(J).
+    A job that begins now holds its max share for its height h. Slots are contended while other
+    jobs wait for them, early ones most: the price at t is (1 - t/T)^2, where T is the time that
+    all work takes on all slots. So long and narrow jobs count for less than their area and
+    begin earlier. But a job also delays other jobs that would have ended meanwhile, in
+    proportion to its part of the slots. So the price is averaged over h (1 - max_share /
+    capacity) only: a job that can use all slots counts with its whole area, as in Smith's rule.
+    On the jobs of FLEX 4.1 and on others this order is .5 to 2 % better than plain area
+    (docs/algorithms/flex.md). O(J).
     """
     span = work.sum() / capacity
     part = np.maximum(
@@ -63,35 +62,35 @@ def contended_area(work: Floats, max_share: Floats, capacity: float) -> Floats:
 
 
 FLAT = 1e-6
-"""Of the time that all work takes; over so short a time the price does not fall."""
+"""Part of the time that all work takes; the price is constant over shorter times."""
 
 
 def by_height(problem: Malleable) -> Order:
-    """Smith's rule on the height: the least time alone over the weight, least first."""
+    """Smith's rule on the height: the minimum time alone over the weight, lowest first."""
     return _ascending(problem.heights / _stakes(problem))
 
 
 def by_due_date(problem: Malleable) -> Order:
-    """Earliest due date first: by the latest completion that costs as little as any can.
+    """Earliest due date first: by the latest completion of minimum cost.
 
-    For a line that has no such instant, its origin. Ties by area. O(J log J).
+    A line has no such instant; its origin is used. Ties by area. O(J log J).
     """
     due = np.array([_due(cost) for cost in problem.costs])
     return [int(j) for j in np.lexsort((problem.work / _stakes(problem), due))]
 
 
 def by_last_start(problem: Malleable) -> Order:
-    """Least slack first: by when a job must start at the latest, to meet its due date alone."""
+    """Minimum slack first: by the latest start at which a job alone meets its due date."""
     due = np.array([_due(cost) for cost in problem.costs])
     return _ascending(due - problem.heights)
 
 
 def moore_hodgson(problem: Malleable) -> Order:
-    """Moore and Hodgson's rule for the number of tardy jobs, with real feasibility.
+    """Moore and Hodgson's rule for the number of tardy jobs, with an exact feasibility test.
 
-    Jobs are taken by due date; where they do not fit any more, the one that takes most work
-    for its weight is given up. Those kept come first, by due date; then the others, by area.
-    Optimal on one machine without weights. O(J^2 log J).
+    Jobs are added by due date. When they no longer fit, the job with the most work per weight
+    is given up. The kept jobs come first, by due date, then the others by area. Optimal on one
+    machine without weights. O(J^2 log J).
     """
     due = np.array([_due(cost) for cost in problem.costs])
     stakes = _stakes(problem)
@@ -108,9 +107,9 @@ def moore_hodgson(problem: Malleable) -> Order:
 def lawler_moore(problem: Malleable) -> Order:
     """Lawler and Moore's programme for the weighted number of tardy jobs, on the area.
 
-    By due date, each job is kept or given up; of the states reached so far, those that have
-    both more work and more cost than another are left out. The order is as in `moore_hodgson`.
-    Optimal on one machine while no more than `STATES_MOST` states are alive. O(J * states).
+    By due date, each job is kept or given up. States with both more work and more cost than
+    another are dropped. The order is as in `moore_hodgson`. Optimal on one machine as long as
+    there are at most `STATES_MOST` states. O(J * states).
     """
     due = np.array([_due(cost) for cost in problem.costs])
     stakes = _stakes(problem)
@@ -142,12 +141,12 @@ ORDERS: Mapping[str, tuple[Callable[[Malleable], Order], float]] = MappingProxyT
         "lawler-moore": (lawler_moore, 60),
     }
 )
-"""The orders by name, and for how many jobs at most they are quick enough. All may be tried on
-any problem; the best schedule counts."""
+"""The orders by name, each with the maximum number of jobs for which it is fast enough. All of
+them apply to any problem; the best schedule counts."""
 
 
 def _stakes(problem: Malleable) -> Floats:
-    """The weight of each job: the slope of its cost, or for steps the dearest one's cost."""
+    """The weight of each job: the slope of its cost, or the cost of the last step."""
     return np.array([_stake(cost) for cost in problem.costs])
 
 
@@ -174,7 +173,7 @@ def _fit(problem: Malleable, kept: list[int], due: Floats) -> bool:
 def _undominated(
     states: list[tuple[float, float, tuple[int, ...]]],
 ) -> list[tuple[float, float, tuple[int, ...]]]:
-    """The states by cost, each with less work than all that are cheaper."""
+    """The states by cost, each with less work than all cheaper ones."""
     left: list[tuple[float, float, tuple[int, ...]]] = []
     for state in sorted(states, key=lambda state: state[:2]):
         if not left or state[1] < left[-1][1]:

@@ -1,7 +1,7 @@
-"""Prefixes of priority orders: what the jobs placed so far leave to the next one.
+"""Prefixes of priority orders: the slots that the placed jobs leave for the next one.
 
-In the packing scheme the completion of a job depends only on the jobs before it and on the
-least shares of all, so it is known as soon as the job is placed (docs/algorithms/packing.md).
+In the packing scheme the completion of a job depends only on the jobs before it and on the min
+shares of all. So it is fixed as soon as the job is placed (docs/algorithms/packing.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from slotwise.allocation.malleable import Malleable
 
 
 class JobNumbers(NamedTuple):
-    """The numbers of one job; `end` is when its least share alone would have done it."""
+    """The numbers of one job; `end` is its completion if it only had its min share."""
 
     work: float
     min_share: float
@@ -23,7 +23,7 @@ class JobNumbers(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """From when a job holds its most share, and when it is done; equal if it never does."""
+    """When a job reaches its max share, and its completion; equal if it never reaches it."""
 
     full: float
     completion: float
@@ -31,18 +31,18 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """`slack[i]` slots are free from `times[i]` until `times[i + 1]`, the last ones for ever.
+    """`slack[i]` slots are free from `times[i]` until `times[i + 1]`, the last ones forever.
 
-    They are free beyond the least shares of the jobs not placed yet. Before `times[0]` none
-    are: the jobs placed hold them. From then on each of these is at its most share or done, so
-    slack only grows, and at last it is the capacity.
+    Slack is what remains beyond the min shares of the jobs not placed yet. Before `times[0]`
+    the placed jobs hold all of it. From then on each of these is at its max share or done, so
+    slack only grows, finally to the capacity.
     """
 
     times: tuple[float, ...]
     slack: tuple[float, ...]
 
     def earliest(self, job: JobNumbers) -> Placement:
-        """How the job fares if it is placed next. O(J)."""
+        """The placement of the job if it comes next. O(J)."""
         begin = self.times[0]
         if job.end <= begin:
             return Placement(begin, job.end)
@@ -60,7 +60,7 @@ class Prefix:
         raise AssertionError("at last every slot is free")
 
     def after(self, job: JobNumbers, placement: Placement) -> Prefix:
-        """What is left once the job is placed so. O(J)."""
+        """The prefix with this job placed. O(J)."""
         full, completion = placement
         if completion <= self.times[0]:
             return self
@@ -71,7 +71,7 @@ class Prefix:
                 place += 1
             if cut < completion:
                 change = job.min_share - job.max_share
-            else:  # Its least share is free too, until it would have been anyway.
+            else:  # Its min share is also free; after `job.end` slack already includes it.
                 change = job.min_share if cut < job.end else 0.0
             slack.append(max(0.0, self.slack[place] + change))
         return Prefix(tuple(cuts), tuple(slack))
@@ -84,7 +84,7 @@ def jobs_of(problem: Malleable) -> list[JobNumbers]:
 
 
 def empty_prefix(problem: Malleable) -> Prefix:
-    """Nobody is placed: all hold their least shares, until these have done them."""
+    """The prefix without jobs: all hold their min shares until these complete them."""
     jobs = jobs_of(problem)
     times = sorted({0.0, *(job.end for job in jobs if job.end < inf)})
     slack = [

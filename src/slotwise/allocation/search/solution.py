@@ -1,4 +1,4 @@
-"""Solutions: schedules of a malleable problem, made from an order or from due dates."""
+"""Solutions: schedules of a malleable problem, from an order or from due dates."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from slotwise.allocation.search.orders import Order, by_area
 from slotwise.objective.costs import Floats
 
 PROMISES_MOST = 2000
-"""Above so many jobs promises, O(J^2) for all jobs, are left for the packing scheme."""
+"""Above this number of jobs the packing scheme replaces promises, which take O(J^2)."""
 
 TIGHT_MOST = 400
-"""Above so many jobs a maximum is not worth bringing every job forward, O(J^2)."""
+"""Above this number of jobs, jobs are not brought forward for a maximum, which takes O(J^2)."""
 
 ROUNDING = 1e-12
-"""Relative; what is worse by less is as good."""
+"""Relative; values that differ by less count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A schedule and what it is worth.
+    """A schedule and its value.
 
     packing     pieces (start, end, slots) of each job, slots being any real number
     completion  of each job, seconds
     value       of the objective
-    bound       what the method has itself proven that nothing can go below; -inf if nothing
+    bound       lower bound that the method has proven; -inf if none
     """
 
     packing: Packing
@@ -48,16 +48,16 @@ class Solution:
 
 
 def in_order(problem: Malleable, order: Sequence[int]) -> Solution:
-    """By the packing scheme in an order of priority. O(J log J)."""
+    """The schedule by the packing scheme in an order of priority. O(J log J)."""
     packer = packer_for(problem.capacity, problem.work, problem.min_share, problem.max_share)
     return Solution.of(problem, packer.pieces(order).by_claim(len(problem)))
 
 
 def keeping(problem: Malleable, due: Floats) -> Solution:
-    """By due dates, each job as early as the others leave it, in order of area. O(J^2).
+    """The schedule by due dates, each job as early as the others allow, by area. O(J^2).
 
-    Of very many jobs, each is done just in time. Where rounding has promised too much, the
-    packing scheme in order of due dates does what it can.
+    With very many jobs, each completes just in time. If rounding makes the due dates
+    infeasible, the result is that of the packing scheme in order of due dates.
     """
     jobs_most = TIGHT_MOST if problem.aggregate == "max" else PROMISES_MOST
     if len(problem) <= jobs_most:
@@ -74,10 +74,10 @@ def keeping(problem: Malleable, due: Floats) -> Solution:
 
 
 def simplest(problem: Malleable, orders: Iterable[Order], due: Floats) -> Solution:
-    """By the packing scheme in the first of the orders that is as good as the due dates.
+    """The schedule by the packing scheme in the first of the orders as good as the due dates.
 
-    It has fewer pieces, and whole slots if shares are whole numbers. By the due dates if none
-    is as good.
+    It has fewer pieces, and whole slots if shares are whole numbers. If no order is as good,
+    the schedule is that of the due dates (`keeping`).
     """
     value = problem.value(np.minimum(due, problem.ends))
     packer = packer_for(problem.capacity, problem.work, problem.min_share, problem.max_share)
@@ -88,11 +88,11 @@ def simplest(problem: Malleable, orders: Iterable[Order], due: Floats) -> Soluti
 
 
 def is_as_good(value: float, other: float) -> bool:
-    """Whether a value is no worse than another, but for rounding."""
+    """Whether a value is no worse than another, up to rounding."""
     return value <= other + ROUNDING * abs(other)
 
 
 def _horizon(problem: Malleable, due: Floats) -> float:
-    """By when all can be done that have no due date, whatever the others do."""
+    """An instant by which all jobs without a due date can be done, whatever the others do."""
     last = np.max(due[np.isfinite(due)], initial=0.0)
     return float(last + problem.work.sum() / problem.capacity + problem.heights.max())

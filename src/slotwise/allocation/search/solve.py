@@ -1,4 +1,4 @@
-"""FLEX: the best malleable schedule that we know how to find, for any objective (FLEX 3)."""
+"""FLEX: the best malleable schedule found, for any objective (FLEX 3)."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from slotwise.objective.cost import Steps
 from slotwise.objective.costs import Floats
 
 BUDGET_STEPS = 2000
-"""Of search, where nobody says."""
+"""Search steps by default."""
 
 ROUNDS = 2
-"""Of search over all neighbours, J^2 steps each, before branch and bound."""
+"""Rounds of search over all neighbours, J^2 steps each, before branch and bound."""
 
 SAME = 1e-9
-"""Relative; completions that are earlier by less are not."""
+"""Relative; sums of completions that differ by less count as equal."""
 
 
 def solve(problem: Malleable, budget: Budget | None = None) -> Solution:
     """The best schedule found within a budget of search steps.
 
-    Minimax: the optimum, by due dates. Minisum: the best of all orders of priority and of what
-    search makes of it; where all costs are steps, branch and bound goes on to the optimum
-    if the budget lasts. Never worse than the packing scheme in the best order tried.
+    Minimax: the optimum, by due dates. Minisum: the best of several priority orders, each
+    improved by search. If all costs are steps, branch and bound follows and reaches the optimum
+    if the budget suffices. Never worse than the packing scheme in the best order tried.
     """
     if not len(problem):
         return Solution([], np.zeros(0), 0.0)
@@ -53,7 +53,7 @@ def solve(problem: Malleable, budget: Budget | None = None) -> Solution:
 
 def _solve_max(problem: Malleable) -> Solution:
     due = minimax(problem)
-    keys = (due, due - problem.heights)  # Earliest due date, and least slack.
+    keys = (due, due - problem.heights)  # Earliest due date, and minimum slack.
     orders = (np.argsort(key, kind="stable").tolist() for key in keys)
     return simplest(problem, orders, due)
 
@@ -76,13 +76,13 @@ def _solve_sum(problem: Malleable, budget: Budget) -> Solution:
 
 
 def _earlier(one: Solution, other: Solution) -> Solution:
-    """The first, unless the other is as good and its jobs are earlier in sum."""
+    """The first, unless the other is as good and has a lower sum of completions."""
     is_earlier = other.completion.sum() < one.completion.sum() * (1 - SAME)
     return other if is_earlier and is_as_good(other.value, one.value) else one
 
 
 def _dates(problem: Malleable, budget: Budget) -> Callable[[Sequence[int]], Floats]:
-    """What an order leads to: promises; the packing scheme where it is as good, and quicker."""
+    """A function from orders to due dates: promises, or the packing scheme if it is as good."""
     is_packed = problem.costs.are_lines and not problem.min_share.any()
     if is_packed or len(problem) > PROMISES_MOST:
         numbers = (problem.capacity, problem.work, problem.min_share, problem.max_share)
@@ -93,7 +93,7 @@ def _dates(problem: Malleable, budget: Budget) -> Callable[[Sequence[int]], Floa
 def _best_order(
     problem: Malleable, budget: Budget, dates: Callable[[Sequence[int]], Floats]
 ) -> tuple[Order, Floats]:
-    """The best order that search finds from any of those tried; and its completion dates."""
+    """The best order that search finds from any of the known ones, and its due dates."""
 
     def value(order: Sequence[int]) -> float:
         return problem.value(np.minimum(dates(order), problem.ends))
@@ -105,7 +105,7 @@ def _best_order(
 
 
 def _orders(problem: Malleable) -> Iterator[Order]:
-    """The orders that are worth their time for so many jobs."""
+    """The orders that are worth their time for this number of jobs."""
     for ordering, jobs_most in ORDERS.values():
         if len(problem) <= jobs_most:
             yield ordering(problem)

@@ -1,4 +1,4 @@
-"""Tardy jobs and SLAs: which step each job is to meet, by branch and bound."""
+"""Tardy jobs and SLAs: branch and bound over the step that each job meets."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from slotwise.objective.cost import Steps, met_until
 from slotwise.objective.costs import Floats
 
 SLACK = 1e-9
-"""Relative; a bound that is below the best value by less is not below it."""
+"""Relative; a bound that is below the best value by less does not count as below it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Due dates that can be kept together, what they cost, and what nothing can go below."""
+    """Due dates that can be kept together, seconds, their cost, and a lower bound on it."""
 
     due: Floats
     value: float
@@ -27,13 +27,13 @@ class Choice:
 
 
 def choose_steps(problem: Malleable, known: Floats, budget: Budget) -> Choice:
-    """The due dates of least total cost, for jobs whose costs are all steps; from known ones.
+    """The due dates of minimum total cost for jobs with step costs, starting from known ones.
 
-    Each job is to meet one of its steps, or none. Jobs are decided one after the other, the
-    cheapest step that still fits first. A branch is left when it cannot become better than the
-    best choice so far: each undecided job costs at least what its earliest completion
-    costs, and where they do not fit all together at those, some must take dearer ones.
-    One node a step; exact when all are done, which may take 2^J nodes and rarely does.
+    Each job meets one of its steps or none. Jobs are decided one after the other, the cheapest
+    step that still fits first. A branch is pruned when its lower bound is not below the best
+    choice so far: each undecided job costs at least as much as at its earliest completion, and
+    if these do not all fit together, some jobs must take more expensive steps. One node per
+    budget step. Exact when all nodes are done, which may take 2^J nodes and rarely does.
     """
     search = _Search(problem, known, budget)
     bound = search.run()
@@ -42,7 +42,7 @@ def choose_steps(problem: Malleable, known: Floats, budget: Budget) -> Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """Some jobs are decided; `bound` is what no choice for the others can go below, so far."""
+    """A partial decision; `bound` is a lower bound over all choices for the other jobs."""
 
     promises: Promises
     undecided: list[int]
@@ -66,7 +66,7 @@ class _Search:
         self.quantum = _quantum([cost for one in steps for _, cost in one])
 
     def run(self) -> float:
-        """Look for better choices while the budget lasts; the bound of what was left out."""
+        """Search while the budget lasts; returns the lower bound of the unexplored nodes."""
         root = Promises(self.problem)
         nodes = [_Node(root, self.by_stake, 0.0, self._min_share(root, self.by_stake))]
         while nodes:
@@ -76,7 +76,7 @@ class _Search:
         return inf
 
     def _visit(self, nodes: list[_Node]) -> None:
-        """Take the last node, and put its branches in its place, the cheapest last."""
+        """Replace the last node by its branches, the cheapest last."""
         node = nodes.pop()
         bound = max(node.bound, node.cost + self._min_share(node.promises, node.undecided))
         if bound >= self.value * (1 - SLACK):
@@ -93,7 +93,7 @@ class _Search:
                 nodes.append(_Node(branch, rest, node.cost + price, bound))
 
     def _min_share(self, promises: Promises, undecided: list[int]) -> float:
-        """What the undecided jobs cost at least."""
+        """A lower bound on the cost of the undecided jobs."""
         if not undecided:
             return 0.0
         options = []
@@ -112,11 +112,12 @@ class _Search:
         undecided: list[int],
         options: list[list[tuple[float, float]]],
     ) -> float:
-        """What it costs at least, beyond each one's cheapest, that they do not fit together.
+        """A lower bound on the cost, beyond each job's cheapest step, of fitting them together.
 
-        Wherever the work that must be done by an instant exceeds the room, jobs must take
-        dearer steps until it fits; taking them in parts, by cost for work relieved, costs no
-        more than any real choice (a fractional covering knapsack). The dearest instant counts.
+        If the work that must be done by an instant exceeds the room, jobs must take more
+        expensive steps until it fits. Taking these fractionally, by cost per relieved work,
+        costs no more than any real choice (a fractional covering knapsack). The result is the
+        maximum over the instants.
         """
         ends = np.array([choices[0][0] for choices in options])
         at = np.concatenate((promises.line[0], ends[np.isfinite(ends)]))
@@ -144,14 +145,14 @@ class _Search:
 
 
 def _choices(steps: tuple[tuple[float, float], ...]) -> list[tuple[float, float]]:
-    """(latest completion, cost), cheapest first. A step's instant is met but for rounding."""
+    """(latest completion, cost), cheapest first. A step's instant is met up to rounding."""
     latest = [met_until(at) for at, _ in steps]
     costs = [cost for _, cost in steps]
     return list(zip([*latest, inf], [0.0, *costs], strict=True))
 
 
 def _quantum(costs: list[float]) -> float:
-    """A number of which all costs are multiples, 0 if the least of them is none."""
+    """The least positive cost if all costs are multiples of it, otherwise 0."""
     min_share = min((cost for cost in costs if cost > 0), default=0.0)
     if min_share and all(
         abs(cost / min_share - round(cost / min_share)) < 1e-9 for cost in costs
