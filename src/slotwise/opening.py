@@ -1,4 +1,4 @@
-"""Opening files that users name, without waiting for ever for what may never come."""
+"""Opening files that users name, without blocking for ever on a pipe or a device."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import BinaryIO
 def open_to_read(path: str | Path) -> BinaryIO:
     """Open a file for reading. OSError for a device, which may have no end.
 
-    A pipe is read if somebody has it open to write, as a shell has for `<(command)`; else it is
-    empty.
+    A pipe is read if a process has it open for writing, as a shell does for `<(command)`;
+    otherwise it is empty.
     """
     file: BinaryIO = open(path, "rb", opener=_at_once)  # noqa: SIM115
     kind = os.fstat(file.fileno()).st_mode
@@ -24,23 +24,23 @@ def open_to_read(path: str | Path) -> BinaryIO:
 
 
 def open_to_write(path: str | Path, is_emptied: bool = True) -> BinaryIO:
-    """Open a file for writing, empty or at its end.
+    """Open a file for writing, truncated if `is_emptied`, otherwise for appending.
 
-    OSError for a pipe that nobody has open to read.
+    OSError for a pipe that no process has open for reading.
     """
     return open(path, "wb" if is_emptied else "ab", opener=_at_once)
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Wait for nobody to open the other end of a pipe, but for what comes through it."""
+    """Open without waiting for the other end of a pipe; later reads and writes do block."""
     descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
     os.set_blocking(descriptor, True)
     return descriptor
 
 
 def is_same_file(one: str | Path, other: str | Path) -> bool:
-    """Whether two paths lead to one file, or would if it were there."""
+    """Whether two paths name the same file, or would if it existed."""
     try:
         return os.path.samefile(one, other)
-    except OSError:  # One of them is not there, or leads nowhere.
+    except OSError:  # One of them does not exist, or is a broken link.
         return os.path.realpath(one) == os.path.realpath(other)

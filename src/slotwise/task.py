@@ -1,9 +1,10 @@
-"""What the code of a task may ask and say while it runs: to be stopped without losing work.
+"""Functions for the code of a running task: stop early, and keep work for the next attempt.
 
-Where a scheduler takes slots back, a running task is first told to stop; it is killed only if
-it still runs when its grace period is over. `docs/howto/survive-preemption.md` says what a
-task can do in between. All of this means the task that runs in this process; outside of any,
-nobody is told, nothing is kept, and hooks are never called.
+When a scheduler takes a slot back, it first asks the running task to stop. It kills the
+task only if the task still runs at the end of its grace period.
+`docs/howto/survive-preemption.md` says what a task can do in between. All functions refer to
+the task that runs in this process. Outside of a task no stop is requested, nothing is kept, and
+hooks are never called.
 """
 
 from __future__ import annotations
@@ -15,37 +16,40 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 SPEED_VARIABLE = "SLOTWISE_HOST_SPEED"
-"""The variable of its environment by which a worker process knows the speed of its host."""
+"""The environment variable of a worker process that holds the speed of its host."""
 
 Hook = Callable[[float], object]
-"""Called with the seconds that a task has left when it is told to stop."""
+"""Called with the seconds until the task is killed, when it is asked to stop."""
 
 
 class Stopped(BaseException):
-    """Ends a task that was told to stop; see `stop`. No Exception: user code lets it pass."""
+    """Ends a task that was asked to stop; see `stop`.
+
+    It is not an Exception, so that `except Exception` in user code does not catch it.
+    """
 
     def __init__(self, value: object) -> None:
-        super().__init__("the task ends before it is done, for it was told to stop")
+        super().__init__("the task ends before it is done because it was asked to stop")
         self.value = value
 
 
 def stop_requested() -> bool:
-    """Whether the task has been told to stop. Costs less than a microsecond: ask often."""
+    """Whether the task has been asked to stop. Takes less than a microsecond."""
     return _attempt is not None and _attempt.until() is not None
 
 
 def seconds_left() -> float:
-    """The seconds until the task is killed; infinity if nobody has told it to stop."""
+    """The seconds until the task is killed; infinity if it has not been asked to stop."""
     until = None if _attempt is None else _attempt.until()
     return float("inf") if until is None else max(0.0, until - time.monotonic())
 
 
 def on_stop_request(hook: Hook | None) -> None:
-    """Have `hook(seconds_left)` called when the task is told to stop; at once if it was told.
+    """Call `hook(seconds_left)` when the task is asked to stop, or now if it already was.
 
-    It is called once, in the task's own thread, between any two steps of it, like the handler
-    of a signal. It may call `stop`. What else it raises is shown on stderr, and the task goes
-    on. A later hook takes the place of an earlier one; None takes it away.
+    The hook is called once, in the task's own thread, between any two steps of the task, like
+    a signal handler. It may call `stop`. Any other exception that it raises is shown on stderr,
+    and the task continues. A later hook replaces an earlier one; None removes it.
     """
     if _attempt is not None:
         _attempt.hooks[:] = [] if hook is None else [hook]
@@ -55,23 +59,23 @@ def on_stop_request(hook: Hook | None) -> None:
 def stop(keep: object = None) -> NoReturn:
     """End the task now, before it is done, and keep a value for its next attempt.
 
-    The next attempt, in whatever process, gets the value from `kept`. Without a value, what an
-    earlier attempt kept stays. To be called in the task's own thread. Raises Stopped, which is
-    not an Exception: however the task then ends, unless it returns, it has been stopped.
-    RuntimeError if nobody has told it to.
+    The next attempt, in any process, gets the value from `kept`. Without a value, what an
+    earlier attempt kept remains. Call this in the task's own thread. It raises Stopped, which
+    is not an Exception: unless the task returns, it counts as stopped, however it ends.
+    RuntimeError if the task has not been asked to stop.
     """
     if _attempt is None or _attempt.until() is None:
         raise RuntimeError(
-            "nobody has told this task to stop; ask slotwise.task.stop_requested() first"
+            "this task was not asked to stop; check slotwise.task.stop_requested() first"
         )
     _attempt.stopped = Stopped(keep)
     raise _attempt.stopped
 
 
 def kept(default: Any = None) -> Any:
-    """What the last earlier attempt that kept something has kept, or the default.
+    """The value kept by the latest earlier attempt that kept one, or the default.
 
-    Raises whatever its unpickling raises.
+    Raises whatever unpickling the value raises.
     """
     if _attempt is None or not _attempt.has_kept:
         return default
@@ -79,18 +83,18 @@ def kept(default: Any = None) -> Any:
 
 
 def host_speed() -> float:
-    """The speed of the host that this task runs on: 1, unless a slower one is played here.
+    """The speed of the host that this task runs on: 1, unless the host is emulated.
 
-    A host that is played runs its tasks a part of the time. What a task only waits for, a
-    sleep or an answer over a network, is not slowed by that; who wants it to be can ask here.
+    An emulated host runs its tasks a part of the time. This does not slow down waiting, such as
+    a sleep or a request over a network. A task can use this number to slow down its waits too.
     """
     return float(os.environ.get(SPEED_VARIABLE, "1"))
 
 
 def sleep(seconds: float) -> None:
-    """A task that only sleeps: so many seconds on a host of speed 1, longer on a slower one.
+    """A task that only sleeps: the given seconds on a host of speed 1, longer on a slower one.
 
-    Told to stop, it stops; its next attempt sleeps the rest.
+    It stops when requested to; its next attempt sleeps for the rest.
     """
     speed = host_speed()
     done = kept(0.0)
@@ -105,19 +109,19 @@ def sleep(seconds: float) -> None:
 
 
 class Attempt:
-    """One attempt of a task, as whoever runs it knows it.
+    """One attempt of a task, from the side of the code that runs it.
 
-    until  asked for the instant, on the clock of `time.monotonic`, at which it is killed;
-           None while it has not been told to stop
-    kept   the pickle of what an earlier attempt has kept, if one did
+    until  returns the instant, on the clock of `time.monotonic`, at which the attempt is
+           killed; None while it has not been asked to stop
+    kept   the pickle of the value that an earlier attempt kept, if one did
 
-    Once `stop` was called, `stopped` is what it raised. If a hook called it, the attempt was
-    `torn`: what it was doing, an import perhaps, may be half done.
+    After a call of `stop`, `stopped` is the exception that it raised. If a hook called it, the
+    attempt is `torn`: its current operation, such as an import, may be half done.
     """
 
     def __init__(self, until: Callable[[], float | None], kept: bytes | None = None) -> None:
         self.until = until
-        self.hooks: list[Hook] = []  # At most one; nothing cuts a `pop` in two.
+        self.hooks: list[Hook] = []  # At most one. `pop` is atomic.
         self.stopped: Stopped | None = None
         self.torn = False
         self.has_kept = kept is not None
@@ -131,7 +135,7 @@ class Attempt:
         return self._value
 
     def hear(self) -> None:
-        """Call the hook if the attempt was told to stop. Raises Stopped if the hook does."""
+        """Call the hook if a stop was requested. Raises Stopped if the hook does."""
         until = self.until()
         if until is None or not self.hooks:
             return
@@ -142,24 +146,24 @@ class Attempt:
             self.torn = True
             raise
         except BaseException:
-            import traceback  # Hardly ever needed, and not small.
+            import traceback  # Rarely needed, and slow to import.
 
             trace = traceback.format_exc()
-            text = f"slotwise: the hook of a task told to stop failed: {trace}"
-            os.write(2, text.encode())  # The task may be in the midst of a print of its own.
+            text = f"slotwise: the stop hook of a task failed: {trace}"
+            os.write(2, text.encode())  # The task may be inside a print itself.
 
 
 _attempt: Attempt | None = None
 
 
 def begin(until: Callable[[], float | None], kept: bytes | None = None) -> Attempt:
-    """An attempt, which from now on is the one that runs in this process; see Attempt."""
+    """Create an attempt and make it the one that runs in this process; see Attempt."""
     global _attempt
     _attempt = Attempt(until, kept)
     return _attempt
 
 
 def end() -> None:
-    """No attempt runs any more: being told changes nothing from here on."""
+    """Mark that no attempt runs in this process: later stop requests have no effect."""
     global _attempt
     _attempt = None

@@ -43,23 +43,23 @@ def log(simulated: Callable[..., object]) -> Log:
 
 
 def test_it_says_what_a_job_holds_and_should(log: Log) -> None:
-    """At 4 s web holds all; ads is below its least share and says when it takes it back."""
+    """At 4 s web holds all; ads is below its min share and says when it takes it back."""
     (phase,) = explain(log, "l", 4.0).phases
     assert (phase.running, phase.pending, phase.allocated) == (0, 9, 1.5)
-    assert phase.why == "it lacks 1 of the slots that it was allocated: others still hold them"
+    assert phase.why == "it lacks 1 of its allocated slots: other phases still hold them"
     inner, outer = phase.shares
     assert (inner.pool, inner.share, inner.demand) == ("large", 3.0, 18)
     assert (outer.pool, outer.share, outer.least) == ("ads", 4.0, 2)
-    assert outer.lacks == "below its least share: it takes back what it lacks at 8 s"
+    assert outer.lacks == "below its min share: it takes the missing slots back at 8 s"
     assert [(share.pool, share.running) for share in phase.over] == [("web", 8)]
     assert [other.job for other in phase.after] == ["l2"]
 
 
 def test_it_knows_limits_and_doors(log: Log) -> None:
-    """A most share, a job that waits outside, one that has not come, one that is done."""
-    assert explain(log, "s", 20.0).phases[0].why == "pool 'small' holds its most share of 1"
+    """A max share, a job that awaits admission, one that has not come, one that is done."""
+    assert explain(log, "s", 20.0).phases[0].why == "pool 'small' holds its max share of 1"
     assert explain(log, "w2", 1.0).status == (
-        "waits outside, number 1 in line: 'web' runs w1 (jobs_max 1)"
+        "awaits admission, number 1 in the queue: pool 'web' runs w1 (jobs_max 1)"
     )
     assert explain(log, "l", 2.9).status == "has not arrived yet"
     last = log.turns[-1].now

@@ -99,7 +99,7 @@ def test_where_no_slot_comes_free_one_must_be_taken_back() -> None:
     long = job("training", "research", 4, 60.0)
     (wait,) = waits(log_of([long, QUERY], name="fair"))
     assert wait.seconds == 55.0
-    assert wait.reason == "no slot came free"
+    assert wait.reason == "no slot became free"
     assert wait.remedy == (
         "a min share of 1 for pool reports with preemption (least_after: 0) would have started"
         " it at once"
@@ -113,7 +113,7 @@ def test_where_no_slot_comes_free_one_must_be_taken_back() -> None:
 def test_fifo_is_named_as_the_reason() -> None:
     """It has no guarantees to give; others share the slots."""
     (wait,) = waits(log_of([TRAINING, QUERY], name="fifo"))
-    assert wait.reason.startswith("fifo serves jobs in the order of priority and arrival")
+    assert wait.reason.startswith("fifo serves jobs in order of priority and arrival")
     assert wait.remedy == "fair and flex share the slots among jobs and pools"
 
 
@@ -123,7 +123,7 @@ def test_a_max_share_that_holds_a_job_back_is_named() -> None:
     log = log_of([TRAINING, replace(QUERY, pool="research")], pools=pools, name="flex")
     (wait,) = waits(log)
     assert wait.reason == "pool research held its max share of 3 while slots were free"
-    assert wait.remedy == "a larger slots_max for pool research lets it use such slots"
+    assert wait.remedy == "a larger slots_max for pool research lets it use these slots"
     assert wait.free_slot_seconds == wait.seconds
 
 
@@ -141,14 +141,14 @@ def test_a_cause_that_comes_later_is_named_with_its_part_of_the_time() -> None:
         "for 75 % of the time pool research held its max share of 2 while slots were free; for"
         " 25 % of the time pool research held its max share of 2"
     )
-    assert wait.remedy == "a larger slots_max for pool research lets it use such slots"
+    assert wait.remedy == "a larger slots_max for pool research lets it use these slots"
 
 
 def test_a_job_that_is_not_let_in_says_so() -> None:
     """The pool runs one job at a time."""
     pools = [Pool("research", jobs_max=1)]
     (wait,) = waits(log_of([TRAINING, replace(QUERY, pool="research")], pools=pools))
-    assert wait.reason == "pool research ran training, as many jobs as it may at once"
+    assert wait.reason == "pool research ran training, its maximum number of jobs (jobs_max)"
     assert wait.remedy == "a larger jobs_max for pool research admits it sooner"
 
 
@@ -164,7 +164,7 @@ def test_a_job_that_lets_far_slots_pass_says_so() -> None:
     log = slotwise.simulate(workload, "fair", assigner="delay", waits=(5.0, 10.0)).log
     (wait,) = waits(log)
     assert (wait.job, wait.seconds) == ("near", 10.0)
-    assert wait.reason == "it let slots far from its input pass (delay scheduling)"
+    assert wait.reason == "it skipped slots far from its input (delay scheduling)"
 
 
 def test_queues_and_pools_in_order_are_reasons_too() -> None:
@@ -173,7 +173,7 @@ def test_queues_and_pools_in_order_are_reasons_too() -> None:
     (wait,) = waits(log_of(jobs, pools=[Pool("p", policy="fifo")], name="fair", slots=2))
     assert wait.reason == "pool p serves its jobs one after the other (policy fifo)"
     queued = waits(log_of([replace(j, pool="default") for j in jobs], 2, [], "dmrs"))
-    assert [w.reason for w in queued] == ["dmrs had planned tasks of others before its own"]
+    assert [w.reason for w in queued] == ["dmrs had planned tasks of other jobs before its own"]
 
 
 def test_waits_between_phases_and_at_the_end_of_a_record_count() -> None:

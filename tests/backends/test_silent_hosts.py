@@ -209,7 +209,7 @@ def test_a_host_silent_for_longer_loses_what_ran_there(stage: HostStage) -> None
     assert hosts_told(play) == [(HostLost, "a"), (HostJoined, "a")]
     (failed,) = play.events(TaskFailed)
     assert failed.lost
-    assert "host a has been silent for" in failed.reason
+    assert "host a has not responded for" in failed.reason
     (again,) = (d for d in play.decisions(Launch) if d.attempt == 2)
     assert (again.task, again.host) == (failed.task, "b")
     (joined,) = play.events(HostJoined)

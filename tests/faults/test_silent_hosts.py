@@ -164,7 +164,7 @@ def test_a_word_count_survives_a_silent_host(
     else:
         assert len(failed) == 1
         assert failed[0].lost
-        assert "host slow has been silent for" in failed[0].reason
+        assert "host slow has not responded for" in failed[0].reason
         assert len(interrupter.launched) == len(done) + 1
 
 

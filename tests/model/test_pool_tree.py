@@ -59,7 +59,7 @@ def test_pools_take_back_as_the_nearest_one_above_says() -> None:
         ([Pool("a", policy="fifo"), Pool("b", parent="a")], "'a': policy is 'fifo'"),
         (
             [Pool("a", slots_min={"map": 1}), Pool("b", slots_max=3, parent="a")],
-            "'b' has shares for all kinds together, but a pool above it tells map apart",
+            "but a pool above it has separate shares for map",
         ),
     ],
 )

@@ -109,7 +109,7 @@ def test_a_file_of_something_else_stays(
     """Whatever is no history is refused, an empty file too."""
     path = tmp_path / "notes"
     path.write_bytes(content)
-    assert "left as it is" in refused(use, path)
+    assert "left unchanged" in refused(use, path)
 
 
 @BOTH
@@ -147,7 +147,7 @@ def test_a_damaged_history_is_refused_and_stays(tmp_path: Path) -> None:
         damaged = [*pages[:at], rng.randbytes(4096), *pages[at + 1 :]]
         for content in b"".join(damaged), b"".join(pages[:at]):
             path.write_bytes(content)
-            assert "left as it is" in refused(read_history, path)
+            assert "left unchanged" in refused(read_history, path)
     path.write_bytes(whole)
     assert read_history(path) == expected
 

@@ -67,8 +67,8 @@ def turn_back(lines: list[Line]) -> int:
 DAMAGED = {
     "there is no host 'h3'": change("HostLost", host="h3"),
     "there is no host 7": change("HostJoined", host=7),
-    "HostJoined of 'h1' tells nothing new": leave_out("HostLost", "HostJoined"),
-    "HostLost of 'h1' tells nothing new": lambda lines: change(
+    "HostJoined of 'h1' repeats its state": leave_out("HostLost", "HostJoined"),
+    "HostLost of 'h1' repeats its state": lambda lines: change(
         "HostJoined", **{"is": "HostLost"}
     )(lines),
     "at is None": change("HostLost", at=None),

@@ -1,4 +1,4 @@
-"""Attempts and jobs, read off a log: who ran where, from when to when, and how it ended."""
+"""Attempts and jobs from a log: where each attempt ran, from when to when, and how it ended."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Ending = Literal["done", "failed", "lost", "killed", "unfinished"]
 class Attempt:
     """One attempt of a task: it held a slot of `host` from `start` to `end`, in seconds.
 
-    `seconds` is the time that it computed, as the world measured it; a slot is held longer. One
-    that was killed may have `kept` some of its work, in seconds at speed 1, for the next; it
-    was `told` to stop if a pool took its slot back.
+    `seconds` is its computing time as measured by the backend; it may hold its slot longer. An
+    attempt that was killed may have `kept` some of its work, in seconds at speed 1, for the
+    next one. `stop_requested` is set if a pool took its slot back.
     """
 
     phase: PhaseId
@@ -37,7 +37,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class JobSpan:
-    """The life of one job. `completion` is None while it is not done; `failed` tells why."""
+    """The times of one job. `completion` is None until it is done; `failed` is the reason."""
 
     job: Job
     arrival: float
@@ -49,12 +49,13 @@ class JobSpan:
 
 @dataclass(slots=True)
 class Follower:
-    """Follows a run turn by turn: a record for the loop, or fed from a log afterwards.
+    """Follows a run turn by turn, as a record for the loop or from a log.
 
-    It keeps what is under way and the jobs, and hands each attempt that ends to `on_attempt`,
-    so that a run of millions of tasks can be measured without keeping them. `on_done`, if it is
-    given, gets those that simply ended well instead, by launch, start and end: they are by far
-    the most, and to make an Attempt of each takes longer than to measure it.
+    It keeps only the jobs and the running attempts, and passes each ended attempt to
+    `on_attempt`, so that a run of millions of tasks can be measured without storing them.
+    `on_done`, if given, gets the successful attempts that were not asked to stop instead, as
+    launch, start and end. These are by far the most, and creating an Attempt takes longer than
+    measuring it.
     """
 
     on_attempt: Callable[[Attempt], None]
@@ -67,7 +68,7 @@ class Follower:
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
-        """Take in one turn."""
+        """Apply one turn. O(entries)."""
         self.now = now
         for event in events:
             if isinstance(event, JobArrived):
@@ -88,7 +89,7 @@ class Follower:
                 self._stop_requested.add((decision.phase, decision.task))
 
     def unfinished(self) -> Iterator[Attempt]:
-        """The attempts that still ran when the record ended."""
+        """The attempts that were still running when the record ended."""
         for launch, start in self._running.values():
             yield _attempt(launch, start, self.now, self.now - start, "unfinished")
 
@@ -96,7 +97,7 @@ class Follower:
         key = (event.phase, event.task)
         launch, start = self._running.get(key, (None, 0.0))
         if launch is None or launch.attempt != event.attempt:
-            return  # A late or repeated message: the attempt is over.
+            return  # A late or repeated message.
         del self._running[key]
         kept, stop_requested = 0.0, key in self._stop_requested
         if stop_requested:

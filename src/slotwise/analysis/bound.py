@@ -1,4 +1,4 @@
-"""The lower bound on an objective for jobs whose work is known, planned or measured."""
+"""The lower bound on an objective for jobs with known work, estimated or measured."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import Size
 
 WORK_LEAST = 1e-9
-"""Seconds: what stretch and slowdown divide by is at least so much."""
+"""The smallest divisor of stretch and slowdown, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Seconds of work at speed 1: of each phase, and of its longest task if tasks are whole."""
+    """Work in seconds at speed 1: of each phase, and of its longest task if tasks are whole."""
 
     total: Mapping[PhaseId, float]
     longest: Mapping[PhaseId, float] = field(default_factory=dict)
 
     @classmethod
     def estimated(cls, jobs: Sequence[Job]) -> Work:
-        """The work that the jobs state, freely divisible."""
+        """The stated work of the jobs, freely divisible."""
         return cls(
             {
                 PhaseId(job.id, phase.name): phase.tasks.work_total() or 0.0
@@ -37,13 +37,13 @@ class Work:
         )
 
     def of_job(self, job: Job) -> float:
-        """The work of all phases of a job."""
+        """The work of all phases of a job, at least WORK_LEAST."""
         total = sum(self.total.get(PhaseId(job.id, phase.name), 0.0) for phase in job.phases)
         return max(total, WORK_LEAST)
 
 
 def sizes_of(jobs: Sequence[Job], cluster: Cluster, work: Work) -> dict[str, Size]:
-    """The size of each job on this cluster: its work, and the least time that it needs."""
+    """The size of each job on this cluster: its work, and its minimum time, in seconds."""
     return _Limits(cluster, work).sizes(jobs)
 
 
@@ -55,15 +55,16 @@ def objective_bound(
     least: Mapping[str, float] | None = None,
     value: float = inf,
 ) -> float:
-    """No schedule of these jobs on this cluster has a lower value; 0 without jobs.
+    """A lower bound on the value of any schedule of these jobs on this cluster; 0 without jobs.
 
-    least  slots that each job holds at every instant from its arrival to its completion, by
-           its id, together at most all there are: for jobs of one phase on one kind of slot.
-           Without it schedules are bounded that guarantee nothing
-    value  of a known schedule: where a cheap bound is close to it, dear ones are left out
+    least  slots that each job holds at every instant from its arrival to its completion, by job
+           id, in sum at most the capacity; for jobs of one phase on one kind of slot. Without
+           it, the bound covers schedules without guarantees
+    value  value of a known schedule: if a cheap bound is close to it, expensive bounds are
+           skipped
 
-    The best over the whole cluster and over each kind of slot alone: looking at one kind means
-    to leave out the work of all other phases, which only makes the problem easier.
+    The result is the best bound over the whole cluster and over each kind of slot alone. With
+    one kind, the work of all other phases is left out, which only makes the problem easier.
     """
     if not jobs:
         return 0.0
@@ -82,7 +83,7 @@ def objective_bound(
 
 
 class _Limits:
-    """How fast the phases can go on a cluster, at best."""
+    """The highest speeds of phases on a cluster, and the bounds on times that follow."""
 
     def __init__(self, cluster: Cluster, work: Work) -> None:
         self._cluster = cluster
@@ -110,7 +111,7 @@ class _Limits:
                 sum(self._total(job, p) for p in phases)
                 for job, phases in zip(jobs, inside, strict=True)
             ],
-            # Phases of a job may run side by side, so their rates add up.
+            # Phases of a job may run in parallel, so their rates add up.
             rate=[sum(map(self._rate, phases)) or 1.0 for phases in inside],
             height=[self._height(job) for job in jobs],
             min_share=[least.get(job.id, 0.0) for job in jobs],
@@ -142,16 +143,17 @@ class _Limits:
         return rates[min(phase.slots_most, len(rates)) - 1]
 
     def sizes(self, jobs: Sequence[Job]) -> dict[str, Size]:
-        """The work of each job, and the least time that it takes."""
+        """The work of each job, and its minimum time."""
         return {
             job.id: Size(self._work.of_job(job), max(self._alone(job), WORK_LEAST))
             for job in jobs
         }
 
     def _alone(self, job: Job) -> float:
-        """The least time that a job takes: its critical path, or its work on all slots.
+        """The minimum time of a job: its critical path, or its work on all slots.
 
-        On the path each phase has its most slots and takes as long as one task at least.
+        On the path each phase has its most slots, and takes at least as long as its longest
+        task.
         """
         if job.id not in self._spans:
             self._spans[job.id] = self._span(job)
@@ -167,24 +169,24 @@ class _Limits:
         return max(critical_path(self._nodes(job)), *spans, 0.0)
 
     def _height(self, job: Job) -> float:
-        """The least time that is proven for a job alone."""
+        """The best proven lower bound on the time of a job alone."""
         return self._alone(job) if len(job.phases) == 1 else self._stand(job).height
 
     def _length(self, job: Job, phase: Phase) -> float:
-        """The least time that a phase takes."""
+        """The minimum time of a phase."""
         longest = self._work.longest.get(PhaseId(job.id, phase.name), 0.0)
         fastest = self.rates[self._kind(phase)][0]
         return max(self._total(job, phase) / self._rate(phase), longest / fastest)
 
     def _stand(self, job: Job) -> Stand:
-        """Where its phases stand if it is alone on the cluster."""
+        """Earliest starts and shortest tails of its phases if it is alone on the cluster."""
         if job.id not in self._stands:
             capacity = [rates[-1] for rates in self.rates.values()]
             self._stands[job.id] = stand(self._nodes(job), capacity)
         return self._stands[job.id]
 
     def _nodes(self, job: Job) -> list[Node]:
-        """Its phases, each behind all that it waits for."""
+        """Its phases in topological order."""
         if job.id not in self._ordered:
             self._ordered[job.id] = self._in_order(job)
         return self._ordered[job.id]

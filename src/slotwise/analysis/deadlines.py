@@ -1,4 +1,4 @@
-"""What became of deadlines and agreements: metrics of the jobs that are done."""
+"""Metrics of deadlines and service-level agreements, over the completed jobs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from slotwise.objective.cost import Steps, is_met
 def deadline_metrics(
     jobs: Mapping[str, Job], completion: Mapping[str, float]
 ) -> dict[str, float | None]:
-    """Tardy jobs, tardiness and lateness, and the cost of agreements, by the names of metrics.
+    """Tardy jobs, tardiness and lateness in seconds, and the cost of agreements, by metric.
 
-    Over the jobs that have a completion time. Those of deadlines are None where none of them
-    has a deadline, and that of agreements is None where none has steps.
+    Over the jobs that have a completion time. The metrics of deadlines are None if none of them
+    has a deadline, and that of agreements is None if none has steps.
     """
     due = {name: at for name in completion if (at := jobs[name].deadline) is not None}
-    # A deadline that is met but for rounding is met: then nothing is tardy, by no metric.
+    # A deadline that is missed only by rounding counts as met in all metrics.
     tardy = {
         name: completion[name] - at
         for name, at in due.items()

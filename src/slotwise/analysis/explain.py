@@ -1,4 +1,4 @@
-"""Why a job holds the slots that it holds: shares of its pools, its demand, its neighbours."""
+"""Explains why a job holds its slots: the shares of its pools, its demand, its neighbours."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from slotwise.runtime.state import State
 from slotwise.scheduler import QUEUEINGS
 
 NEIGHBOURS = 5
-"""So many of those that are served before and after a phase, or hold its slots, are named."""
+"""The number of phases served before and after a phase, and of holders, that are named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Another phase of the same pool: slots that it holds, and that it should."""
+    """Another phase of the same pool: the slots that it holds and its allocation."""
 
     job: str
     phase: str
@@ -34,7 +34,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a job holds of the slots that another one waits for."""
+    """A job that holds slots for which another one waits; `running` is their number."""
 
     job: str
     pool: str
@@ -46,10 +46,10 @@ class ShareExplained:
     """A pool's share of one kind of slot.
 
     share    slots that it was allocated, for all of its jobs
-    running  slots that it holds on hosts that are not silent: only these are shared
+    running  slots that it holds on responsive hosts: only these are shared
     demand   slots that its jobs can use there
-    least    what it is guaranteed at most; most: what it never exceeds, None for no limit
-    lacks    whether it is below its least share or its share, in words; empty if not
+    least    its min share; most: its max share, None without a limit
+    lacks    a sentence if it is below its min share or its share; otherwise empty
     """
 
     pool: str
@@ -64,15 +64,14 @@ class ShareExplained:
 
 @dataclass(frozen=True, slots=True)
 class PhaseExplained:
-    """One phase of the job: what it holds, what it should, and why, in a sentence.
+    """One phase of the job: the slots that it holds, its allocation, and the reason (`why`).
 
-    `shares` are those of its pools, the nearest first; `over` other pools that hold more than
-    their share of the same slots. `before` are phases of its pool with tasks waiting that are
-    served before it, `after` those that come behind it; both cut to the nearest few. Where
-    hosts have queues, nothing is allocated: `allocated` is None, shares and neighbours are
-    empty. `silent` counts those of its running tasks that are on silent hosts, by host.
-    `holders` are the other jobs that hold slots of its kind while tasks of it wait for some, of
-    whatever pool, the largest first; `holders_more` counts those that are not named.
+    `shares` are those of its pools, the nearest first; `over` are other pools that hold more
+    than their share of the same kind of slot. `before` and `after` are the nearest backlogged
+    phases of its pool that are served before and after it. If hosts have queues, nothing is
+    allocated: `allocated` is None, shares and neighbours are empty. `silent` counts its running
+    tasks on unresponsive hosts, by host. `holders` are the jobs of any pool that hold slots of
+    its kind while its tasks wait, the largest first; `holders_more` counts those not named.
     """
 
     phase: str
@@ -95,7 +94,7 @@ class PhaseExplained:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A job at an instant: what it holds, and why. `scheduler` is the one of the run."""
+    """A job at an instant: the slots that it holds, and why. `at` is in seconds."""
 
     job: str
     at: float
@@ -110,9 +109,10 @@ class Explanation:
 
 
 def explain(log: Log, job: str, at: float) -> Explanation:
-    """What a job holds at an instant of a run and why. Follows the log that far: O(entries).
+    """The slots that a job holds at an instant (seconds) of a run, and why.
 
-    InputError for a job that is not in the log, or an instant outside of it.
+    Follows the log up to that instant: O(entries). InputError for a job that is not in the log,
+    or an instant outside of it.
     """
     pools = {
         event.job.id: event.job.pool
@@ -133,7 +133,7 @@ def explain(log: Log, job: str, at: float) -> Explanation:
 
 
 def state_at(log: Log, at: float) -> State:
-    """The state of a run after all that was heard and decided until an instant."""
+    """The state of a run after all events and decisions up to an instant. O(entries)."""
     header = log.header
     state = State(
         header.cluster,
@@ -160,10 +160,10 @@ def _status(state: State, job: str, pool: str) -> str:
     if job in state.awaiting_admission:
         place = state.awaiting_admission.index(job) + 1
         reasons = [
-            f"{name!r} runs {', '.join(inside)} (jobs_max {state.pools[name].jobs_max})"
+            f"pool {name!r} runs {', '.join(inside)} (jobs_max {state.pools[name].jobs_max})"
             for name, inside in state.full_pools(job).items()
         ]
-        return f"waits outside, number {place} in line: {'; '.join(reasons)}"
+        return f"awaits admission, number {place} in the queue: {'; '.join(reasons)}"
     if not state.phases_of(job):
         return "has not arrived yet"
     return "under way"
@@ -206,15 +206,15 @@ def _holders(state: State, phase: PhaseState) -> list[Holding]:
 
 
 def _silent(state: State, phase: PhaseState) -> dict[str, int]:
-    """How many of its running tasks are on each silent host."""
+    """The number of its running tasks on each unresponsive host."""
     hosts = Counter(launch.host for launch, *_ in phase.launches.values())
     return {host: hosts[host] for host in sorted(hosts.keys() & state.lost)}
 
 
 def _why(state: State, phase: PhaseState, scheduler: str) -> str:
-    """The first reason that applies for holding no more, and no less, than it does."""
+    """The first reason that applies for the number of slots that a phase holds."""
     if phase.job.id in state.awaiting_admission:
-        return "its job waits outside"
+        return "its job awaits admission"
     if phase.waits_for:
         return f"it waits for {', '.join(sorted(phase.waits_for))}"
     if phase.done == phase.phase.tasks.count:
@@ -223,15 +223,15 @@ def _why(state: State, phase: PhaseState, scheduler: str) -> str:
     if phase.running - phase.away > _up(phase.allocated) and not is_queued:
         return _why_more(phase)
     if not phase.pending:
-        rest = f", and {phase.blocked} wait for those that they continue"
-        return f"all its tasks run{rest if phase.blocked else ''}: it can use no more"
+        rest = f", except {phase.blocked} that wait for the tasks that they continue"
+        return f"all its tasks run{rest if phase.blocked else ''}: it can use no more slots"
     if is_queued:
         return why_queued(state, phase)
     if phase.running >= phase.max_share:
-        return f"it holds its most share of {phase.max_share}"
+        return f"it holds its max share of {phase.max_share}"
     for pool in path_to(phase.pool):
         if pool.is_full:
-            return f"pool {pool.name!r} holds its most share of {pool.max_share:g}"
+            return f"pool {pool.name!r} holds its max share of {pool.max_share:g}"
     return _why_less(state, phase, scheduler)
 
 
@@ -239,32 +239,32 @@ def _why_more(phase: PhaseState) -> str:
     takers = sorted({pool.name for pool in phase.stopping.values() if pool is not None})
     if takers:
         return (
-            f"it was allocated more before, and {len(phase.stopping)} of its tasks have been"
-            f" told to stop for {', '.join(takers)}"
+            f"it was allocated more before, and {len(phase.stopping)} of its tasks were asked"
+            f" to stop for {', '.join(takers)}"
         )
-    return "it was allocated more before, and tasks that run are let be"
+    return "it was allocated more before, and running tasks are not stopped"
 
 
 def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
-    """Why a phase whose tasks wait, and which no limit stops, holds no more."""
+    """Why a backlogged phase below its limits holds no more slots."""
     if phase.deferred_until is not None and phase.deferred_until > state.now:
         return (
-            f"it waits since {phase.deferred_since:.6g} s for a slot near its input, until"
-            f" {phase.deferred_until:.6g} s at the latest"
+            f"it has waited since {phase.deferred_since:.6g} s for a slot near its input, and"
+            f" waits until {phase.deferred_until:.6g} s at most"
         )
     if phase.allocated <= 0:
-        return f"it was allocated nothing: {scheduler} gives the slots to others now"
+        return f"it is allocated no slots: {scheduler} gives them to other phases now"
     held = phase.running - phase.away
     lacks = whole(phase.allocated) - held
     if lacks > 0:
-        return f"it lacks {lacks} of the slots that it was allocated: others still hold them"
+        return f"it lacks {lacks} of its allocated slots: other phases still hold them"
     if held < phase.allocated - ROUNDING:
-        return "it holds the whole slots of its allocation; the part of one goes by turns"
-    return "it holds what it was allocated"
+        return "it holds the whole slots of its allocation; the fraction is shared in turns"
+    return "it holds its allocation"
 
 
 def _up(share: float) -> int:
-    """The slots in a share, a part of one counting as one: who holds no more is not above."""
+    """The slots in a share, rounded up: a pool or phase that holds no more is not above it."""
     return ceil(share - ROUNDING)
 
 
@@ -282,26 +282,26 @@ def _share(state: State, pool: PoolState) -> ShareExplained:
 
 
 def _lacks(state: State, pool: PoolState) -> str:
-    """What a pool lacks, and when it takes it back."""
+    """A sentence on the slots that a pool lacks, and when it takes them back."""
     words = []
-    for what, due in (("its least share", pool.min_share_due), ("its share", pool.fair_due)):
+    for what, due in (("its min share", pool.min_share_due), ("its share", pool.fair_due)):
         if due <= state.now:
-            words.append(f"below {what} for too long: it takes back what it lacks")
+            words.append(f"below {what} for too long: it takes the missing slots back")
         elif due < inf:
-            words.append(f"below {what}: it takes back what it lacks at {due:.6g} s")
+            words.append(f"below {what}: it takes the missing slots back at {due:.6g} s")
     if words or pool.held >= whole(pool.share):
         return "; ".join(words)
     if pool.preemption is None or pool.preemption.fair_after == inf:
-        return "below its share, but it has no time-out after which it takes that back"
+        return "below its share, but it has no time-out after which it takes slots back"
     return f"below its share, but not below {pool.preemption.fraction:.3g} of it"
 
 
 def _neighbours(
     phase: PhaseState,
 ) -> tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]:
-    """The phases of its pool that are served before it and after it, the nearest ones."""
+    """The nearest phases of its pool that are served before it and after it."""
     order: Sequence[PhaseState] = list(phase.pool.walk())
-    if phase not in order:  # None of its tasks waits.
+    if phase not in order:  # It has no backlog.
         return (), ()
     place = order.index(phase)
     before = order[max(0, place - NEIGHBOURS) : place]

@@ -1,4 +1,4 @@
-"""Jobs as they were measured: from a log of a real run to a workload that can be simulated."""
+"""Measured jobs: converts the log of a real run to a workload that can be simulated."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from slotwise.model.job import Job, PhaseId
 from slotwise.record.log import Log
 
 WORK_LEAST = 1e-6
-"""Seconds: a task measured as shorter is taken to need this, so that it has some work."""
+"""The smallest work of a task, in seconds; shorter measurements are raised to it."""
 
 
 def measured_jobs(log: Log) -> tuple[Job, ...]:
-    """The jobs of a run with the work of each task as it was measured, at speed 1.
+    """The jobs of a run with the measured work of each task, in seconds at speed 1.
 
-    What a run would have come to under another scheduler is then a simulation of these jobs.
-    InputError if a task of a job never ended well. O(attempts).
+    A simulation of these jobs estimates the result of the run under another scheduler.
+    InputError if a task never succeeded. O(attempts).
     """
     speeds = {host.name: host.speed for host in log.header.true_cluster.hosts}
     seconds: dict[tuple[PhaseId, int], float] = {}
@@ -40,7 +40,9 @@ def _measured(job: Job, seconds: dict[tuple[PhaseId, int], float]) -> Job:
         tasks = [(name, task) for task in range(phase.tasks.count)]
         missing = [task for task in tasks if task not in seconds]
         if missing:
-            raise InputError(f"{name} task {missing[0][1]} never ended well; it has no work")
+            raise InputError(
+                f"{name} task {missing[0][1]} never succeeded; its work is not known"
+            )
         work = tuple(seconds[task] for task in tasks)
         phases.append(replace(phase, tasks=replace(phase.tasks, work=work)))
     return replace(job, phases=tuple(phases))

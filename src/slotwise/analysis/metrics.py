@@ -1,4 +1,4 @@
-"""What a run was worth: metrics, the value of the objective, its lower bound and the gap."""
+"""The results of a run: metrics, the value of the objective, its lower bound and the gap."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from slotwise.record.log import Header, Log
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to, in the shape of the `--json` contract.
+    """The results of a run, in the structure of the `--json` output. Times are in seconds.
 
-    What is measured over the jobs that are done is None while none is: value and gap, means
-    and maxima of response, stretch and slowdown, and the makespan, which is the last
-    completion. What is measured over jobs with deadlines or steps is None without any such.
-    `stated` holds the jobs as they arrived, and `is_over` says whether all that were to come
-    have come and are done or have failed: if not, the record ends early.
+    Metrics over completed jobs are None while there are none: value and gap, means and maxima
+    of response, stretch and slowdown, and the makespan, which is the last completion. Metrics
+    over jobs with deadlines or steps are None without such jobs. `stated` holds the jobs as
+    they arrived. `is_over` is False if the record ends before all expected jobs have arrived
+    and are done or failed.
     """
 
     jobs: dict[str, dict[str, float | None]]
@@ -39,9 +39,9 @@ class Outcome:
 
 
 class Meter:
-    """Measures a run turn by turn: a record for the loop, or fed from a log afterwards.
+    """Measures a run turn by turn, as a record for the loop or from a log.
 
-    Memory grows with jobs and phases, not with tasks.
+    Its memory grows with jobs and phases, not with tasks.
     """
 
     def __init__(self, header: Header) -> None:
@@ -66,19 +66,19 @@ class Meter:
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
-        """Take in one turn."""
+        """Measure one turn."""
         self._follower(now, events, decisions)
 
     @classmethod
     def of_log(cls, log: Log) -> Meter:
-        """Measure a run from its log."""
+        """A meter with all turns of a log. O(entries)."""
         meter = cls(log.header)
         for turn in log.turns:
             meter(turn.now, turn.events, turn.decisions)
         return meter
 
     def outcome(self) -> Outcome:
-        """What has been measured so far."""
+        """The results so far."""
         spans = self._follower.jobs
         done = {name: span for name, span in spans.items() if span.completion is not None}
         jobs = [span.job for span in done.values()]
@@ -102,7 +102,7 @@ class Meter:
         return len(over) >= self._jobs_expected
 
     def _attempt(self, attempt: Attempt) -> None:
-        """An attempt that did not end well, or was told to stop."""
+        """Count an attempt that did not succeed, or was asked to stop."""
         held = attempt.end - attempt.start
         if attempt.stop_requested:
             self._stop_requested += 1
@@ -125,14 +125,14 @@ class Meter:
         self._count_done(launch, event.at - start, event.seconds)
 
     def _count_done(self, ran: Launch | Attempt, held: float, seconds: float) -> None:
-        """A task is done: it held its slot for so long, and computed for so many seconds."""
+        """Count a done task: it held its slot for `held`, and computed for `seconds`."""
         phase, locality = ran.phase, ran.locality
         self._endings["done"] += 1
         self._busy += held
         self._locality[locality] += 1
         if locality is not Locality.NODE:
             self._count_read(ran, self._read)
-        # Work is what the task takes at speed 1 beside its input: what no scheduler can save.
+        # The work is the time at speed 1 next to the input, which no scheduler can reduce.
         work = seconds * self._speeds[ran.host] / self._slowdown[locality]
         self._work[phase] += work
         if work > self._longest[phase]:
@@ -171,7 +171,7 @@ class Meter:
         first = min((span.arrival for span in spans.values()), default=0.0)
         slots = sum(self._cluster.capacity.values())
         unfinished = sum(a.end - a.start for a in self._follower.unfinished())
-        span = self._follower.now - first  # Jobs that failed may have held slots to the end.
+        span = self._follower.now - first  # Failed jobs may hold slots to the end.
         tasks = sum(self._locality.values())
         read = self._read.copy()
         for attempt in self._follower.unfinished():
@@ -211,7 +211,7 @@ def _times(span: JobSpan) -> dict[str, float | None]:
 def _spread(
     name: str, of_job: dict[str, float], weights: dict[str, float]
 ) -> dict[str, float | None]:
-    """Mean, weighted mean and maximum of what each job has; None without jobs."""
+    """Mean, weighted mean and maximum of a number of each job; None without jobs."""
     if not of_job:
         return {f"{name}_{what}": None for what in ("mean", "weighted_mean", "max")}
     weighted = sum(of_job[job] * weights[job] for job in of_job) / sum(weights.values())

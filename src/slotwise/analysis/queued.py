@@ -1,4 +1,4 @@
-"""Why tasks wait in the queues of hosts, under policies that plan these."""
+"""Explains why tasks wait in the queues of hosts, for policies that plan queues."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from slotwise.runtime.state import State
 
 
 def why_queued(state: State, phase: PhaseState) -> str:
-    """Where the tasks of a phase that wait are queued, and behind how many."""
+    """The queues that hold the pending tasks of a phase, and how many tasks are before them."""
     queues = state.queues
     waiting = []
     for host, queue in queues.by_host.items():
@@ -19,7 +19,7 @@ def why_queued(state: State, phase: PhaseState) -> str:
             waiting.append(f"{_tasks(len(places))} on {host}, {others}{idle}")
     if not waiting:
         silent = ", ".join(sorted(state.lost)) or "none"
-        return f"its tasks are in no queue; silent hosts: {silent}"
+        return f"its tasks are in no queue; unresponsive hosts: {silent}"
     place = queues.jobs.index(phase.job.id) + 1
     return (
         f"its job was placed as number {place} of {len(queues.jobs)}, and its tasks wait in"
@@ -28,7 +28,7 @@ def why_queued(state: State, phase: PhaseState) -> str:
 
 
 def _kept_idle(state: State, first: PhaseId) -> str:
-    """What the first task of a queue still waits for; empty if it only needs a slot."""
+    """The phases that the first task of a queue waits for; empty if it only needs a slot."""
     waits_for = state.phase(first).waits_for
     if not waits_for:
         return ""

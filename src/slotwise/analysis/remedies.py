@@ -1,4 +1,4 @@
-"""Why jobs waited, and what would have served them sooner, as far as the log proves it."""
+"""Why jobs waited, and which changes would have served them sooner, if the log proves it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from slotwise.runtime.state import State
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS, make_allocator
 
 NAMES_MOST = 3
-"""So many jobs are named in a sentence."""
+"""The largest number of jobs named in a sentence."""
 
 PART_LEAST = 0.1
-"""A cause that held for less than this part of a wait is left out."""
+"""A cause that applied to less than this part of a wait is left out."""
 
 PART_WHOLE = 0.99
-"""A cause that held for this part of a wait or more is given without its part."""
+"""A cause that applied to this part of a wait or more is given without its part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What a job waited for, why, and what would have helped.
+    """The kind of slot that a job waited for, the reason, and a remedy.
 
-    The reason is empty where others were simply served first, and the remedy where the log
-    proves none.
+    The reason is empty if other jobs were simply served first, and the remedy if the log proves
+    none.
     """
 
     slot_kind: str
@@ -51,11 +51,11 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class _Chance:
-    """A guarantee of one slot, by which a job would have been next in the turn `turn`.
+    """A guarantee of one slot that would have made a job the next one in the turn `turn`.
 
-    `what` is the guarantee in words. A `pool` is that of which a guarantee is meant: it helps
-    the job as long as no other one arrives there. Without it, it is one of a phase, which helps
-    where there is one pool only. `is_taken_back`: with preemption it gets a slot at once.
+    `what` is the guarantee in words. With a `pool` it is a guarantee of that pool, which helps
+    the job as long as no other job arrives there. Without, it is one of a phase, which helps
+    only if there is a single pool. `is_taken_back`: with preemption it gets a slot at once.
     """
 
     turn: int
@@ -65,8 +65,11 @@ class _Chance:
 
 
 def advise(log: Log, waits: Sequence[Stretch]) -> list[Advice]:
-    """Advice on each of these waits. Follows the log once: O(n log n) for n entries, and
-    O(pools) for each reallocation and for each turn of a wait, besides its job's phases."""
+    """Advice on each of these waits, in the same order.
+
+    Follows the log once: O(n log n) for n entries, plus O(pools) for each reallocation, plus
+    O(pools + phases of the job) for each turn of a wait.
+    """
     if not waits:
         return []
     course = _Course(log.header)
@@ -96,7 +99,8 @@ def advise(log: Log, waits: Sequence[Stretch]) -> list[Advice]:
 class _Cause:
     """Why a phase waits, if not because others are served first by their shares.
 
-    Causes of one `kind` and `place` (a pool) are one, though their words may change.
+    Causes with the same `kind` and `place` (a pool) are the same cause, even if the text
+    differs.
     """
 
     kind: str = ""
@@ -106,7 +110,7 @@ class _Cause:
 
 
 class _Case:
-    """A wait, and how long each cause of it held."""
+    """A wait, and how long each of its causes applied."""
 
     def __init__(self, wait: Stretch, phase: PhaseState, course: _Course) -> None:
         self.wait = wait
@@ -119,19 +123,19 @@ class _Case:
         self._chance = None if self._cause.kind else course.chance(phase)
 
     def pass_to(self, now: float) -> None:
-        """Time goes on, while the cause stays."""
+        """Add the time until `now` to the current cause."""
         key = (self._cause.kind, self._cause.place)
         self._causes.setdefault(key, self._cause)
         self._seconds[key] += min(now, self.wait.end) - self._now
         self._now = min(now, self.wait.end)
 
     def look(self, course: _Course) -> None:
-        """See what the cause is now."""
+        """Update the current cause."""
         if phase := course.waiting(self.wait.job):
             self._cause = course.cause(phase)
 
     def advice(self, course: _Course) -> Advice:
-        """The causes that held for long, each with its part of the time, once all is known."""
+        """The longest causes, each with its part of the time. Call it at the end of the log."""
         self.pass_to(self.wait.end)
         kind, total = self._slot_kind, self.wait.end - self.wait.start
         order = sorted(self._seconds, key=lambda key: (-self._seconds[key], key))
@@ -144,13 +148,13 @@ class _Case:
         if longest.kind:
             return Advice(kind, "; ".join(reasons), longest.remedy)
         if not reasons and not course.has_freed(kind, self._turn, self.wait.end):
-            reasons = ["no slot came free"]
+            reasons = ["no slot became free"]
         remedy = course.remedy(self._chance, self.wait, kind) if self._chance else ""
         return Advice(kind, "; ".join(reasons), remedy)
 
 
 class _Course:
-    """The course of a run: its state by now, and which guarantees would have been served."""
+    """The current state of a run, and the data that decide whether a guarantee had helped."""
 
     def __init__(self, header: Header) -> None:
         self.state = State(
@@ -166,9 +170,8 @@ class _Course:
         self.may_defer = header.scheduler.get("assigner") == "delay"
         is_allocated = self.scheduler in ALLOCATORS
         self.keeps_min_shares = is_allocated and make_allocator(self.scheduler).keeps_min_shares
-        # By kind of slot: how many of them are guaranteed to somebody, and the launches to
-        # whom nothing more was guaranteed, each with its turn, its instant and that number;
-        # and all launches.
+        # By kind of slot: the number of guaranteed slots; the launches of phases that lacked no
+        # guaranteed slot, each with its turn, its instant and that number; and all launches.
         self._promised = dict.fromkeys(header.cluster.capacity, 0.0)
         self._served: defaultdict[str, list[tuple[int, float, float]]] = defaultdict(list)
         self._launches: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
@@ -177,7 +180,7 @@ class _Course:
     def follow(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
-        """Take in one turn."""
+        """Apply one turn."""
         state = self.state
         self.turn += 1
         state.at(now)
@@ -200,8 +203,10 @@ class _Course:
                     self._promised[kind] = sum(pool.owed for pool in tops)
 
     def waiting(self, job: str) -> PhaseState | None:
-        """The first phase of a job that could begin now; None if a task of it runs, or none
-        can."""
+        """The first phase of a job that could begin now.
+
+        None if a task of the job runs, or no phase can begin.
+        """
         phases = self.state.phases_of(job)
         if any(phase.running for phase in phases):
             return None
@@ -214,15 +219,15 @@ class _Course:
         pool = state.pools[phase.job.pool]
         if phase.job.id in state.awaiting_admission:
             name, inside = next(iter(state.full_pools(phase.job.id).items()), ("", []))
-            reason = f"pool {name} ran {_listed(inside)}, as many jobs as it may at once"
+            reason = f"pool {name} ran {_listed(inside)}, its maximum number of jobs (jobs_max)"
             remedy = f"a larger jobs_max for pool {name} admits it sooner"
             return _Cause("not admitted", name, reason, remedy)
         if self.scheduler in QUEUEINGS:
-            reason = f"{self.scheduler} had planned tasks of others before its own"
+            reason = f"{self.scheduler} had planned tasks of other jobs before its own"
             return _Cause("queued", "", reason)
         if phase.deferred_until is not None and phase.deferred_until > state.now:
-            reason = "it let slots far from its input pass (delay scheduling)"
-            return _Cause("deferred", "", reason, "shorter waits let it take them")
+            reason = "it skipped slots far from its input (delay scheduling)"
+            return _Cause("deferred", "", reason, "shorter waits let it use them")
         full = next((pool for pool in path_to(phase.pool) if pool.is_full), None)
         if full is not None:
             reason = f"pool {full.name} held its max share of {full.max_share:g}"
@@ -232,10 +237,10 @@ class _Course:
                 "full with free slots",
                 full.name,
                 f"{reason} while slots were free",
-                f"a larger slots_max for pool {full.name} lets it use such slots",
+                f"a larger slots_max for pool {full.name} lets it use these slots",
             )
         if self.scheduler == "fifo":
-            reason = "fifo serves jobs in the order of priority and arrival, whatever the pool"
+            reason = "fifo serves jobs in order of priority and arrival, regardless of pools"
             remedy = "fair and flex share the slots among jobs and pools"
             return _Cause("fifo", "", reason, remedy)
         if self.scheduler == "fair" and pool.policy == "fifo" and phase.pool.running:
@@ -245,11 +250,11 @@ class _Course:
         return _Cause()
 
     def chance(self, phase: PhaseState) -> _Chance | None:
-        """The guarantee that would make a phase that waits the next one to be served.
+        """The guarantee with which a waiting phase would be served next; None if not certain.
 
-        Who lacks guaranteed slots is served before all others at each level of pools. So a
-        guarantee of a phase is enough where there is one pool, and that of a pool where only
-        this job waits in it, and neither it nor a pool that it lies in holds anything.
+        At each level of pools, those that lack guaranteed slots are served first. So a
+        guarantee of the phase is enough if there is one pool. A guarantee of its pool is enough
+        if only this job waits in it, and neither the pool nor one that contains it holds slots.
         """
         if not self.keeps_min_shares or phase.is_pinned or phase.is_limited:
             return None
@@ -280,18 +285,18 @@ class _Course:
         )
 
     def has_freed(self, kind: str, turn: int, end: float) -> bool:
-        """Whether anybody was given a slot of this kind from a turn on, before an instant."""
+        """Whether a slot of this kind was used for a launch from a turn on, before `end`."""
         launches = self._launches[kind]
         place = bisect_left(launches, (turn,))
         return place < len(launches) and launches[place][1] < end
 
     def remedy(self, chance: _Chance, wait: Stretch, kind: str) -> str:
-        """What the guarantee would have done, in words; empty if that is not sure."""
+        """The effect that the guarantee would have had, in words; empty if not certain."""
         if self._had_outage:
-            return ""  # With fewer slots the guarantees of all may not have fitted.
+            return ""  # With fewer slots, the guarantees together may have exceeded them.
         served, slots = self._served[kind], self.state.cluster.capacity[kind]
         if chance.pool is None and len(self.state.shares(kind)) > 1:
-            return ""  # Another pool came later.
+            return ""  # Another pool was added later.
         place = bisect_left(served, (chance.turn,))
         if place == len(served) or served[place][1] >= wait.end:
             if not chance.is_taken_back:
@@ -303,20 +308,20 @@ class _Course:
         if promised + 1 > slots or self._comes_another(chance, turn):
             return ""
         if at > (wait.start + wait.end) / 2:
-            return ""  # That would not have been worth the trouble.
-        # Sooner if it had come before others that lacked guaranteed slots, too.
+            return ""  # The gain is too small.
+        # It may have started even sooner, before others that lacked guaranteed slots.
         when = "at once" if at <= wait.start else f"within {_short(at - wait.start)} s"
         return f"{chance.what} would have started it {when}"
 
     def _comes_another(self, chance: _Chance, until: int) -> bool:
-        """Whether another job arrives in the pool behind the turn of a chance, until then."""
+        """Whether another job arrives in the pool after the turn of a chance, until `until`."""
         turns = self._arrivals[chance.pool] if chance.pool is not None else []
         place = bisect_right(turns, chance.turn)
         return place < len(turns) and turns[place] <= until
 
 
 def _lacks_least(phase: PhaseState) -> bool:
-    """Whether a phase, or a pool that it is in, lacks whole slots of what it is guaranteed."""
+    """Whether a phase, or one of its pools, lacks whole slots of its guarantee."""
     if phase.running < whole(phase.owed):
         return True
     return any(pool.running < whole(pool.owed) for pool in path_to(phase.pool) if pool.parent)
@@ -328,6 +333,6 @@ def _listed(jobs: Sequence[str]) -> str:
 
 
 def _short(seconds: float) -> str:
-    """A number above 0, rounded up to three digits that count."""
+    """A number above 0, rounded up to three significant digits."""
     digit = 10.0 ** (floor(log10(seconds)) - 2)
     return f"{ceil(seconds / digit - ROUNDING) * digit:.6g}"

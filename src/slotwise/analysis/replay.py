@@ -1,4 +1,4 @@
-"""Replay: the recorded scheduler over the recorded events, decision for decision."""
+"""Replay: repeats the decisions of a scheduler on recorded events and compares them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slotwise.scheduler import make_scheduler
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first decision that is not as recorded. None stands for: nothing was decided."""
+    """The first decision that differs from the record. None means that nothing was decided."""
 
     now: float
     turn: int
@@ -24,9 +24,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a replay found: how many decisions were the same, and the first that was not.
+    """The result of a replay: the number of equal decisions, and the first that differs.
 
-    `rules` are those by which the log was decided; others than ours may decide otherwise.
+    `rules` is the version of the rules of the log; with another version than ours decisions may
+    differ.
     """
 
     turns: int
@@ -36,14 +37,14 @@ class Replay:
 
     @property
     def is_identical(self) -> bool:
-        """Whether every decision was as recorded."""
+        """Whether all decisions were the same."""
         return self.difference is None
 
 
 def replay_log(log: Log, scheduler: Decider | None = None) -> Replay:
-    """Decide everything again and compare; by the log's own scheduler unless another is given.
+    """Repeat all decisions, by the log's scheduler unless another is given, and compare them.
 
-    Ends at the first difference, since from there on the state is another one.
+    Ends at the first difference, because the state differs from there on.
     """
     header = log.header
     decider = scheduler or make_scheduler(

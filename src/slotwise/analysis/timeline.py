@@ -1,4 +1,4 @@
-"""What pictures of a run need: which lane each attempt took, and steps of slots over time."""
+"""Data for charts of a run: the lane of each attempt, and step functions of slots over time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Steps:
         return cls(tuple(times), tuple(values))
 
     def means(self, edges: Sequence[float]) -> list[float]:
-        """The mean value between each two neighbours of `edges`, which increase strictly."""
+        """The mean value between consecutive `edges`, which must increase strictly."""
         areas = np.diff(self._integral(np.asarray(edges, dtype=float)))
         means: list[float] = (areas / np.diff(edges)).tolist()
         return means
@@ -62,7 +62,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class PlacedAttempt:
-    """An attempt and the slot that it held: lane `lane` (from 0) of its host and slot kind."""
+    """An attempt and its slot: `lane` (from 0) of its host and kind of slot."""
 
     attempt: Attempt
     slot_kind: str
@@ -73,8 +73,9 @@ class PlacedAttempt:
 class Timeline:
     """A run over time, in seconds and slots. Attempts are in order of their start.
 
-    `held` is what jobs and pools really had, `allocated` what the scheduler meant them to
-    have; jobs without any are left out. `gave_up` says when a failed job was given up.
+    `held_by_job` and `held_by_pool` are the slots in use, `allocated_by_job` those that the
+    scheduler allocated; entries that are always 0 are left out. `gave_up` is when each failed
+    job was given up.
     """
 
     cluster: Cluster
@@ -94,7 +95,7 @@ class Timeline:
 
 
 def timeline_of(log: Log) -> Timeline:
-    """Follow a log and lay its attempts out in time. O(n log n) for n entries of the log."""
+    """The timeline of a log. O(n log n) for n entries of the log."""
     attempts: list[Attempt] = []
     follower = Follower(attempts.append)
     for turn in log.turns:
@@ -131,8 +132,8 @@ def _order(attempt: Attempt) -> tuple[float, PhaseId, int, int]:
 def _lanes(attempts: Sequence[Attempt], kinds: Mapping[PhaseId, str]) -> list[int]:
     """For each attempt, in order of start, the smallest lane that is free on its host.
 
-    A lane is a number beyond the slots of the host only where a record shows more attempts
-    at once than there are slots: the picture should show that rather than hide it.
+    A lane exceeds the slots of the host only if the record shows more concurrent attempts than
+    slots; the chart should show this.
     """
     ends: defaultdict[tuple[str, str], list[tuple[float, int]]] = defaultdict(list)
     free: defaultdict[tuple[str, str], list[int]] = defaultdict(list)

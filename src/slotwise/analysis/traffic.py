@@ -1,4 +1,4 @@
-"""Traffic: what tasks read from other hosts, in bytes and over time."""
+"""Traffic: the bytes that tasks read from other hosts, in total and over time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from slotwise.model.job import Job
 from slotwise.record.log import Log
 
 ROUNDING = 1e-9
-"""A part of an instant that is too short for a time to read in."""
+"""Reading times below this part of the instant are taken for rounding errors."""
 
 
 def bytes_read(job: Job, attempt: Attempt | Launch) -> int:
-    """What this attempt of the job reads from another host: its whole block, or nothing.
+    """The bytes that this attempt reads from another host: its whole block, or 0.
 
-    Where an attempt runs was decided with its launch, and so was this: an attempt that is
-    killed on the way counts in full.
+    This depends only on the launch: an attempt that is killed while it reads counts in full.
     """
     if attempt.locality is Locality.NODE:
         return 0
@@ -28,7 +27,7 @@ def bytes_read(job: Job, attempt: Attempt | Launch) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TrafficSteps:
-    """Bytes a second over time: from other hosts of the same rack, and from other racks."""
+    """Bytes a second over time, from other hosts of the same rack and from other racks."""
 
     rack: Steps
     core: Steps
@@ -37,11 +36,10 @@ class TrafficSteps:
 def traffic_of(log: Log) -> TrafficSteps:
     """The traffic of a run over time. O(n log n) for n entries of the log.
 
-    An attempt reads before it computes: from its launch until it has computed for as long as
-    it says, backwards from its end. It is drawn as if it read evenly. Where nothing tells when
-    it read (it did not end well, or reading took no time of its own), it reads as long as it
-    runs. The areas are the bytes of the metric `traffic_bytes`, but for attempts that took no
-    time at all.
+    An attempt reads before it computes: from its launch until its computing time before its
+    end. The rate is taken as constant. If the reading time is unknown (the attempt did not
+    succeed, or reading took no separate time), it is the whole run of the attempt. The areas
+    are the bytes of the metric `traffic_bytes`, except for attempts of zero length.
     """
     attempts: list[Attempt] = []
     follower = Follower(attempts.append)

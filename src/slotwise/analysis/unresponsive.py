@@ -1,4 +1,4 @@
-"""When hosts were silent."""
+"""The times in which hosts were unresponsive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slotwise.record.log import Turn
 
 @dataclass(frozen=True, slots=True)
 class UnresponsiveSpan:
-    """A host was silent from `start` to `end`, in seconds; `end` is None if to the last."""
+    """A host was unresponsive from `start` to `end` (seconds); None: to the end of the run."""
 
     host: str
     start: float
@@ -19,7 +19,7 @@ class UnresponsiveSpan:
 
 
 def unresponsive_spans(turns: Iterable[Turn]) -> tuple[UnresponsiveSpan, ...]:
-    """All silences of a run, in order of their start. O(entries)."""
+    """All times in which hosts were unresponsive, in order of start. O(entries)."""
     unresponsive: list[UnresponsiveSpan] = []
     open_at: dict[str, int] = {}
     for turn in turns:

@@ -1,4 +1,4 @@
-"""Who waited for slots, who held them meanwhile, and what would have helped."""
+"""The waits of jobs for slots, the jobs that held the slots meanwhile, and remedies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIT_LEAST = 0.01
 """Waits shorter than this part of the run are left out."""
 
 WAITS_MOST = 10
-"""So many waits are given unless told otherwise."""
+"""The default number of waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A time in which a job had tasks that could begin, and none that ran.
+    """A time (seconds) in which a job had tasks that could begin, and none that ran.
 
     slot_kind          the kind of slot that it waited for
-    holders            who held the slots of this kind meanwhile, the largest first
-    free_slot_seconds  what nobody held of them, slots of unresponsive hosts included
-    reason             why it waited where others were not simply served first; may be empty
-    remedy             what would have helped; empty where the log shows no such thing
+    holders            the jobs that held slots of this kind meanwhile, the largest first
+    free_slot_seconds  slot-seconds that no job held, including those of unresponsive hosts
+    reason             why it waited; empty if other jobs were simply served first
+    remedy             a change that would have helped; empty if the log proves none
     """
 
     job: str
@@ -53,12 +53,12 @@ class Wait:
 
     @property
     def seconds(self) -> float:
-        """How long it was."""
+        """Its length."""
         return self.end - self.start
 
     @property
     def held_slot_seconds(self) -> float:
-        """What all others held of the slots meanwhile."""
+        """The slot-seconds that all other jobs held meanwhile."""
         return sum(holder.slot_seconds for holder in self.holders)
 
     def to_plain(self) -> dict[str, Any]:
@@ -76,11 +76,11 @@ def worst_waits(
 ) -> tuple[Wait, ...]:
     """The longest waits in a run, of all jobs or of one, the longest first.
 
-    A job waits from its arrival, or from the end of the last of its tasks that ran, until a
-    task of it is launched or it is given up. Since it is not done, it has tasks that could
-    begin then; its pools may keep all of it out (`jobs_max`). `line` is the timeline of the
-    log. InputError for a job that is not in it. O(n log n) for n entries of the log, and
-    O(`most` times n) in numpy.
+    A job waits from its arrival, or from the end of its last running task, until one of its
+    tasks is launched or it is given up. Since it is not done, it has tasks that could begin
+    then, unless it awaits admission (`jobs_max`). `line` is the timeline of the log. InputError
+    for a job that is not in it. O(n log n) for n entries of the log, and O(`most` times n) in
+    numpy.
     """
     if job is not None and job not in line.jobs:
         raise InputError(unknown_job(job, line.jobs))
@@ -107,13 +107,13 @@ def worst_waits(
 
 
 def unknown_job(job: str, known: Iterable[str]) -> str:
-    """The message that a job is not in the log, and which jobs are."""
+    """The message that a job is not in the log, with some jobs that are."""
     names = ", ".join(sorted(known)[:8])
     return f"job {job!r} is not in the log; it has, among others: {names}"
 
 
 def _stretches(line: Timeline, job: str) -> Iterator[Stretch]:
-    """When the job held no slot between its arrival and its end."""
+    """The times between arrival and end of the job in which it held no slot."""
     since: float | None = line.jobs[job].arrival
     end = line.end_of(job)
     steps = line.held_by_job.get(job)
@@ -128,7 +128,7 @@ def _stretches(line: Timeline, job: str) -> Iterator[Stretch]:
 
 
 class _Held:
-    """Who held slots when: the attempts of a run as arrays."""
+    """The attempts of a run as arrays, to find the jobs that held slots at some time."""
 
     def __init__(self, line: Timeline) -> None:
         self.jobs = list(line.jobs)
@@ -149,7 +149,7 @@ class _Held:
 
 def _wait(line: Timeline, stretch: Stretch, held: _Held, advice: Advice) -> Wait:
     by_job = held.between(stretch.start, stretch.end, advice.slot_kind)
-    by_job.pop(stretch.job, None)  # What it held until the very instant at which it began.
+    by_job.pop(stretch.job, None)  # It holds nothing, except at the ends of the wait.
     order: Sequence[str] = sorted(by_job, key=lambda job: (-by_job[job], job))
     slots = line.cluster.capacity.get(advice.slot_kind, 0)
     area = slots * (stretch.end - stretch.start)

@@ -1,1 +1,1 @@
-"""Nouns: frozen data, importing nothing of ours."""
+"""The data types: frozen values that import nothing else of the package."""

@@ -11,13 +11,11 @@ from slotwise.model.errors import InputError
 ANY_KIND = "task"
 """The plain kind of slot: it serves phases of every kind that has no slots of its own."""
 
-
 SLOTS_MOST = 10_000_000
-"""More slots of one kind than any cluster has; more are taken for a slip of the pen."""
-
+"""The largest number of slots of one kind; a larger one is taken for a typing error."""
 
 GRACE_SECONDS = 30.0
-"""How long a host may be silent before its tasks are planned elsewhere, if nobody says."""
+"""Default seconds that a host may not respond before its tasks are planned elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +39,12 @@ class Host:
 
 @dataclass(frozen=True)
 class Cluster:
-    """All hosts. A phase of kind k draws on slots of kind k, else on plain ones.
+    """All hosts. A phase of kind k uses slots of kind k, or plain ones if there are none.
 
-    heartbeat  seconds between two reports of a host, if it reports now and then only, as in
-               Hadoop: what ended there is known with the next report. 0: at once
-    grace      seconds that a host may be silent; if it is silent for longer, the tasks that
-               run there are begun anew elsewhere
+    heartbeat  seconds between two reports of a host, as in Hadoop: the end of a task is known
+               with the next report. 0: the host reports at once
+    grace      seconds that a host may not respond; after that, the tasks that run there are
+               started again on other hosts
     """
 
     hosts: tuple[Host, ...] = field(default=())
@@ -77,12 +75,12 @@ class Cluster:
 
     @cached_property
     def by_name(self) -> dict[str, Host]:
-        """Its hosts by their names."""
+        """The hosts by name."""
         return {host.name: host for host in self.hosts}
 
     @cached_property
     def position(self) -> dict[str, int]:
-        """The place of each host among the hosts."""
+        """The index of each host in `hosts`."""
         return {host.name: number for number, host in enumerate(self.hosts)}
 
     @cached_property
@@ -100,7 +98,10 @@ class Cluster:
         return {kind: total[kind] for kind in sorted(total) if total[kind]}
 
     def check_continues(self, before: str, after: str) -> None:
-        """Refuse hosts on which tasks of a kind can run, but not those that continue them."""
+        """InputError for a host that can run tasks of kind `before` but not those of `after`.
+
+        Tasks of kind `after` continue those of kind `before` on the same host.
+        """
         one, other = self.slot_kind(before), self.slot_kind(after)
         for host in self.hosts:
             if host.slots.get(one) and not host.slots.get(other):
@@ -111,7 +112,7 @@ class Cluster:
                 )
 
     def slot_kind(self, kind: str) -> str:
-        """The kind of slot that phases of this kind draw on."""
+        """The kind of slot that phases of this kind use. InputError if there is none."""
         slots = self.capacity
         if kind in slots:
             return kind

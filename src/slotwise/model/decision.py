@@ -1,4 +1,4 @@
-"""Decisions: what a scheduler says. They are values, so a log is a list of them."""
+"""Decisions of a scheduler. They are values, so a log is a list of them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Locality(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reallocate:
-    """From now on each phase should hold so many slots; phases not named should hold none.
+    """The number of slots that each phase should hold from now on; 0 for phases not named.
 
-    Half a slot is a slot half of the time. The next epoch begins at `until`: then the
-    allocation is decided anew.
+    Half a slot is a slot half of the time. The next epoch begins at `until`, and the allocation
+    is then decided again.
     """
 
     slots: Mapping[PhaseId, float]
@@ -30,15 +30,15 @@ class Reallocate:
 
 
 Queue = tuple[tuple[PhaseId, int], ...]
-"""Tasks in the order in which they are to run: phase and number of each."""
+"""Tasks in the order in which they will run: the phase and number of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueue:
     """From now on each host runs these tasks, in this order (DMRS V).
 
-    It replaces all queues that there were. A launch takes a task out of its queue. `jobs` are
-    in the order in which their tasks were placed.
+    It replaces all earlier queues. A launch removes a task from its queue. `jobs` are in the
+    order in which their tasks were placed.
     """
 
     queues: Mapping[str, Queue]
@@ -60,7 +60,8 @@ class Launch:
 class Defer:
     """This phase was offered a slot far from its input and waits (delay scheduling).
 
-    It has been waiting since `since` and is to be asked again at `until`. A launch ends it.
+    It has been waiting since `since` and is considered again at `until`. A launch ends the
+    wait.
     """
 
     phase: PhaseId
@@ -70,9 +71,9 @@ class Defer:
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """Tell this running attempt to stop, and kill it if it still runs at `until`.
+    """Ask this running attempt to stop, and kill it if it still runs at `until`.
 
-    `until` None: at once. `pool` is the one that takes the slot back, None if nobody does: the
+    `until` None kills it at once. `pool` is the pool that takes the slot back, or None if the
     job was given up.
     """
 
@@ -86,11 +87,11 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """This job failed: start nothing more of it."""
+    """This job failed: start no more of its tasks."""
 
     job: str
     reason: str
 
 
 Decision = Reallocate | Enqueue | Launch | Defer | Preempt | GiveUp
-"""All that a scheduler may say."""
+"""All decisions of a scheduler."""

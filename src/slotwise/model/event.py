@@ -1,4 +1,4 @@
-"""Events: what a world tells. Times are seconds on the clock of arrivals."""
+"""Events that a backend reports. Times are seconds on the clock of arrivals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slotwise.model.job import Job, PhaseId
 
 @dataclass(frozen=True, slots=True)
 class JobArrived:
-    """A job is there; it carries everything that anybody may know of it beforehand."""
+    """A job arrived; it carries all that is known of it beforehand."""
 
     at: float
     job: Job
@@ -17,9 +17,9 @@ class JobArrived:
 
 @dataclass(frozen=True, slots=True)
 class TaskFinished:
-    """An attempt ended well; it computed for `seconds`.
+    """An attempt succeeded; it computed for `seconds`.
 
-    It may have held its slot longer: for copying, for reading over a network, for waiting.
+    It may have held its slot longer, to copy, to read over a network or to wait.
     """
 
     at: float
@@ -31,7 +31,7 @@ class TaskFinished:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailed:
-    """An attempt ended badly: its own code failed, or (`lost`) the slot under it died."""
+    """An attempt failed: its own code failed, or (`lost`) its slot died."""
 
     at: float
     phase: PhaseId
@@ -43,9 +43,9 @@ class TaskFailed:
 
 @dataclass(frozen=True, slots=True)
 class TaskKilled:
-    """An attempt was stopped because the scheduler said so.
+    """An attempt was stopped because the scheduler decided so.
 
-    It kept `kept` seconds of its work (at speed 1): the next attempt need not do them again.
+    It kept `kept` seconds of its work (at speed 1): the next attempt need not repeat them.
     """
 
     at: float
@@ -57,7 +57,7 @@ class TaskKilled:
 
 @dataclass(frozen=True, slots=True)
 class HostLost:
-    """A host fell silent. Nothing new begins there; what runs there may go on unseen."""
+    """A host became unresponsive. Nothing new begins there; its tasks may continue unseen."""
 
     at: float
     host: str
@@ -65,7 +65,7 @@ class HostLost:
 
 @dataclass(frozen=True, slots=True)
 class HostJoined:
-    """A host that had fallen silent is back."""
+    """A host that had become unresponsive is back."""
 
     at: float
     host: str
@@ -73,9 +73,9 @@ class HostJoined:
 
 @dataclass(frozen=True, slots=True)
 class LaunchDropped:
-    """A host was told to begin an attempt that it had begun before, or that was over.
+    """A host received a launch of an attempt that it had begun before, or that was over.
 
-    It did nothing: messages may come late or twice.
+    It ignored the launch: messages may arrive late or twice.
     """
 
     at: float
@@ -90,4 +90,4 @@ TaskEnded = TaskFinished | TaskFailed | TaskKilled
 """The end of an attempt."""
 
 Event = JobArrived | TaskEnded | HostLost | HostJoined | LaunchDropped
-"""All that a world may tell."""
+"""All events that a backend may report."""

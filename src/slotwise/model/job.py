@@ -1,4 +1,4 @@
-"""Jobs, their phases and tasks: what is to be done."""
+"""Jobs, their phases and tasks: the work to do."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from slotwise.model.errors import InputError
 PRIORITIES: Mapping[str, float] = MappingProxyType(
     {"very_high": 4.0, "high": 2.0, "normal": 1.0, "low": 0.5, "very_low": 0.25}
 )
-"""Priorities of jobs, and the factors of their weights (Hadoop Fair Scheduler)."""
+"""Priorities of jobs, and the factor of the weight for each (Hadoop Fair Scheduler)."""
 
 
 class PhaseId(NamedTuple):
-    """Names one phase of one job."""
+    """The name of one phase of one job."""
 
     job: str
     phase: str
@@ -40,11 +40,10 @@ class Block:
 class Tasks:
     """The tasks of one phase: `count` of them, numbered from 0.
 
-    Tasks that are alike are kept as one number, so that a phase of a million tasks is one
-    small object. `work` is in seconds on a slot of a host of speed 1, the same for each task
-    or one number for each; None where nobody has said. It is an estimate: the truth is known
-    to the world alone. `blocks` is empty (no task minds where it runs) or holds one block for
-    each task.
+    Equal tasks are stored as one number, so that a phase of a million tasks is one small
+    object. `work` is in seconds on a slot of a host of speed 1: the same for each task, one
+    number for each, or None if not stated. It is an estimate; only the backend has the true
+    work. `blocks` is empty (no task prefers a host) or holds one block for each task.
     """
 
     count: int
@@ -52,7 +51,7 @@ class Tasks:
     blocks: Sequence[Block] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.work, Iterable):  # A list will do, too.
+        if isinstance(self.work, Iterable):  # A list is accepted, too.
             object.__setattr__(self, "work", tuple(self.work))
         if self.count < 1:
             raise InputError(f"a phase needs at least 1 task, not {self.count}")
@@ -65,11 +64,11 @@ class Tasks:
                 raise InputError(f"the work of a task is a number >= 0, not {value}")
 
     def work_of(self, task: int) -> float | None:
-        """The estimated work of one task in seconds, if anybody has said."""
+        """The estimated work of one task in seconds; None if not stated."""
         return self.work[task] if isinstance(self.work, tuple) else self.work
 
     def work_total(self) -> float | None:
-        """The estimated work of all tasks in seconds, if anybody has said."""
+        """The estimated work of all tasks in seconds; None if not stated."""
         if isinstance(self.work, tuple):
             return sum(self.work)
         return None if self.work is None else self.work * self.count
@@ -77,21 +76,21 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Tasks of one kind that may run in parallel; the atom of allocation.
+    """Tasks of one kind that may run in parallel; the unit of allocation.
 
-    Between `slots_min` and `slots_max` slots its speed-up is linear (FLEX 2.5). `slots_max`
-    None means as many as it has tasks. `after` names the phases of the job that must be done
-    first.
+    Between `slots_min` and `slots_max` slots its speed-up is linear (FLEX 2.5). If `slots_max`
+    is None, its number of tasks is the limit. `after` names the phases of the job that must be
+    done first.
 
-    slow_start  the part of the tasks of each phase in `after` that must be done before its own
-                may begin. Below 1, they may begin early: then they hold their slots, copy what
-                is there, and compute only when all is there (Hadoop's slow start). It holds
-                where the phase draws on another kind of slot than those that it waits for:
-                else it could keep them from ever being done.
-    copy        seconds that each task needs to copy what the phases in `after` wrote, beside
-                its work, if all of it is there
-    continues   a phase of as many tasks, each of which this one's of the same number continues:
-                it may begin when that one is done, and only on the host where that one ran
+    slow_start  the part of the tasks of each phase in `after` that must be done before tasks of
+                this phase may begin. Below 1, they may begin early: they then hold their slots,
+                copy the output that exists, and compute only after all of it exists (Hadoop's
+                slow start). It applies only if this phase uses another kind of slot than the
+                phases that it waits for: on the same kind it could keep them from finishing.
+    copy        seconds that each task needs to copy the output of the phases in `after`, in
+                addition to its work, if all of the output exists
+    continues   a phase with the same number of tasks. Task i of this phase continues task i of
+                that one: it may begin when that task is done, and only on the host where it ran
     """
 
     name: str
@@ -105,7 +104,7 @@ class Phase:
     continues: str | None = None
 
     def __post_init__(self) -> None:
-        # One name, a list or a set will do, too.
+        # One name, a list or a set is accepted, too.
         after = {self.after} if isinstance(self.after, str) else self.after
         object.__setattr__(self, "after", frozenset(after))
         if self.slots_min < 0:
@@ -125,7 +124,7 @@ class Phase:
             raise InputError(f"phase {self.name!r}: copy is {self.copy}; give seconds >= 0")
         if (self.slow_start < 1 or self.copy) and not self.after:
             raise InputError(
-                f"phase {self.name!r} copies from no phase; name those that it comes after"
+                f"phase {self.name!r} copies from no phase; list earlier phases in `after`"
             )
         if self.continues is not None and (self.after or self.tasks.blocks):
             raise InputError(
@@ -135,12 +134,12 @@ class Phase:
 
     @property
     def waits_for(self) -> frozenset[str]:
-        """The phases that come before it."""
+        """The names of the phases that must be done before it, or before each of its tasks."""
         return self.after if self.continues is None else frozenset({self.continues})
 
     @property
     def slots_most(self) -> int:
-        """The most slots it can hold at once: its most share, cut to its number of tasks."""
+        """The most slots that it can hold at once: the lower of `slots_max` and its tasks."""
         count = self.tasks.count
         return count if self.slots_max is None else min(self.slots_max, count)
 
@@ -149,10 +148,10 @@ class Phase:
 class Job:
     """A DAG of phases; the unit of cost. Times are in seconds on the clock of arrivals.
 
-    `steps` are (time, cost), both increasing: what it costs to complete later than then. The
-    weight plays no part in them. `penalty` is the name of the job's own one, None for that of
-    the objective. `priority` says what it gets within its pool, not what it costs: it stands
-    before all of lower priority where jobs go in order, and weighs more where they share.
+    `steps` are pairs (time, cost), both increasing: the cost of completing after that time. The
+    weight does not affect them. `penalty` names the job's own penalty; None uses that of the
+    objective. `priority` affects what the job gets within its pool, not its cost: where jobs
+    run in order, it goes before all of lower priority; where they share, it weighs more.
     """
 
     id: str
@@ -186,17 +185,17 @@ class Job:
 
     @property
     def share_weight(self) -> float:
-        """What it shares by within its pool: its weight, times what its priority is worth."""
+        """Its weight for sharing within its pool: `weight` times the factor of its priority."""
         return self.weight * PRIORITIES[self.priority]
 
     @cached_property
     def by_name(self) -> dict[str, Phase]:
-        """Its phases by their names."""
+        """Its phases by name."""
         return {phase.name: phase for phase in self.phases}
 
     @cached_property
     def topological(self) -> tuple[Phase, ...]:
-        """Its phases, each behind all that it waits for, but as early as that allows."""
+        """Its phases, each after all phases that it waits for, as early as that allows."""
         if not any(phase.waits_for for phase in self.phases):
             return self.phases
         places = {phase.name: place for place, phase in enumerate(self.phases)}
@@ -238,7 +237,7 @@ class Job:
                 if count != phase.tasks.count:
                     raise InputError(
                         f"job {self.id!r}: phase {phase.name!r} has {phase.tasks.count} tasks"
-                        f" and continues {phase.continues!r} with {count}; give both as many"
+                        f" and continues {phase.continues!r} with {count}; make them equal"
                     )
         if len(self.topological) < len(names):
             done = {phase.name for phase in self.topological}
@@ -250,7 +249,7 @@ class Job:
 
 
 def _steps(job: str, steps: Iterable[Iterable[float]]) -> tuple[tuple[float, float], ...]:
-    """The steps as pairs, refused if they are none or if a later one is not dearer."""
+    """The steps as pairs. InputError for one that is no pair, or that does not increase."""
     pairs = []
     for step in steps:
         try:

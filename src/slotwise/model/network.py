@@ -1,4 +1,4 @@
-"""The network of a cluster: what can pass at once between hosts and racks."""
+"""The network of a cluster: the bandwidth between hosts and racks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from slotwise.model.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Bytes a second that can pass: into and out of a host, into and out of a rack, the core.
+    """Bandwidths in bytes a second: of a host and of a rack, each way, and of the core.
 
-    Hosts of a rack meet in its switch; racks meet in the core. What flows at once shares each
-    of these fairly.
+    The hosts of a rack are connected by its switch, and the racks by the core. Concurrent flows
+    share each of these fairly.
     """
 
     host: float = inf

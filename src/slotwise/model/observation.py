@@ -1,20 +1,20 @@
-"""What has been seen of one finished task: how much it took in, and how long it took."""
+"""What was measured of one finished task: the size of its input and how long it took."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 Sizes = int | tuple[int, ...]
-"""The bytes that stand for each task of a phase: one number for all, or one for each."""
+"""The input bytes attributed to each task of a phase: one number for all, or one for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
     """One finished task of a program.
 
-    bytes    what it stands for of the input of its job
+    bytes    the part of the input of its job that is attributed to it
     host     where it ran
-    speed    the speed that the host was said to have
+    speed    the stated speed of the host
     seconds  how long it computed
     """
 

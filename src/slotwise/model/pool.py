@@ -1,4 +1,4 @@
-"""Pools: jobs of one user or group and what they are guaranteed."""
+"""Pools: the jobs of one user or group, with guarantees and limits."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ JobWeights = Literal["stated", "size"]
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """When a pool that has less than it should takes slots back from others, and how.
+    """When and how a pool below its share takes slots back from other pools.
 
-    least_after  seconds below its least share after which it takes back what it lacks of it
+    least_after  seconds below its min share after which it takes back the missing slots
     fair_after   seconds below `fraction` of its share after which it takes back what it lacks
-                 of its share
-    fraction     of the share that the allocator gives it: under FAIR, of its fair share; 1/2 in
+                 of its whole share
+    fraction     part of the share from the allocator (under FAIR, of its fair share): 1/2 in
                  Hadoop, 2/3 in Hammr
-    grace        seconds that a task has to end, from when it is told until it is killed
+    grace        seconds from when a task is asked to stop until it is killed
     """
 
     least_after: float = inf
@@ -47,14 +47,14 @@ class Preemption:
 
 @dataclass(frozen=True)
 class Pool:
-    """Jobs of one user or group: weight, least and most share by kind of slot, inner policy.
+    """Jobs of one user or group: weight, min and max share by kind of slot, inner policy.
 
-    jobs_max     most jobs that run at once, those of pools below it included; others wait
-    job_weights  what jobs share by: "stated", their weight; "size", their weight times the
-                 logarithm of what they have to do, so that larger jobs get more, but not in
-                 proportion (Hadoop Fair Scheduler, sizebasedweight)
-    parent       the pool that this one is a part of, None for one at the top
-    preemption   None: as its parent's, and at the top: it takes nothing back
+    jobs_max     most jobs that run at once, including those of pools below it; others wait
+    job_weights  the weights by which jobs share: "stated" is their weight; "size" is their
+                 weight times the logarithm of their remaining work, so that larger jobs get
+                 more, but not in proportion (Hadoop Fair Scheduler, sizebasedweight)
+    parent       the pool that contains this one, None for one at the top
+    preemption   None inherits from the parent; at the top it means that nothing is taken back
     """
 
     name: str = "default"
@@ -72,7 +72,7 @@ class Pool:
             raise InputError(f"pool {self.name!r}: weight is {self.weight}; it must be > 0")
         for name in ("slots_min", "slots_max"):
             shares = getattr(self, name)
-            if isinstance(shares, int):  # One number is for all kinds, as in a workload file.
+            if isinstance(shares, int):  # One number covers all kinds, as in a workload file.
                 object.__setattr__(self, name, {ANY_KIND: shares})
         for kind, min_share in self.slots_min.items():
             max_share = self.slots_max.get(kind)
@@ -86,7 +86,7 @@ class Pool:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The kinds of phases that it has shares for, apart from all others."""
+        """The kinds of phases for which it has separate shares."""
         return frozenset(self.slots_min) | frozenset(self.slots_max)
 
     def share_key(self, kind: str) -> str:

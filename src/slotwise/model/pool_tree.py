@@ -13,7 +13,7 @@ from slotwise.model.pool import Pool, Preemption
 
 
 class ShareKey(NamedTuple):
-    """Names a share of a pool: the pool, and the kinds of phases that count against it.
+    """The name of a share: the pool, and the kinds of phases that count against it.
 
     `kind` is a kind of phase, or "task" for all kinds without a share of their own.
     """
@@ -23,10 +23,10 @@ class ShareKey(NamedTuple):
 
 
 class PoolTree(Mapping[str, Pool]):
-    """The pools by name, and how they lie within each other. A value: it never changes.
+    """The pools by name, and how they are nested. Immutable.
 
-    InputError for a name that stands twice, an unknown parent, a circle of parents, a policy
-    among pools that is not "fair", and shares that do not go with those of a parent.
+    InputError for a duplicate name, an unknown parent, a circle of parents, a policy other than
+    "fair" for a pool of pools, and shares that do not match the kinds of a parent.
     """
 
     def __init__(self, pools: Iterable[Pool] = ()) -> None:
@@ -59,7 +59,7 @@ class PoolTree(Mapping[str, Pool]):
     def shares(self, name: str, kind: str) -> tuple[ShareKey, ...]:
         """The shares that a phase of this kind in this pool counts against, from the top down.
 
-        Where a pool tells kinds apart, so do all below it: the shares are a forest, too.
+        If a pool separates kinds, so do all pools below it: the shares are a forest, too.
         """
         keys, apart = [], False
         for pool in self._paths[name]:
@@ -68,19 +68,19 @@ class PoolTree(Mapping[str, Pool]):
         return tuple(keys)
 
     def preemption(self, name: str) -> Preemption | None:
-        """How this pool takes slots back: as it says, or else as the nearest one above it."""
+        """How this pool takes slots back: its own setting, or that of the nearest one above."""
         stated = [p.preemption for p in self._paths[name] if p.preemption is not None]
         return stated[-1] if stated else None
 
     def with_pools(self, names: Iterable[str]) -> PoolTree:
-        """The same and a plain pool for each name that lacks; inner pools are refused."""
+        """This tree, plus a default pool for each missing name. InputError for inner pools."""
         wanted = dict.fromkeys(names)
         for name in wanted:
             self.check_holds_jobs(name)
         return PoolTree([*self._pools.values(), *(Pool(n) for n in wanted if n not in self)])
 
     def with_preemption(self, preemption: Preemption) -> PoolTree:
-        """The same, with this for the pools at the top that do not say how they take back."""
+        """This tree, with this preemption for the pools at the top that have none."""
         return PoolTree(
             replace(pool, preemption=preemption)
             if pool.parent is None and pool.preemption is None
@@ -89,7 +89,7 @@ class PoolTree(Mapping[str, Pool]):
         )
 
     def check_holds_jobs(self, name: str) -> None:
-        """Refuse a pool that has pools below it as a pool of jobs."""
+        """InputError if the pool has pools below it, and so cannot hold jobs."""
         if name in self.inner:
             below = sorted(p.name for p in self._pools.values() if p.parent == name)
             raise InputError(
@@ -99,11 +99,11 @@ class PoolTree(Mapping[str, Pool]):
 
     @cached_property
     def depth(self) -> int:
-        """The number of pools on the longest way down; 0 without pools."""
+        """The number of pools on the longest path from the top; 0 without pools."""
         return max((len(path) for path in self._paths.values()), default=0)
 
     def _find_path(self, name: str) -> None:
-        """The path to a pool and to all that it lies in, as far as they are not known yet."""
+        """Store the paths to a pool and to the pools that contain it, unless already stored."""
         way: dict[str, Pool] = {}
         parent: str | None = name
         while parent is not None and parent not in self._paths:
@@ -137,6 +137,6 @@ class PoolTree(Mapping[str, Pool]):
         missing = sorted(self._kinds_above[name] - pool.kinds - {ANY_KIND})
         if ANY_KIND in pool.kinds and missing:
             raise InputError(
-                f"pool {name!r} has shares for all kinds together, but a pool above it tells"
-                f" {', '.join(missing)} apart; give its shares by kind, too"
+                f"pool {name!r} has shares for all kinds together, but a pool above it has"
+                f" separate shares for {', '.join(missing)}; give its shares by kind, too"
             )

@@ -11,12 +11,12 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, PhaseId
 
 TOLERANCE = 1e-9
-"""Relative tolerance of work done and instants met."""
+"""Relative tolerance for amounts of work and for instants."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A phase holds so many slots in the half-open interval [start, end), in seconds."""
+    """The number of slots that a phase holds in the interval [start, end), in seconds."""
 
     phase: PhaseId
     start: float
@@ -31,19 +31,18 @@ class Schedule:
     pieces: tuple[Piece, ...]
 
     def completion(self) -> dict[str, float]:
-        """When each job is done: the end of its last piece."""
+        """The completion time of each job: the end of its last piece."""
         done: dict[str, float] = {}
         for piece in self.pieces:
             done[piece.phase.job] = max(done.get(piece.phase.job, 0.0), piece.end)
         return done
 
     def check(self, jobs: Sequence[Job], cluster: Cluster) -> None:
-        """Assert that it is feasible: capacity, most shares, precedence, all work done once.
+        """Assert that it is feasible: capacity, max shares, precedence, all work done once.
 
-        Work is that of the estimates; slots have speed 1 and are whole. What rounding may add
-        is a part of what is rounded, `TOLERANCE` of the work of a phase or of an instant, and
-        no fixed time: tiny phases are looked at as closely as large ones. O(P log P) for P
-        pieces.
+        The work is the estimated work; slots have speed 1 and are whole. The tolerance is
+        relative, `TOLERANCE` of the work of a phase or of an instant, so that small phases are
+        checked as strictly as large ones. O(P log P) for P pieces.
         """
         of_phase: dict[PhaseId, list[Piece]] = {}
         for piece in self.pieces:
@@ -55,7 +54,7 @@ class Schedule:
                 pieces = of_phase.pop(PhaseId(job.id, phase.name), [])
                 _check_phase(phase, pieces)
                 assert all(p.start >= job.arrival for p in pieces), "nothing before arrival"
-                # A phase without work is done when all are that it waits for.
+                # A phase without work is done when all phases that it waits for are done.
                 ready = max((done[other] for other in phase.waits_for), default=job.arrival)
                 for piece in pieces:
                     assert piece.start >= ready * (1 - TOLERANCE), "precedence"
@@ -67,9 +66,9 @@ class Schedule:
 
 
 def _check_phase(phase: Phase, pieces: Sequence[Piece]) -> None:
-    """One phase alone: its pieces are pieces, one behind the other, and do its work."""
+    """Check one phase: its pieces are valid, do not overlap, and do all of its work."""
     assert all(isinstance(p.slots, int) for p in pieces), "slots are whole"
-    assert all(0 < p.slots <= phase.slots_most for p in pieces), "most shares"
+    assert all(0 < p.slots <= phase.slots_most for p in pieces), "max shares"
     assert all(p.start < p.end < inf for p in pieces), "every piece has a length"
     ordered = sorted(pieces, key=lambda p: p.start)
     for one, other in pairwise(ordered):
@@ -82,7 +81,8 @@ def _check_phase(phase: Phase, pieces: Sequence[Piece]) -> None:
 
 
 def _check_capacity(pieces: Sequence[Piece], capacity: int) -> None:
-    # Ends within rounding of a start free their slots first, but no piece goes by unseen.
+    # An end within rounding of a start frees its slots first. Moving it by at most half of its
+    # piece keeps every piece in the check.
     changes = [(p.start, p.slots) for p in pieces] + [
         (p.end - min(TOLERANCE * p.end, (p.end - p.start) / 2), -p.slots) for p in pieces
     ]

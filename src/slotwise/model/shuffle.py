@@ -1,4 +1,4 @@
-"""The shuffle: how reduces come to what maps have written (slides, problem 4; FLEX 4.2)."""
+"""The shuffle: how reduces get the output of maps (slides, problem 4; FLEX 4.2)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ COPY_KIND = "copy"
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """When reduces may begin to copy, and whether copying is admitted apart from computing.
+    """When reduces may begin to copy, and whether copying and computing have separate slots.
 
     slow_start       the part of the maps that must be done before reduces may begin to copy;
                      1: all (Hadoop: 0.05)
-    split            copy-compute splitting: copying is a phase of its own, with slots of its
-                     own, so that a reduce holds a reduce slot only while it computes
+    split            copy-compute splitting: copying is a separate phase with its own slots, so
+                     that a reduce holds a reduce slot only while it computes
     copies_per_slot  copies that a host may run at once for each of its reduce slots
-    copies_per_job   copies that a job may run at once; None: as many as there are reduce slots
+    copies_per_job   copies that a job may run at once; None: the number of reduce slots
     """
 
     slow_start: float = 1.0
@@ -40,7 +40,7 @@ class Shuffle:
                 raise InputError(f"shuffle: {name} is {value}; it must be at least 1")
 
     def cluster(self, cluster: Cluster) -> Cluster:
-        """The cluster with slots for copying, if that is split off and it has none yet."""
+        """The cluster, with slots for copying added if `split` and it has none yet."""
         if not self.split or COPY_KIND in cluster.capacity:
             return cluster
         kind = cluster.slot_kind(REDUCE_KIND)
@@ -54,7 +54,10 @@ class Shuffle:
         return replace(cluster, hosts=tuple(hosts))
 
     def job(self, job: Job, cluster: Cluster) -> Job:
-        """The job with its reduces shuffling in this way; others are as they were."""
+        """The job with this shuffle for its reduces; other phases are unchanged.
+
+        InputError if the name for a split-off copy phase is taken.
+        """
         slots = cluster.capacity.get(REDUCE_KIND) or cluster.capacity.get(ANY_KIND, 1)
         phases: list[Phase] = []
         names = {phase.name for phase in job.phases}
@@ -74,7 +77,7 @@ class Shuffle:
         return replace(job, phases=tuple(phases))
 
     def _split(self, phase: Phase, slots: int) -> tuple[Phase, Phase]:
-        """A reduce phase in two: one that copies, and one that computes where it was copied."""
+        """A reduce phase as two: one that copies, and one that computes on the same hosts."""
         copying = Phase(
             f"{phase.name}-{COPY_KIND}",
             Tasks(phase.tasks.count, 0.0),

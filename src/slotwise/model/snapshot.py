@@ -1,6 +1,6 @@
-"""What a policy may see: read-only views of the state, never copies of it.
+"""The read-only views of the state that a policy gets; they are not copies.
 
-The estimates in them are estimates: no policy can see how long a task will really take.
+They hold estimates only: no policy can see how long a task will really take.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from slotwise.model.pool_tree import PoolTree, ShareKey
 
 
 class Seen(NamedTuple):
-    """What the finished tasks of a phase have taken on one host.
+    """Totals over the finished tasks of a phase on one host.
 
-    expected  their work as estimated beforehand, seconds at speed 1
-    seconds   that they computed
-    tasks     how many they are
+    expected  their work as estimated beforehand, in seconds at speed 1
+    seconds   the seconds that they computed
+    tasks     their number
     """
 
     expected: float
@@ -31,11 +31,11 @@ NOTHING_SEEN = Seen(0.0, 0.0, 0)
 
 
 class QueuesView(Protocol):
-    """What each host is to run next, as the last `Enqueue` said, without what was launched."""
+    """The queues of the last `Enqueue`, without the tasks launched since."""
 
     @property
     def by_host(self) -> Mapping[str, Sequence[tuple[PhaseId, int]]]:
-        """Phase and number of the tasks of each host, the next one first."""
+        """The phase and number of each host's tasks, the next one first."""
         ...
 
     @property
@@ -45,21 +45,21 @@ class QueuesView(Protocol):
 
     @property
     def is_outdated(self) -> bool:
-        """Whether jobs, tasks or hosts came or went since that it knew nothing of."""
+        """Whether jobs, tasks or hosts that it does not cover came or went since."""
         ...
 
     @property
     def has_heard(self) -> bool:
-        """Whether time passed since, so that estimates may have changed."""
+        """Whether time has passed since, so that estimates may have changed."""
         ...
 
 
 class PoolView(Protocol):
-    """How a pool's share of one kind of slot stands, or, at the top, all slots of that kind."""
+    """A pool's share of one kind of slot; at the top, all slots of that kind."""
 
     @property
     def name(self) -> str:
-        """The pool; empty for the whole."""
+        """The pool; empty at the top."""
         ...
 
     @property
@@ -69,50 +69,50 @@ class PoolView(Protocol):
 
     @property
     def parent(self) -> PoolView | None:
-        """The share that it lies in; None for the whole."""
+        """The share that contains it; None at the top."""
         ...
 
     @property
     def key(self) -> ShareKey:
-        """What names it."""
+        """Its key."""
         ...
 
     @property
     def running(self) -> int:
-        """Slots that it holds."""
+        """The slots that it holds."""
         ...
 
     @property
     def away(self) -> int:
-        """Those of them on unresponsive hosts."""
+        """The slots that it holds on unresponsive hosts."""
         ...
 
     @property
     def is_full(self) -> bool:
-        """Whether it holds its most share."""
+        """Whether it holds its max share."""
         ...
 
     @property
     def most_there(self) -> float:
-        """Its most share without what is held on unresponsive hosts."""
+        """Its max share minus the slots that it holds on unresponsive hosts."""
         ...
 
     @property
     def beside(self) -> Sequence[PoolView]:
-        """The shares of other kinds with which it has its least and most share together."""
+        """The shares of other kinds with which it has a common min and max share."""
         ...
 
     def missing(self, now: float) -> int:
-        """Slots that it may take back now, beside those that are coming already."""
+        """Slots that it may take back now, without those already being taken back for it."""
         ...
 
     def spare(self) -> int:
-        """Slots that can be taken from it before it is below its share, in whole slots."""
+        """The whole slots that can be taken from it before it is below its share."""
         ...
 
 
 class PhaseView(Protocol):
-    """One phase of a job that is not over; policies are shown ready ones as a rule."""
+    """One phase of a job that is not over; policies mostly get ready ones."""
 
     @property
     def id(self) -> PhaseId:
@@ -126,7 +126,7 @@ class PhaseView(Protocol):
 
     @property
     def phase(self) -> Phase:
-        """What it is: tasks, kind, least and most slots."""
+        """Its description: tasks, kind, min and max slots."""
         ...
 
     @property
@@ -136,27 +136,27 @@ class PhaseView(Protocol):
 
     @property
     def pending(self) -> int:
-        """Number of tasks that neither run nor are done."""
+        """The number of tasks that neither run nor are done."""
         ...
 
     @property
     def running(self) -> int:
-        """Number of tasks that run, each in one slot."""
+        """The number of tasks that run, each in one slot."""
         ...
 
     @property
     def away(self) -> int:
-        """Number of those of them that run on unresponsive hosts."""
+        """The number of tasks that run on unresponsive hosts."""
         ...
 
     @property
     def allocated(self) -> float:
-        """Slots that it should hold by the last `Reallocate`."""
+        """The slots that it should hold according to the last `Reallocate`."""
         ...
 
     @property
     def max_share(self) -> int:
-        """The most slots it may hold: its most share, cut to its number of tasks."""
+        """The most slots it may hold: the lower of its max share and its number of tasks."""
         ...
 
     @property
@@ -166,71 +166,73 @@ class PhaseView(Protocol):
 
     @property
     def pool(self) -> PoolView:
-        """How the last of these shares stands."""
+        """The last of these shares."""
         ...
 
     @property
     def may_launch(self) -> bool:
-        """Whether one more slot would break neither its own most share nor that of a pool."""
+        """Whether one more slot exceeds neither its own max share nor that of a pool."""
         ...
 
     @property
     def yields(self) -> bool:
-        """Whether a pool that it is in, which can hold little more, should rather have slots of
-        another kind that are free: then it comes after all others."""
+        """Whether one of its pools, near its limit, should get free slots of another kind.
+
+        Such a phase is served after all others.
+        """
         ...
 
     @property
     def is_limited(self) -> bool:
-        """Whether one of its pools has a most share."""
+        """Whether one of its pools has a max share."""
         ...
 
     @property
     def is_pinned(self) -> bool:
-        """Whether its tasks can run on one host each only, where what they continue ran."""
+        """Whether each task can run on one host only, where the task that it continues ran."""
         ...
 
     @property
     def overrides_delay(self) -> bool:
-        """Whether a pool that it is in has waited for its share for too long to wait more."""
+        """Whether one of its pools is overdue, so that it must not wait for locality."""
         ...
 
     def attempts(self) -> Iterable[tuple[float, Launch]]:
-        """When each of its running attempts began; without those that were told to stop."""
+        """The start and launch of each running attempt, without those asked to stop."""
         ...
 
     @property
     def has_homes(self) -> bool:
-        """Whether its tasks mind where they run."""
+        """Whether its tasks prefer hosts."""
         ...
 
     @property
     def deferred_since(self) -> float | None:
-        """Since when it waits for a slot near its input (the last `Defer`), if it does."""
+        """When its wait for a slot near its input began (last `Defer`); None without one."""
         ...
 
     @property
     def deferred_until(self) -> float | None:
-        """When it is to be asked again."""
+        """When it is considered again."""
         ...
 
     @property
     def has_passed(self) -> bool:
-        """Whether it let all slots pass that were free when this turn of the loop began.
+        """Whether it skipped all slots that were free when this turn of the loop began.
 
-        They are not near its input. A `Defer` says so, and it holds beyond the wait: launches
-        bring no slot nearer. It ends with tasks that come back, and where a limit may keep the
-        phase from being asked.
+        None of them is near its input. A `Defer` sets this, and it stays set when the wait is
+        over, because launches bring no slot nearer. It is reset when tasks become pending
+        again, and where a limit may have excluded the phase.
         """
         ...
 
     def next_task(self) -> tuple[int, int]:
-        """The pending task to launch next anywhere, and the number of that attempt."""
+        """The pending task to launch next on any host, and the number of that attempt."""
         ...
 
     @property
     def is_ready(self) -> bool:
-        """Whether all that it waits for is done, and itself is not."""
+        """Whether it is not done, and all that it waits for is done."""
         ...
 
     def pending_tasks(self) -> Sequence[int]:
@@ -238,11 +240,11 @@ class PhaseView(Protocol):
         ...
 
     def attempt_of(self, task: int) -> int:
-        """The number of the attempt with which a pending task would be launched."""
+        """The number of the next attempt of a pending task."""
         ...
 
     def expected(self, task: int) -> float:
-        """The work of a task as estimated beforehand, seconds at speed 1."""
+        """The work of a task as estimated beforehand, in seconds at speed 1."""
         ...
 
     def locality(self, task: int, host: str) -> Locality:
@@ -250,29 +252,32 @@ class PhaseView(Protocol):
         ...
 
     def next_task_on(self, hosts: Collection[str]) -> tuple[int, int, str] | None:
-        """The same among the tasks whose input lies on one of these hosts, and that host.
+        """Like `next_task`, among the tasks with input on one of these hosts; also the host.
 
-        The hosts are tried in their order, or in that of the homes where there are fewer homes;
-        a phase without homes takes the first host.
+        The hosts are tried in the given order, or in the order of the homes if there are fewer
+        homes. A phase without homes takes the first host.
         """
         ...
 
     def next_task_in(self, rack: str) -> tuple[int, int] | None:
-        """The same among the tasks whose input lies in this rack."""
+        """Like `next_task`, among the tasks with input in this rack."""
         ...
 
     def is_unseen(self, now: float) -> bool:
-        """Whether nothing is known of its work: none was stated, none of its tasks has ended,
-        and none has run for longer than a task is taken to need that nobody has seen."""
+        """Whether nothing is known of its work.
+
+        Its work is not stated, none of its tasks has ended, and none has run for longer than
+        the default estimate of a task.
+        """
         ...
 
     def work_left(self, now: float) -> float:
-        """Estimated work of the tasks that are not done, in seconds at speed 1, above 0."""
+        """The estimated work of the tasks that are not done, in seconds at speed 1; above 0."""
         ...
 
 
 class Snapshot(Protocol):
-    """The state of everything at one instant."""
+    """The whole state at one instant."""
 
     @property
     def now(self) -> float:
@@ -290,42 +295,42 @@ class Snapshot(Protocol):
         ...
 
     def ready(self, slot_kind: str) -> Sequence[PhaseView]:
-        """Ready phases that draw on this kind of slot, in order of arrival."""
+        """The ready phases that use this kind of slot, in order of arrival."""
         ...
 
     def backlogged(self, slot_kind: str) -> Iterable[PhaseView]:
-        """Those with pending tasks: by pools, then within them; who lacks most first."""
+        """The ready phases with pending tasks, by pool, then within it; largest lack first."""
         ...
 
     def free(self, slot_kind: str) -> Mapping[str, int]:
-        """The hosts with free slots of this kind, and how many."""
+        """The hosts with free slots of this kind, and the number of these slots."""
         ...
 
     def freed(self, slot_kind: str) -> Sequence[str]:
-        """The hosts on which slots of this kind came free since the last turn of the loop."""
+        """The hosts on which slots of this kind became free since the last turn of the loop."""
         ...
 
     def capacity(self, slot_kind: str) -> int:
-        """The slots of this kind, held and free, on the hosts that are not silent."""
+        """The slots of this kind, held and free, on responsive hosts."""
         ...
 
     def overdue(self, slot_kind: str) -> Collection[PoolView]:
-        """The shares of pools that have lacked slots for as long as they put up with."""
+        """The shares of pools that have lacked slots for as long as their time-out."""
         ...
 
     @property
     def lost(self) -> Collection[str]:
-        """The hosts that are silent: nothing can begin there."""
+        """The unresponsive hosts: nothing can begin there."""
         ...
 
     @property
     def queues(self) -> QueuesView:
-        """What each host is to run next, where the policy plans that ahead."""
+        """The queue of each host, if the policy plans queues."""
         ...
 
     @property
     def seen(self) -> Mapping[PhaseId, Mapping[str, Seen]]:
-        """By phase and host what finished tasks took; of the phases begun last only."""
+        """Totals of finished tasks by phase and host; only for the phases begun last."""
         ...
 
     def phase(self, name: PhaseId) -> PhaseView:
@@ -333,8 +338,10 @@ class Snapshot(Protocol):
         ...
 
     def jobs_left(self) -> Iterable[Sequence[PhaseView]]:
-        """The phases of each job that may run and is not over, each behind all that it waits
-        for; the jobs in order of arrival."""
+        """The phases of each admitted job that is not over, in topological order.
+
+        The jobs are in order of arrival.
+        """
         ...
 
     @property
@@ -344,16 +351,15 @@ class Snapshot(Protocol):
 
     @property
     def has_changed(self) -> bool:
-        """Whether anything at all was applied since the last `Reallocate`."""
+        """Whether any event or decision was applied since the last `Reallocate`."""
         ...
 
     @property
     def has_shrunk(self) -> bool:
-        """Whether some phase can use less than it was allocated, or than a guarantee is worth,
-        or can use more than before.
+        """Whether the demand of a phase fell below its allocation or guarantee, or increased.
 
-        While this is False, jobs and phases are the same and so is whatever an allocator says
-        that looks at shares and demand but not at work.
+        While this is False, the jobs and phases are the same, and so is the result of an
+        allocator that depends on shares and demand but not on work.
         """
         ...
 
@@ -364,7 +370,7 @@ class Snapshot(Protocol):
 
     @property
     def doomed(self) -> Mapping[str, str]:
-        """Jobs that cannot succeed any more and were not given up yet, with the reason."""
+        """The jobs that can no longer succeed and were not given up yet, with the reason."""
         ...
 
     def attempts_of(self, job: str) -> Sequence[Launch]:

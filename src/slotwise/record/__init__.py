@@ -1,1 +1,1 @@
-"""What happened: one log for every world."""
+"""The record of a run: one log format for every backend."""

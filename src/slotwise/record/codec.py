@@ -1,7 +1,7 @@
-"""Events, decisions and what they hold, as plain JSON values and back.
+"""Conversion of events, decisions and their parts to plain JSON values and back.
 
 Each entry is an object with its class name under "is". Numbers are written so that reading
-them gives the same float again. What older logs lack has its default.
+them gives the same float again. Fields that older logs lack get their defaults.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def encode(entry: Event | Decision) -> Plain:
 
 
 def decode(plain: Mapping[str, Any]) -> Event | Decision:
-    """The event or decision that `encode` made this object of. KeyError if it is none."""
+    """The inverse of `encode`. KeyError if the object is no event or decision."""
     entry: Event | Decision = _DECODERS[plain["is"]](plain)
     return entry
 
@@ -92,7 +92,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 
 def _encode_queue(queue: Queue) -> list[list[Any]]:
-    """Tasks of one phase that follow each other are one list: job, phase, their numbers."""
+    """Consecutive tasks of one phase form one list: job, phase, task numbers."""
     runs: list[list[Any]] = []
     for (job, phase), task in queue:
         if not runs or runs[-1][:2] != [job, phase]:
@@ -121,7 +121,7 @@ def encode_job(job: Job) -> Plain:
 
 
 def decode_job(plain: Mapping[str, Any]) -> Job:
-    """The job that `encode_job` made this object of."""
+    """The inverse of `encode_job`."""
     return Job(
         id=plain["id"],
         phases=tuple(_decode_phase(phase) for phase in plain["phases"]),
@@ -178,7 +178,7 @@ def encode_cluster(cluster: Cluster) -> list[Plain]:
 def decode_cluster(
     plain: list[Plain], heartbeat: float = 0.0, grace: float = GRACE_SECONDS
 ) -> Cluster:
-    """The cluster that `encode_cluster` made these objects of, with heartbeat and grace."""
+    """The inverse of `encode_cluster`, with the given heartbeat and grace in seconds."""
     return Cluster(tuple(Host(**host) for host in plain), heartbeat, grace)
 
 
@@ -198,13 +198,13 @@ def encode_pool(pool: Pool) -> Plain:
 
 
 def decode_pool(plain: Plain) -> Pool:
-    """The pool that `encode_pool` made this object of."""
+    """The inverse of `encode_pool`."""
     preemption = plain.get("preemption")
     return Pool(**{**plain, "preemption": preemption and _decode_preemption(preemption)})
 
 
 def _encode_preemption(preemption: Preemption) -> Plain:
-    """Its numbers; JSON has none that is infinite, so null stands for never."""
+    """The numbers of a preemption; null stands for infinity, which JSON lacks."""
     return {key: None if value == inf else value for key, value in asdict(preemption).items()}
 
 

@@ -1,8 +1,8 @@
-"""The history: a database of finished tasks, which many runs write and the next ones read.
+"""The history: a database of finished tasks, written by runs and read by later ones.
 
-It is one SQLite file with a write-ahead log. Whoever writes adds a batch in one transaction, so
-that a kill at any moment leaves whole batches only; several may write at once. A file that is
-damaged, newer, or not ours is refused and left as it is.
+It is one SQLite file with a write-ahead log. A writer adds each batch in one transaction, so
+that a kill at any moment leaves only whole batches; several processes may write at once. A file
+that is damaged, newer, or no history is rejected and left unchanged.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from slotwise.model.errors import InputError
 from slotwise.model.observation import Observation
 
 FORMAT = 1
-"""The version of the format, kept in user_version; a reader refuses newer ones."""
+"""The version of the format, stored as user_version; a reader rejects newer ones."""
 
 APPLICATION = 0x736C7768
-"""Says, as application_id, that a database is a history: "slwh" in ASCII."""
+"""The application_id that marks a database as a history: "slwh" in ASCII."""
 
 LATEST = 256
-"""So many tasks are read of each phase of a program on each host, the newest ones: enough for
-a median, and few enough that a program that has changed is soon known as it is."""
+"""The number of newest tasks that are read for each phase of a program on each host.
+
+It is enough for a median, and small enough that changes of a program soon take effect.
+"""
 
 BUSY_SECONDS = 10.0
-"""How long to wait for another run that is writing; a batch takes some milliseconds."""
+"""How long to wait for another run that is writing; a batch takes a few milliseconds."""
 
 SCHEMA = """
 CREATE TABLE tasks (
@@ -51,10 +53,10 @@ COLUMNS = "program, phase, bytes, host, speed, seconds"
 
 
 def create_history(path: str | Path) -> None:
-    """Make an empty history unless there is one; InputError if something else is there.
+    """Create an empty history unless there is one. InputError if the file is something else.
 
-    It is made beside its place and put there whole: no kill leaves half of one, and of two runs
-    that begin at once one makes it.
+    It is created under a temporary name and then linked to its path: a kill never leaves a
+    partial file, and if two runs start at once, the file of one of them is used.
     """
     place = Path(path)
     with _input_errors(path):
@@ -64,11 +66,11 @@ def create_history(path: str | Path) -> None:
 
 
 def append_history(path: str | Path, observations: Iterable[Observation]) -> None:
-    """Add finished tasks, all of them or none. The history is made if there is none.
+    """Add finished tasks, all of them or none. Creates the history if there is none.
 
-    It may wait for others for BUSY_SECONDS. InputError if the file cannot be written or is not
-    a history of this format. A kill of the process loses nothing once this has returned; where
-    the machine loses power, the last batches may be lost, and the rest stays whole.
+    It may wait up to BUSY_SECONDS for other writers. InputError if the file cannot be written
+    or is not a history of this format. Once this has returned, a kill of the process loses
+    nothing; a power failure may lose the last batches, but does not damage the rest.
     """
     create_history(path)
     now = time.time()
@@ -79,7 +81,7 @@ def append_history(path: str | Path, observations: Iterable[Observation]) -> Non
     with _input_errors(path), closing(_connected(Path(path), "mode=rw")) as database:
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute("BEGIN IMMEDIATE")
-        _refuse_format(database, path)  # Another may have made it a newer one just now.
+        _refuse_format(database, path)  # Another process may just have upgraded it.
         database.executemany(
             f"INSERT INTO tasks ({COLUMNS}, written) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
         )
@@ -87,10 +89,10 @@ def append_history(path: str | Path, observations: Iterable[Observation]) -> Non
 
 
 def read_history(path: str | Path) -> list[Observation]:
-    """The newest finished tasks of each phase, program and host; the newest of these first.
+    """The newest finished tasks of each program, phase and host; the newest of each first.
 
-    InputError if the file is not there, or is damaged, newer or not a history. The whole file
-    is checked first: O(size).
+    InputError if the file does not exist, is damaged, newer or not a history. The whole file is
+    checked first: O(size).
     """
     place = Path(path)
     with _input_errors(path):
@@ -106,7 +108,7 @@ def read_history(path: str | Path) -> list[Observation]:
             (fault,) = database.execute("PRAGMA quick_check(1)").fetchone()
             if fault != "ok":
                 raise InputError(_damaged(path, fault))
-            database.execute(f"SELECT {COLUMNS}, written FROM tasks LIMIT 0")  # All are there.
+            database.execute(f"SELECT {COLUMNS}, written FROM tasks LIMIT 0")  # All exist.
             groups = "SELECT DISTINCT program, phase, host FROM tasks"
             newest = (
                 f"SELECT {COLUMNS} FROM tasks WHERE program = ? AND phase = ? AND host = ?"
@@ -120,7 +122,7 @@ def read_history(path: str | Path) -> list[Observation]:
 
 
 def _observation(path: str | Path, row: tuple[Any, ...]) -> Observation:
-    """A row as it was written: SQLite holds any value in any column."""
+    """A row as an observation. InputError for invalid values: SQLite does not check types."""
     seen = Observation(*row)
     texts, numbers = (seen.program, seen.phase, seen.host), (seen.speed, seen.seconds)
     is_sound = all(isinstance(text, str) for text in texts) and all(
@@ -132,7 +134,7 @@ def _observation(path: str | Path, row: tuple[Any, ...]) -> Observation:
 
 
 def _opened_to_read(place: Path) -> sqlite3.Connection:
-    """A connection, in a folder of others too, where we may not write beside the file."""
+    """A connection for reading, which also works in a folder without write permission."""
     if os.access(place, os.W_OK) and os.access(place.absolute().parent, os.W_OK):
         return _connected(place, "mode=rw")
     database = _connected(place, "mode=ro")
@@ -142,7 +144,8 @@ def _opened_to_read(place: Path) -> sqlite3.Connection:
         database.close()
         if _code(error) != sqlite3.SQLITE_CANTOPEN:
             raise
-        # Its log would have to be made first: so nobody is writing, and there is no need of it.
+        # SQLite would have to create the write-ahead log: so no process is writing, and the
+        # log is not needed.
         return _connected(place, "mode=ro&immutable=1")
     return database
 
@@ -156,7 +159,7 @@ def _make(place: Path) -> None:
                 f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION};"
                 f" PRAGMA user_version = {FORMAT}; COMMIT"
             )
-        with suppress(FileExistsError):  # Another run was quicker: then its file counts.
+        with suppress(FileExistsError):  # Another run was faster: use its file.
             os.link(made, place)
     finally:
         for end in "", "-wal", "-shm":
@@ -168,20 +171,20 @@ def _connected(place: Path, how: str) -> sqlite3.Connection:
         f"{place.absolute().as_uri()}?{how}",
         uri=True,
         timeout=BUSY_SECONDS,
-        isolation_level=None,  # Transactions begin and end where we say so.
+        isolation_level=None,  # No implicit transactions.
     )
 
 
 def _refuse_others(path: str | Path) -> None:
-    """Refuse what is no history, or a newer one, without a lock and without a trace.
+    """InputError if the file is no history, or a newer one. Takes no lock, changes nothing.
 
-    A history has its marks in its file from the first moment, never in its log alone. While
-    another process writes into the file, it may look damaged to who takes no lock: then only
-    a look with one can tell.
+    The marks of a history are always in the file itself, never only in its log. While another
+    process writes, the file may look damaged to a reader without a lock; such errors are left
+    to a later read with a lock.
     """
     if not Path(path).is_file():
         raise InputError(
-            f"history {str(path)!r}: this is no file, but a folder, a pipe or a device;"
+            f"history {str(path)!r}: this is a folder, a pipe or a device, not a file;"
             " name another file"
         )
     try:
@@ -197,7 +200,7 @@ def _refuse_format(database: sqlite3.Connection, path: str | Path) -> None:
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
         raise InputError(
-            f"history {str(path)!r}: this is a file of something else, and is left as it is;"
+            f"history {str(path)!r}: this file is not a history, and is left unchanged;"
             " name a file that `slotwise run --history` has written, or a new one"
         )
     if version > FORMAT:
@@ -211,7 +214,7 @@ def _refuse_format(database: sqlite3.Connection, path: str | Path) -> None:
 
 @contextmanager
 def _input_errors(path: str | Path) -> Iterator[None]:
-    """Turn what can go wrong with a file into one message."""
+    """Convert all errors of the file or the database to an InputError."""
     try:
         yield
     except OSError as error:
@@ -220,7 +223,7 @@ def _input_errors(path: str | Path) -> Iterator[None]:
         ) from error
     except sqlite3.Error as error:
         raise InputError(_reason(path, error)) from error
-    except UnicodeDecodeError as error:  # Python's own, of what it reads from the database.
+    except UnicodeDecodeError as error:  # Raised by Python for texts in the database.
         raise InputError(_damaged(path, "a text is not UTF-8")) from error
 
 
@@ -229,12 +232,12 @@ def _reason(path: str | Path, error: sqlite3.Error) -> str:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return (
             f"history {str(path)!r}: another process has kept it locked for"
-            f" {BUSY_SECONDS:.0f} s; end that, or name another file"
+            f" {BUSY_SECONDS:.0f} s; end that process, or name another file"
         )
     if code == sqlite3.SQLITE_NOTADB:
         return (
-            f"history {str(path)!r}: this is no database, or a damaged one, and is left as it"
-            " is; name a file that `slotwise run --history` has written, or a new one"
+            f"history {str(path)!r}: this is no database, or a damaged one, and is left"
+            " unchanged; name a file that `slotwise run --history` has written, or a new one"
         )
     if code in (
         sqlite3.SQLITE_CANTOPEN,
@@ -243,19 +246,19 @@ def _reason(path: str | Path, error: sqlite3.Error) -> str:
         sqlite3.SQLITE_PERM,
         sqlite3.SQLITE_READONLY,
     ):
-        return f"history {str(path)!r}: {error}; mend that, or name another file"
+        return f"history {str(path)!r}: {error}; fix that, or name another file"
     return _damaged(path, str(error))
 
 
 def _code(error: sqlite3.Error) -> int:
-    """Its primary code; errors of Python's own about what it reads have none."""
+    """The primary code of an error; those that Python raises on reading have none."""
     code: int = getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_CORRUPT
     return code & 0xFF
 
 
 def _damaged(path: str | Path, fault: str) -> str:
-    line = " ".join(fault.split())  # SQLite tells some faults in several lines.
+    line = " ".join(fault.split())  # Some messages of SQLite have several lines.
     return (
-        f"history {str(path)!r}: it is damaged ({line}) and is left as it is;"
-        " name another file, and move this one away if nobody needs it"
+        f"history {str(path)!r}: it is damaged ({line}) and is left unchanged;"
+        " name another file, or move this one away if it is not needed"
     )

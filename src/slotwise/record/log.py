@@ -1,7 +1,7 @@
-"""The log: what happened and what was decided, turn by turn, the same for every world.
+"""The log: the events and decisions of a run, turn by turn, in one format for every backend.
 
-As a file it is JSON Lines: a header, then one line a turn of the loop with the events that
-were heard and the decisions that were taken on them. Everything else is computed from it.
+As a file it is JSON Lines: a header, then one line for each turn of the loop with its events
+and the decisions made on them. All other results are computed from it.
 """
 
 from __future__ import annotations
@@ -29,24 +29,27 @@ from slotwise.record.own_files import refuse_foreign
 from slotwise.record.plausible import Plausible
 
 FORMAT = 1
-"""The version of the format; a reader refuses newer ones."""
+"""The version of the format; a reader rejects newer ones."""
 
 MARK = b'{"is":"Header","format":'
-"""How a log begins."""
+"""The first bytes of a log."""
 
 RULES = 2
-"""The version of the rules by which schedulers decide. It grows when the same events may lead
-to other decisions: logs of other rules are read, but their replay may differ by that alone."""
+"""The version of the rules by which schedulers decide.
+
+It increases when the same events may lead to other decisions. Logs with other rules can be
+read, but their replay may differ for this reason alone.
+"""
 
 
 @dataclass(frozen=True)
 class Header:
-    """How the run was set up: all that is needed to decide the same again.
+    """The setup of the run: everything needed to repeat its decisions.
 
-    `versions` are those of slotwise, Python and numpy, `attempts_max` and `losses_max` the
-    limits of the state. `scheduler` holds its name, assigner and parameters, `objective` its
-    penalty and aggregate, `world` is "simulated" or "live" with that world's `parameters`
-    (the seed among them). `rules` are those by which it was decided (`RULES`).
+    `versions` are those of slotwise, Python and numpy; `attempts_max` and `losses_max` are the
+    limits of the state. `scheduler` holds the name, assigner and parameters, `objective` the
+    penalty and aggregate. `backend` is "simulated" or "live" (key "world" in the file), with
+    its `parameters`, such as the seed. `rules` is the version of the decision rules (`RULES`).
     """
 
     backend: Literal["live", "simulated"]
@@ -63,7 +66,7 @@ class Header:
 
     @property
     def true_cluster(self) -> Cluster:
-        """The cluster at its true speeds, where a simulation had others than were told."""
+        """The cluster with its true speeds, which in a simulation may differ from `cluster`."""
         speeds = self.parameters.get("speeds")
         if not speeds:
             return self.cluster
@@ -92,7 +95,7 @@ class Header:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Header:
-        """The header that `to_plain` made this object of."""
+        """The inverse of `to_plain`. ValueError if it is no header, or has a newer format."""
         if plain.get("is") != "Header":
             raise ValueError("the first line is not the header of a slotwise log")
         if plain["format"] > FORMAT:
@@ -136,7 +139,7 @@ class Turn:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Turn:
-        """The turn that `to_plain` made this object of."""
+        """The inverse of `to_plain`."""
         entries = [[codec.decode(entry) for entry in plain[k]] for k in ("events", "decisions")]
         return cls(plain["now"], *entries)  # type: ignore[arg-type]
 
@@ -151,20 +154,20 @@ class Log:
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
-        """Take down one turn."""
+        """Record one turn."""
         self.turns.append(Turn(now, events, decisions))
 
 
 def check_log(path: str | Path) -> None:
-    """Raise InputError if a log must not be written here: there is a file that is no log."""
+    """InputError if a log must not be written here because the file exists and is no log."""
     refuse_foreign(path, MARK, f"log {str(path)!r}")
 
 
 class LogFile:
     """A log on disk: a record for the loop that writes each turn as it comes.
 
-    An earlier log is replaced; InputError if another run still writes it, or if the file is
-    none. While it is open nobody else writes to it.
+    An earlier log is replaced. InputError if another run is still writing it, or if the file
+    exists and is no log. While it is open, no other run can write to it.
     """
 
     def __init__(self, path: str | Path, header: Header) -> None:
@@ -184,7 +187,7 @@ class LogFile:
         self._write(Turn(now, events, decisions).to_plain())
 
     def _begin(self) -> None:
-        # Not earlier: a run that is refused leaves the log of the one before.
+        # Not earlier: a run that fails validation must keep the previous log.
         if self._header is not None:
             with _telling(self._path):
                 if os.path.isfile(self._path):
@@ -223,7 +226,7 @@ class LogFile:
 
 @contextmanager
 def _telling(path: str | Path) -> Iterator[None]:
-    """Make an OSError one of the log."""
+    """Convert an OSError to an InputError that names the log."""
     try:
         yield
     except OSError as error:
@@ -231,9 +234,9 @@ def _telling(path: str | Path) -> Iterator[None]:
 
 
 def read_log(path: str | Path) -> Log:
-    """Read a log file whole. InputError with the line if it is no log or is damaged.
+    """Read a whole log file. InputError with the line if it is no log or is damaged.
 
-    A last line that was cut off, as a killed run leaves it, is left out.
+    An incomplete last line, which a killed run may leave, is ignored.
     """
     try:
         with open_to_read(path) as file:
@@ -273,15 +276,15 @@ CONTRADICTIONS = (
     TypeError,
     ValueError,
 )
-"""What following the entries of a log can end in that no run has written."""
+"""The errors that following the entries of an invalid log can raise."""
 
 
 @contextmanager
 def following(log: Log | str | Path) -> Iterator[Log]:
-    """The log of a file, or a log in memory, to be followed within this context.
+    """Context in which to follow the log of a file, or a log in memory.
 
-    Each line of a file can be valid and contradict the others: a task that ends and was never
-    launched, say. InputError then, also for a log that `read_log` has read.
+    The lines of a file can be valid one by one and still contradict each other, such as a task
+    that ends but was never launched. InputError then, also for a log from `read_log`.
     """
     read = log if isinstance(log, Log) else read_log(log)
     try:

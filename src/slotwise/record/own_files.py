@@ -1,4 +1,4 @@
-"""Which files slotwise may write over: those that it has written itself."""
+"""Protects files that slotwise has not written from being overwritten."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from slotwise.model.errors import InputError
 
 
 def refuse_foreign(path: str | Path, mark: bytes, place: str) -> None:
-    """Raise InputError if a file is there that is not empty and does not begin with our mark.
+    """InputError if the file exists, is not empty, and does not begin with our mark.
 
-    Also if it cannot be read. `place` names the file in the message. Devices and pipes hold
-    nothing that could be lost.
+    Also if it cannot be read. `place` names the file in the message. Devices and pipes are
+    accepted: writing to them loses nothing.
     """
     path, head = Path(path), b""
     try:

@@ -1,4 +1,4 @@
-"""Whether what a log file says can have been: the door behind which logs are believed."""
+"""Validation of log files: rejects entries that no run can have written."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ NUMBERS: dict[str, Any] = {
     "task": int,
     "attempt": int,
 }
-"""The numbers that entries may have, and what they are."""
+"""The numeric fields of entries, and their types."""
 
 
 class Plausible:
-    """Hears a log entry by entry; ValueError for one that no run can have written.
+    """Checks a log entry by entry; ValueError for one that no run can have written.
 
-    Times never run back, jobs and hosts are known by name before anything is said of them, and
-    hosts that come back were silent. O(1) for each entry, and for each task of a queue.
+    Times must not decrease, jobs and hosts must be known before entries refer to them, and
+    hosts that come back must have been unresponsive. O(1) for each entry, and for each task of
+    a queue.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -36,7 +37,7 @@ class Plausible:
         self._now = 0.0
 
     def hear(self, now: float, events: Iterable[Event], decisions: Iterable[Decision]) -> None:
-        """The next turn."""
+        """Check the next turn. ValueError if it is not plausible."""
         if not self._now <= now < inf:
             raise ValueError(f"time is {now!r} after {self._now!r}")
         self._now = now
@@ -52,7 +53,7 @@ class Plausible:
             self._check_numbers(event)
             self._check_host(event.host)
             if isinstance(event, HostLost) == (event.host in self._silent):
-                raise ValueError(f"{type(event).__name__} of {event.host!r} tells nothing new")
+                raise ValueError(f"{type(event).__name__} of {event.host!r} repeats its state")
             self._silent ^= {event.host}
         else:
             self._check_numbers(event)

@@ -18,7 +18,7 @@ from slotwise.model.observation import Observation, Sizes
 from slotwise.record.history import append_history, create_history
 
 WRITE_SECONDS = 2.0
-"""How often what was seen is written, and so how much of it a kill may lose."""
+"""The interval of writes, and so the most observations, in seconds, that a kill may lose."""
 
 Programs = Mapping[str, tuple[str, Mapping[str, Sizes]]]
 """For each job: the name of its program, and the bytes of its tasks by phase."""
@@ -27,12 +27,12 @@ Attempt = tuple[PhaseId, int, int]
 
 
 class Remembering:
-    """Takes down each task of a program that ends, and writes these now and then.
+    """Collects finished tasks of programs, and writes them to a history periodically.
 
-    A thread writes, so that the loop never waits for a disk or for another run. What cannot be
-    written is kept and tried again; if it cannot be written at the end, that is an InputError.
-    Of tasks that went on with what a stopped attempt had kept, nobody knows what the whole
-    would have taken: they are left out. Where no history can be, it is refused at the start.
+    A thread writes, so that the loop never waits for a disk or for another run. A failed write
+    is tried again; InputError if the last one, at the end, fails. Tasks that continued from the
+    kept value of a stopped attempt are left out, because their full duration is unknown.
+    InputError at the start if the path cannot hold a history.
     """
 
     def __init__(self, path: str | Path, programs: Programs, cluster: Cluster) -> None:
@@ -49,7 +49,7 @@ class Remembering:
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
-        """Take down what ended in one turn."""
+        """Collect the tasks that ended in one turn."""
         if seen := list(self._seen(events)):
             with self._lock:
                 self._waiting += seen
@@ -59,7 +59,7 @@ class Remembering:
                 self._hosts[attempt] = decision.host
 
     def __enter__(self) -> Self:
-        create_history(self._path)  # Refused now, if it cannot be.
+        create_history(self._path)  # Fails now rather than at the end.
         self._thread.start()
         return self
 
@@ -87,18 +87,18 @@ class Remembering:
             sizes = phases.get(phase.phase)
             if sizes is not None and (phase, task) not in self._helped:
                 size = sizes if isinstance(sizes, int) else sizes[task]
-                # Waits that were measured apart may come to more than the whole, by rounding.
+                # Waits, measured separately, may exceed the whole by rounding.
                 seconds = max(0.0, event.seconds)
                 speed = self._speeds[host]
                 yield Observation(program, phase.phase, size, host, speed, seconds)
 
     def _write_often(self) -> None:
         while not self._is_over.wait(WRITE_SECONDS):
-            with suppress(InputError):  # It is tried again; the last time, it is told.
+            with suppress(InputError):  # It is tried again; the last try raises.
                 self._write()
 
     def _write(self) -> None:
-        """Write what waits. One thread at a time calls this."""
+        """Write the collected observations. Only one thread at a time may call this."""
         with self._lock:
             batch = tuple(self._waiting)
         if batch:

@@ -1,1 +1,1 @@
-"""Making it happen: the world protocol, the state, the one loop."""
+"""The runtime: the backend protocol, the state, and the loop."""

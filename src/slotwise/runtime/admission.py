@@ -1,4 +1,4 @@
-"""Admission: each pool runs so many jobs at once, and the others wait outside."""
+"""Admission: each pool runs a limited number of jobs at once; the others wait."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from slotwise.model.pool_tree import PoolTree
 
 
 class Admission:
-    """Which jobs may begin: by priority, then by arrival, as far as their pools have room.
+    """Admits jobs by priority, then by arrival, while their pools are below `jobs_max`.
 
-    A pool counts the jobs of the pools below it, too (`jobs_max`).
+    A pool also counts the jobs of the pools below it.
     """
 
     def __init__(self) -> None:
         self._running: Counter[str] = Counter()  # by pool
-        # Who waits, by pool, the next one first.
+        # The waiting jobs by pool, the next one first.
         self._waiting: dict[str, list[tuple[float, int, Job]]] = {}
         self._arrived = 0
 
     def arrive(self, job: Job, pools: PoolTree) -> Iterator[Job]:
-        """A job is there; those that may begin now."""
+        """Add a job that arrived. The jobs that may begin now."""
         place = (-PRIORITIES[job.priority], self._arrived, job)
         self._arrived += 1
         insort(self._waiting.setdefault(job.pool, []), place)
         return self._admit(pools)
 
     def leave(self, job: Job, pools: PoolTree) -> Iterator[Job]:
-        """A job that had begun is over; those that may begin now."""
+        """Remove an admitted job that is over. The jobs that may begin now."""
         self._running.subtract(pool.name for pool in pools.path(job.pool))
         return self._admit(pools) if self._waiting else iter(())
 
     def waiting(self) -> list[str]:
-        """The jobs that wait outside, the next one first."""
+        """The jobs that await admission, the next one first."""
         return [job.id for *_, job in sorted(chain(*self._waiting.values()))]
 
     def full(self, job: Job, pools: PoolTree) -> list[str]:
-        """The pools of a job that run as many jobs as they may."""
+        """The pools of a job that are at their `jobs_max`."""
         return [pool.name for pool in pools.path(job.pool) if not self._has_room(pool)]
 
     def check(self, pools: PoolTree) -> None:
@@ -51,7 +51,7 @@ class Admission:
             assert max_share is None or 0 <= count <= max_share, "no pool runs too many jobs"
 
     def _admit(self, pools: PoolTree) -> Iterator[Job]:
-        """Jobs of one pool wait for the same: only the first of each pool is looked at."""
+        """Admit what fits. Jobs of a pool have the same limits: only its first is checked."""
         waiting = self._waiting
         while fit := [
             jobs[0]

@@ -1,4 +1,4 @@
-"""What a world is: a clock, a way to do things, a way to hear what happened."""
+"""The backend protocol: a clock, a method to carry out decisions, and one to get events."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from slotwise.model.event import Event
 
 
 class Backend(Protocol):
-    """A simulated cluster, this machine, or many hosts: the scheduler cannot tell which."""
+    """A simulated cluster, this machine, or many hosts; all look the same to the scheduler."""
 
     @property
     def now(self) -> float:
-        """Seconds on the clock of arrivals; it never runs back."""
+        """Seconds on the clock of arrivals; they never decrease."""
         ...
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
-        """Begin to do it. What comes of it is told by `wait`, later."""
+        """Begin to carry out a decision. Its result is an event that `wait` returns later."""
         ...
 
     def wait(self, until: float | None) -> Sequence[Event]:
-        """Wait for the next events, at most until then; empty if nothing happened before."""
+        """Wait for the next events, at most until `until`; empty if none came before."""
         ...

@@ -1,4 +1,4 @@
-"""How long finished tasks took, beside what was expected of them: for estimates of speeds."""
+"""Measured and expected times of finished tasks, from which host speeds are estimated."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import NOTHING_SEEN, Seen
 
 PHASES_MOST = 32
-"""So many phases are kept; of more, that which had a finished task first goes."""
+"""The number of phases to keep. Beyond it, the one with the earliest first entry is dropped."""
 
 
 class Finished:
-    """Sums over the finished tasks of a phase on a host. `note` is O(1)."""
+    """Totals over finished tasks, by phase and host. `note` is O(1)."""
 
     def __init__(self) -> None:
         self._by_phase: dict[PhaseId, dict[str, Seen]] = {}
 
     @property
     def by_phase(self) -> Mapping[PhaseId, Mapping[str, Seen]]:
-        """By phase and host."""
+        """The totals, by phase and host."""
         return self._by_phase
 
     def note(self, phase: PhaseId, host: str, work: float, seconds: float) -> None:
-        """A task has ended that was expected to be so much work, in seconds at speed 1."""
+        """Add a finished task: expected `work` (seconds at speed 1) and measured `seconds`."""
         by_host = self._by_phase.get(phase)
         if by_host is None:
             if len(self._by_phase) == PHASES_MOST:

@@ -1,4 +1,4 @@
-"""Which hosts are there, and their free slots."""
+"""The responsive hosts and their free slots."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from slotwise.model.cluster import Cluster
 
 
 class FreeSlots:
-    """Which hosts have free slots now, and how many.
+    """The free slots of one kind, by host.
 
-    Those of a host that is silent are put away until it is back. Each method is O(1).
+    Those of an unresponsive host are set aside until it is back. Each method is O(1).
 
-    by_host  the hosts with free slots that can be given away, and how many
-    freed    the hosts on which slots came free in this turn
+    by_host  the responsive hosts with free slots, and the number of these slots
+    freed    the hosts on which slots became free in this turn
     """
 
     def __init__(self, cluster: Cluster, kind: str) -> None:
@@ -21,11 +21,11 @@ class FreeSlots:
 
     @property
     def count(self) -> int:
-        """All free slots, those of silent hosts among them."""
+        """The number of free slots, including those of unresponsive hosts."""
         return sum(self.by_host.values()) + sum(self._away.values())
 
     def take(self, host: str) -> None:
-        """A free slot of a host is given away."""
+        """Take a free slot of a host."""
         left = self.by_host[host] - 1
         if left:
             self.by_host[host] = left
@@ -33,7 +33,7 @@ class FreeSlots:
             del self.by_host[host]
 
     def give_back(self, host: str) -> None:
-        """A slot of a host is free again."""
+        """Return a slot of a host."""
         if host in self._away:
             self._away[host] += 1
         else:
@@ -41,20 +41,20 @@ class FreeSlots:
             self.freed.append(host)
 
     def lose(self, host: str) -> None:
-        """Put the slots of a silent host away."""
+        """Set aside the slots of a host that became unresponsive."""
         self._away[host] = self.by_host.pop(host, 0)
 
     def join(self, host: str) -> None:
-        """The slots of a host that is back can be given away."""
+        """Make the slots of a host that is back available again."""
         if count := self._away.pop(host):
             self.by_host[host] = count
             self.freed.append(host)
 
 
 class Hosts:
-    """The free slots of all kinds, and the hosts that are silent: nothing can begin there.
+    """The free slots of all kinds, and the unresponsive hosts: nothing can begin there.
 
-    capacity  slots of each kind on the hosts that are not silent
+    capacity  slots of each kind on responsive hosts
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -64,19 +64,19 @@ class Hosts:
         self.lost: set[str] = set()
 
     def new_turn(self) -> None:
-        """From now on it is noted anew where slots come free."""
+        """Begin a turn: clear the lists of hosts on which slots became free."""
         for free in self.free.values():
             free.freed.clear()
 
     def lose(self, host: str) -> None:
-        """A host has fallen silent."""
+        """A host became unresponsive."""
         self.lost.add(host)
         self._count(host, -1)
         for free in self.free.values():
             free.lose(host)
 
     def join(self, host: str) -> None:
-        """A host that had fallen silent is back."""
+        """An unresponsive host is back."""
         self.lost.remove(host)
         self._count(host, 1)
         for free in self.free.values():
@@ -92,6 +92,6 @@ class Hosts:
         free = self.free[kind]
         assert held + free.count == capacity, "each slot is held or free"
         assert all(count > 0 for count in free.by_host.values())
-        assert not free.by_host.keys() & self.lost, "nothing begins on a silent host"
+        assert not free.by_host.keys() & self.lost, "nothing begins on an unresponsive host"
         there = [h for h in self._cluster.hosts if h.name not in self.lost]
         assert self.capacity[kind] == sum(host.slots.get(kind, 0) for host in there)

@@ -1,4 +1,4 @@
-"""The one loop, for every world."""
+"""The scheduling loop, the same for every backend."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from slotwise.runtime.backend import Backend
 from slotwise.runtime.state import State
 
 PERFORMED = (Launch, Preempt, GiveUp)
-"""The decisions that a world carries out; the others concern the state alone."""
+"""The decisions that a backend carries out; the others change only the state."""
 
 
 class Decider(Protocol):
-    """Whatever decides: a scheduler, or in tests a list of decisions."""
+    """Makes decisions: a scheduler, or in tests a list of decisions."""
 
     def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next decisions at this instant; empty when there is nothing more to decide."""
@@ -24,21 +24,21 @@ class Decider(Protocol):
 
 
 class Record(Protocol):
-    """Takes down what happened, turn by turn."""
+    """Records what happened, turn by turn."""
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
-        """One turn of the loop: the events that were heard and what was decided on them."""
+        """Record one turn of the loop: its events and the decisions made on them."""
         ...
 
 
 def run(scheduler: Decider, backend: Backend, state: State, record: Record) -> None:
     """Run until all jobs are over.
 
-    Each turn waits for events, applies them, and asks the scheduler until it has nothing more
-    to say. An error in the scheduler or the state is a bug and ends the run at once; failures
-    of tasks arrive as events and are scheduled around.
+    Each turn waits for events, applies them, and calls the scheduler until it returns no more
+    decisions. An error in the scheduler or the state is a bug and ends the run at once. Task
+    failures arrive as events, and the scheduler handles them.
     """
     while not state.is_done:
         events = backend.wait(until=state.next_wakeup())
@@ -48,7 +48,7 @@ def run(scheduler: Decider, backend: Backend, state: State, record: Record) -> N
 def turn(
     scheduler: Decider, backend: Backend, state: State, record: Record, events: Sequence[Event]
 ) -> None:
-    """One turn: apply the events, decide, do what was decided, take it all down."""
+    """One turn: apply the events, decide, carry out the decisions, record everything."""
     now = backend.now
     snapshot = state.at(now)
     for event in events:

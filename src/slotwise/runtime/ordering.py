@@ -1,4 +1,4 @@
-"""Whose turn it is: the order in which those who share slots are served."""
+"""The order in which phases and pools that share slots are served."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from slotwise.runtime.pool_state import PoolState
 
 Rank = tuple[float, float, int, "ShareNode"]
-"""How far somebody is below what he should hold: the least one is served first."""
+"""How far a node is below the slots that it should hold: the smallest is served first."""
 
 ROUNDING = 1e-9
-"""A sum of shares that lacks no more than this of a whole number is that number."""
+"""A sum of shares that is below a whole number by no more than this counts as that number."""
 
 
 def whole(share: float) -> int:
@@ -23,12 +23,12 @@ def whole(share: float) -> int:
 class ShareNode:
     """A phase or a pool that shares slots with its siblings below one parent.
 
-    allocated  slots that it should hold by the last `Reallocate`
-    owed       the part of them that it is guaranteed
+    allocated  slots that it should hold according to the last `Reallocate`
+    owed       the guaranteed part of them
     running    slots that it holds
-    away       those of them on unresponsive hosts: these are neither shared out nor counted
-    served     how much service it has had for the size of its allocation
-    order      its place among equals
+    away       slots that it holds on unresponsive hosts; they are not shared or counted
+    served     the service that it has received, relative to its allocation
+    order      breaks ties
     """
 
     __slots__ = ("allocated", "away", "order", "owed", "parent", "rank", "running", "served")
@@ -40,12 +40,12 @@ class ShareNode:
         self.rank: Rank | None = None
 
     def ranked(self) -> Rank:
-        """Its place in the order: served first is who holds the least part of what it should.
+        """Its key in the order: the node that holds the smallest part of its allocation first.
 
-        Who lacks whole slots of what it is guaranteed comes first, then who lacks whole slots
-        of its allocation. Parts of slots go by turns: who has had the least service for the
-        size of its allocation is next, so that half a slot is a slot half of the time. Who has
-        no allocation comes last, by arrival.
+        Nodes that lack whole slots of their guarantee come first, then nodes that lack whole
+        slots of their allocation. Fractions of slots go by turns: next is the node with the
+        least service relative to its allocation, so that half a slot is a slot half of the
+        time. Nodes without an allocation come last, by arrival.
         """
         allocated, running = self.allocated, self.running - self.away
         if allocated <= 0:
@@ -58,16 +58,16 @@ class ShareNode:
         return (held, self.served, self.order, self)
 
     def serve(self, service: float) -> float:
-        """Count a launch as service received; the service that others have had by now.
+        """Count a launch as service received. Returns the updated service level of siblings.
 
-        `service` is what those that won their turns had had. Who comes late, or has had no
-        tasks for a while, begins there: it neither pays for the past nor makes up for it.
+        `service` is the level at which siblings last won a turn. A node that arrives late, or
+        had no tasks for a while, starts at this level, without credit or debt from the past.
         """
         if self.allocated <= 0:
             return service
         if self.running - self.away > int(
             self.allocated + ROUNDING
-        ):  # It has just won a part of a slot.
+        ):  # It has just won the turn for a fraction of a slot.
             service = max(service, self.served)
         self.served = max(self.served, service) + 1.0 / self.allocated
         return service

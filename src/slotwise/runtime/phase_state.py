@@ -1,4 +1,4 @@
-"""One phase as it goes on: which tasks wait, run and are done, and what was seen of them."""
+"""The progress of one phase: its pending, running and done tasks, and their measured times."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PENDING, RUNNING, DONE, BLOCKED = 0, 1, 2, 3
 
 
 class PhaseState(ShareNode):
-    """A phase in progress. It changes through its methods only, and each is O(1).
+    """A phase in progress. It changes only through its methods, and each is O(1).
 
-    Tasks are kept as one byte each plus an index from hosts and racks to the tasks whose input
-    lies there. The index is cleaned as it is read, so a launch costs nothing for the other
-    places that hold the same block.
+    Each task takes one byte, plus an index from hosts and racks to the tasks with input there.
+    The index is cleaned as it is read, so that a launch does not have to update the entries of
+    the other hosts that hold the same block.
 
-    The tasks of a phase that continues another are `blocked` until that one's are done, and
-    then may run on the host of those only.
+    The tasks of a phase that continues another are `blocked` until the tasks that they continue
+    are done. Then each may run only on the host of the task that it continues.
     """
 
     __slots__ = (
@@ -94,21 +94,21 @@ class PhaseState(ShareNode):
         self._limits = tuple(share for share in path_to(pool) if share.max_share < inf)
         self.is_limited = bool(self._limits)
         self._excusers = tuple(share for share in path_to(pool) if share.preemption is not None)
-        # What a guarantee, or a weight by size, is worth changes with any of its tasks.
+        # The effect of a guarantee, or of a weight by size, changes with each of its tasks.
         self._is_sensitive = is_weighed_by_size or any(p.min_share > 0 for p in path_to(pool))
         self.waits_for = set(phase.waits_for)
         self.is_pinned = phase.continues is not None
-        # It must not hold what those that it waits for need: slots, or a part of a max share.
+        # It must not hold slots, or parts of a max share, that its predecessors need.
         limited = {share.key for share in self._limits}
         self.early = phase.slow_start < 1 and all(
             cluster.slot_kind(job.by_name[name].kind) != self.slot_kind
             and limited.isdisjoint(pools.shares(job.pool, job.by_name[name].kind))
             for name in phase.after
         )
-        self.behind: list[PhaseState] = []  # Those that wait for it.
+        self.behind: list[PhaseState] = []  # the phases that wait for it
         self.pending, self.blocked = (0, count) if self.is_pinned else (count, 0)
         self.done = 0
-        self.counted = 0  # What the shares above it take its demand to be.
+        self.counted = 0  # its demand as counted in the shares above it
         self.is_ready = False
         self.deferred_since: float | None = None
         self.deferred_until: float | None = None
@@ -124,7 +124,7 @@ class PhaseState(ShareNode):
         self._works = work if isinstance(work, tuple) else None
         self._each = work if isinstance(work, float | int) else default_work
         self._expected_total = self._each * count if self._works is None else sum(self._works)
-        # Of tasks that differ; where they are alike, their numbers tell as much.
+        # Only for tasks of unequal work; for equal ones the counts are enough.
         self._expected_finished = self._expected_running = 0.0
         self._observed = self._running_speed = self._elapsed_base = 0.0
         self._cluster = cluster
@@ -143,15 +143,17 @@ class PhaseState(ShareNode):
 
     @property
     def may_launch(self) -> bool:
-        """Whether one more slot would break neither its own most share nor that of a pool."""
+        """Whether one more slot exceeds neither its own max share nor that of a pool."""
         if self.running >= self.max_share:
             return False
         return not self._limits or not any(share.is_full for share in self._limits)
 
     @property
     def yields(self) -> bool:
-        """Whether a pool that it is in, which can hold little more, should rather have slots of
-        another kind that are free: then it comes after all others."""
+        """Whether one of its pools, near its limit, should get free slots of another kind.
+
+        Such a phase is served after all others.
+        """
         return any(
             share.total is not None and share.total.is_turn_of_others(share)
             for share in self._limits
@@ -159,34 +161,34 @@ class PhaseState(ShareNode):
 
     @property
     def demand(self) -> int:
-        """The most slots that it can use now, wherever they are.
+        """The most slots that it can use now, on any host.
 
-        Tasks that must run on one host each count when they run: a slot that some pool gives
-        up would as a rule be on another host. Those on unresponsive hosts use none of the slots
-        that are there, but count against its most share.
+        Pinned tasks count only while they run: a slot that a pool gives up would usually be on
+        another host. Tasks on unresponsive hosts use no slots of responsive ones, but count
+        against its max share.
         """
         usable = self.running if self.is_pinned else self.running + self.pending
         return (usable if usable < self.max_share else self.max_share) - self.away
 
     @property
     def has_shrunk(self) -> bool:
-        """Whether it can use less than it was allocated, or than a guarantee is worth."""
+        """Whether its demand is below its allocation or its guarantee."""
         demand = self.pending + self.running - self.away
         return demand < self.allocated or demand < self.phase.slots_min or self._is_sensitive
 
     @property
     def overrides_delay(self) -> bool:
-        """Whether a pool that it is in has waited for its share for too long to wait more."""
+        """Whether one of its pools is overdue, so that it must not wait for locality."""
         return bool(self._excusers) and any(share.is_overdue for share in self._excusers)
 
     def attempts(self) -> Iterable[tuple[float, Launch]]:
-        """When each of its running attempts began; without those that were told to stop."""
+        """The start and launch of each running attempt, without those asked to stop."""
         for task, (launch, started, _) in self.launches.items():
             if task not in self.stopping:
                 yield started, launch
 
     def next_task(self) -> tuple[int, int]:
-        """The pending task to launch next anywhere, and the number of that attempt."""
+        """The pending task to launch next on any host, and the number of that attempt."""
         status = self._status
         while self._returned:
             if status[self._returned[-1]] == PENDING:
@@ -200,11 +202,11 @@ class PhaseState(ShareNode):
         return [task for task, status in enumerate(self._status) if status == PENDING]
 
     def attempt_of(self, task: int) -> int:
-        """The number of the attempt with which a pending task would be launched."""
+        """The number of the next attempt of a pending task."""
         return self._tries.get(task, 0) + 1
 
     def expected(self, task: int) -> float:
-        """The work of a task as estimated beforehand, seconds at speed 1."""
+        """The work of a task as estimated beforehand, in seconds at speed 1."""
         return self._each if self._works is None else self._works[task]
 
     def locality(self, task: int, host: str) -> Locality:
@@ -217,7 +219,7 @@ class PhaseState(ShareNode):
         return Locality.RACK if near else Locality.ANY
 
     def next_task_on(self, hosts: Collection[str]) -> tuple[int, int, str] | None:
-        """The same among the tasks whose input lies on one of these hosts, and that host."""
+        """Like `next_task`, among the tasks with input on one of these hosts; also the host."""
         if not self.has_homes:
             return *self.next_task(), next(iter(hosts))
         by_host = self._by_host
@@ -234,7 +236,7 @@ class PhaseState(ShareNode):
         return None
 
     def next_task_in(self, rack: str) -> tuple[int, int] | None:
-        """The same among the tasks whose input lies in this rack."""
+        """Like `next_task`, among the tasks with input in this rack."""
         if self.is_pinned:
             return None
         if self._by_rack is None:
@@ -243,14 +245,17 @@ class PhaseState(ShareNode):
         return self._last_pending(tasks) if tasks else None
 
     def is_unseen(self, now: float) -> bool:
-        """Whether nothing is known of its work: none was stated, none of its tasks has ended,
-        and those that run have not outlived what such a task is taken to need."""
+        """Whether nothing is known of its work.
+
+        Its work is not stated, none of its tasks has ended, and the running ones have on
+        average done less work than the default estimate of a task.
+        """
         if self.phase.tasks.work is not None or self.done:
             return False
         return not self.running or self._elapsed(now) < self._each * self.running
 
     def work_left(self, now: float) -> float:
-        """Estimated work of the tasks that are not done, in seconds at speed 1, above 0."""
+        """The estimated work of the tasks that are not done, in seconds at speed 1; above 0."""
         finished, running = self._expected_finished, self._expected_running
         if self._works is None:
             finished, running = self._each * self.done, self._each * self.running
@@ -263,13 +268,13 @@ class PhaseState(ShareNode):
         )
 
     def _elapsed(self, now: float) -> float:
-        """The work that its running tasks have had so far, in seconds at speed 1."""
-        if self.early:  # They may still wait and copy: then their time is no work done.
+        """The work that its running tasks have done so far, in seconds at speed 1."""
+        if self.early:  # They may still wait or copy, which is not work.
             return 0.0
         return max(0.0, self._running_speed * now - self._elapsed_base)
 
     def launch(self, launch: Launch, now: float, speed: float) -> None:
-        """A pending task now runs."""
+        """Mark a pending task as running from `now` on a host of this speed."""
         task = launch.task
         assert self._status[task] == PENDING, "only a pending task is launched"
         assert launch.attempt == self._tries.get(task, 0) + 1, "attempts are numbered in order"
@@ -279,16 +284,16 @@ class PhaseState(ShareNode):
         self.running += 1
         self.deferred_since = self.deferred_until = None
         if self.running >= self.max_share:
-            self.has_passed = False  # Until it may launch again, it is not asked.
+            self.has_passed = False  # It is not offered slots until it may launch again.
         if self._works is not None:
             self._expected_running += self._works[task]
         self._running_speed += speed
         self._elapsed_base += speed * now
 
     def end(self, task: int, attempt: int) -> tuple[Launch, float] | None:
-        """A running attempt is over; its launch and the speed of its host.
+        """End a running attempt. Its launch and the speed of its host.
 
-        None if no such attempt runs: the message was late, or came twice.
+        None if no such attempt runs: the message was late or a duplicate.
         """
         entry = self.launches.get(task)
         if entry is None or entry[0].attempt != attempt:
@@ -301,16 +306,16 @@ class PhaseState(ShareNode):
                 self._expected_running -= self._works[task]
             self._running_speed -= speed
             self._elapsed_base -= speed * started
-        else:  # The sums start afresh, so that rounding never piles up.
+        else:  # Reset the sums, so that rounding errors do not accumulate.
             self._expected_running = self._running_speed = self._elapsed_base = 0.0
         return launch, speed
 
     def look_for(self, lost: Collection[str]) -> None:
-        """These hosts are silent now: count its tasks that run there. O(running tasks)."""
+        """Count its running tasks on these unresponsive hosts. O(running tasks)."""
         self.away = sum(launch.host in lost for launch, *_ in self.launches.values())
 
     def unblock(self, task: int, host: str) -> None:
-        """The task that a task continues is done: it may run now, on that host."""
+        """Make a blocked task pending: the task that it continues is done on this host."""
         assert self._status[task] == BLOCKED, "a task is continued once"
         self._status[task] = PENDING
         self.has_passed = False
@@ -320,7 +325,7 @@ class PhaseState(ShareNode):
         self._by_host.setdefault(host, []).append(task)
 
     def finish(self, task: int, work: float) -> None:
-        """A task that has ended is done; it took so much work, in seconds at speed 1."""
+        """Mark a task that has ended as done; `work` is what it took, in seconds at speed 1."""
         self._status[task] = DONE
         self.done += 1
         if self._works is not None:
@@ -328,12 +333,12 @@ class PhaseState(ShareNode):
         self._observed += work + self._kept.pop(task, 0.0) if self._kept else work
 
     def keep(self, task: int, work: float) -> None:
-        """So much of a task that was stopped need not be done again."""
+        """Add to the kept work of a stopped task, which need not be done again."""
         if work:
             self._kept[task] = self._kept.get(task, 0.0) + work
 
     def put_back(self, task: int) -> None:
-        """A task that has ended without a result is pending again."""
+        """Make a task that has ended without a result pending again."""
         self.deferred_since = self.deferred_until = None
         self.has_passed = False
         self._status[task] = PENDING
@@ -344,7 +349,7 @@ class PhaseState(ShareNode):
             self._index_homes((task,))
 
     def check(self) -> None:
-        """Assert that its counters say what its tasks say. O(tasks); for tests."""
+        """Assert that its counters agree with its tasks. O(tasks); for tests."""
         status = self._status
         assert self.pending == status.count(PENDING)
         assert self.running == status.count(RUNNING) == len(self.launches)
@@ -352,14 +357,14 @@ class PhaseState(ShareNode):
         assert self.blocked == status.count(BLOCKED)
         assert self.stopping.keys() <= self.launches.keys()
         assert 0 <= self.away <= self.running
-        assert self.running <= self.max_share, "a phase never exceeds its most share"
+        assert self.running <= self.max_share, "a phase never exceeds its max share"
         assert not self.running or not self.waits_for, "no task runs before its phase is ready"
 
     def _numbered(self, task: int) -> tuple[int, int]:
         return task, self._tries.get(task, 0) + 1
 
     def _last_pending(self, tasks: list[int]) -> tuple[int, int] | None:
-        """The last pending task of a list, which is cleared of others on the way."""
+        """The last pending task of a list; the entries after it are removed."""
         status = self._status
         while tasks:
             task = tasks[-1]
@@ -369,18 +374,18 @@ class PhaseState(ShareNode):
         return None
 
     def _find_homes(self, blocks: Sequence[Block]) -> None:
-        """Note where the input of all tasks lies; the lowest task, launched first, is last."""
+        """Index all tasks by input host; the lowest task, launched first, is last."""
         if isinstance(blocks, PlacedBlocks):
             self._by_host = blocks.homes_by_host()
         else:
             self._index_homes(range(len(blocks) - 1, -1, -1))
-        # In the order of the cluster: that of a set is chance.
+        # In the order of the cluster, because the order of a set is not deterministic.
         homes, place = self._by_host, self._cluster.position
         known = sorted(homes.keys() & place.keys(), key=place.__getitem__)
         self._by_host = {host: homes[host] for host in known}
 
     def _index_homes(self, tasks: Iterable[int]) -> None:
-        """Note where the input of pending tasks lies; a second note of one does no harm."""
+        """Index pending tasks by input host; duplicate entries do no harm."""
         if self.is_pinned:
             for task in tasks:
                 self._by_host.setdefault(self._homes[task], []).append(task)
@@ -396,7 +401,7 @@ class PhaseState(ShareNode):
                 self._index_rack(self._by_rack, task)
 
     def _index_racks(self) -> dict[str, list[int]]:
-        """Note the racks of all pending tasks. Few phases are ever asked for them."""
+        """Index all pending tasks by rack. Built on demand, since few phases need it."""
         if isinstance(self.phase.tasks.blocks, PlacedBlocks):
             return self.phase.tasks.blocks.homes_by_rack()
         index: dict[str, list[int]] = {}

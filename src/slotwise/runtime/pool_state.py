@@ -1,4 +1,4 @@
-"""One pool's share of one kind of slot as a run goes on: what it holds, is owed, and lacks."""
+"""One pool's share of one kind of slot during a run: what it holds, is owed, and lacks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 
 
 STARVING = 3.0
-"""Sets those that starve before all others: ranks begin at -2."""
-
+"""Puts starving shares before all others: other ranks are at least -2."""
 
 _CHILD = itemgetter(3)  # of a Rank
 
 
 def path_to(pool: PoolState | None) -> Iterator[PoolState]:
-    """A pool's share and those that it lies in, up to all slots of its kind."""
+    """A pool's share and those that contain it, up to all slots of its kind."""
     while pool is not None:
         yield pool
         pool = pool.parent
@@ -35,14 +34,14 @@ def path_to(pool: PoolState | None) -> Iterator[PoolState]:
 class PoolState(ShareNode):
     """A share of a pool, or, without a parent, all slots of one kind.
 
-    It orders what is below it and has tasks that wait: shares of pools, or phases. `running`
-    and the other counters are those of all phases below it, `demand` what they ask for.
-    `stopping` of its attempts have been told to stop, and `coming` elsewhere for its sake;
-    attempts on unresponsive hosts are in neither of them, since no slot comes from there.
-    `least` and `most` hold for this kind of slot, or, if there is a `total`, for all of its
-    parts together; it `holds_totals` if there are such shares below it. It
-    `is_overdue` when it may take slots back, and `is_starving` if that is for its least share;
-    `starving` counts such shares among it and those below it.
+    It keeps its backlogged children, shares of pools or phases, in order. `running` and the
+    other counters cover all phases below it; `demand` is the slots that these can use.
+    `stopping` counts its attempts that were asked to stop, `coming` those asked to stop
+    elsewhere on its behalf. Neither counts attempts on unresponsive hosts, which free no slot.
+    `min_share` and `max_share` apply to this kind of slot, or, with a `total`, to all of its
+    parts together; `holds_totals` is set if there are such shares below it. `is_overdue` means
+    that it may take slots back, `is_starving` that it may do so for its min share; `starving`
+    counts such shares among itself and those below it.
     """
 
     __slots__ = (
@@ -87,7 +86,7 @@ class PoolState(ShareNode):
             total.parts[slot_kind] = self
             for above in path_to(parent):
                 above.holds_totals = True
-        self.below = 0  # Shares of pools right below it.
+        self.below = 0  # number of pool shares directly below it
         self.depth = 0 if parent is None else parent.depth + 1
         if parent is not None:
             parent.below += 1
@@ -105,65 +104,65 @@ class PoolState(ShareNode):
         return self.key.pool
 
     def ranked(self) -> Rank:
-        """Its place in the order; whoever is starving, or has such below it, comes first.
+        """Its key in the order; shares that are starving, or contain such, come first.
 
-        So slots that were taken back for it do not go to others that lack some, too.
+        So the slots taken back for it do not go to other shares that also lack some.
         """
         rank = super().ranked()
         return (rank[0] - STARVING, *rank[1:]) if self.starving else rank
 
     @property
     def is_full(self) -> bool:
-        """Whether it holds its most share."""
+        """Whether it holds its max share."""
         return self.room <= 0
 
     @property
     def room(self) -> float:
-        """Slots that it may hold more."""
+        """The number of further slots that it may hold."""
         return self.max_share - self.running if self.total is None else self.total.room(self)
 
     @property
     def most_there(self) -> float:
-        """Its most share without what is held on unresponsive hosts."""
+        """Its max share minus the slots that it holds on unresponsive hosts."""
         return self.max_share - (self.away if self.total is None else self.total.away)
 
     @property
     def beside(self) -> Sequence[PoolState]:
-        """The shares of other kinds with which it has its numbers together."""
+        """The shares of other kinds with which it has a common min and max share."""
         if self.total is None:
             return ()
         return [part for part in self.total.parts.values() if part is not self]
 
     @property
     def usable(self) -> int:
-        """Slots that it can use: what is below it asks for, cut to its most share."""
+        """The slots that it can use: its demand, limited by its max share."""
         room = self.max_share - self.away
         return self.demand if self.demand <= room else int(room)
 
     @property
     def held(self) -> int:
-        """Slots that it holds on the hosts that are there."""
+        """The slots that it holds on responsive hosts."""
         return self.running - self.away
 
     @property
     def share(self) -> float:
-        """Slots that it should hold now: what it was allocated, cut to what it can use."""
+        """The slots that it should hold now: its allocation, limited by what it can use."""
         return min(self.allocated, self.usable)
 
     @property
     def expected(self) -> int:
-        """Slots that it will hold when all that was told to stop has done so."""
+        """The slots that it will hold when all attempts that were asked to stop have ended."""
         return self.held - self.stopping + self.coming
 
     def walk(self) -> Iterator[PhaseState]:
-        """The phases below it that have tasks waiting, the one to be served first first."""
+        """The phases below it with pending tasks, in the order in which they are served."""
         pool = self
         while pool.below and len(pool.backlogged) == 1:
             pool = _CHILD(pool.backlogged[0])
         return _walk(pool) if pool.below else map(_CHILD, pool.backlogged)
 
     def missing(self, now: float) -> int:
-        """Slots that it may take back now, beside those that are coming already."""
+        """Slots that it may take back now, without those already being taken back for it."""
         missing = 0
         if self.min_share_due <= now:
             missing = whole(min(self.owed, self.usable)) - self.expected
@@ -176,16 +175,16 @@ class PoolState(ShareNode):
         return max(0, missing)
 
     def spare(self) -> int:
-        """Slots that can be taken from it before it is below its share, in whole slots.
+        """The whole slots that can be taken from it before it is below its share.
 
-        What others are to give it does not count: it has not got it yet.
+        Slots being taken back for it do not count, since it does not hold them yet.
         """
         return self.held - self.stopping - whole(max(self.share, min(self.owed, self.usable)))
 
     def watch(self, now: float) -> list[float]:
-        """Look at its shortages: one that is over stops its clock, one that begins starts it.
+        """Update its shortages: start the clock of new ones, and reset that of ended ones.
 
-        Gives when those that have just begun will have lasted too long. A part of a slot is no
+        Returns the instants at which the new ones will be overdue. A fraction of a slot is no
         shortage.
         """
         preemption = self.preemption
@@ -209,11 +208,11 @@ class PoolState(ShareNode):
         return begun
 
     def _launchable(self) -> int:
-        """Slots more that tasks below it may hold: pools there may be full of other kinds."""
+        """Further slots that tasks below it may hold, given the limits of the pools there."""
         taken: Counter[PoolState] = Counter()
         for phase in self.walk():
             if phase.is_pinned:
-                continue  # Nothing is taken for it.
+                continue  # No slot is taken back for it.
             path = takewhile(lambda pool: pool is not self, path_to(phase.pool))
             inside = [pool for pool in path if pool.max_share < inf]
             more = min(phase.pending, phase.max_share - phase.running)
@@ -223,8 +222,10 @@ class PoolState(ShareNode):
         return taken[self]
 
     def check(self, below: Sequence[PoolState], phases: Sequence[PhaseState]) -> None:
-        """Assert that its counters say what all phases below it say, and the shares right
-        below it. For tests."""
+        """Assert that its counters agree with all phases, and the direct shares, below it.
+
+        For tests.
+        """
         assert self.running == sum(phase.running for phase in phases)
         assert self.away == sum(phase.away for phase in phases)
         stopping = sum(len(phase.stopping) for phase in phases)
@@ -232,17 +233,17 @@ class PoolState(ShareNode):
         own = sum(phase.demand for phase in phases if phase.is_ready and phase.pool is self)
         assert self.demand == own + sum(pool.usable for pool in below)
         held = self.running if self.total is None else self.total.running
-        assert held <= self.max_share, "a pool never exceeds its most share"
-        assert self.backlogged == sorted(self.backlogged), "the order below a pool is kept"
+        assert held <= self.max_share, "a pool never exceeds its max share"
+        assert self.backlogged == sorted(self.backlogged), "the order below a pool is sorted"
         assert self.coming >= 0
         for *_, child in self.backlogged:
             assert child.parent is self
             if self.below != 1:  # A share without siblings has a place, but needs no order.
-                assert child.rank == child.ranked(), "a place in the order is as things are"
+                assert child.rank == child.ranked(), "a place in the order is up to date"
 
 
 def _walk(pool: PoolState) -> Iterator[PhaseState]:
-    """The same below a pool of pools. Without recursion: pools may lie thousands deep."""
+    """Like `PoolState.walk`, for a pool of pools. Not recursive: the tree may be very deep."""
     levels = [map(_CHILD, pool.backlogged)]
     while levels:
         inner = next(levels[-1], None)

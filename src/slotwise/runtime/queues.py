@@ -1,4 +1,4 @@
-"""What each host is to run next, where a policy plans that ahead (DMRS V)."""
+"""The queue of tasks of each host, for policies that plan queues (DMRS V)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from slotwise.model.job import PhaseId
 
 
 class Queues:
-    """The queues of the last `Enqueue`, without what was launched since.
+    """The queues of the last `Enqueue`, without the tasks launched since.
 
     jobs         in the order in which their tasks were placed
-    is_outdated  whether jobs, tasks or hosts came or went since that it knew nothing of
-    has_heard    whether time passed since, so that estimates may have changed
+    is_outdated  whether jobs, tasks or hosts that they do not cover came or went since
+    has_heard    whether time has passed since, so that estimates may have changed
     """
 
     def __init__(self) -> None:
@@ -24,17 +24,17 @@ class Queues:
 
     @property
     def by_host(self) -> Mapping[str, deque[tuple[PhaseId, int]]]:
-        """Phase and number of the tasks of each host, the next one first."""
+        """The phase and number of each host's tasks, the next one first."""
         return self._by_host
 
     def replace(self, decision: Enqueue) -> None:
-        """These queues in place of all others."""
+        """Replace all queues by these."""
         self._by_host = {host: deque(queue) for host, queue in decision.queues.items()}
         self.jobs = decision.jobs
         self.is_outdated = self.has_heard = False
 
     def launched(self, launch: Launch) -> None:
-        """A task runs: it leaves its queue, where it is first as a rule. O(1) then."""
+        """Remove a launched task from its queue. O(1) if it is first there, as usual."""
         task = (launch.phase, launch.task)
         queue = self._by_host.get(launch.host)
         if queue and queue[0] == task:

@@ -1,4 +1,4 @@
-"""The shares of all pools in the slots of one kind: a tree with orders and clocks, kept up."""
+"""The shares of all pools in one kind of slot: a tree with service orders and time-outs."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.totals import Total, Totals
 
 WHOLE = ShareKey("", "")
-"""All slots of one kind: what the shares of the pools at the top lie in."""
+"""All slots of one kind: the parent of the shares of the pools at the top."""
 
 
 class Shares:
-    """Who is to get the next slot of one kind, and which pools have lacked some for too long.
+    """The order in which phases get slots of one kind, and the pools that are overdue.
 
-    `now` is the instant, `alarms` when pools will be overdue unless they get what they lack. Of
-    `whole` only the order below it is kept up.
-    `settle` costs O(log n) at each level of pools, `reallocate` O(pools + phases).
+    `now` is the current instant. `alarms` holds the instants at which pools will be overdue
+    unless they get the missing slots. For `whole` only the order below it is maintained.
+    `settle` costs O(log n) for each level of pools, `reallocate` O(pools + phases).
     """
 
     def __init__(self, slot_kind: str, totals: Totals, of_kinds: Mapping[str, Shares]) -> None:
-        """Beside those of other kinds, with which it has `totals` together."""
+        """`of_kinds` holds the shares of all kinds, `totals` what they have in common."""
         self.slot_kind, self._totals, self._of_kinds = slot_kind, totals, of_kinds
         self.whole = PoolState(WHOLE, slot_kind, 0, None, 0, inf, None)
         self.overdue: dict[PoolState, None] = {}
         self.now = 0.0
-        # Each behind the one that it lies in.
+        # Each after the one that contains it.
         self._by_key: dict[ShareKey, PoolState] = {WHOLE: self.whole}
         self.alarms: list[tuple[float, int, PoolState]] = []
 
     def inner_first(self) -> Iterable[PoolState]:
-        """The shares of all pools and the whole, each before the one that it lies in."""
+        """The shares of all pools and the whole, each before the one that contains it."""
         return reversed(self._by_key.values())
 
     def pools(self) -> Sequence[PoolState]:
-        """The shares of all pools, each behind the one that it lies in."""
+        """The shares of all pools, each after the one that contains it."""
         return [share for share in self._by_key.values() if share is not self.whole]
 
     def share(self, keys: Sequence[ShareKey], pools: PoolTree) -> PoolState:
-        """The share that the last of these keys names; they lead down from the top."""
+        """The share with the last of these keys, which form a path from the top."""
         above = self.whole
         for key in keys:
             if key not in self._by_key:
@@ -54,7 +54,7 @@ class Shares:
         return above
 
     def ring(self) -> None:
-        """Pools whose time has come are overdue now."""
+        """Mark the pools whose time-out has passed as overdue."""
         alarms, now = self.alarms, self.now
         while alarms and alarms[0][0] <= now:
             *_, pool = heappop(alarms)
@@ -63,21 +63,21 @@ class Shares:
                 self._rerank(pool)
 
     def next_alarm(self) -> float:
-        """When the next pool will be overdue if nothing happens; inf if none will."""
+        """When the next pool will be overdue if nothing changes; inf if none will."""
         alarms = self.alarms
         while alarms:
             due, _, pool = alarms[0]
             if due in (pool.min_share_due, pool.fair_due):
                 return due
-            heappop(alarms)  # The pool has got what it lacked.
+            heappop(alarms)  # The pool got the missing slots.
         return inf
 
     def reallocate(
         self, ready: Mapping[PhaseId, PhaseState], slots: Mapping[PhaseId, float]
     ) -> None:
-        """Each ready phase should hold so many slots, and those not named none.
+        """Set the slots that each ready phase should hold; 0 for phases not named.
 
-        What pools are owed is to be said by `owe`, for all kinds, and then they `line_up`.
+        Afterwards call `owe` for all kinds, and then `line_up`.
         """
         pools = self._by_key.values()
         for pool in pools:
@@ -99,7 +99,7 @@ class Shares:
                 pool.parent.allocated += pool.allocated
 
     def line_up(self) -> None:
-        """Order what is below each pool, and give it a place in the one that it lies in."""
+        """Sort the order below each pool, and add the pool to the order of its parent."""
         for pool in self.inner_first():
             if pool.preemption is not None:
                 self._watch(pool)
@@ -109,10 +109,10 @@ class Shares:
                 pool.parent.backlogged.append(rank)
 
     def recount(self, phases: Collection[PhaseState], lost: Collection[str]) -> None:
-        """Hosts fell silent or came back, or something ended there: count all phases anew.
+        """Recount all phases: hosts were lost or came back, or an attempt ended on a lost one.
 
-        What runs on hosts that are `lost` is away: no share of what is there. When all kinds
-        are counted they `line_up`. O(tasks that run, and phases and pools).
+        Tasks on the hosts in `lost` are away: they count against no share of the other hosts.
+        After all kinds are counted, call `line_up`. O(running tasks + phases + pools).
         """
         pools = self._by_key.values()
         for pool in pools:
@@ -127,10 +127,10 @@ class Shares:
                 pool.parent.demand += pool.usable
 
     def settle(self, phase: PhaseState, held: int) -> None:
-        """Tell the shares above a phase what has changed: so many more slots are held.
+        """Update the shares above a phase that changed and holds `held` more slots.
 
-        Each, from its pool upwards, gets its place in the order, or none if nothing waits. A
-        share without siblings keeps its place while something waits, and takes no turns.
+        Each one, from its pool upwards, gets its place in the order, or none without a backlog.
+        A share without siblings keeps its place while it has a backlog, and takes no turns.
         """
         pending, is_ready = phase.pending, phase.is_ready
         is_hungry = pending > 0 and is_ready
@@ -166,14 +166,14 @@ class Shares:
             is_hungry = len(order) > 0
             child, pool = pool, pool.parent
             if pool is whole and whole.below == 1 and is_hungry == (child.rank is not None):
-                return  # Nobody asks what the whole holds, and its only pool keeps its place.
+                return  # What the whole holds is not used, and its only pool keeps its place.
 
     def named(self, name: str | None) -> list[PoolState]:
         """The shares of a pool."""
         return [share for share in self._by_key.values() if share.name == name]
 
     def tell(self, phase: PhaseState, task: int, share: PoolState | None) -> None:
-        """A running task has been told to stop, for the sake of a pool or of nobody."""
+        """Count a running task that was asked to stop, for a pool (`share`) or for none."""
         phase.stopping[task] = share
         for pool in path_to(phase.pool):
             pool.stopping += 1
@@ -181,7 +181,7 @@ class Shares:
             pool.coming += 1
 
     def ended(self, phase: PhaseState, task: int) -> None:
-        """A task has ended; if it had been told to stop, it has done so."""
+        """A task has ended: if it was asked to stop, it no longer counts as stopping."""
         if task in phase.stopping:
             share = phase.stopping.pop(task)
             for pool in path_to(phase.pool):
@@ -190,7 +190,7 @@ class Shares:
                 pool.coming -= 1
 
     def check(self, phases: Iterable[PhaseState]) -> None:
-        """Assert that every share says what these phases say. For tests."""
+        """Assert that every share agrees with these phases. For tests."""
         phases = list(phases)
         for pool in self._by_key.values():
             below = [other for other in self._by_key.values() if other.parent is pool]
@@ -211,13 +211,13 @@ class Shares:
             pools.preemption(key.pool),
             self._totals.of(key, pool),
         )
-        if above.below == 2:  # Its sibling was without one, and out of order.
+        if above.below == 2:  # Its first sibling had none, and its place was not updated.
             for sibling in [other for other in self._by_key.values() if other.parent is above]:
                 self._rerank(sibling)
         return share
 
     def _settle_total(self, pool: PoolState, total: Total, held: int) -> None:
-        """A part of a total has changed: so may the shortages of its other parts."""
+        """A part of a total has changed: update the shortages of its other parts."""
         if held > 0:
             total.serve(pool)
         if pool.preemption is not None:
@@ -227,7 +227,7 @@ class Shares:
                 shares._rerank(other)
 
     def _count(self, phase: PhaseState, lost: Collection[str]) -> None:
-        """Add what a phase asks for and holds to the shares that it counts against."""
+        """Add the demand and the slots of a phase to the shares that it counts against."""
         phase.counted = phase.demand if phase.is_ready else 0
         phase.pool.demand += phase.counted
         takers = [
@@ -248,14 +248,14 @@ class Shares:
             phase.pool.backlogged.append(rank)
 
     def _watch(self, pool: PoolState) -> None:
-        """Look whether a pool's shortages have begun, are over, or have lasted too long."""
+        """Check whether a pool's shortages have begun, are over, or are overdue."""
         for due in pool.watch(self.now):
             if self.now < due < inf:
                 heappush(self.alarms, (due, pool.order, pool))
         self._note_overdue(pool)
 
     def _note_overdue(self, pool: PoolState) -> None:
-        """Take down whether a pool may take slots back now, and whether it is starving."""
+        """Update whether a pool may take slots back now, and whether it is starving."""
         is_starving = pool.min_share_due <= self.now
         if is_starving != pool.is_starving:
             pool.is_starving = is_starving
@@ -270,7 +270,7 @@ class Shares:
                 del self.overdue[pool]
 
     def _rerank(self, pool: PoolState) -> None:
-        """Put a pool, and those that it lies in, where they belong in the order of each."""
+        """Move a pool, and those that contain it, to their places in each order."""
         for child in path_to(pool):
             if child.rank is not None and child.parent is not None:
                 order = child.parent.backlogged

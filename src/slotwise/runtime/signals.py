@@ -1,4 +1,4 @@
-"""The signals that end a run from outside, and what they must not cut in two."""
+"""The signals that end a run, and how to delay them during an operation."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-"""The signals by which a run is ended from outside."""
+"""The signals that end a run from outside."""
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Let signals wait: what is done here is done as a whole.
+    """Delay these signals until the end of the block, so that it is not interrupted.
 
-    To block them in this thread is not enough: another thread would take them, and this one
-    would be interrupted all the same.
+    Blocking them in this thread is not enough: another thread would receive them, and Python
+    would still run the handler in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # Signals never interrupt it.
+        yield  # Signal handlers run only in the main thread.
         return
     came: list[int] = []
     before = {number: signal.getsignal(number) for number in ENDING}

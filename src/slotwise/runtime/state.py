@@ -1,9 +1,9 @@
-"""The state of a run: what is known at this moment. Events and decisions change it by `apply`.
+"""The current state of a run. Events and decisions change it by `apply`.
 
-One `apply` costs what it changes (plus a logarithm), not the size of the cluster: free slots,
-pending tasks by home, and the order of phases by how far they are below their allocation are
-kept up to date as things change. Hosts that fall silent or come back are rare: then shares are
-counted anew. `check` asserts that all of it agrees.
+The cost of one `apply` is proportional to what it changes (plus a logarithm), not to the size
+of the cluster. Free slots, pending tasks by home, and the order of phases by how far they are
+below their allocation are updated incrementally. When a host becomes unresponsive or comes
+back, which is rare, all shares are recounted. `check` asserts that everything is consistent.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from slotwise.runtime.shares import Shares
 from slotwise.runtime.totals import Totals, owe
 
 ATTEMPTS_MAX = 4
-"""How often a task is tried before its job fails."""
+"""The number of attempts of a task before its job fails."""
 
 LOSSES_MAX = 16
-"""How often the slot may die under a task before the task is taken to be the cause."""
+"""The number of times that a task may lose its slot before it is taken to be the cause."""
 
 PHASES_MOST = 1_000_000
-"""More phases than any job has: phases are numbered by arrival, then by their place in it."""
+"""More than the phases of any job: phases are numbered by arrival, then by index in the job."""
 
 
 class State:
-    """All jobs, phases, slots and waits, as events and decisions have made them."""
+    """All jobs, phases, slots and waits, as the result of events and decisions."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class State:
         losses_max: int = LOSSES_MAX,
         default_work: float = DEFAULT_WORK,
     ) -> None:
-        """A task may fail `attempts_max` times, lose its slot `losses_max` times."""
+        """A task may fail `attempts_max` times and lose its slot `losses_max` times."""
         self.cluster = cluster
         self.pools = PoolTree(pools)
         self.now = 0.0
@@ -85,7 +85,7 @@ class State:
         self._default_work = default_work
         self._phases: dict[PhaseId, PhaseState] = {}
         self._jobs: dict[str, dict[str, PhaseState]] = {}
-        self._undone: dict[str, set[str]] = {}  # The phases of each job that are not done.
+        self._undone: dict[str, set[str]] = {}  # the phases of each job that are not done
         self._arrived = 0
         self._bad_ends: dict[tuple[PhaseId, int, bool], int] = {}
         self._speeds = {host.name: host.speed for host in cluster.hosts}
@@ -119,11 +119,11 @@ class State:
 
     @property
     def awaiting_admission(self) -> list[str]:
-        """The jobs that wait until their pools run fewer, the next one first."""
+        """The jobs that wait until their pools run fewer jobs, the next one first."""
         return self._admission.waiting()
 
     def full_pools(self, job: str) -> dict[str, list[str]]:
-        """Of the pools of a job those that run as many jobs as they may, and these jobs."""
+        """The pools of a job that are at their `jobs_max`, with the jobs that they run."""
         outside = set(self.awaiting_admission)
         inside = [one for one in self._jobs if one not in outside]
         return {
@@ -133,17 +133,17 @@ class State:
 
     @property
     def is_done(self) -> bool:
-        """Whether every job that was to come has come and is over."""
+        """Whether all expected jobs have arrived and are over."""
         return self._arrived == self._jobs_expected and not self._jobs
 
     def apply(self, entry: Event | Decision) -> None:
-        """Take in an event or a decision. News of an attempt that is over changes nothing."""
+        """Apply an event or a decision. An event for an attempt that is over has no effect."""
         if entry.__class__ is not LaunchDropped:
             self.has_changed = True
         self._handlers[entry.__class__](entry)
 
     def at(self, now: float) -> State:
-        """Everything at this instant, to be read only (as a `model.snapshot.Snapshot`)."""
+        """The state at this instant, for reading only (as a `model.snapshot.Snapshot`)."""
         assert now >= self.now, "time never runs back"
         self.now = now
         self._queues.has_heard = True
@@ -155,7 +155,7 @@ class State:
         return self
 
     def next_wakeup(self) -> float | None:
-        """The instant at which the scheduler wants to be asked even if nothing happens."""
+        """The next instant at which the scheduler must run even without events, if any."""
         wake = inf
         if self.has_changed and self.epoch_ends > self.now and self._phases:
             wake = self.epoch_ends
@@ -172,33 +172,33 @@ class State:
                 wake = min(wake, shares.next_alarm())
         return None if wake == inf else wake
 
-    # What policies see (model.snapshot.Snapshot).
+    # The view of policies (model.snapshot.Snapshot).
 
     def ready(self, slot_kind: str) -> Sequence[PhaseState]:
-        """Ready phases that draw on this kind of slot, in order of arrival."""
+        """The ready phases that use this kind of slot, in order of arrival."""
         if slot_kind not in self._in_order:
             phases = self._ready[slot_kind].values()
             self._in_order[slot_kind] = sorted(phases, key=lambda phase: phase.order)
         return self._in_order[slot_kind]
 
     def backlogged(self, slot_kind: str) -> Iterable[PhaseState]:
-        """Those with pending tasks: by pools, then within them, who lacks most first."""
+        """The ready phases with pending tasks, by pool, then within it; largest lack first."""
         return self._shares[slot_kind].whole.walk()
 
     def free(self, slot_kind: str) -> Mapping[str, int]:
-        """The hosts with free slots of this kind, and how many."""
+        """The hosts with free slots of this kind, and the number of these slots."""
         return self._hosts.free[slot_kind].by_host
 
     def freed(self, slot_kind: str) -> Sequence[str]:
-        """The hosts on which slots of this kind came free in this turn."""
+        """The hosts on which slots of this kind became free in this turn."""
         return self._hosts.free[slot_kind].freed
 
     def overdue(self, slot_kind: str) -> Collection[PoolState]:
-        """The shares of pools that have lacked slots for as long as they put up with."""
+        """The shares of pools that have lacked slots for as long as their time-out."""
         return self._shares[slot_kind].overdue
 
     def shares(self, slot_kind: str) -> Sequence[PoolState]:
-        """How the shares of all pools in this kind of slot stand, the outer ones first."""
+        """The shares of all pools in this kind of slot, outer ones first."""
         return self._shares[slot_kind].pools()
 
     def phases_of(self, job: str) -> Sequence[PhaseState]:
@@ -206,22 +206,22 @@ class State:
         return list(self._jobs.get(job, {}).values())
 
     def capacity(self, slot_kind: str) -> int:
-        """The slots of this kind on the hosts that are there."""
+        """The slots of this kind on responsive hosts."""
         return self._hosts.capacity[slot_kind]
 
     @property
     def lost(self) -> Collection[str]:
-        """The hosts that are silent."""
+        """The unresponsive hosts."""
         return self._hosts.lost
 
     @property
     def seen(self) -> Mapping[PhaseId, Mapping[str, Seen]]:
-        """By phase and host what finished tasks took."""
+        """Totals of finished tasks by phase and host."""
         return self._finished.by_phase
 
     @property
     def queues(self) -> Queues:
-        """What each host is to run next, where the policy plans that ahead."""
+        """The queue of each host, if the policy plans queues."""
         return self._queues
 
     def phase(self, name: PhaseId) -> PhaseState:
@@ -229,8 +229,10 @@ class State:
         return self._phases[name]
 
     def jobs_left(self) -> Iterable[Sequence[PhaseState]]:
-        """The phases of each job that may run and is not over, each behind all that it waits
-        for; the jobs in order of arrival."""
+        """The phases of each admitted job that is not over, in topological order.
+
+        The jobs are in order of arrival.
+        """
         outside = set(self.awaiting_admission)
         for name, phases in self._jobs.items():
             if name not in outside and name not in self.failed:
@@ -241,7 +243,7 @@ class State:
         phases = self._jobs.get(job, {}).values()
         return [launch for phase in phases for launch, _, _ in phase.launches.values()]
 
-    # What changes it: events.
+    # Events.
 
     def _job_arrived(self, event: JobArrived) -> None:
         job = event.job
@@ -316,14 +318,14 @@ class State:
         self._hosts_changed()
 
     def _hosts_changed(self) -> None:
-        """Slots came or went, and those that are held there with them."""
+        """Update shares: slots, held ones included, were added or removed."""
         self._queues.is_outdated = self.is_stale = True
         self._recount()
 
     def _launch_dropped(self, event: LaunchDropped) -> None:
-        """It is as if it had not been said."""
+        """No effect."""
 
-    # What changes it: decisions.
+    # Decisions.
 
     def _reallocate(self, decision: Reallocate) -> None:
         assert decision.until > self.now, "every epoch ends in the future"
@@ -352,17 +354,20 @@ class State:
         heappush(self._waits, (decision.until, decision.phase))
 
     def _preempt(self, decision: Preempt) -> None:
-        """The slot stays held until the world says that the attempt has ended."""
+        """The slot stays held until the backend reports that the attempt has ended."""
         phase = self._phases[decision.phase]
-        if decision.task not in phase.stopping:  # Else it was told before.
+        if decision.task not in phase.stopping:  # Otherwise it was asked before.
             taker = self._taker(decision.pool, phase.slot_kind) if decision.pool else None
             self._shares[phase.slot_kind].tell(phase, decision.task, taker)
             if decision.host in self._hosts.lost:
                 self._recount()
 
     def _taker(self, pool: str, slot_kind: str) -> PoolState | None:
-        """The share for which a task of a kind is told to stop: one that is overdue, if it is
-        of this kind, or if it may hold more of its own when the task has stopped."""
+        """The share for which a task of a kind is asked to stop.
+
+        It is an overdue share of the pool, of this kind if possible; otherwise one of another
+        kind, which may hold more slots once the task has stopped.
+        """
         named = self._shares[slot_kind].named(pool)
         others = [share for shares in self._shares.values() for share in shares.named(pool)]
         overdue = [share for share in (*named, *others) if share.is_overdue]
@@ -377,10 +382,10 @@ class State:
             self._make_unready(phase)
         self._forget_if_over(decision.job)
 
-    # Helpers, each keeping one index up to date.
+    # Helpers. Each updates one index.
 
     def _put_back(self, event: TaskFailed | TaskKilled) -> PhaseState | None:
-        """End an attempt without a result; its phase, or None if the message came too late."""
+        """End an attempt without a result. Its phase, or None if the message came too late."""
         phase = self._phases.get(event.phase)
         ended = phase and phase.end(event.task, event.attempt)
         if not phase or not ended:
@@ -397,15 +402,15 @@ class State:
             self._shares[phase.slot_kind].ended(phase, launch.task)
 
     def _settle_end(self, phase: PhaseState, launch: Launch) -> None:
-        """Tell the shares above a phase that one of its attempts has ended."""
+        """Update the shares above a phase after one of its attempts has ended."""
         if launch.host in self._hosts.lost:
             self._recount()
-            self.has_shrunk = True  # It may use more of the slots that are there.
+            self.has_shrunk = True  # It may use more slots of responsive hosts.
         else:
             self._settle(phase, -1)
 
     def _recount(self) -> None:
-        """Count what all shares hold and ask for anew."""
+        """Recount what all shares hold and demand."""
         of_kind: dict[str, list[PhaseState]] = {kind: [] for kind in self._shares}
         for phase in self._phases.values():
             of_kind[phase.slot_kind].append(phase)
@@ -415,7 +420,7 @@ class State:
             shares.line_up()
 
     def _settle(self, phase: PhaseState, held: int) -> None:
-        """Tell the shares above a phase that it changed, and holds so many more slots."""
+        """Update the shares above a phase that changed and holds `held` more slots."""
         self._shares[phase.slot_kind].settle(phase, held)
 
     def _make_ready(self, phase: PhaseState) -> None:
@@ -434,13 +439,13 @@ class State:
         self.is_stale = True
 
     def _tell_followers(self, phase: PhaseState, task: int, host: str) -> None:
-        """Let those begin that need not wait for all of a phase."""
+        """Update the phases that need not wait for all tasks of this phase."""
         for other in phase.behind:
             if other.is_pinned:
                 other.unblock(task, host)
                 other.waits_for.clear()
                 if other.is_ready:
-                    self.has_shrunk = True  # It can use more: the next epoch sees to that.
+                    self.has_shrunk = True  # Its demand grew; the next epoch handles it.
                     self._settle(other, 0)
                 elif phase.job.id not in self.failed:
                     self._make_ready(other)
@@ -454,7 +459,7 @@ class State:
     def _phase_done(self, phase: PhaseState, at: float) -> None:
         self._make_unready(phase)
         if phase.blocked:
-            return  # The rest of its tasks follow on others that are not done.
+            return  # Its other tasks continue tasks that are not done.
         if phase.job.id in self.failed:
             self._forget_if_over(phase.job.id)
             return
@@ -471,7 +476,7 @@ class State:
             self._forget_if_over(phase.job.id)
 
     def _forget_if_over(self, job: str) -> None:
-        """Drop a job that has ended and holds nothing any more, so that memory stays small."""
+        """Drop a job that has ended and holds no slots, to free its memory."""
         if job in self.completed or job in self.failed:
             phases = self._jobs[job].values()
             if not any(phase.running for phase in phases):
@@ -489,7 +494,7 @@ class State:
         )
 
     def check(self) -> None:
-        """Assert every invariant. O(everything); for tests."""
+        """Assert every invariant. O(size of the state); for tests."""
         for phase in self._phases.values():
             phase.check()
         for kind, capacity in self.cluster.capacity.items():

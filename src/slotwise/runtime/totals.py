@@ -1,4 +1,4 @@
-"""One number of slots for all kinds together: what a pool's shares of each have in common."""
+"""Shares of a pool that cover several kinds of slots with one common number."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Total:
-    """The parts, one for each kind of slot, of a share that a pool has of all of them together.
+    """A pool's common share of all kinds of slots, with one part for each kind.
 
-    What it is guaranteed is divided among them with each allocation. A shortage is one of slots
-    of all kinds, so its clock goes on when these are owed in another part.
+    Each allocation divides the guarantee among the parts. A shortage counts slots of all kinds,
+    so its clock continues when the missing slots move to another part.
 
-    parts      by kind of slot
-    least_due  when it will have lacked slots of its min share for too long
+    parts          by kind of slot
+    min_share_due  when it will have lacked slots of its min share for too long
     """
 
     __slots__ = (
@@ -47,30 +47,32 @@ class Total:
 
     @property
     def running(self) -> int:
-        """Slots of all kinds that it holds."""
+        """The slots of all kinds that it holds."""
         return sum([part.running for part in self.parts.values()])
 
     @property
     def away(self) -> int:
-        """Those of them on unresponsive hosts."""
+        """The slots that it holds on unresponsive hosts."""
         return sum([part.away for part in self.parts.values()])
 
     def room(self, part: PoolState) -> float:
-        """Slots of this kind that it may hold more, beside those that are kept for slots of
-        other kinds that are being taken back for it."""
+        """The number of further slots of this kind that it may hold.
+
+        It excludes slots of other kinds that are being taken back for it.
+        """
         kept = sum([other.coming for other in self.parts.values() if other is not part])
         return self.max_share - self.running - kept
 
     def lacks(self) -> int:
-        """Slots of its min share that it can use and lacks; below 0 if it holds more."""
+        """The usable slots of its min share that it lacks; below 0 if it holds more."""
         return self._owed() - sum([part.held for part in self.parts.values()])
 
     def missing(self) -> int:
-        """The same, without those that are coming."""
+        """Like `lacks`, without the slots that are already being taken back for it."""
         return self._owed() - sum([part.expected for part in self.parts.values()])
 
     def watch(self, now: float, patience: float) -> float:
-        """When its shortage, if there is one, will have lasted for too long; inf without."""
+        """Update the instant at which its shortage will be overdue; inf without a shortage."""
         if self.lacks() <= 0:
             self.min_share_due = inf
         elif self.min_share_due == inf:
@@ -78,9 +80,9 @@ class Total:
         return self.min_share_due
 
     def divide(self) -> None:
-        """Guarantee parts as much as they were allocated until the min share is reached.
+        """Guarantee each part up to its allocation until the min share is reached.
 
-        What is guaranteed below them is so already. Whole slots come first.
+        Guarantees below the parts are counted already. Whole slots come first.
         """
         parts = self.parts.values()
         for part in parts:
@@ -94,14 +96,17 @@ class Total:
                 more -= given
 
     def serve(self, part: PoolState) -> None:
-        """Count a launch as service that a part received for the size of its allocation."""
+        """Count a launch as service of a part, in inverse proportion to its allocation."""
         if part.allocated > 0:
             self._service = max(self._service, self._served[part.slot_kind])
             self._served[part.slot_kind] = self._service + 1.0 / part.allocated
 
     def is_turn_of_others(self, part: PoolState) -> bool:
-        """Whether what is left of the max share should go to other kinds that are free and
-        waited for: of these it holds less of what it should, or has been served less."""
+        """Whether the rest of the max share should go to slots of other kinds.
+
+        These are kinds with free slots and a backlog for which the pool holds a smaller part of
+        its share, or has had less service.
+        """
         mine, wanted = self._turn(part), 0
         for other in self.parts.values():
             if (
@@ -121,14 +126,14 @@ class Total:
 
 
 class Totals:
-    """The shares that pools have of all kinds of slots together, where there are several."""
+    """The common shares of all kinds of slots, if the cluster has several kinds."""
 
     def __init__(self, free: Mapping[str, FreeSlots]) -> None:
         self._free = free
         self._by_key: dict[ShareKey, Total] = {}
 
     def of(self, key: ShareKey, pool: Pool) -> Total | None:
-        """That of a share; None if it has no number for several kinds."""
+        """The total of a share; None if the share has no number for several kinds."""
         has_number = ANY_KIND in pool.slots_min or ANY_KIND in pool.slots_max
         if key.kind != ANY_KIND or not has_number or len(self._free) == 1:
             return None
@@ -142,13 +147,13 @@ class Totals:
 
 
 def owe(pools: Sequence[PoolState]) -> None:
-    """Say what each of these shares is owed of what it was allocated.
+    """Set the slots of its allocation that each share is owed.
 
-    That is its min share, or what is owed below it if that is more. They are all there are, of
-    all kinds; each stands before the one that it lies in.
+    That is its min share, or the sum owed below it if that is more. `pools` holds all shares of
+    all kinds, each before the one that contains it.
     """
     if any(pool.total is not None for pool in pools):
-        # Parts of a total lie equally deep, and what is below any of them comes first.
+        # Parts of a total have equal depth, and everything below any of them must come first.
         pools = sorted(pools, key=lambda pool: -pool.depth)
     divided: set[ShareKey] = set()
     for pool in pools:

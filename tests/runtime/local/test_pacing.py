@@ -388,11 +388,11 @@ def test_a_task_knows_the_speed_of_its_host() -> None:
         (
             Cluster((Host("a", {"task": 1}, speed=3.0), Host("b", {"task": 1}, speed=2.0))),
             "host 'a': speed is 3, and a slot of this machine has speed 1: only slower ones can"
-            " be played; divide all speeds by 3, the largest",
+            " be emulated; divide all speeds by 3, the largest",
         ),
         (
             Cluster((Host("a", {"task": 1}, speed=1e-12),)),
-            "host 'a': speed is 1e-12; no host slower than 0.001 can be played",
+            "host 'a': speed is 1e-12; no host slower than 0.001 can be emulated",
         ),
     ],
 )

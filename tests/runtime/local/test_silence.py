@@ -244,7 +244,7 @@ def test_beyond_the_grace_tasks_are_lost_and_their_results_never_told(
         (0, 1, True), (1, 1, True),
     }  # fmt: skip
     for event in failed:
-        assert event.reason.startswith(f"p task {event.task} of job j: host a has been silent")
+        assert event.reason.startswith(f"p task {event.task} of job j: host a has not")
         assert event.reason.endswith(" s")
     assert all(event.at >= told[0].at + 0.3 for event in failed)
     let_go(tmp_path, scene.pids("b"))

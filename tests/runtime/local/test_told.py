@@ -123,7 +123,7 @@ def test_what_a_hook_raises_is_shown_and_the_task_goes_on(workers: Workers, fifo
     told(workers)
     assert one(workers).value == "done all the same"
     shown = Path(f"{fifo}-shown").read_text()
-    assert "the hook of a task told to stop failed" in shown
+    assert "the stop hook of a task failed" in shown
     assert "SystemExit: no luck" in shown
 
 
@@ -229,7 +229,7 @@ def test_what_cannot_be_pickled_cannot_be_kept(workers: Workers, fifo: str) -> N
     assert str(outcome.value).startswith("what is kept, of type lock, cannot be sent between")
     outcome = call(workers, lambda: running.stop(keep=1))
     assert outcome.status == "error"
-    assert "RuntimeError: nobody has told this task to stop" in str(outcome.value)
+    assert "RuntimeError: this task was not asked to stop" in str(outcome.value)
 
 
 def test_a_task_that_stops_without_a_value_keeps_nothing(workers: Workers, fifo: str) -> None:
@@ -435,7 +435,7 @@ def test_outside_of_any_task_nobody_is_told() -> None:
     assert running.seconds_left() == float("inf")
     assert running.kept(3) == 3
     running.on_stop_request(lambda seconds: pytest.fail("nobody was told"))
-    with pytest.raises(RuntimeError, match="nobody has told this task to stop"):
+    with pytest.raises(RuntimeError, match="this task was not asked to stop"):
         running.stop()
 
 

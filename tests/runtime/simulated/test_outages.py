@@ -66,7 +66,7 @@ def finished(at: float, task: int, seconds: float = 4.0, attempt: int = 1) -> Ta
 
 def lost(at: float, task: int, host: str = "h1", grace: float = 5.0) -> TaskFailed:
     """The first attempt of a map is given up."""
-    reason = f"host {host} has been silent for more than {grace:g} s"
+    reason = f"host {host} has not responded for more than {grace:g} s"
     return TaskFailed(at, MAP, task, 1, reason, lost=True)
 
 

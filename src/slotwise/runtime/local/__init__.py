@@ -1,1 +1,1 @@
-"""The live world: tasks really run, in worker processes of this machine."""
+"""The local backend: runs tasks in worker processes of this machine."""

@@ -1,6 +1,6 @@
-"""The live world: this machine. Its slots are worker processes, its clock is the real one.
+"""The local backend: this machine. Its slots are worker processes; it runs in real time.
 
-It may play several hosts: each has worker processes of its own.
+It can emulate several hosts, each with its own worker processes.
 """
 
 from __future__ import annotations
@@ -32,29 +32,31 @@ from slotwise.runtime.local.workers import Pickle, Reply, Workers
 from slotwise.runtime.signals import undisturbed
 
 HOST = "localhost"
-"""The name of the one host, where no cluster is played."""
+"""The name of the only host, if no cluster is emulated."""
 
 
 class LocalBackend:
     """Runs launches in the worker processes of this machine, one task in each at a time.
 
-    `slots` counts them, or counts them by kind; or it is a cluster, each host of which has
-    worker processes of its own, one for each slot. Every worker of a host runs tasks of every
-    kind. A task that is to be stopped is told so, and killed at the instant that the decision
-    names. What it has kept when it stops by itself is handed to its next attempt.
+    `slots` is their number, or their number by kind, or a cluster: then each host has its own
+    worker processes, one for each slot. Every worker of a host runs tasks of every kind. A
+    preempted task is asked to stop, and killed at the instant that the decision gives. If it
+    stops by itself, the value that it kept is passed to its next attempt.
 
-    One of several hosts all of whose workers somebody else has stopped is silent. Within the
-    grace of the cluster it may go on as if nothing had been; then what runs there is told as
-    lost, and nothing more is heard of it: its processes are killed when the host is back. A
-    single worker that is stopped for longer than the grace is killed, and its task told as
-    lost.
+    With several hosts, a host is unresponsive if another process has stopped all of its
+    workers. Within the grace of the cluster it may resume without consequences. After that, its
+    tasks are reported as lost, and their later results are ignored; its processes are killed
+    when the host is back. A single worker that is stopped for longer than the grace is killed,
+    and its task is reported as lost.
 
-    An attempt is begun once. A launch that comes again, or too late, is dropped, and told so.
+    An attempt is begun once. A repeated or late launch is dropped and reported as dropped.
 
-    A job is committed when its last task has ended well: only then is that end told, so a job
-    that counts as completed has its output in place. Whatever the job's own code or the disk
-    does wrong is told as a failed task. `close` ends all processes and takes back the output
-    of jobs that are not done.
+    A job is committed when its last task has succeeded, and that event is reported only after
+    the commit: the output of a completed job is in place. Errors of the job's own code and of
+    the disk are reported as task failures. `close` ends all processes and removes the output of
+    jobs that are not done.
+
+    SlotwiseError if the worker processes cannot be started.
     """
 
     def __init__(
@@ -62,12 +64,12 @@ class LocalBackend:
     ) -> None:
         given = list(executions)
         self._jobs = {execution.job.id: LiveJob.of(execution) for execution in given}
-        # The next one is last; jobs of one instant keep the order in which they were given.
+        # The next one is last; jobs with the same arrival keep the order of `executions`.
         self._arrivals = sorted(
             (JobArrived(execution.job.arrival, execution.job) for execution in reversed(given)),
             key=lambda event: -event.at,
         )
-        self._events: list[Event] = []  # events that wait for nothing any more
+        self._events: list[Event] = []  # events that `wait` returns next
         cluster = slots if isinstance(slots, Cluster) else self.cluster(slots)
         self._host_of = [
             host for host in cluster.hosts for _ in range(sum(host.slots.values()))
@@ -77,8 +79,8 @@ class LocalBackend:
         for slot in reversed(range(len(self._host_of))):
             self._free[self._host_of[slot].name].append(slot)
         self._held: dict[int, Launch] = {}
-        self._ends: dict[int, float] = {}  # when those are killed that have been told to stop
-        # What silent hosts may still run although it is over for everybody else.
+        self._ends: dict[int, float] = {}  # when attempts that were asked to stop are killed
+        # Attempts reported as lost that unresponsive hosts may still run.
         self._abandoned: dict[int, tuple[LiveJob, Launch]] = {}
         speeds = [host.speed for host in self._host_of]
         try:
@@ -94,16 +96,16 @@ class LocalBackend:
 
     @staticmethod
     def cluster(slots: int | Mapping[str, int]) -> Cluster:
-        """This machine as the scheduler sees it."""
+        """This machine as a cluster of one host."""
         return Cluster((Host(HOST, _by_kind(slots)),))
 
     @property
     def now(self) -> float:
-        """Seconds since the world began."""
+        """Seconds since the backend was created."""
         return time.monotonic() - self._zero
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
-        """Start an attempt, stop one (now or at its `until`), or take back a job."""
+        """Start an attempt, stop one (now or at its `until`), or give up a job."""
         if isinstance(decision, Launch):
             self._launch(decision)
         elif isinstance(decision, Preempt):
@@ -114,9 +116,10 @@ class LocalBackend:
             self._close_if_given_up(live)
 
     def wait(self, until: float | None) -> Sequence[Event]:
-        """What has happened; waits for it, at most until then or until a job arrives.
+        """The next events. Waits for them at most until `until` or until a job arrives.
 
-        It wakes up to kill what was told to stop and still runs, and tells of that at once.
+        It also wakes up to kill attempts that still run at the end of their grace period, and
+        reports these at once.
         """
         due = inf if until is None else until
         if self._arrivals:
@@ -145,7 +148,7 @@ class LocalBackend:
                 return events
 
     def close(self) -> None:
-        """End all processes; take back what unfinished jobs have written. Idempotent."""
+        """End all processes; remove the output of unfinished jobs. Idempotent."""
         self._workers.close()
         while self._jobs:
             _, live = self._jobs.popitem()
@@ -190,14 +193,14 @@ class LocalBackend:
         self._workers.start(slot, launch.phase.job, runner, arguments, kept, sleeps=sleeps)
 
     def _objection(self, launch: Launch) -> str:
-        """Why an attempt is not begun; empty if it is."""
+        """Why a launch is dropped; empty if it is valid."""
         live = self._jobs.get(launch.phase.job)
         if live is None or live.given_up:
             return "its job is over"
         begun = live.latest(launch)
         if begun == DONE:
             return "the task is done"
-        # What was never begun does not run: so it is with most launches.
+        # A task that was never begun cannot run, which saves the search for most launches.
         is_known = begun and any(
             (held.phase, held.task) == (launch.phase, launch.task)
             for held in self._held.values()
@@ -211,9 +214,9 @@ class LocalBackend:
         return ""
 
     def _stop(self, preempt: Preempt) -> None:
-        """Kill an attempt, or tell it to stop. One that has just ended by itself is let be.
+        """Kill an attempt, or ask it to stop. No effect if it has just ended by itself.
 
-        Of several instants at which an attempt is to be killed, the earliest counts.
+        If several instants were given at which to kill an attempt, the earliest applies.
         """
         wanted = (preempt.phase, preempt.task, preempt.attempt)
         for slot, launch in self._held.items():
@@ -229,7 +232,7 @@ class LocalBackend:
                 return
 
     def _ends_heard(self) -> dict[int, float]:
-        """When attempts are to be killed; those of silent hosts are when these are back."""
+        """When attempts are killed; those of unresponsive hosts only after these are back."""
         unresponsive = self._monitor.unresponsive
         if not unresponsive:
             return self._ends
@@ -245,20 +248,23 @@ class LocalBackend:
         self._one_less(live)
 
     def _release(self, slot: int) -> tuple[LiveJob, Launch]:
-        """The attempt in a slot is over, and the slot is free; what it was."""
+        """Free a slot whose attempt is over. The job and launch of the attempt."""
         self._free[self._host_of[slot].name].append(slot)
         self._ends.pop(slot, None)
         launch = self._held.pop(slot)
         return self._jobs[launch.phase.job], launch
 
     def _abandon(self, slot: int) -> tuple[LiveJob, Launch]:
-        """The attempt in a slot is over for everybody but its silent host; what it was."""
+        """End the attempt in a slot of an unresponsive host, which may still run it."""
         live, launch = self._abandoned[slot] = self._release(slot)
         self._free[self._host_of[slot].name].remove(slot)
         return live, launch
 
     def _not_abandoned(self, outcomes: list[Reply]) -> list[Reply]:
-        """Those of attempts that are not over yet. Who is heard of may be back: look now."""
+        """The replies of attempts that are not abandoned.
+
+        A host that replies may be back, so the next look is now.
+        """
         for outcome in outcomes:
             if self._host_of[outcome.slot].name in self._monitor.unresponsive:
                 self._monitor.next_look = -inf
@@ -268,7 +274,7 @@ class LocalBackend:
         return outcomes
 
     def _look(self) -> None:
-        """Tell of hosts that fell silent, stayed so, or are back; end stuck workers."""
+        """Report hosts that are now unresponsive, overdue, or back; end stuck workers."""
         now = self.now
         for host, turn in self._monitor.look(now):
             if turn is Turn.LOST:
@@ -277,7 +283,7 @@ class LocalBackend:
                 seconds = self._monitor.seconds(host, now)
                 for slot in self._slots_of(host, self._held):
                     live, launch = self._abandon(slot)
-                    reason = f"host {host} has been silent for {seconds:.1f} s"
+                    reason = f"host {host} has not responded for {seconds:.1f} s"
                     self._fail(live, launch, reason, lost=True)
             else:
                 for slot in self._slots_of(host, self._abandoned):
@@ -294,12 +300,12 @@ class LocalBackend:
         return [slot for slot in slots if self._host_of[slot].name == host]
 
     def _free_abandoned(self, slot: int) -> None:
-        """An abandoned attempt is over on its host, too: what it wrote since goes."""
+        """An abandoned attempt has ended on its host, too: discard its output."""
         self._free[self._host_of[slot].name].append(slot)
         self._discard(*self._abandoned.pop(slot))
 
     def _hear(self, outcome: Reply) -> None:
-        if outcome.slot in self._abandoned:  # Its host has been silent for too long just now.
+        if outcome.slot in self._abandoned:  # Its host has just become overdue.
             self._free_abandoned(outcome.slot)
             return
         live, launch = self._release(outcome.slot)
@@ -311,11 +317,11 @@ class LocalBackend:
         elif live.tasks_left > 1:
             self._finished(live, launch, outcome)
         else:
-            with undisturbed():  # An output is replaced as a whole, and then is done.
+            with undisturbed():  # No signal comes between the commit and its record.
                 self._finished(live, launch, outcome)
 
     def _finished(self, live: LiveJob, launch: Launch, outcome: Reply) -> None:
-        """An attempt has ended well; if it is the last of its job, the output is committed."""
+        """An attempt has succeeded; if it is the last of its job, commit the output."""
         execution = live.execution
         try:
             if not live.given_up:
@@ -340,7 +346,7 @@ class LocalBackend:
             self._forget(live)
 
     def _stopped(self, live: LiveJob, launch: Launch, outcome: Reply) -> None:
-        """An attempt stopped because it was told to; if it kept a value, its seconds count."""
+        """An attempt stopped on request. If it kept a value, its seconds count as kept work."""
         assert isinstance(outcome.value, Pickle)
         if outcome.value:
             live.kept[launch.phase.phase, launch.task] = outcome.value
@@ -353,10 +359,10 @@ class LocalBackend:
         self._one_less(live)
 
     def _computed(self, live: LiveJob, outcome: Reply) -> float:
-        """The seconds of an attempt, but for those for which somebody else had stopped it."""
+        """The seconds of an attempt, without those during which it was stopped from outside."""
         stopped = self._monitor.take_stopped(outcome.slot)
         if isinstance(live.execution, Sleep):
-            return outcome.seconds  # Sleep goes on while it is stopped.
+            return outcome.seconds  # A sleep continues while its process is stopped.
         return max(0.0, outcome.seconds - stopped)
 
     def _fail(self, live: LiveJob, launch: Launch, reason: str, lost: bool = False) -> None:
@@ -370,7 +376,7 @@ class LocalBackend:
         self._one_less(live)
 
     def _discard(self, live: LiveJob, launch: Launch) -> None:
-        """Remove what an attempt left. What cannot be removed now goes when the job closes."""
+        """Remove the files of an attempt. What cannot be removed now is when the job closes."""
         with suppress(OSError):
             live.execution.discard(launch.phase.phase, launch.task, launch.attempt)
 

@@ -1,4 +1,4 @@
-"""Clusters that can be played on this machine."""
+"""Clusters that can be emulated on this machine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from slotwise.runtime.local.pacing import SPEED_LEAST
 
 
 def emulated(cluster: Cluster | None) -> Cluster:
-    """The hosts of a workload's cluster as this machine can play them.
+    """The cluster of a workload as this machine emulates it.
 
-    Nobody reports now and then: what ends is known at once. InputError for a cluster that names
-    no hosts, or one of whose hosts is faster than a slot of this machine, or far too slow.
+    It has no heartbeat: the end of a task is known at once. InputError for a cluster that names
+    no hosts, or that has a host with a speed above 1 or below `SPEED_LEAST`.
     """
     if not names_hosts(cluster):
         raise InputError(
@@ -26,19 +26,19 @@ def emulated(cluster: Cluster | None) -> Cluster:
         if host.speed > 1:
             raise InputError(
                 f"host {host.name!r}: speed is {host.speed:g}, and a slot of this machine has"
-                f" speed 1: only slower ones can be played; divide all speeds by {fastest:g},"
+                f" speed 1: only slower ones can be emulated; divide all speeds by {fastest:g},"
                 " the largest"
             )
         if host.speed < SPEED_LEAST:
             raise InputError(
                 f"host {host.name!r}: speed is {host.speed:g}; no host slower than"
-                f" {SPEED_LEAST:g} can be played"
+                f" {SPEED_LEAST:g} can be emulated"
             )
     return replace(cluster, heartbeat=0.0)
 
 
 def names_hosts(cluster: Cluster | None) -> TypeGuard[Cluster]:
-    """Whether a cluster is more than a number of slots, all for every kind, on no host."""
+    """Whether a cluster names hosts, and is not only a number of slots for every kind."""
     if cluster is None:
         return False
     plain = Cluster.of_slots(sum(cluster.capacity.values()))

@@ -1,4 +1,4 @@
-"""A job in the live world: what is left of it, and which of its attempts were begun."""
+"""A job on the local backend: what is left of it, and which of its attempts were begun."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from slotwise.program.execution import Execution, ReportsWaiting
 from slotwise.runtime.local.workers import Pickle
 
 DONE = 2**32 - 1
-"""Stands for the number of the last attempt of a task that is done: no attempt comes later."""
+"""Replaces the number of the last attempt of a task that is done: no later one is valid."""
 
 
 @dataclass(slots=True)
 class LiveJob:
-    """A job that is not over: its execution, and how much of it is left and under way.
+    """A job that is not over: its execution, and the numbers of its open and running tasks.
 
     begun  the number of the last attempt of each task that was begun, by phase; 0: none
-    kept   what tasks that are not done have kept of stopped attempts, by phase and number
-    waits  the execution, if it tells for how long its tasks waited
+    kept   the values kept by stopped attempts of tasks that are not done, by phase and number
+    waits  the execution, if it reports how long its tasks waited
     """
 
     execution: Execution
@@ -33,23 +33,23 @@ class LiveJob:
 
     @classmethod
     def of(cls, execution: Execution) -> Self:
-        """A job nothing of which was begun."""
+        """A job with no attempt begun."""
         counts = {phase.name: phase.tasks.count for phase in execution.job.phases}
         begun = {name: array("I", [0]) * count for name, count in counts.items()}
         waits = execution if isinstance(execution, ReportsWaiting) else None
         return cls(execution, sum(counts.values()), begun, waits=waits)
 
     def latest(self, launch: Launch) -> int:
-        """The number of the attempt of a launch's task that was begun last, 0 if none was."""
+        """The number of the last attempt begun of a launch's task; 0 if none was."""
         return self.begun[launch.phase.phase][launch.task]
 
     def begin(self, launch: Launch) -> None:
-        """An attempt is begun: neither it nor any before it will be again."""
+        """Mark an attempt as begun: neither it nor an earlier one may begin again."""
         self.running += 1
         self.begun[launch.phase.phase][launch.task] = launch.attempt
 
     def finish(self, launch: Launch) -> None:
-        """The task of an attempt is done."""
+        """Mark the task of an attempt as done."""
         self.tasks_left -= 1
         self.begun[launch.phase.phase][launch.task] = DONE
         self.kept.pop((launch.phase.phase, launch.task), None)

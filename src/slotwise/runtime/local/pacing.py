@@ -1,8 +1,8 @@
-"""Slow hosts, played: worker processes that run a part of the time, by stop and continue.
+"""Emulation of slow hosts: stops and continues worker processes to run a part of the time.
 
-A worker of a host of speed s runs while its task runs, is stopped when it has run for long
-enough, and goes on when it has been stopped for (1 - s) / s of that time. See
-docs/decisions/0017-slowed-hosts.md for why so, and for what it costs and how exact it is.
+A worker of a host of speed s with a task runs for a while, is then stopped, and is continued
+after a stop of (1 - s) / s of the time that it ran. See docs/decisions/0017-slowed-hosts.md for
+the reasons, the cost and the accuracy.
 """
 
 from __future__ import annotations
@@ -19,43 +19,42 @@ from math import inf
 from slotwise.runtime.local.stopped import is_stopped
 
 PERIOD_SECONDS = 0.05
-"""A run and the stop after it take about so long together."""
+"""The approximate length of a run and the stop after it, together."""
 
 LEAST_SECONDS = 0.002
-"""No run and no stop is meant to be shorter: the period gets longer for very small parts."""
+"""The shortest planned run or stop; for speeds near 0 or 1 the period gets longer."""
 
 OWED_MOST = 5.0
-"""What a worker owes of stops, or has paid too much of them, beyond this is forgotten: seconds.
+"""The largest account of a worker, positive or negative, in seconds; more is dropped.
 
-It matters only where the thread below could not run for long.
+It matters only if the thread below could not run for a long time.
 """
 
 TAKEN_SECONDS = 0.0001
-"""When we first look whether a worker has taken a stop; then after twice as long, and so on."""
+"""The delay before the first check whether a worker has stopped; it doubles with each check."""
 
 LOOK_SECONDS = 0.05
-"""How often we look whether a worker that somebody else has stopped goes on."""
+"""The interval of checks whether a worker that was stopped from outside continues."""
 
 MARKS_MOST = 32
-"""So many of the last stops and continues of a task are remembered."""
+"""The number of a task's last stops and continues that are kept."""
 
 SPEED_LEAST = 0.001
-"""Slower than this is not played: such a worker would be stopped for a second at a time."""
+"""The lowest speed that is emulated: a slower worker would be stopped for seconds at a time."""
 
 
 @dataclass(slots=True)
 class _Pace:
-    """How a worker of one slot is slowed; kept from task to task, so that short ones are, too.
+    """The account of the worker of one slot. It spans tasks, so short ones are slowed, too.
 
-    owed   seconds for which it must yet be stopped for what it has run; negative: it has been
-           stopped for longer than it should
-    state  "runs", "stopping" (it was told, but has not had a processor to hear it), "stopped"
-           by us, or "held": stopped by somebody else
-    since  the instant from which on the account is open
-    due    the instant at which to do something about it
-    until  while stopping, the instant from which on it is continued though it took no stop
-    looked the last instant at which it had not taken it
-    marks  how the account stood when the last states of this task began
+    owed   seconds for which it must still be stopped; negative if it was stopped for too long
+    state  "runs", "stopping" (signalled, but it has not had a processor to stop), "stopped" by
+           us, or "held": stopped from outside
+    since  the instant up to which the account is booked
+    due    the instant of the next action
+    until  while stopping, the instant at which it is continued even if it did not stop
+    looked the last instant at which it had not stopped yet
+    marks  the account at the beginning of each of the last states of this task
     """
 
     speed: float
@@ -72,41 +71,41 @@ class _Pace:
 
     @property
     def by_us(self) -> bool:
-        """Whether we have told it to stop and not yet to go on."""
+        """Whether we have stopped it and not yet continued it."""
         return self.state in ("stopping", "stopped")
 
     @property
     def stop(self) -> float:
-        """The seconds of an ordinary stop."""
+        """The length of a regular stop, in seconds."""
         min_share = LEAST_SECONDS / min(self.speed, 1 - self.speed)
         return max(PERIOD_SECONDS, min_share) * (1 - self.speed)
 
     def book(self, now: float) -> None:
-        """Bring the account up to date. What somebody else's stop takes is not our concern."""
+        """Bring the account up to date. Stops from outside do not change it."""
         self.owed += self._earned(self.state, now - self.since)
         self.owed = max(-OWED_MOST, min(OWED_MOST, self.owed))
         self.since = now
 
     def turn_to(self, state: str) -> None:
-        """From the instant on to which the account is booked it is in this state."""
+        """Enter a state at the instant up to which the account is booked."""
         self.state = state
         self.marks.append((self.since, self.owed, state))
 
     def go_on(self, now: float, min_share: float = 0.0) -> None:
-        """From now on it runs, until it owes an ordinary stop, but at least for so long."""
+        """Run from now until it owes a regular stop, but at least for `min_share` seconds."""
         self.since = now
         self.turn_to("runs")
         self.due = now + max(min_share, (self.stop - self.owed) * self.speed / (1 - self.speed))
 
     def owed_within(self, started: float, over: float) -> float:
-        """How the account stands if only what passed between these instants counts.
+        """The account if only the time between these two instants counts.
 
-        That is the task itself: before, the worker was on its way to it; after, nobody may
-        have listened to it for long.
+        They delimit the task itself. Before, the worker was on its way to it; after, its reply
+        may have waited for the manager for a long time.
         """
         begun, owed, _ = self.marks[0]
         early = 0.0
-        if len(self.marks) < MARKS_MOST:  # Else the beginning is forgotten, and the task long.
+        if len(self.marks) < MARKS_MOST:  # Otherwise its beginning was dropped: it is long.
             early = self._owed_at(max(begun, started)) - owed
         return self._owed_at(over) - early
 
@@ -117,7 +116,7 @@ class _Pace:
         return self.owed
 
     def _earned(self, state: str, seconds: float) -> float:
-        """By how much the account grows in so long a time in a state."""
+        """The change of the account after this time in a state."""
         if state == "stopped":
             return -seconds
         return 0.0 if state == "held" else seconds * (1 - self.speed) / self.speed
@@ -126,11 +125,11 @@ class _Pace:
 class Pacer:
     """Slows worker processes while they run tasks, by SIGSTOP and SIGCONT to their groups.
 
-    One thread does it by the clock. It keeps an account for each slot, so waking up late or
-    being kept from running changes when a worker is stopped, but not what part of the time it
-    runs. Only what stands between `begin` and `end` is signalled: call `end` before a process
-    is reaped, for then its number may become that of another. After `end` a worker runs.
-    A worker that somebody else has stopped is left alone until somebody continues it.
+    One thread does this. It keeps an account for each slot, so that a late wake-up or a lack of
+    processor time changes when a worker is stopped, but not which part of the time it runs.
+    Signals are sent only between `begin` and `end`. Call `end` before a process is reaped,
+    because its process id may then be reused. After `end` a worker runs. A worker that was
+    stopped from outside is not signalled until it is continued from outside.
     """
 
     def __init__(self) -> None:
@@ -140,7 +139,7 @@ class Pacer:
         self._sleeps_until = inf
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="slotwise-pacer", daemon=True)
-        # Signals are for the main thread: it alone can let them wait, and it sleeps in poll.
+        # Signals must reach the main thread: it can delay them, and it must wake up from poll.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self._thread.start()
@@ -148,12 +147,12 @@ class Pacer:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def begin(self, slot: int, pid: int, speed: float) -> None:
-        """A task runs in the worker of a slot, which is to run this part (< 1) of the time."""
+        """Slow the worker of a slot, which has a task; `speed` < 1 is its part of the time."""
         with self._changed:
             pace = self._paces.get(slot)
             if pace is None:
                 pace = self._paces[slot] = _Pace(speed, 0.0)
-                pace.owed = pace.stop / 2  # The first stop comes neither early nor late.
+                pace.owed = pace.stop / 2  # The first stop is neither early nor late.
             pace.pid = pid
             pace.marks.clear()
             pace.go_on(time.monotonic())
@@ -162,13 +161,13 @@ class Pacer:
                 self._changed.notify()
 
     def end(self, slot: int, started: float = 0.0, over: float = 0.0) -> None:
-        """The task of a slot is over, or its worker is about to be killed; it runs on.
+        """Stop slowing a slot: its task is over, or its worker is about to be killed.
 
         `started` and `over` are the instants at which the task itself began and ended, if it
-        did: we may learn of it late.
+        did; the call may come later.
         """
         if slot not in self._active:
-            return  # This thread alone changes which are there.
+            return  # No lock: only this thread changes the keys.
         with self._changed:
             pace = self._active.pop(slot)
             owed = pace.owed_within(started, over) if started else pace.owed
@@ -177,9 +176,9 @@ class Pacer:
                 pace.owed = owed
 
     def nudge(self, slot: int) -> None:
-        """Let the worker of a slot run now, if we have stopped it: it has something to hear.
+        """Let the worker of a slot run now, if we have stopped it, so that it gets a signal.
 
-        The account remembers, so its speed stays what it is.
+        The account is kept, so its speed does not change.
         """
         with self._changed:
             pace = self._active.get(slot)
@@ -188,20 +187,20 @@ class Pacer:
                 self._changed.notify()
 
     def is_held(self, slot: int, pid: int) -> bool:
-        """Whether somebody else has stopped the worker of a slot."""
+        """Whether the worker of a slot was stopped from outside."""
         with self._changed:
             pace = self._active.get(slot)
             return is_stopped(pid, by_us=pace is not None and pace.by_us)
 
     def close(self) -> None:
-        """Continue all, and stop slowing. Idempotent."""
+        """Continue all workers and stop slowing them. Idempotent."""
         with self._changed:
             self._is_over = True
             self._changed.notify()
         self._thread.join()
 
     def _run(self) -> None:
-        """Stop and continue what is due until `close`; whatever happens, none stays stopped."""
+        """Stop and continue workers as due until `close`. At the end none is left stopped."""
         with self._changed:
             try:
                 while not self._is_over:
@@ -222,11 +221,11 @@ class Pacer:
 
 
 def _turn(pace: _Pace) -> None:
-    """Stop what has run long enough, continue what has been stopped long enough.
+    """Stop a worker that has run long enough, continue one that was stopped long enough.
 
-    What does not take a stop is continued all the same when it would have been. One that is
-    starting a child may wait for that without hearing signals, while the child is stopped:
-    neither would ever go on. It counts as stopped, for it did nothing.
+    A worker that does not stop on the signal is continued at the same time as if it had. While
+    it starts a child, it may wait for the child with signals blocked; the child is stopped, so
+    neither would ever continue. This time counts as stopped, since the worker did nothing.
     """
     now = time.monotonic()
     if pace.state == "stopping" and pace.until <= now:
@@ -249,20 +248,20 @@ def _turn(pace: _Pace) -> None:
         else:
             pace.looked, pace.due = now, now + max(TAKEN_SECONDS, now - pace.since)
     elif pace.state == "stopping":
-        pace.book((pace.looked + now) / 2)  # It took the stop somewhere in between.
+        pace.book((pace.looked + now) / 2)  # It stopped somewhere in between.
         pace.turn_to("stopped")
         pace.due = pace.since + pace.owed
     else:
-        # Somebody else did it, nobody knows when: what it ran since it went on is not counted.
+        # It was stopped from outside at an unknown instant: its run since then is not counted.
         pace.since, pace.due = now, now + LOOK_SECONDS
         pace.turn_to("held")
 
 
 def _go_on(pace: _Pace) -> bool:
-    """Continue what we have stopped; False if somebody else has stopped it, too: it stays.
+    """Continue a worker that we stopped; False if it stays stopped from outside, too.
 
-    The account is brought up to date to the instant of the signal. This thread may have to
-    wait for a processor at any line, the more so once the worker has been woken up.
+    The account is booked just before the signal, because this thread may lose the processor at
+    any line, most likely when the worker has been woken up.
     """
     is_held = pace.by_us and is_stopped(pace.pid, by_us=True)
     pace.book(time.monotonic())

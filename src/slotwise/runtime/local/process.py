@@ -1,4 +1,4 @@
-"""The manager's side of one worker process: starting it, talking to it, ending it."""
+"""The manager's side of one worker process: its start, messages and end."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from slotwise.runtime.local.worker import REPLY, REQUEST, TASK, TOKEN_BYTES, WOR
 
 COMMAND = (
     sys.executable,
-    "-P",  # The folder of the script must not hide modules of the user.
-    *("-X", "faulthandler"),  # A crash in native code says on stderr where it was.
+    "-P",  # The script's folder must not hide modules of the user.
+    *("-X", "faulthandler"),  # Shows the place of a crash in native code on stderr.
     worker.__file__,
 )
-"""Starts a worker by its file: as a module it would import our package before any task."""
+"""Starts a worker by its file; as a module it would import our package before any task."""
 
 CHUNK = 1 << 16
-"""Bytes received in one call; requests below this size are sent in one."""
+"""Bytes received in one call; requests below this size are sent in one call."""
 
 
 class GarbledError(Exception):
-    """What came over the channel was not sent by our side of the worker."""
+    """The data on the channel was not sent by our code in the worker."""
 
 
 class WorkerProcess:
-    """One worker process: its life, its channel, its lifeline; nothing here waits long."""
+    """One worker process with its channel and its lifeline. Only `reap` may block for long."""
 
     def __init__(self, environment: Mapping[str, str], unready: int) -> None:
         self._socket, theirs = socket.socketpair()
@@ -43,14 +43,14 @@ class WorkerProcess:
         page, self._word = _shared_word()
         passed = theirs.fileno(), lifeline, page
         self._token = os.urandom(TOKEN_BYTES)
-        # A worker is born deaf to SIGTERM: it hears once it can do so without dying of it.
+        # A worker starts with SIGTERM blocked, until it has a handler and would not die of it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
             self._process = subprocess.Popen(
                 [*COMMAND, *map(str, passed), self._token.hex()],
                 env=environment,
                 pass_fds=passed,
-                start_new_session=True,  # A group to kill; and Ctrl-C is for the manager alone.
+                start_new_session=True,  # A group to kill; and only the manager gets Ctrl-C.
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # What user code prints must not mix with our own output.
             )
@@ -74,17 +74,17 @@ class WorkerProcess:
         self._missing = memoryview(b"")
 
     def send(self, what: int, body: bytes | bytearray) -> bool:
-        """Sends a request, or as much of it as goes without waiting; False if it is dead."""
+        """Send a request, or as much as possible without blocking; False if it is dead."""
         self.tasks += what == TASK
         head = REQUEST.pack(self._token, what, len(body))
         if len(body) < CHUNK:
             self.unsent.append(memoryview(head + body))
         else:
-            self.unsent += memoryview(head), memoryview(body)  # Copies nothing large.
+            self.unsent += memoryview(head), memoryview(body)  # Avoids a large copy.
         return self.flush()
 
     def flush(self) -> bool:
-        """Sends what is left of requests as far as it goes without waiting; False if dead."""
+        """Send the rest of the requests as far as possible without blocking; False if dead."""
         try:
             while self.unsent:
                 sent = self._socket.send(self.unsent[0])
@@ -100,12 +100,12 @@ class WorkerProcess:
         return True
 
     def receive(self) -> tuple[int, float, float, bytes | bytearray] | None:
-        """The reply, if it is now whole; one system call. EOFError if the process has gone.
+        """The reply if it is complete, else None; one system call.
 
-        GarbledError if user code has written to the channel; MemoryError if there is no room
-        for the reply. Nothing can be received any more then.
+        EOFError if the process has gone; GarbledError if user code has written to the channel;
+        MemoryError if the reply does not fit into memory. After these nothing can be received.
 
-        There is never more than one reply under way, since there is never more than one task.
+        At most one reply is in transit, because there is at most one task.
         """
         try:
             got = self._take_more() if self._missing else self._take_new()
@@ -133,14 +133,14 @@ class WorkerProcess:
         _, *self._head, length = REPLY.unpack_from(data)
         self._begun, self._body = b"", data[REPLY.size :]
         if len(self._body) < length:
-            # The rest of a large body is received in place, and copied no more.
+            # The rest of a large body is received in place, without a further copy.
             first, self._body = self._body, bytearray(length)
             self._body[: len(first)] = first
             self._missing = memoryview(self._body)[len(first) :]
         return len(chunk)
 
     def _is_ours(self, data: bytes) -> bool:
-        """True of data that begins with the token, or with a part of it; else GarbledError."""
+        """True if the data begins with the token or a part of it; GarbledError otherwise."""
         if self._token.startswith(data[:TOKEN_BYTES]):
             return True
         raise GarbledError
@@ -151,10 +151,10 @@ class WorkerProcess:
         return got
 
     def tell(self, until: float) -> None:
-        """Tells the task that was sent last to stop; it is to be killed at that instant.
+        """Ask the task that was sent last to stop; it will be killed at that instant.
 
-        Who is told again learns of the new instant, but is not woken up a second time. If the
-        task has just ended, nobody is told.
+        A further call updates the instant, but does not signal again. No effect if the task has
+        just ended.
         """
         was_asked_to_stop = self._word[0] == self.tasks
         self._word[1] = until
@@ -164,18 +164,18 @@ class WorkerProcess:
                 os.kill(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends the process and all of its group by SIGKILL, and drops what is under way."""
+        """End the process and its group by SIGKILL, and drop all messages in transit."""
         if self._killed:
             return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        self._killed = True  # Once only: later the number may be that of another process.
+        self._killed = True  # Only once: the process id may be reused later.
         self._socket.close()
         self._lifeline.close()
         self.unsent.clear()
 
     def last_words(self) -> str:
-        """Says how a process ended whose channel is closed."""
+        """A sentence on how the process ended, once its channel is closed."""
         try:
             code = self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:
@@ -184,16 +184,16 @@ class WorkerProcess:
         return f"worker process {self.pid} {how}"
 
     def is_reaped(self) -> bool:
-        """Whether its end has been seen; takes the exit code if it is there."""
+        """Whether the process has ended; collects its exit code if so."""
         return self._process.poll() is not None
 
     def reap(self) -> None:
-        """Waits for the end of a killed process."""
+        """Wait for the end of a killed process."""
         self._process.wait()
 
 
 def _shared_word() -> tuple[int, memoryview[float]]:
-    """Memory to share with a worker: a file descriptor to hand on, and our view of it."""
+    """Memory shared with a worker: a file descriptor to pass on, and our view of it."""
     page = os.memfd_create("slotwise")
     os.truncate(page, WORD_BYTES)
     return page, memoryview(mmap.mmap(page, WORD_BYTES)).cast("d")

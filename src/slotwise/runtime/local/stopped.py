@@ -1,4 +1,4 @@
-"""Whether a process is stopped, and by whom: what the kernel says of it in /proc."""
+"""Finds out from /proc whether a process is stopped, and whether from outside."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import os
 import signal
 
 PENDING = b"\nShdPnd:\t"
-"""The line with the signals that wait for the process as a whole, 16 digits of base 16."""
+"""Start of the line with the signals pending for the whole process, 16 hexadecimal digits."""
 
 STOP_BIT = 1 << (signal.SIGSTOP - 1)
 
 
 def is_stopped(pid: int, by_us: bool) -> bool:
-    """Whether somebody else has stopped a process by SIGSTOP; `by_us`: we have stopped it, too.
+    """Whether a process was stopped from outside by SIGSTOP; `by_us`: we stopped it, too.
 
-    A stopped process takes no further SIGSTOP: one that comes then waits, and is seen to wait,
-    until SIGCONT takes it away. So our own stops and those of others can be told apart. If both
-    come within the same instant, the kernel keeps but one, which is taken for ours.
-    A process that is gone is not stopped, and nor is one that cannot be looked at. One system
-    call to open, one to read, one to close: some 20 microseconds.
+    A second SIGSTOP to a stopped process stays pending until SIGCONT discards it, and /proc
+    shows pending signals. This distinguishes our own stops from others. If both arrive at the
+    same instant, the kernel keeps only one, which is taken for ours. False for a process that
+    is gone or cannot be inspected. Costs three system calls, about 20 microseconds.
     """
     try:
         status = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)

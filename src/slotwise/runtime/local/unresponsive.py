@@ -1,4 +1,4 @@
-"""Which hosts are silent, and which workers are stuck: processes that somebody has stopped."""
+"""Detects unresponsive hosts and stuck workers: processes that were stopped from outside."""
 
 from __future__ import annotations
 
@@ -8,41 +8,44 @@ from enum import Enum
 from math import inf
 
 LOOK_SECONDS = 0.5
-"""How often we look at all workers; a shorter silence may not be noticed."""
+"""The interval of checks of all workers; a shorter stop may not be noticed."""
 
 SOON_SECONDS = 0.05
-"""The same while a host is silent: what it still believes it has to do is to be stopped soon
-after it goes on, and for how long it stood still is to be known."""
+"""The interval while a host is unresponsive.
+
+It is short so that outdated tasks are killed soon after the host continues, and so that the
+length of the stop is measured accurately.
+"""
 
 
 class Turn(Enum):
     """What can happen to a host."""
 
-    LOST = "it fell silent"
-    OVERDUE = "it has been silent for longer than its grace"
+    LOST = "it became unresponsive"
+    OVERDUE = "it has been unresponsive for longer than its grace"
     JOINED = "it is back"
 
 
 @dataclass(slots=True)
 class _Unresponsive:
-    """A host that is silent; `due` is the instant at which its grace ends, inf once told."""
+    """An unresponsive host; `due` is the instant at which its grace ends, inf once reported."""
 
     since: float
     due: float
 
 
 class ResponseMonitor:
-    """Looks at the workers of all hosts now and then.
+    """Checks the workers of all hosts periodically.
 
-    One of several hosts is silent once all of its workers are stopped: one that runs shows that
-    the host lives. It is back once none of them is stopped: who continues them one by one is
-    not done after the first. A single host is never silent, for the manager runs on it, too.
+    With several hosts, a host is unresponsive once all of its workers are stopped; a running
+    one shows that the host is alive. It is back once none of them is stopped, because they may
+    be continued one by one. A single host is never unresponsive, since the manager runs on it.
 
-    A worker that has been stopped for longer than the grace while its host is not silent is
+    A worker that has been stopped for longer than the grace while its host is responsive is
     stuck: its task may have stopped itself.
 
-    silent     the hosts that are
-    next_look  the instant from which on `look` has something to do
+    unresponsive  the unresponsive hosts
+    next_look     the instant of the next necessary `look`
     """
 
     def __init__(
@@ -51,7 +54,7 @@ class ResponseMonitor:
         grace: float,
         is_stopped: Callable[[int], bool],
     ) -> None:
-        """`slots` has those of each host, `is_stopped` says so of the worker of a slot."""
+        """`slots` are those of each host; `is_stopped` takes a slot and checks its worker."""
         self.next_look = LOOK_SECONDS
         self._slots = {host: list(of_host) for host, of_host in slots.items() if of_host}
         self._grace = grace
@@ -62,7 +65,7 @@ class ResponseMonitor:
         self._seconds: dict[int, float] = {}
 
     def look(self, now: float) -> list[tuple[str, Turn]]:
-        """What has happened since the last look; some 20 microseconds for each worker."""
+        """Changes since the last look. Costs about 20 microseconds for each worker."""
         turns = [
             (host, turn)
             for host in self._slots
@@ -74,11 +77,11 @@ class ResponseMonitor:
         return turns
 
     def seconds(self, host: str, now: float) -> float:
-        """For how long a silent host has been so."""
+        """The seconds for which an unresponsive host has been so."""
         return now - self.unresponsive[host].since
 
     def stuck(self, now: float) -> dict[int, float]:
-        """The slots whose workers are stuck, by the last look, and for how many seconds."""
+        """The slots of the workers that were stuck at the last look, and for which time (s)."""
         return {
             slot: now - since
             for host, slots in self._slots.items()
@@ -88,11 +91,11 @@ class ResponseMonitor:
         }
 
     def take_stopped(self, slot: int) -> float:
-        """For how many seconds the worker of a slot was seen stopped since this was asked."""
+        """The seconds for which a slot's worker was seen stopped since the last call."""
         return self._seconds.pop(slot, 0.0)
 
     def _look_at(self, host: str, now: float) -> int:
-        """How many workers of a host are stopped; notes for how long they have been."""
+        """The number of stopped workers of a host; also updates for how long they have been."""
         count = 0
         for slot in self._slots[host]:
             before = self._stopped_at.pop(slot, None)

@@ -1,8 +1,8 @@
-"""The process behind a slot: reads tasks from its manager, runs them, writes back what came.
+"""The process of a slot: reads tasks from its manager, runs them and sends back the results.
 
-It is run as a script (see `workers.py`) and imports none of our packages: one that only waits
-costs 10 ms and 10 MB. What a task needs is imported when its runner is first unpickled.
-Both directions carry frames: a fixed head, then as many bytes of pickle as the head says.
+It runs as a script (see `workers.py`) and imports none of our packages: an idle one costs 10 ms
+and 10 MB. The modules of a task are imported when its runner is first unpickled. Both
+directions carry frames: a fixed head, then a pickle of the length that the head gives.
 """
 
 from __future__ import annotations
@@ -24,30 +24,32 @@ if TYPE_CHECKING:
     from slotwise.task import Attempt
 
 TOKEN_BYTES = 8
-"""Each frame begins with a token that only the manager and the worker know: user code may write
-to the channel, or read from it, if it takes file descriptors that it did not open."""
+"""Length of the token at the start of each frame, a secret of the manager and the worker.
+
+It detects user code that reads or writes the channel through descriptors that it did not open.
+"""
 
 REQUEST = struct.Struct(f"={TOKEN_BYTES}sBQ")
-"""Head of a frame to the worker: the token, what it is, length of the pickle."""
+"""Head of a frame to the worker: token, type, length of the pickle."""
 RUNNER, TASK, FORGET, KEPT = range(4)
 
 REPLY = struct.Struct(f"={TOKEN_BYTES}sBddQ")
-"""Head of a frame from the worker: token, what it is, start, seconds, length of the pickle."""
+"""Head of a frame from the worker: token, type, start, seconds, length of the pickle."""
 DONE, ERROR, STOPPED, TORN = range(4)
-"""Torn is a task that a hook has stopped: an import, say, may be half done; its worker goes."""
+"""TORN: a hook stopped the task, perhaps inside an import, so its worker is replaced."""
 
 WORD_BYTES = 16
-"""Two doubles in memory shared with the manager, which alone writes: who is told, until when.
+"""Size of the stop request: two doubles in shared memory that only the manager writes.
 
-The first is the number of the task that is told to stop, counted from 1 for each worker; the
+The first is the number of the task that is asked to stop, counted from 1 for each worker; the
 second is the instant at which it is killed, as `time.monotonic()`.
 """
 
 
 def main(channel: int, lifeline: int, page: int, token: bytes) -> None:
-    """Serves until the manager closes the channel; the numbers are file descriptors.
+    """Serve until the manager closes the channel; the numbers are file descriptors.
 
-    The token, sent alone before all frames, says that the worker has started.
+    The token, sent alone before all frames, tells the manager that the worker is ready.
     """
     for inherited in (channel, lifeline):
         os.set_inheritable(inherited, False)
@@ -56,26 +58,26 @@ def main(channel: int, lifeline: int, page: int, token: bytes) -> None:
     os.close(page)
     server = Server(word)
     server.listen()
-    unblock()  # The manager has blocked it.
+    unblock()  # The manager blocked it before the fork.
     os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=server.leave)
-    # A killed worker cannot flush: what it printed is to be seen up to the last whole line.
+    # A killed worker cannot flush: its output must appear up to the last whole line.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     link = Link(channel, token)
     os.write(channel, token)
     try:
         server.serve(link)
     except SystemExit as leaving:
-        # An ordinary exit would wait for threads that a task left, with the channel open.
+        # A normal exit would wait for threads left by a task, with the channel open.
         sys.stdout.flush()
         os._exit(leaving.code if isinstance(leaving.code, int) else leaving.code is not None)
 
 
 def die_with_manager(lifeline: int) -> None:
-    """Has the kernel kill this process group once the manager's end of the lifeline is closed.
+    """Make the kernel kill this process group when the manager's end of the lifeline closes.
 
-    The manager alone holds the other end and never writes, so the only news is its death,
-    even by SIGKILL. Unlike the parent-death signal of prctl this reaches the children of user
-    code too, works in the midst of native code, and cares not which thread started us.
+    Only the manager holds the other end, and it never writes: the only event is its death, even
+    by SIGKILL. Unlike the parent-death signal of prctl, this also reaches the children of user
+    code, works during native code, and does not depend on the thread that started the worker.
     """
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
@@ -88,30 +90,30 @@ def die_with_manager(lifeline: int) -> None:
 
 
 def block() -> None:
-    """Lets SIGTERM wait. While a process forks, it would be lost to the child."""
+    """Block SIGTERM. During a fork, the child could take it instead of this process."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
 def unblock() -> None:
-    """Takes SIGTERM again, and what has come meanwhile."""
+    """Unblock SIGTERM; a pending one is delivered."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 class Link:
-    """The worker's end of the channel. A child that user code forks off loses it."""
+    """The worker's end of the channel. It is closed in children that user code forks."""
 
     def __init__(self, channel: int, token: bytes) -> None:
         self._channel = channel
         self._token = token
         self._reader: BinaryIO = open(channel, "rb", buffering=1 << 16, closefd=False)  # noqa: SIM115
-        # Else the manager would not see the end of a worker whose children live on.
+        # Otherwise the manager would not see the end of a worker that has live children.
         os.register_at_fork(after_in_child=self._cut)
 
     def read(self) -> tuple[int, bytes] | None:
         """The next request and its pickle.
 
-        None if the manager has gone, even in mid-frame, or if user code has read from the
-        channel, so that nobody knows where the next frame begins.
+        None if the manager has gone, even within a frame, or if user code has read from the
+        channel, so that the start of the next frame is unknown.
         """
         try:
             head = self._reader.read(REQUEST.size)
@@ -129,12 +131,12 @@ class Link:
         return (what, body) if len(body) == length else None
 
     def write(self, what: int, started: float, seconds: float, body: bytes) -> None:
-        """Sends one reply; blocks until the manager has taken it."""
+        """Send one reply; blocks until the manager has received it."""
         head = REPLY.pack(self._token, what, started, seconds, len(body))
         if len(body) < 1 << 16:
             pieces = [memoryview(head + body)]
         else:
-            pieces = [memoryview(head), memoryview(body)]  # Copies no large result once more.
+            pieces = [memoryview(head), memoryview(body)]  # Avoids copying a large result.
         for piece in pieces:
             while piece:
                 piece = piece[os.write(self._channel, piece) :]
@@ -145,10 +147,10 @@ class Link:
 
 
 class Server:
-    """Does what is asked of the worker, and hears SIGTERM: the task that runs is told to stop.
+    """Serves the requests of the manager, and handles SIGTERM as a stop request to the task.
 
-    The signal only wakes up; whom it means, and until when, stands in the shared word. So a
-    signal that comes after its task has ended, or from elsewhere, means nobody.
+    The signal only wakes the worker up. The shared word holds the number of the task and the
+    instant. So a signal that comes after the end of its task, or from elsewhere, has no effect.
     """
 
     def __init__(self, word: memoryview[float]) -> None:
@@ -160,7 +162,7 @@ class Server:
         self._attempt: Attempt | None = None
 
     def serve(self, link: Link) -> None:
-        """Answers each task with one reply; whatever user code raises becomes its text."""
+        """Answer each task with one reply; an exception of user code becomes its text."""
         while request := link.read():
             what, body = request
             if what == TASK:
@@ -177,31 +179,31 @@ class Server:
                 key = pickle.loads(body)
                 self._pickles.pop(key, None)
                 self._runners.pop(key, None)
-            del request, body  # A large argument is not kept while waiting for the next.
+            del request, body  # Frees a large argument before the next wait.
 
     def listen(self) -> None:
-        """Makes `hear` the handler, in the place of one that user code may have left."""
-        # Asked for each task: signal.getsignal would take a tenth of the time of a small one.
+        """Make `hear` the handler, replacing one that user code may have left."""
+        # Called for each task: signal.getsignal would take a tenth of the time of a small one.
         if handler_of(signal.SIGTERM) != self.hear:
             signal.signal(signal.SIGTERM, self.hear)
 
     def hear(self, number: int, frame: FrameType | None) -> None:
         """The handler of SIGTERM. May raise Stopped, but only within the code of the task.
 
-        Where the frame is ours, the task's function has returned, or not even begun.
+        If the frame is that of `_run`, the task's function has returned or has not begun.
         """
         if self._attempt is None or frame is None or frame.f_code is Server._run.__code__:
             return
         self._attempt.hear()
 
     def leave(self) -> None:
-        """Makes SIGTERM end a child that user code has forked off, like any other process."""
+        """Make SIGTERM end a child that user code forked, like any other process."""
         if handler_of(signal.SIGTERM) == self.hear:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         unblock()
 
     def answer(self, body: bytes) -> tuple[int, float, float, bytes]:
-        """Runs one pickled task: kind of reply, start, seconds, pickle of result or text."""
+        """Run one pickled task: type of reply, start, seconds, pickle of result or text."""
         started = seconds = 0.0
         trouble = "the arguments of the task cannot be read in a worker process"
         try:
@@ -227,19 +229,19 @@ class Server:
             raise
         except (
             BaseException
-        ) as error:  # Also what asyncio and test frameworks raise beside Exception.
+        ) as error:  # Some errors of asyncio and of test frameworks are no Exception.
             text = f"{trouble}: {summary(error)}" if trouble else story(error)
             return ERROR, started, seconds, pickle.dumps(text)
 
     def _run(
         self, run: Callable[..., object], arguments: tuple[object, ...]
     ) -> tuple[int, object]:
-        """Calls the task's function: what came of it, and its result or what it has kept."""
-        from slotwise import task  # Where it can be imported from was not known earlier.
+        """Call the task's function: the type of reply, and the result or the kept value."""
+        from slotwise import task  # Its import path is not known earlier.
 
         kept, self._kept = self._kept, None
         self._attempt = attempt = task.begin(self._until(), kept)
-        del kept  # Once it is unpickled, it takes no memory twice.
+        del kept  # Frees the pickle once it is unpickled.
         try:
             return DONE, run(*arguments)
         except BaseException as error:
@@ -250,22 +252,23 @@ class Server:
                 print(
                     "slotwise: a task that stopped then failed:", story(error), file=sys.stderr
                 )
-            stopped.__traceback__ = None  # Its frames hold all that the task held.
+            stopped.__traceback__ = None  # Its frames keep the task's objects alive.
             return TORN if attempt.torn else STOPPED, stopped.value
         finally:
             self._attempt = None
             task.end()
 
     def _until(self) -> Callable[[], float | None]:
-        """Says until when the task that now begins may run, once it has been told to stop."""
+        """A function that returns when the next task is killed, or None without a request."""
         word, number = self._word, self._number
         return lambda: word[1] if word[0] == number else None
 
 
 def pickled(value: Any) -> bytes:
-    """The pickle of a value: plain and fast, by cloudpickle where that alone can do it.
+    """The pickle of a value: by plain pickle, which is fast, or by cloudpickle if needed.
 
-    Plain pickle names classes of `__main__`, which is another module in the other process.
+    Plain pickle stores classes of `__main__` by name, but that is a different module in the
+    other process.
     """
     try:
         plain = pickle.dumps(value, protocol=5)
@@ -281,17 +284,17 @@ def pickled(value: Any) -> bytes:
 
 
 def summary(error: BaseException) -> str:
-    """Kind and message of an error on one line, whatever its `__str__` does."""
+    """The type and message of an error on one line, even if its `__str__` fails."""
     import traceback
 
     return traceback.format_exception_only(error)[-1].strip()
 
 
 def story(error: BaseException) -> str:
-    """The traceback as text, from the first frame of user code on if it has any.
+    """The traceback as text, from the first frame of user code on, if there is one.
 
-    Before it stands which input was being read, if the error was told. Messages of our own are
-    enough without a traceback.
+    It is preceded by the input that was being read, if the error carries it. Errors of slotwise
+    are shown without a traceback.
     """
     if type(error).__module__ == "slotwise.model.errors":
         return str(error)

@@ -1,7 +1,7 @@
-"""The slots of this machine: one worker process each, kept for many tasks, killable at once.
+"""The slots of this machine: one worker process each, used for many tasks, killable at once.
 
-One thread, no fork, no re-import of the user's main module: see
-docs/decisions/0002-worker-processes.md for why this and not a ready-made pool.
+One thread, no fork, no re-import of the user's main module. See
+docs/decisions/0002-worker-processes.md for why it does not use an existing pool.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from slotwise.runtime.local.worker import (
 from slotwise.task import SPEED_VARIABLE
 
 DEFAULTS = {
-    # A slot is one core: without this every worker's numpy would start a thread for each core.
+    # A slot is one core: without this, numpy in each worker would start a thread per core.
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -44,11 +44,10 @@ DEFAULTS = {
     # User code that spreads keys by hash() must agree in all workers and in every run.
     "PYTHONHASHSEED": "0",
 }
-"""Environment of the workers where neither the caller nor the manager's environment says."""
+"""Defaults for the environment of the workers, below the manager's and the caller's."""
 
 STARTS_MAX = 3
-"""So many workers of one slot in a row may die before they are ready; then it is hopeless."""
-
+"""The run fails if this number of workers of one slot in a row die before they are ready."""
 
 UNREADABLE: dict[type[BaseException], str] = {
     GarbledError: "the task wrote to the channel between its worker process and slotwise; it"
@@ -61,21 +60,20 @@ T = TypeVar("T")
 
 
 class UserCodeError(Exception):
-    """Code of the user that runs in the manager has failed; the text is kind and message."""
+    """User code that runs in the manager has failed; the text is the error type and message."""
 
 
 Pickle = bytes | bytearray
-"""A value as it goes between processes; who only hands it on does not read it."""
+"""A value as it is sent between processes; code that only passes it on does not unpickle it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What became of the task in a slot. Times in seconds; `started` as `time.monotonic()`.
+    """The outcome of the task in a slot. Times in seconds; `started` as `time.monotonic()`.
 
-    `value` is the result of a task that is done, the traceback of one that ended in an error,
-    the pickle of what was kept by one that stopped because it was told to (empty if nothing),
-    or a sentence about the end of the worker process with which a task was lost (its times
-    are 0).
+    `value` depends on `status`: the result of a task that is done; the traceback of an error;
+    the pickle of the value kept by a task that stopped on request (empty if none); or, for a
+    lost task, a sentence on the end of its worker process (its times are then 0).
     """
 
     slot: int
@@ -86,15 +84,17 @@ class Reply:
 
 
 class Workers:
-    """As many worker processes as there are slots; each runs one task at a time.
+    """One worker process for each slot; each runs one task at a time.
 
-    A worker that dies, whoever killed it, is replaced at once, and so is one whose task was
-    stopped by a hook in the midst of whatever it did. The processes end with `close`,
-    and by the kernel's hand when the manager dies, even by SIGKILL; so do the processes that
-    user code starts, unless they leave their process group.
+    A worker that dies for any reason is replaced at once, and so is one whose task was stopped
+    by its hook at an arbitrary point. The processes end with `close`; the kernel ends them when
+    the manager dies, even by SIGKILL. The same holds for processes that user code starts,
+    unless they leave their process group.
 
     `speeds` has a number of at most 1 for each slot: the part of the time for which its worker
-    is let run while it has a task. All are 1 unless given.
+    runs while it has a task. The default is 1.
+
+    SlotwiseError if a worker process cannot be started.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Workers:
         assert len(self._speeds) == slots
         assert all(SPEED_LEAST <= speed <= 1 for speed in self._speeds)
         self._pacer = Pacer() if min(self._speeds) < 1 else None
-        self._paced: set[int] = set()  # slots whose worker is to be slowed once it is ready
+        self._paced: set[int] = set()  # slots whose worker will be slowed once it is ready
         self._environment = DEFAULTS | os.environ | dict(environment or {})
         self._runners: dict[str, bytes] = {}
         self._early: list[Reply] = []
@@ -138,18 +138,18 @@ class Workers:
         *,
         sleeps: bool = False,
     ) -> None:
-        """Begins `runner(*arguments)` in a free slot; returns before it has begun.
+        """Start `runner(*arguments)` in a free slot, without waiting for it to begin.
 
         The runner is pickled once for each key and sent once to each worker; a later runner
-        of the same key is not looked at. `kept` is what an earlier attempt has kept. Whatever
-        goes wrong is told by an outcome. One that `sleeps` keeps to the speed of its slot by
-        itself, and is not slowed.
+        for the same key is ignored. `kept` is the pickle of the value that an earlier attempt
+        kept. Errors are reported by `wait`. A task that `sleeps` adapts to the speed of its
+        slot itself, and is not slowed.
         """
         assert not self._workers[slot].busy
         try:
             if key not in self._runners:
                 sent = _of_user(lambda: cloudpickle.dumps(runner))
-                # The path is sent along: what the user can import here, the worker can too.
+                # With the path, the worker can import what the user can import here.
                 self._runners[key] = pickle.dumps((sys.path, key, sent))
             task = _of_user(lambda: _pickled((key, arguments)))
         except UserCodeError as error:
@@ -157,7 +157,7 @@ class Workers:
             self._early.append(Reply(slot, "error", text))
             return
         if not self._send(slot, key, task, kept):
-            # The worker died while it was idle, so nothing is lost.
+            # The worker died while idle, so no task is lost.
             self._replace(slot)
             self._send(slot, key, task, kept)
         if self._pacer is not None and self._speeds[slot] < 1 and not sleeps:
@@ -165,9 +165,9 @@ class Workers:
             self._pace(slot)
 
     def wait(self, timeout: float | None = None) -> list[Reply]:
-        """Blocks until some tasks have ended, or `timeout` seconds; none means forever.
+        """Block until some tasks have ended, or for `timeout` seconds; None means forever.
 
-        Cost of a call: one system call, and one for each task that has ended.
+        A call costs one system call, and one for each task that has ended.
         """
         until = None if timeout is None else time.monotonic() + timeout
         outcomes, self._early = self._early, []
@@ -182,18 +182,18 @@ class Workers:
                 return outcomes
 
     def tell(self, slot: int, until: float) -> None:
-        """Tells the task in a slot to stop: it will be killed then (as `time.monotonic()`).
+        """Ask the task in a slot to stop before `until` (as `time.monotonic()`).
 
-        Only tells; to kill is another call. A task that has just ended is not troubled, and
-        nor is the next one. Told again, a task learns of the new instant.
+        It does not kill the task; use `kill`. It affects neither a task that has just ended nor
+        the next one. A further call gives the task the new instant.
         """
         if self._workers[slot].busy:
             self._workers[slot].tell(until)
             if self._pacer is not None:
-                self._pacer.nudge(slot)  # It shall hear now, not when it is continued.
+                self._pacer.nudge(slot)  # It must get the signal now, not after the stop.
 
     def kill(self, slot: int) -> None:
-        """Stops the task in a slot by SIGKILL to all its processes; no outcome will tell of it.
+        """Stop the task in a slot by SIGKILL to all its processes; `wait` reports nothing.
 
         The slot is free on return: a task can be started before the new worker is ready.
         """
@@ -201,7 +201,7 @@ class Workers:
         self._replace(slot)
 
     def forget(self, key: str) -> None:
-        """Drops the runner of a key here and in all workers: its job is over."""
+        """Drop the runner of a key here and in all workers: its job is over."""
         if self._runners.pop(key, None) is None:
             return
         for worker in self._workers:
@@ -211,18 +211,18 @@ class Workers:
                 self._watch(worker)
 
     def is_stopped(self, slot: int) -> bool:
-        """Whether somebody else has stopped the worker of a slot by SIGSTOP."""
+        """Whether the worker of a slot was stopped from outside by SIGSTOP."""
         pid = self._workers[slot].pid
         if self._pacer is not None:
             return self._pacer.is_held(slot, pid)
         return is_stopped(pid, by_us=False)
 
     def pids(self) -> tuple[int, ...]:
-        """The process of each slot, now."""
+        """The current process id of each slot."""
         return tuple(worker.pid for worker in self._workers)
 
     def close(self) -> None:
-        """Kills all workers and what user code started in them, and waits for their end."""
+        """Kill all workers and the processes that user code started, and wait for their end."""
         if self._pacer is not None:
             self._pacer.close()
         ending = self._dying + self._workers
@@ -245,7 +245,7 @@ class Workers:
         self.close()
 
     def _send(self, slot: int, key: str, task: bytes, kept: Pickle) -> bool:
-        """Hands a task to the worker of a slot; False if that is dead."""
+        """Send a task to the worker of a slot; False if it is dead."""
         worker = self._workers[slot]
         worker.busy = True
         if key not in worker.keys:
@@ -259,7 +259,7 @@ class Workers:
         return alive
 
     def _serve(self, slot: int, event: int) -> Reply | None:
-        """Takes what a worker is ready for: more of a request, or (a part of) its reply."""
+        """Send more of a request to a worker, or receive (a part of) its reply."""
         worker = self._workers[slot]
         if event & select.POLLOUT:
             worker.flush()
@@ -273,7 +273,7 @@ class Workers:
         except (GarbledError, MemoryError) as error:
             return self._bury(slot, "error", UNREADABLE[type(error)])
         if reply is None:
-            self._pace(slot)  # It may have said that it is ready.
+            self._pace(slot)  # It may be ready now.
             return None
         worker.busy = False
         what, started, seconds, body = reply
@@ -291,20 +291,20 @@ class Workers:
         return Reply(slot, status, value, started, seconds)
 
     def _bury(self, slot: int, status: Literal["lost", "error"], sentence: str) -> Reply | None:
-        """Replaces a worker that is of no more use; the outcome tells of its task, if any."""
+        """Replace an unusable worker. The reply for its task, if it had one."""
         worker = self._workers[slot]
         self._let_be(slot)
         unready = 0 if worker.ready else worker.unready + 1
         if unready >= STARTS_MAX:
             raise SlotwiseError(
                 f"worker processes cannot start: {unready} in a row ended before they were"
-                f" ready, the last one thus: {sentence}; see stderr for what they say"
+                f" ready; the last one: {sentence}; see stderr for their messages"
             )
         self._replace(slot, unready)
         return Reply(slot, status, sentence) if worker.busy else None
 
     def _replace(self, slot: int, unready: int = 0) -> None:
-        """Kills the worker of a slot, if it lives, and starts another without waiting."""
+        """Kill the worker of a slot, if alive, and start another without waiting."""
         worker = self._workers[slot]
         self._let_be(slot)
         self._poll.unregister(worker.channel)
@@ -321,9 +321,9 @@ class Workers:
         return worker
 
     def _pace(self, slot: int) -> None:
-        """Slow the worker of a slot from now on, if it is to be slowed and is ready.
+        """Slow the worker of a slot from now on, if it should be slowed and is ready.
 
-        Before that it does not yet die with us, so it must not be found stopped.
+        Before it is ready it would survive the manager, so it must not be stopped.
         """
         if slot in self._paced and self._workers[slot].ready:
             assert self._pacer is not None
@@ -331,7 +331,7 @@ class Workers:
             self._pacer.begin(slot, self._workers[slot].pid, self._speeds[slot])
 
     def _let_be(self, slot: int, started: float = 0.0, over: float = 0.0) -> None:
-        """The worker of a slot has no task any more, or will not live: it is not slowed."""
+        """Stop slowing the worker of a slot: it has no task any more, or will be killed."""
         if self._pacer is not None:
             self._paced.discard(slot)
             self._pacer.end(slot, started, over)
@@ -342,10 +342,10 @@ class Workers:
 
 
 def _of_user(call: Callable[[], T]) -> T:
-    """What a call gives that runs code of the user, as pickling does.
+    """The result of a call that runs user code, such as pickling.
 
-    Raises UserCodeError whatever that code raises, be it SystemExit. A KeyboardInterrupt is
-    that of a signal, and goes through, unless the call raises it again.
+    UserCodeError for any exception of that code, even SystemExit. A KeyboardInterrupt is taken
+    for that of a signal and is raised, unless a second call raises it again.
     """
     try:
         return call()
@@ -362,7 +362,7 @@ def _of_user(call: Callable[[], T]) -> T:
 
 
 def _pickled(value: object) -> bytes:
-    """The pickle of a value; modules the user wants to have sent by value are sent so."""
+    """The pickle of a value; modules registered with cloudpickle are pickled by value."""
     if cloudpickle.list_registry_pickle_by_value():
         by_value: bytes = cloudpickle.dumps(value, protocol=5)
         return by_value
@@ -370,5 +370,5 @@ def _pickled(value: object) -> bytes:
 
 
 def _milliseconds(seconds: float | None) -> float | None:
-    """A timeout as poll takes it: it knows neither infinity nor more than 24 days."""
+    """A timeout for poll, which accepts neither infinity nor more than 24 days."""
     return None if seconds is None else min(max(seconds, 0.0), 86_400.0) * 1000

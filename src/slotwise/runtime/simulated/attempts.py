@@ -1,4 +1,4 @@
-"""Attempts on simulated hosts, from their launch to their end: they read, copy, and compute."""
+"""Attempts on simulated hosts, from launch to end: they read, copy and compute."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from slotwise.runtime.simulated.simulation import Simulation
 
 
 class Attempts:
-    """Lets attempts run, and foretells each end by `tell` as soon as it is certain.
+    """Runs attempts, and schedules the end of each by `tell` as soon as it is certain.
 
-    reading  the attempts that read their blocks over a network, None if there is none
-    copies   whether any phase copies what others wrote; most workloads never do
+    reading  the attempts that read their blocks over a network, None without a network
+    copies   whether any phase copies the output of others; in most workloads none does
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class Attempts:
             begin(launch, now)
 
     def read(self, reading: Reading, now: float) -> None:
-        """Some attempts have their blocks now."""
+        """Continue the attempts that have read their blocks by now."""
         for launch in reading.ended(now):
             self._copy(launch, now)
 
     def tell_copiers(self, events: Iterable[object], now: float) -> None:
-        """Some tasks have ended, so others may have all of their input now."""
+        """Start to compute the attempts that have all of their input after these task ends."""
         for event in events:
             if isinstance(event, TaskFinished):
                 for source in self._copying.ended(event.at, event.phase):
@@ -68,14 +68,14 @@ class Attempts:
                     source.waiting.clear()
 
     def is_waiting(self, key: AttemptKey) -> bool:
-        """Whether an attempt reads, or copies what is not all there, so that no end is told."""
+        """Whether an attempt still reads or copies incomplete input, so has no end yet."""
         if self.reading and self.reading.has(key):
             return True
         source = self._copying.source(key[0])
         return source is not None and any(key_of(one) == key for _, one in source.waiting)
 
     def give_up(self, key: AttemptKey, now: float) -> bool:
-        """An attempt is stopped that is waiting; False if it is not, but computes."""
+        """Stop an attempt that is waiting; False if it computes instead."""
         if self.reading and self.reading.give_up(now, key):
             return True
         if not self.is_waiting(key):
@@ -93,15 +93,15 @@ class Attempts:
         return whole * min(1.0, max(0.0, part))
 
     def keep(self, phase: PhaseId, task: int, work: float) -> None:
-        """So much of a task need not be done again."""
+        """Add to the kept work of a task, which need not be done again."""
         self._truths.keep(phase, task, work)
 
     def fails(self, launch: Launch) -> bool:
-        """Whether an attempt fails, or has failed, by itself."""
+        """Whether the attempt has a fault."""
         return self._fault is not None and self._fault(launch) is not None
 
     def _copy(self, launch: Launch, begun: float) -> None:
-        """From then on the attempt copies what other phases wrote for it, if any did."""
+        """From `begun` on the attempt copies the output of other phases, if it needs any."""
         source = self._copying.source(launch.phase)
         if source is None:
             self._compute(launch, begun)
@@ -113,7 +113,7 @@ class Attempts:
             self._compute(launch, begins)
 
     def _compute(self, launch: Launch, begins: float) -> None:
-        """The attempt has what it needs at that instant; draw its end."""
+        """The attempt has all of its input at `begins`; schedule its end."""
         work = self._truths.work_of(launch) * self._slowdown[launch.locality]
         seconds = work / self._speeds[launch.host]
         phase, task, attempt = launch.phase, launch.task, launch.attempt

@@ -1,4 +1,4 @@
-"""The simulated world: a cluster that is a heap of future events."""
+"""The simulated backend: a cluster as a heap of future events."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from slotwise.runtime.simulated.simulation import Simulation as Simulation
 
 
 class SimulatedBackend:
-    """Runs launches by the clock of a heap. An event costs O(log of what is under way).
+    """Simulates launches with a heap of events. An event costs O(log of the pending entries).
 
-    What a host tells while it is cut off is heard when it is back: until then its tasks are
-    done for nobody, not for those either that copy from them. If its grace ends before, they
-    are lost, and never heard of again. An order that is given meanwhile is carried out when the
-    host is back: a launch unless its attempt is lost, a kill unless the attempt is done.
+    Reports of a host that is cut off arrive when it is back. Until then its tasks do not count
+    as done, also for tasks that copy from them. If its grace ends before, they are lost, and
+    their reports are ignored. A decision made meanwhile is carried out when the host is back: a
+    launch unless its attempt is lost, a kill unless the attempt is done.
     """
 
     def __init__(
@@ -59,21 +59,23 @@ class SimulatedBackend:
         self._attempts = Attempts(cluster, jobs, truth, self._unreachable, self._tell)
         self._reading, self._copies = self._attempts.reading, self._attempts.copies
         self._begun = Begun(jobs)
-        self._hosts: dict[AttemptKey, str] = {}  # of all that is under way, if it is asked for
-        self._killed: set[AttemptKey] = set()  # Their next entry of the heap means nothing.
-        self._stop_requested: set[AttemptKey] = set()  # to stop
+        self._hosts: dict[AttemptKey, str] = {}  # of running attempts, if there are outages
+        self._killed: set[AttemptKey] = set()  # Their next entry in the heap is ignored.
+        self._stop_requested: set[AttemptKey] = set()
         self._heap: list[tuple[float, int, Event | Order]] = []
         self._counter = 0
-        # Entries of the heap that are not simply told; where hosts fall silent, any may be one.
+        # Number of heap entries that need handling before they are returned; with outages any
+        # entry may.
         self._odd = int(bool(self._unreachable))
         for job in sorted(jobs, key=lambda job: job.arrival):
             self._tell(job.arrival, JobArrived(job.arrival, job))
         self._schedule_outages()
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
-        """Begin an attempt, or tell one to stop. A job given up needs nothing.
+        """Begin an attempt, or ask one to stop. No action for a job given up.
 
-        An attempt that was to begin before does not begin again.
+        An attempt that was launched before does not begin again. InputError if `repeats` gives
+        an invalid number.
         """
         if isinstance(decision, Launch):
             if not self._begun.is_new(decision):
@@ -94,7 +96,7 @@ class SimulatedBackend:
             if until is not None and (not heap or until < heap[0][0]):
                 self.now = until
                 return ()
-            assert heap, "jobs wait, but nothing will ever happen"
+            assert heap, "jobs wait, but there are no more events"
             self.now = at = heap[0][0]
             entries = [heappop(heap)[2]]
             while heap and heap[0][0] == at:
@@ -102,13 +104,13 @@ class SimulatedBackend:
             if self._odd:
                 entries = list(self._carry_out(entries))
                 if not entries:
-                    continue  # Nobody can know that something has happened.
+                    continue  # Nothing is visible to the scheduler.
             if self._copies:
                 self._attempts.tell_copiers(entries, at)
-            return entries  # type: ignore[return-value]  # Orders have been carried out.
+            return entries  # type: ignore[return-value]  # No orders are left.
 
     def _read(self, reading: Reading, until: float | None) -> None:
-        """Let attempts have their blocks that get them before anything else happens."""
+        """Continue the attempts that get their blocks before the next entry of the heap."""
         while (at := reading.next_end()) is not None:
             if (until is not None and until < at) or (self._heap and self._heap[0][0] < at):
                 return
@@ -118,7 +120,7 @@ class SimulatedBackend:
         self._counter += 1
         heappush(self._heap, (at, self._counter, event))
 
-    # What is not simply told.
+    # Orders, and events that need handling.
 
     def _order(self, at: float, order: Order) -> None:
         self._counter += 1
@@ -126,7 +128,7 @@ class SimulatedBackend:
         heappush(self._heap, (at, self._counter, order))
 
     def _carry_out(self, entries: Sequence[Event | Order]) -> Iterator[Event]:
-        """Carry out orders and put off what is not heard yet; the events that are told."""
+        """Carry out orders and delay unreachable messages. Yields the events to return."""
         for entry in entries:
             if isinstance(entry, Order):
                 self._odd -= 1
@@ -153,9 +155,9 @@ class SimulatedBackend:
         return self._abandon(order.host)
 
     def _preempt(self, decision: Preempt) -> None:
-        """Stop an attempt: now, when it has saved what it did, or when its grace is over.
+        """Stop an attempt: now, when it has saved its work, or when its grace is over.
 
-        One that is done by then ends as if nothing had been.
+        If it is done by then, it ends normally.
         """
         key = key_of(decision)
         if key in self._stop_requested:
@@ -174,9 +176,9 @@ class SimulatedBackend:
         self._order(at, Stop(key, decision.host, kept))
 
     def _computed(self, key: AttemptKey, host: str) -> float | None:
-        """The work that a running attempt has done, at speed 1; None if it will not end well.
+        """The work that a running attempt has done, at speed 1; None if it will not succeed.
 
-        It is looked for among all ends to come: few attempts are ever told to stop.
+        Searches all future ends, since few attempts are ever asked to stop.
         """
         for _, _, entry in self._heap:
             if isinstance(entry, TaskFinished) and key_of(entry) == key:
@@ -192,7 +194,7 @@ class SimulatedBackend:
         return (TaskKilled(self.now, phase, task, attempt, stop.kept),)
 
     def _cancel(self, key: AttemptKey) -> None:
-        """Nothing more is told of an attempt that is under way."""
+        """Suppress all further events of a running attempt."""
         phase, task, _ = key
         self._stop_requested.discard(key)
         self._hosts.pop(key, None)
@@ -205,7 +207,7 @@ class SimulatedBackend:
         self._killed.remove(key)
         self._odd -= 1
 
-    # Hosts that fall silent, and messages that come twice.
+    # Unresponsive hosts, and repeated messages.
 
     def _schedule_outages(self) -> None:
         for span in self._unreachable:
@@ -217,7 +219,7 @@ class SimulatedBackend:
                 self._tell(span.back, HostJoined(span.back, host))
 
     def _send(self, launch: Launch) -> None:
-        """Tell a host to begin an attempt: it may hear of it later, or twice."""
+        """Send a launch to a host: it may arrive later, or twice."""
         host, repeats = launch.host, self._simulation.repeats
         arrives = self._unreachable.through(host, self.now)
         if self._unreachable:
@@ -235,7 +237,7 @@ class SimulatedBackend:
             self._order(self._reports.next(host, self.now + later), Repeat(launch))
 
     def _deliver(self, decision: Launch | Preempt) -> Sequence[Event]:
-        """A host that is back hears what it was told meanwhile."""
+        """Carry out a decision that was delayed until the host was back."""
         key = key_of(decision)
         if isinstance(decision, Preempt):
             if key in self._hosts:
@@ -251,7 +253,7 @@ class SimulatedBackend:
         return LaunchDropped(self.now, *key_of(launch), launch.host, reason)
 
     def _why_dropped(self, launch: Launch) -> str:
-        """What a host says that was told before to begin an attempt."""
+        """The reason that a host gives for dropping a repeated launch."""
         if self._is_under_way(key_of(launch)):
             return "runs already"
         if self._attempts.fails(launch):
@@ -259,7 +261,7 @@ class SimulatedBackend:
         return "was taken back" if self._begun.was_taken_back(launch) else "is done"
 
     def _is_under_way(self, key: AttemptKey) -> bool:
-        """Whether an attempt has begun and not ended: looked for among all ends to come."""
+        """Whether an attempt has begun and not ended. Searches all future ends."""
         if key in self._killed:
             return False
         ends = (entry for _, _, entry in self._heap)
@@ -268,7 +270,7 @@ class SimulatedBackend:
         )
 
     def _put_off(self, entry: TaskFinished | TaskFailed | Order, host: str) -> bool:
-        """Whether a host is silent now: then this is heard of when it is back."""
+        """Delay an entry until the host is back; False if the host is reachable now."""
         back = self._unreachable.through(host, self.now)
         if back == self.now or isinstance(entry, Abandon):
             return False
@@ -279,8 +281,8 @@ class SimulatedBackend:
         return True
 
     def _abandon(self, host: str) -> Sequence[Event]:
-        """A host has been silent for longer than its grace: what runs there is lost."""
-        reason = f"host {host} has been silent for more than {self._grace:g} s"
+        """A host has been unresponsive for longer than its grace: its attempts are lost."""
+        reason = f"host {host} has not responded for more than {self._grace:g} s"
         lost = [key for key, where in self._hosts.items() if where == host]
         for key in lost:
             self._cancel(key)

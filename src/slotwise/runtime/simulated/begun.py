@@ -1,4 +1,4 @@
-"""Which attempts hosts were told to begin: one that was told before is not begun again."""
+"""The attempts that hosts were sent: one that was sent before is not begun again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slotwise.model.job import Job, PhaseId
 
 
 class Begun:
-    """The attempt that was told last of each task; the attempts of a task come in order."""
+    """The last attempt launched of each task; the attempts of a task come in order."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         self._counts = {
@@ -22,7 +22,7 @@ class Begun:
         self._taken_back: set[tuple[PhaseId, int]] = set()
 
     def is_new(self, launch: Launch) -> bool:
-        """Whether an attempt, which is told now, was not told before. O(1)."""
+        """Record a launch; whether it was not launched before. O(1)."""
         latest = self._latest.get(launch.phase)
         if latest is None:
             latest = array("I", [0]) * self._counts[launch.phase]
@@ -36,10 +36,10 @@ class Begun:
         return True
 
     def take_back(self, phase: PhaseId, task: int) -> None:
-        """The last attempt of a task was killed, or given up."""
+        """Record that the last attempt of a task was killed or given up."""
         self._taken_back.add((phase, task))
 
     def was_taken_back(self, launch: Launch) -> bool:
-        """Whether an attempt that is over has ended without a result, as decided."""
+        """Whether an attempt that is over ended without a result because it was taken back."""
         is_latest = launch.attempt == self._latest[launch.phase][launch.task]
         return not is_latest or (launch.phase, launch.task) in self._taken_back

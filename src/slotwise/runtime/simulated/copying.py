@@ -1,9 +1,9 @@
-"""Copying between phases: tasks that began early wait, in their slots, for what is not there.
+"""Copying between phases: tasks that began early wait in their slots for missing input.
 
-What a task of phase P copies comes in equal parts from the M tasks that P waits for. If those
-end at t_1 <= ... <= t_M and the whole takes c seconds to copy, a task that began at b has all
-of it at max(b + c, max over k of (t_k + c (M - k + 1) / M)): part k cannot be copied before
-t_k, nor what comes behind it sooner than that takes.
+A task of phase P copies equal parts from the M tasks that P waits for. If these end at
+t_1 <= ... <= t_M and copying all parts takes c seconds, a task that began at b has all of them
+at max(b + c, max over k of (t_k + c (M - k + 1) / M)): part k cannot be copied before t_k, and
+the parts from k on take c (M - k + 1) / M seconds.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from slotwise.model.job import Job, Phase, PhaseId
 
 
 class CopySource:
-    """What the tasks of one phase copy, as the tasks that it comes from end. O(1) an end.
+    """The input that the tasks of one phase copy. O(1) for each end of a source task.
 
-    `waiting` are the attempts that copy while not all is there, and when each began.
+    `waiting` holds the attempts that copy incomplete input, and when each began.
     """
 
     __slots__ = ("_copy", "_done", "_latest", "_parts", "waiting")
@@ -29,21 +29,21 @@ class CopySource:
         self.waiting: list[tuple[float, Launch]] = []
 
     def part_is_there(self, at: float) -> bool:
-        """A task that it comes from has ended; whether all have now."""
+        """Count the end of a source task; whether all have ended now."""
         left = self._parts - self._done
         self._latest = max(self._latest, at + self._copy * left / self._parts)
         self._done += 1
         return self._done == self._parts
 
     def copied_at(self, begun: float) -> float | None:
-        """When a task that began then has all of it; None while some of it is not there."""
+        """When a task that began at `begun` has copied all; None while input is missing."""
         if self._done < self._parts:
             return None
         return max(begun + self._copy, self._latest)
 
 
 class Copying:
-    """The sources of all phases that copy, by the phases that copy and by those that write."""
+    """The sources of all phases that copy, indexed by copying phase and by source phase."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._of: dict[PhaseId, CopySource] = {}
@@ -54,11 +54,11 @@ class Copying:
                     self._add(job, phase)
 
     def source(self, phase: PhaseId) -> CopySource | None:
-        """What this phase copies, None if nothing."""
+        """The source of this phase; None if it copies nothing."""
         return self._of.get(phase)
 
     def ended(self, at: float, phase: PhaseId) -> list[CopySource]:
-        """A task of this phase has ended: the sources that are complete now."""
+        """Count the end of a task of this phase. The sources that are complete now."""
         return [source for source in self._fed_by.get(phase, ()) if source.part_is_there(at)]
 
     def __bool__(self) -> bool:

@@ -1,4 +1,4 @@
-"""How long tasks really take."""
+"""The true durations of tasks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from slotwise.runtime.simulated.simulation import Simulation
 
 
 class Truths:
-    """The true work of all tasks, drawn for a whole phase when it is first asked for.
+    """The true work of all tasks, drawn for a whole phase when first needed.
 
-    It depends on the seed, the job, the phase and the number of a task only, not on the order
-    of launches: every scheduler that is compared meets the same tasks.
+    It depends only on the seed, the job, the phase and the number of a task, not on the order
+    of launches: all schedulers in a comparison get the same tasks.
     """
 
     def __init__(self, jobs: Sequence[Job], simulation: Simulation) -> None:
@@ -30,7 +30,7 @@ class Truths:
         self._kept: dict[tuple[PhaseId, int], float] = {}
 
     def work_of(self, launch: Launch) -> float:
-        """What an attempt has to do, in seconds at speed 1."""
+        """The work of an attempt, in seconds at speed 1, without what was kept."""
         works = self._works.get(launch.phase)
         if works is None:
             works = self._works[launch.phase] = self.draw(launch.phase)
@@ -40,7 +40,7 @@ class Truths:
         return work
 
     def draw(self, phase_id: PhaseId) -> list[float]:
-        """The work of each task of a phase, in seconds at speed 1."""
+        """The work of each task of a phase, in seconds at speed 1. InputError if not stated."""
         number, place, phase = self._phases[phase_id]
         tasks = phase.tasks
         if tasks.work is None:
@@ -54,6 +54,6 @@ class Truths:
         return drawn
 
     def keep(self, phase: PhaseId, task: int, work: float) -> None:
-        """So much of a task need not be done again."""
+        """Add to the kept work of a task, which need not be done again."""
         if work:
             self._kept[phase, task] = self._kept.get((phase, task), 0.0) + work

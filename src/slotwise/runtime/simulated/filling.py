@@ -1,7 +1,7 @@
-"""Max-min fair rates of flows that share links: progressive filling, exactly.
+"""Max-min fair rates of flows that share links: exact progressive filling.
 
-No flow can get more without another one getting less that has no more than it. There is one
-such set of rates (Bertsekas and Gallager, Data Networks, 6.5.2).
+No flow can get more without reducing the rate of a flow that has no more than it. These rates
+are unique (Bertsekas and Gallager, Data Networks, 6.5.2).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Numbers = npt.NDArray[np.float64]
 
 
 def rates_of_few(paths: Sequence[Sequence[int]], capacity: Sequence[float]) -> list[float]:
-    """The rate of each flow, given the links that it passes; inf where it passes none.
+    """The rate of each flow, given the links that it passes; inf if it passes none.
 
-    The link with the least room for each of its flows is filled; they are settled; again with
-    what is left. Each pass looks at all links in use: for a few dozen flows.
+    Each pass fills the link with the least capacity per flow, fixes the rates of its flows, and
+    subtracts them. A pass scans all links in use, so this is for a few dozen flows.
     """
     users: dict[int, list[int]] = {}
     for flow, path in enumerate(paths):
@@ -43,12 +43,12 @@ def rates_of_few(paths: Sequence[Sequence[int]], capacity: Sequence[float]) -> l
 
 
 def rates_of_many(paths: npt.NDArray[np.int64], capacity: Numbers) -> Numbers:
-    """The same by numpy, for flows that pass equally many links: `paths` is a table of them.
+    """Like `rates_of_few`, with numpy; `paths` has a row of links for each flow.
 
-    A link without a limit, of capacity inf, may fill up a row. In each round all links are
-    filled at once whose flows have no less room anywhere else: settling the others can only
-    raise the level of a link, so none of these can fill before. O(paths.size) a round; rounds
-    are few: as many as links wait for each other in a row.
+    Rows may be padded with a link of capacity inf. Each round fills all links at once whose
+    flows have no smaller level on another link: fixing other flows can only raise the level of
+    a link, so none of these would fill earlier. O(paths.size) for each round. The number of
+    rounds is the length of the longest chain of dependent links, which is small.
     """
     room, rates = capacity.copy(), np.full(len(paths), inf)
     left = np.flatnonzero(np.isfinite(capacity[paths]).any(axis=1))
@@ -59,7 +59,7 @@ def rates_of_many(paths: npt.NDArray[np.int64], capacity: Numbers) -> Numbers:
         levels = level[at]
         lowest = levels.min(axis=1, keepdims=True)
         is_tight = np.ones(len(room), dtype=bool)
-        is_tight[at[levels > lowest]] = False  # One of its flows has less room elsewhere.
+        is_tight[at[levels > lowest]] = False  # One of its flows has a smaller level elsewhere.
         done = is_tight[at].any(axis=1)
         given = lowest[done, 0]
         rates[left[done]] = given

@@ -1,4 +1,4 @@
-"""What is known of the flows under way, as columns of numbers, so that many change at once."""
+"""The state of all flows as columns of numbers, so that many can change at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBERS = ("end", "left", "number", "rate", "since", "size", "in_rack", "in_cor
 
 
 class Cells:
-    """The same columns, to read and write single numbers: several times faster in this way."""
+    """The same columns as memory views, which are several times faster for single numbers."""
 
     __slots__ = _NUMBERS
 
@@ -30,16 +30,16 @@ class Cells:
 
 
 class Flows:
-    """A table with a row for each flow. The rows of flows that are over are used again.
+    """A table with a row for each flow. The rows of ended flows are reused.
 
-    number  in the order of their starts; NOBODY where the row is free
-    size    bytes in all
+    number  in order of start; NOBODY if the row is free
+    size    total bytes
     left    bytes that were missing at the instant `since`
-    rate    bytes a second since then; 0 where no link has a limit: then it ends at once
-    end     the instant at which it ends at that rate; inf while it has none
-    in_rack, in_core    1 where it stays in its rack, where it passes the core; else 0
+    rate    bytes a second since then; 0 if no link has a limit: the flow then ends at once
+    end     the instant at which it ends at that rate; inf while it has no rate
+    in_rack, in_core    1 if it stays in its rack, or passes the core; otherwise 0
 
-    A flow whose rate stays the same keeps the instant of its end.
+    A flow whose rate does not change keeps its exact end.
     """
 
     __slots__ = (*_NUMBERS, "_free", "_nowhere", "_numbers", "cells", "links", "paths", "top")
@@ -77,7 +77,7 @@ class Flows:
         return row
 
     def clear(self, row: int) -> None:
-        """The flow of this row is over."""
+        """Free the row of a flow that is over."""
         cells = self.cells
         self.paths[row] = ()
         self.links[row] = self._nowhere
@@ -88,7 +88,7 @@ class Flows:
         self._free.append(row)
 
     def change_few(self, rows: Sequence[int], rates: Sequence[float], now: float) -> None:
-        """From now on these flows have these rates; inf: they end now."""
+        """Set the rates of these flows from now on; inf: the flow ends now."""
         cells = self.cells
         for row, new in zip(rows, rates, strict=True):
             old = cells.rate[row]
@@ -101,7 +101,7 @@ class Flows:
     def change_many(
         self, rows: npt.NDArray[np.int64], rates: npt.NDArray[np.float64], now: float
     ) -> None:
-        """The same by numpy."""
+        """Like `change_few`, with numpy."""
         is_other = (rates != self.rate[rows]) | (self.end[rows] == inf)
         rows, rates = rows[is_other], rates[is_other]
         left = np.maximum(0.0, self.left[rows] - self.rate[rows] * (now - self.since[rows]))
@@ -110,7 +110,7 @@ class Flows:
         self.rate[rows] = np.where(rates == inf, 0.0, rates)
 
     def arrived(self, row: int, now: float) -> float:
-        """How many bytes of a flow have arrived by now."""
+        """The bytes of a flow that have arrived by now."""
         cells = self.cells
         if cells.end[row] <= now:
             return cells.size[row]
@@ -118,7 +118,7 @@ class Flows:
         return cells.size[row] - max(0.0, left)
 
     def ended(self, now: float) -> list[int]:
-        """The rows of flows that end until now, in the order in which they started."""
+        """The rows of the flows that end by now, in order of start."""
         rows: list[int] = np.flatnonzero(self.end[: self.top] <= now).tolist()
         return sorted(rows, key=self.cells.number.__getitem__) if len(rows) > 1 else rows
 

@@ -1,4 +1,4 @@
-"""What the simulated world does later and does not tell just so: entries of its heap."""
+"""Delayed actions of the simulated backend: heap entries that are not plain events."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ AttemptKey = tuple[PhaseId, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """A decision reaches a host that could not be reached before."""
+    """A decision reaches a host that was unreachable before."""
 
     decision: Launch | Preempt
 
     @property
     def host(self) -> str:
-        """Where."""
+        """The host that the decision reaches."""
         return self.decision.host
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A host is told again to begin an attempt."""
+    """A host receives a launch again."""
 
     launch: Launch
 
     @property
     def host(self) -> str:
-        """Where."""
+        """The host that receives the launch."""
         return self.launch.host
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """An attempt that still runs then is stopped, and has kept so much of its work."""
+    """An attempt that still runs is stopped; it has kept `kept` seconds of its work."""
 
     key: AttemptKey
     host: str
@@ -46,7 +46,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """The grace of a silent host is over: what runs there is lost."""
+    """The grace of an unresponsive host is over: its attempts are lost."""
 
     host: str
 
@@ -55,5 +55,5 @@ Order = Deliver | Repeat | Stop | Abandon
 
 
 def key_of(one: Launch | Preempt | TaskFinished | TaskFailed) -> AttemptKey:
-    """The attempt that it is about."""
+    """The key of the attempt of a decision or event."""
     return one.phase, one.task, one.attempt

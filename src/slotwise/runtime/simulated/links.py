@@ -1,4 +1,4 @@
-"""The links of a cluster's network, as numbers: what a flow from host to host passes."""
+"""The links of a cluster's network, as numbers, and the path of a flow between two hosts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.network import Network
 
 PATH_MOST = 5
-"""Out of a host, out of its rack, the core, into a rack, into a host."""
+"""The longest path: out of a host, out of its rack, the core, into a rack, into a host."""
 
 
 class Way(IntEnum):
@@ -23,7 +23,7 @@ class Way(IntEnum):
 class Links:
     """Links are numbered: out of each host, into each, out of each rack, into each, the core.
 
-    `capacity` is in bytes a second. The last link, `nowhere`, has no limit: it stands for none.
+    `capacity` is in bytes a second. The last link, `nowhere`, has no limit and pads paths.
     """
 
     __slots__ = (
@@ -49,10 +49,10 @@ class Links:
         self.capacity += [network.core, inf]
         self._has_limit = [isfinite(capacity) for capacity in self.capacity]
         self.fastest = network.host
-        """No flow is faster than that: it enters a host."""
+        """The highest rate of a flow, since every flow enters a host."""
 
     def path(self, source: str, target: str) -> tuple[tuple[int, ...], Way]:
-        """The links with a limit that a flow passes. Who is no host lies beyond the core."""
+        """The limited links on the path of a flow. An unknown source is beyond the core."""
         if source == target:
             return (), Way.HOST
         hosts = len(self._host)
@@ -64,7 +64,7 @@ class Links:
         return self._limited(*out, *into), Way.CORE
 
     def out_of(self, host: str) -> int:
-        """The link out of a host; `nowhere` for who is no host."""
+        """The link out of a host; `nowhere` if it is no host."""
         return self._host.get(host, self.nowhere)
 
     def _limited(self, *path: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""A network as a fluid: flows of bytes between hosts share its links max-min fairly."""
+"""A fluid model of a network: flows of bytes between hosts share its links max-min fairly."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from slotwise.runtime.simulated.flows import Flows
 from slotwise.runtime.simulated.links import Links
 
 Key = TypeVar("Key", bound=Hashable)
-"""What names a flow."""
+"""The name of a flow."""
 
 FEW = 16
-"""Up to so many flows at once, rates are found faster without numpy."""
+"""Up to this number of concurrent flows, rates are computed faster without numpy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What has passed between hosts of one rack, and through the core, in bytes.
+    """The bytes that passed between hosts of one rack, and through the core.
 
-    As steps over time, too: `rack[i]` and `core[i]` bytes a second from `times[i]` on. What
-    passes no link with a limit arrives at once and is no part of the steps.
+    Also as step functions of time: `rack[i]` and `core[i]` bytes a second from `times[i]` on.
+    Flows on no limited link arrive at once and are not part of the steps.
     """
 
     rack_bytes: float
@@ -39,14 +39,14 @@ class Traffic:
 
 
 class FlowNetwork(Generic[Key]):
-    """Flows, each of so many bytes and with a name (`key`), in continuous time (seconds).
+    """Flows with a size in bytes and a name (`key`), in continuous time (seconds).
 
-    A flow within a rack passes out of its host and into the other one. Between racks it passes
-    out of the rack, through the core and into the other rack, too. On one host it passes
-    nothing. Rates are max-min fair at every instant. They are found anew when flows start or
-    end: once for all that do so at one instant, and only for flows that this may touch, which
-    are those that share a link that may be full. Instants never decrease from call to call, and
-    ends are taken by `advance` before anything that comes later.
+    A flow within a rack passes the link out of its host and the link into the other one.
+    Between racks it also passes the links out of the rack, through the core and into the other
+    rack. On one host it passes no link. Rates are max-min fair at every instant. They are
+    recomputed when flows start or end: once for all changes at one instant, and only for the
+    flows that may be affected, which share a link that may be full. Instants must not decrease
+    from call to call, and `advance` must be called for all ends before any later instant.
     """
 
     def __init__(self, cluster: Cluster, network: Network) -> None:
@@ -56,9 +56,9 @@ class FlowNetwork(Generic[Key]):
         self._flows = Flows(self._links.nowhere)
         self._keys: dict[int, Key] = {}
         self._rows: dict[Key, set[int]] = {}
-        self._fresh: set[int] = set()  # Flows that have no rate yet.
-        self._eased: set[int] = set()  # Links that may have been full, and lost a flow.
-        self._next: tuple[float, Key] | None = None  # None: to be looked for, or nothing
+        self._fresh: set[int] = set()  # flows that have no rate yet
+        self._eased: set[int] = set()  # links that may have been full, and lost a flow
+        self._next: tuple[float, Key] | None = None  # None: not computed, or no flow
         self._now = 0.0
         self._rack_bytes = self._core_bytes = 0.0
         self._times, self._rack, self._core = array("d"), array("d"), array("d")
@@ -66,10 +66,10 @@ class FlowNetwork(Generic[Key]):
     def start(
         self, now: float, key: Key, source: str | Sequence[str], target: str, size: float
     ) -> None:
-        """Begin to send so many bytes to a host. O(sources); rates are found when asked for.
+        """Begin to send `size` bytes to a host. O(sources); rates are computed when needed.
 
-        From several sources: from each the same part, as a flow of its own; all is there with
-        the last of them. A source that is no host of the cluster lies beyond the core.
+        Several sources send equal parts as separate flows; the key ends with the last of them.
+        A source that is no host of the cluster is beyond the core.
         """
         assert key not in self._rows, f"flow {key} is under way"
         assert 0 <= size < inf, "a flow has a number of bytes"
@@ -87,27 +87,24 @@ class FlowNetwork(Generic[Key]):
                 self._members[link].add(row)
 
     def stop(self, now: float, key: Key) -> float:
-        """Give up a flow; how many of its bytes have arrived."""
+        """Stop a flow. The number of its bytes that have arrived."""
         self._move(now)
         return sum(self._remove(row) for row in sorted(self._rows.pop(key)))
 
     def next_end(self) -> tuple[float, Key] | None:
         """When the next flow will end if nothing starts or stops before, and its name.
 
-        One from several sources ends several times: it is over when `advance` says so.
+        A key with several sources has several ends; it is over when `advance` returns it.
         """
         self._settle()
         if self._next is None and self._rows:
             row = self._flows.next_row()
             self._next = self._flows.cells.end[row], self._keys[row]
-            assert self._next[0] < inf, "every flow gets on"
+            assert self._next[0] < inf, "every flow makes progress"
         return self._next
 
     def advance(self, now: float) -> list[Key]:
-        """Move the clock; the flows that are over by now, in the order of their ends.
-
-        Those that end at one instant come in the order in which they were started.
-        """
+        """Move the clock. The flows that are over by now, in order of end, then of start."""
         over: list[Key] = []
         while (coming := self.next_end()) is not None and coming[0] <= now:
             self._now = coming[0]
@@ -119,21 +116,21 @@ class FlowNetwork(Generic[Key]):
                     del self._rows[key]
                     over.append(key)
             if self._now == now:
-                break  # What starts at this instant is to be known before rates are found.
+                break  # Flows may still start now, before rates are computed.
         self._move(now)
         return over
 
     def leaving(self, host: str) -> int:
-        """How many flows leave a host now; 0 where hosts have no limit."""
+        """The number of flows that leave a host now; 0 if hosts have no limit."""
         return len(self._members[self._links.out_of(host)])
 
     def rate(self, key: Key) -> float:
-        """The bytes a second that a flow gets now; 0 where no link has a limit."""
+        """The current rate of a flow in bytes a second; 0 if no link has a limit."""
         self._settle()
         return sum(self._flows.cells.rate[row] for row in sorted(self._rows[key]))
 
     def traffic(self) -> Traffic:
-        """What has passed by now. O(flows + steps)."""
+        """The traffic so far. O(flows + steps)."""
         self._settle()
         flows, rack, core = self._flows, self._rack_bytes, self._core_bytes
         for row in self._keys:
@@ -143,14 +140,14 @@ class FlowNetwork(Generic[Key]):
         return Traffic(rack, core, tuple(self._times), tuple(self._rack), tuple(self._core))
 
     def _move(self, now: float) -> None:
-        assert now >= self._now, "time does not go back"
+        assert now >= self._now, "time never decreases"
         if now > self._now:
             coming = self.next_end()
-            assert coming is None or coming[0] >= now, "ends that came before have been taken"
+            assert coming is None or coming[0] >= now, "earlier ends were handled by advance"
             self._now = now
 
     def _remove(self, row: int) -> float:
-        """Forget a flow; how many of its bytes have arrived."""
+        """Remove a flow. The number of its bytes that have arrived."""
         flows = self._flows
         arrived = flows.arrived(row, self._now)
         self._rack_bytes += arrived * flows.cells.in_rack[row]
@@ -166,12 +163,12 @@ class FlowNetwork(Generic[Key]):
         return arrived
 
     def _may_be_full(self, link: int) -> bool:
-        """Whether the flows that pass a link could fill it, were each as fast as can be."""
+        """Whether the flows on a link could fill it if each had the highest possible rate."""
         links = self._links
         return len(self._members[link]) * links.fastest > links.capacity[link]
 
     def _settle(self) -> None:
-        """Find the rates of all flows that what came and went since the last time touches."""
+        """Recompute the rates that the changes since the last call may affect."""
         if not self._fresh and not self._eased:
             return
         flows, few = self._flows, self._touched()
@@ -188,10 +185,10 @@ class FlowNetwork(Generic[Key]):
         self._note_traffic()
 
     def _touched(self) -> list[int] | None:
-        """The flows that came, and those that share a full link with them or with who went.
+        """The new flows, and those connected by full links to them or to ended flows.
 
-        A link that cannot be full ties no flows together: each has a limit of its own that is
-        lower. None if they are more than a few: it is faster then to take all flows.
+        A link that cannot be full does not connect flows: each has a lower limit elsewhere.
+        None if there are more than a few: it is then faster to recompute all flows.
         """
         paths, found = self._flows.paths, set(self._fresh)
         if len(found) > FEW:

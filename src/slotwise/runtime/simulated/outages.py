@@ -1,7 +1,7 @@
-"""Outages: hosts that are cut off from the scheduler for a while, and what it hears of that.
+"""Outages: times in which hosts are cut off from the scheduler, and when it notices them.
 
-Messages between the scheduler and a host that is cut off, in either direction, wait until it is
-heard again. What runs there goes on, and hosts send each other what they read and copy as ever.
+Messages between the scheduler and such a host, in either direction, are delayed until the host
+is reachable. Its tasks continue, and hosts still exchange the data that tasks read and copy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slotwise.model.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A host is cut off at an instant, for so many seconds."""
+    """A host is cut off at the instant `at` for `seconds`. InputError for invalid numbers."""
 
     host: str
     at: float
@@ -39,7 +39,7 @@ class Outage:
 
 
 def check_outages(outages: Iterable[Outage]) -> None:
-    """Refuse outages of one host that overlap."""
+    """InputError if outages of one host overlap."""
     earlier: dict[str, Outage] = {}
     for outage in sorted(outages, key=lambda one: (one.host, one.at)):
         before = earlier.get(outage.host)
@@ -50,9 +50,9 @@ def check_outages(outages: Iterable[Outage]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """A time in which nothing gets through, from the instant `cut` until just before `back`.
+    """A time in which no message gets through, from `cut` until just before `back`.
 
-    It is noticed with the first report that is missing: `noticed` is None if none is.
+    It is noticed at the first missing report; `noticed` is None if no report is missing.
     """
 
     host: str
@@ -62,7 +62,7 @@ class Unreachable:
 
 
 class Reports:
-    """When each host reports: at every multiple of the heartbeat, evenly spread; or at once."""
+    """When each host reports: once per heartbeat, evenly spread over the hosts; or at once."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._heartbeat, count = cluster.heartbeat, len(cluster.hosts)
@@ -80,7 +80,7 @@ class Reports:
 
 
 class Unreachables:
-    """All silences of all hosts. False if there are none."""
+    """All times in which hosts are unreachable. False if there are none."""
 
     def __init__(self, outages: Iterable[Outage], reports: Reports) -> None:
         self._of: dict[str, list[Unreachable]] = {}
@@ -96,14 +96,14 @@ class Unreachables:
             yield from unreachable
 
     def through(self, host: str, at: float) -> float:
-        """When a message to or from a host gets through that is sent at this instant."""
+        """When a message to or from a host arrives if it is sent at this instant."""
         unreachable = self._of.get(host, ())
         place = bisect_right(unreachable, at, key=lambda one: one.cut)
         return max(at, unreachable[place - 1].back) if place else at
 
 
 def _unreachable(outages: list[Outage], reports: Reports) -> Iterator[Unreachable]:
-    """The silences of one host, whose outages are in order."""
+    """The times in which one host is unreachable, given its outages in order."""
     left = outages[::-1]
     while left:
         host, cut, over = left[-1].host, left[-1].at, left.pop().over
@@ -112,5 +112,5 @@ def _unreachable(outages: list[Outage], reports: Reports) -> Iterator[Unreachabl
             back = reports.next(host, over) if missing < over else over
             if not left or left[-1].at > back:
                 break
-            over = left.pop().over  # The next one begins before anything was heard.
+            over = left.pop().over  # The next outage begins before any report.
         yield Unreachable(host, cut, missing if missing < over else None, back)

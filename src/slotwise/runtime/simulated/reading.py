@@ -12,15 +12,15 @@ from slotwise.runtime.simulated.host_commands import AttemptKey
 from slotwise.runtime.simulated.network import FlowNetwork, Traffic
 
 OUTSIDE = ""
-"""Where a block comes from that no host of the cluster holds."""
+"""The source of a block that no host of the cluster holds."""
 
 
 class Reading:
     """The attempts that read a block over the network now.
 
-    A block is read whole before the task computes, from the nearest copy: one in the rack of
-    the reader if there is any. Among several it is the one whose host sends to fewest others at
-    that moment; among those, one that the seed and the number of the task tell.
+    The whole block is read before the task computes, from the nearest copy: one in the rack of
+    the reader if there is one. Among several, the host with the fewest outgoing flows at that
+    moment is chosen; ties are broken by the seed and the number of the task.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Reading:
         self._launches: dict[AttemptKey, Launch] = {}
 
     def begin(self, now: float, launch: Launch) -> bool:
-        """Begin to read what an attempt needs; False if it has all of it on its host."""
+        """Begin to read the block of an attempt; False if its host has it, or it has none."""
         blocks = self._phases[launch.phase].tasks.blocks
         if launch.locality is Locality.NODE or not blocks:
             return False
@@ -49,12 +49,12 @@ class Reading:
         return True
 
     def next_end(self) -> float | None:
-        """When the next attempt has its block, if nothing else begins."""
+        """When the next attempt has its block if no other reading begins."""
         coming = self._flows.next_end()
         return None if coming is None else coming[0]
 
     def ended(self, now: float) -> list[Launch]:
-        """The attempts that have their block by now, in the order in which they got it."""
+        """The attempts that have their block by now, in order of completion."""
         return [self._launches.pop(key) for key in self._flows.advance(now)]
 
     def has(self, key: AttemptKey) -> bool:
@@ -62,14 +62,14 @@ class Reading:
         return key in self._launches
 
     def give_up(self, now: float, key: AttemptKey) -> bool:
-        """An attempt is killed; whether it was still reading."""
+        """Stop the reading of a killed attempt; whether it was still reading."""
         if self._launches.pop(key, None) is None:
             return False
         self._flows.stop(now, key)
         return True
 
     def traffic(self) -> Traffic:
-        """What has passed the network by now, killed attempts' parts of blocks included."""
+        """The traffic so far, including partial blocks of killed attempts."""
         return self._flows.traffic()
 
     def _copy(self, block: Block, launch: Launch) -> str:

@@ -1,4 +1,4 @@
-"""What makes a simulation true: how the cluster differs from what the scheduler is told."""
+"""Parameters of a simulation: how the cluster differs from what the scheduler believes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from slotwise.model.network import Network
 from slotwise.runtime.simulated.outages import Outage, check_outages
 
 SPEED_MOST = 1e12
-"""No host is faster, nor slower than 1 over it: beyond that, times are no floats any more."""
+"""The highest speed; the lowest is its inverse. Beyond that, times overflow floats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An attempt ends badly after a part of its time; `lost` if the slot dies under it."""
+    """An attempt fails after the part `after` of its time; `lost` if its slot dies."""
 
     reason: str
     after: float = 0.5
@@ -28,22 +28,22 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """How the simulated cluster differs from what the scheduler is told.
+    """How the simulated cluster differs from what the scheduler believes.
 
-    seed           same seed, same truth, same log
+    seed           the same seed gives the same task durations and the same log
     noise          spread of true durations around the estimates: the standard deviation of
                    the logarithm of a factor whose mean is 1; 0 makes the estimates true
-    remote_factor  how much longer a task takes that reads its input from another rack
-    rack_factor    the same from another host of its rack; None: as remote_factor
-    fault          says which attempts end badly; None: none does
-    save_seconds   what a task that is told to stop needs to save what it has done, after which
-                   it ends; None: it saves nothing and goes on until it is done or killed
-    network        what tasks read their blocks over where their host holds no copy, before they
-                   compute; None: reading takes no time beside the factors above
-    speeds         the true speeds of hosts of which the scheduler is told others
+    remote_factor  factor on the time of a task that reads its input from another rack
+    rack_factor    the same for another host of its rack; None: as remote_factor
+    fault          returns the fault of an attempt, or None; None: no attempt fails
+    save_seconds   seconds that a task needs to save its work when it is asked to stop, after
+                   which it ends; None: it saves nothing and runs until it is done or killed
+    network        the network over which a task reads its block before it computes, if its host
+                   has no copy; None: reading takes no time apart from the factors above
+    speeds         the true speeds of hosts, where they differ from the believed ones
     outages        when hosts are cut off from the scheduler
-    repeats        after how many seconds a host is told a second time to begin an attempt;
-                   None, for all attempts or one: it is told once
+    repeats        returns the seconds after which a host receives a launch a second time, or
+                   None; None: every launch is received once
     """
 
     seed: int = 0
@@ -79,7 +79,7 @@ class Simulation:
         check_outages(self.outages)
 
     def check(self, cluster: Cluster) -> None:
-        """Refuse hosts that the cluster does not have."""
+        """InputError if the outages or speeds name a host that the cluster does not have."""
         named = [(outage.host, str(outage)) for outage in self.outages]
         named += [(host, f"true speed {host}={speed:g}") for host, speed in self.speeds.items()]
         for host, what in named:
@@ -88,7 +88,7 @@ class Simulation:
                 raise InputError(f"{what}: there is no host {host!r}; known: {known}")
 
     def slowdown(self, locality: Locality) -> float:
-        """By which factor reading from that far lengthens a task."""
+        """The factor on the time of a task that reads its input at this distance."""
         if locality is Locality.NODE:
             return 1.0
         if locality is Locality.RACK and self.rack_factor is not None:
@@ -100,9 +100,9 @@ class Simulation:
         return self.speeds.get(host.name, host.speed)
 
     def troubles(self, cluster: Cluster, believed_cluster: Cluster) -> dict[str, Any]:
-        """What is not as the scheduler is told, or goes wrong on the way, for the log.
+        """True speeds that differ from the believed ones, outages and repeats, for the log.
 
-        `told` is the cluster that it is told of. What is right is left out.
+        `believed_cluster` is the cluster that the scheduler gets. Empty entries are left out.
         """
         believed = {host.name: host.speed for host in believed_cluster.hosts}
         true = {host.name: self.speed_of(host) for host in cluster.hosts}
