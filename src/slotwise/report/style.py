@@ -1,4 +1,4 @@
-"""The look of the page."""
+"""The style sheet of the page."""
 
 STYLE = """
 :root { --ink: #1f2933; --muted: #616e7c; --rule: #e4e7eb; --paper: #f5f7fa; }
