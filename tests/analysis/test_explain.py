@@ -103,7 +103,7 @@ def test_it_tells_of_silent_hosts_and_of_queues_that_wait() -> None:
     assert explain(log, "j", 0.5).phases[0].silent == {}
     silent = explain(log, "j", 1.5)
     assert silent.phases[0].silent == {"b": 1}
-    assert "    on hosts that are silent: 1 on b" in explanation_lines(silent)
+    assert "    on unresponsive hosts: 1 on b" in explanation_lines(silent)
     (waits,) = explain(log, "k", 3.3).phases
     assert waits.why.endswith("1 task on a, behind 1 task (next is j/end, which waits for map)")
 

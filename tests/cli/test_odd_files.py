@@ -93,7 +93,7 @@ def test_a_path_to_no_file(path: str, command: list[str], slotwise: Any) -> None
         "/dev/zero": "is a pipe, a socket or a device",
         "jobs.yaml/file": "Not a directory",
         300 * "x": "File name too long",
-        '"a\\0b"': "leave control characters out",
+        '"a\\0b"': "remove the control characters",
     }.items(),
 )
 def test_input_of_a_program(path: str, reason: str, slotwise: Any, folder: Path) -> None:

@@ -157,8 +157,8 @@ OPTIONS = {
     "simulate --slots map=1": "no host has slots for phases of kind 'task'",
     "simulate --preempt 5": "--preempt is '5'; give numbers, as in least=5,fair=30",
     "simulate --preempt least=soon": "--preempt is 'least=soon'; give numbers, as in least=5,",
-    "run --slots 1 --preempt most=5": "--preempt knows no 'most'; known: least, fair, ",
-    "compare --preempt grace=2": "by which nothing is ever taken back; add least or fair",
+    "run --slots 1 --preempt most=5": "--preempt has no key 'most'; known: least, fair, ",
+    "compare --preempt grace=2": "by which pools never reclaim slots; add least or fair",
     "simulate --preempt least=1,least=2": "--preempt is 'least=1,least=2'; give numbers, as in",
     "simulate --preempt least=-1": "preemption: least_after is -1.0; give seconds >= 0",
     "simulate --preempt least=nan": "preemption: least_after is nan; give seconds >= 0",
@@ -172,7 +172,7 @@ OPTIONS = {
     "run --slots 1 --log none/log": "log 'none/log': No such file or directory",
     "simulate --log jobs.yaml": "--log is the workload file 'jobs.yaml'; name another file",
     "run --slots 1 --report jobs.yaml": "--report is the workload file 'jobs.yaml'",
-    "run --slots 1 --report jobs.yaml/x": "jobs.yaml' is no directory; name another file",
+    "run --slots 1 --report jobs.yaml/x": "jobs.yaml' is not a directory; name another file",
     "run --slots 1 --report .": "is a directory; name another file",
 }
 """Commands with options that will not do, and what is said to them."""

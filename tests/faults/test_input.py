@@ -54,6 +54,6 @@ def test_input_that_changes_while_it_is_read(command: Any) -> None:
         " input '/in/a' has changed since its job was planned. Then: 2 bytes, "
     )
     assert after.endswith(
-        "Run the job again when nothing writes to its input, or give it a copy"
+        "Run the job again when nothing writes to its input, or use a copy of the input"
     )
     assert "Traceback" not in command.stderr

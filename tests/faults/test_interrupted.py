@@ -82,7 +82,7 @@ def test_a_stopped_run_writes_its_report(
     for page in ("page.html", "again.html"):
         text = (command.folder / page).read_text()
         assert "flex was interrupted: its record ends at" in text
-        assert "when 1 of 2 jobs were over" in text
+        assert "when 1 of 2 jobs had ended" in text
 
 
 def test_impatience_does_not_hurt(

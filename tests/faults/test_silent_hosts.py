@@ -195,7 +195,7 @@ def stop_workers(process: Any, running: Sequence[int], command: Any, processes: 
     children = set(processes.children(process.pid))
 
     def are_silent() -> bool:
-        if command.stderr.count(": silent") == 2:
+        if command.stderr.count(": unresponsive") == 2:
             return True
         send(signal.SIGSTOP, [pid for pid in running if pid in children])
         return False

@@ -128,7 +128,9 @@ def test_a_map_that_gives_no_table_is_named(text: Path, output_of: Run) -> None:
         def map(self, table: pa.Table) -> list[int]:
             return [1]
 
-    with pytest.raises(TypeError, match="map of Rows must give pyarrow Tables; it gave 1"):
+    with pytest.raises(
+        TypeError, match="map of Rows must return pyarrow Tables; it returned 1"
+    ):
         output_of(plan_mapreduce("j", Rows, "text", "out", base_dir=text))
 
 

@@ -39,5 +39,5 @@ def test_sleep_sleeps_the_work() -> None:
     """The seconds of a task are its work."""
     sleep = Sleep(Job("j", (Phase("p", Tasks(2, (1.0, 3.0))),)))
     assert [sleep.arguments("p", task, 0) for task in (0, 1)] == [(1.0,), (3.0,)]
-    with pytest.raises(InputError, match="phase 'a' does not say its work"):
+    with pytest.raises(InputError, match="phase 'a' has no work"):
         Sleep(JOB)

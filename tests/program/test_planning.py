@@ -47,7 +47,7 @@ def place(tmp_path: Path) -> Path:
         ({"input_format": "csv"}, "unknown input format 'csv'; known: jsonl"),
         ({"output_format": "csv"}, "unknown output format 'csv'; known: jsonl"),
         ({"input_format": "parquet"}, "cannot be read as Parquet"),
-        ({"program": "teragen", "parameters": {"records": 5}}, "leave inputs out"),
+        ({"program": "teragen", "parameters": {"records": 5}}, "leave out inputs"),
         ({"slots_min": 3, "slots_max": 2}, "slots_max is 2"),
     ],
 )
@@ -95,5 +95,5 @@ def test_a_program_from_a_file(place: Path) -> None:
 
 def test_parameters_for_a_made_program_are_refused() -> None:
     """An object has its parameters already."""
-    with pytest.raises(InputError, match="made already"):
+    with pytest.raises(InputError, match="an object already"):
         load(load("wordcount"), {"a": 1})

@@ -104,7 +104,7 @@ def test_a_deadline_is_an_arrow_in_the_row_of_its_job(due, plain):
         ("b", 7.0, BAD),
     ]
     assert picture.rows["due1"] == []
-    assert "The arrow is its deadline" in picture.sentence
+    assert "The triangle is its deadline" in picture.sentence
     assert "deadline" not in jobs.draw(scene_of([plain])).sentence
 
 
@@ -151,6 +151,6 @@ def test_jobs_by_several_penalties_are_told_of():
     assert comparison.bound_of(mixed, "response_mean") is None
     assert comparison.bound_of(mixed, "value") == mixed.outcome.bound
     own = reported(job("a", penalty="stretch"), penalty="makespan", aggregate="max")
-    assert own.objective == "greatest stretch"
+    assert own.objective == "max stretch"
     assert comparison.bound_of(own, "makespan") is None
     assert "by job" in str(comparison_table([mixed]).caption)

@@ -58,8 +58,8 @@ def test_no_runs_are_refused(tmp_path):
     ("name", "told"),
     [
         ("", "is a directory; name another file"),
-        ("r.pdf", "a report is a web page; end its name in .html"),
-        ("report", "a report is a web page; end its name in .html"),
+        ("r.pdf", "a report is a web page; use a name that ends in .html"),
+        ("report", "a report is a web page; use a name that ends in .html"),
         ("missing/r.html", "is missing; name a folder that exists"),
     ],
 )

@@ -30,7 +30,7 @@ def test_a_result_is_shown_as_tables_and_a_picture() -> None:
     html = slotwise.simulate(JOBS, "flex", slots=2)._repr_html_()
     for cell in ("flex", "mean response", "big", "small", "21.0 s"):
         assert f">{cell}</" in html
-    assert PICTURE.format("How each job went") in html
+    assert PICTURE.format("Timelines of jobs") in html
     assert "<script" not in html
     assert "http" not in html
 
@@ -42,7 +42,7 @@ def test_compared_results_are_shown_side_by_side() -> None:
     html = results._repr_html_()
     assert ">fifo</td>" in html
     assert ">fair</td>" in html
-    assert PICTURE.format("The schedulers side by side") in html
+    assert PICTURE.format("Comparison of schedulers") in html
     assert PICTURE.format("Response of each job") in html
 
 
@@ -52,7 +52,7 @@ def test_plans_are_shown_with_their_jobs() -> None:
         html = plan._repr_html_()
         assert f"<p>{plan.summary()}</p>" in html
         assert ">small</td>" in html
-        assert PICTURE.format("When each job runs") in html
+        assert PICTURE.format("Planned timelines of jobs") in html
 
 
 def test_long_tables_are_cut() -> None:

@@ -209,7 +209,7 @@ def test_the_page_warns_of_a_differently_busy_machine(three_runs, tmp_path):
         write_report(runs, path)
         texts = Page(path.read_text(encoding="utf-8")).texts
         assert "work (slot-seconds)" in texts
-        assert any("differently busy" in text for text in texts) is warned
+        assert any("the load of the machine differed" in text for text in texts) is warned
 
 
 def page_of(runs, path):
@@ -239,7 +239,7 @@ def test_a_bound_says_for_which_runs_it_holds(three_runs, tmp_path):
     assert "no scheduler can do better with these tasks" in told
     told = " ".join(page_of([one, other], tmp_path / "r.html").texts)
     assert "a proven lower bound for its own run" in told
-    assert "Each bound is for the work of its own run" in told
+    assert "Each lower bound applies to the work of its own run" in told
     assert "with these tasks" not in told
 
 
@@ -255,7 +255,7 @@ def test_an_interrupted_run_says_so(three_runs, tmp_path):
     page = page_of([cut, three_runs[1]], tmp_path / "r.html")
     [notice] = [text for text in page.texts if "was interrupted" in text]
     assert notice.startswith("fifo was interrupted: its record ends at 1")
-    assert "of 3 jobs were over" in notice
+    assert "of 3 jobs had ended" in notice
     assert "fifo (interrupted)" in page.texts
     assert not any(
         "interrupted" in text for text in page_of(three_runs, tmp_path / "r.html").texts
@@ -265,7 +265,7 @@ def test_an_interrupted_run_says_so(three_runs, tmp_path):
 def test_the_page_says_who_waited_and_why(three_runs, hostile_runs, hostile_names, tmp_path):
     """For each run its longest waits, with who held the slots; what users wrote stays text."""
     texts = page_of(three_runs, tmp_path / "r.html").texts
-    assert "Who waited, and why" in texts
+    assert "Waits and their causes" in texts
     [told] = [t for t in texts if "fifo serves jobs in the order" in t and "pool0, from" in t]
     assert "behind" in told
     page = page_of(hostile_runs, tmp_path / "r.html")
@@ -315,7 +315,7 @@ def test_many_slots_and_jobs_stay_small(make, tmp_path):
     write_report(runs, path)
     page = Page(path.read_text(encoding="utf-8"))
     assert len({row["row"] for row in page.rows("slots", "slots0")}) <= 60
-    assert "Shown are the 60 jobs with the longest response" in " ".join(page.texts)
+    assert "Only the 60 jobs with the longest response are shown" in " ".join(page.texts)
     assert len(page.rows("jobs", "jobs0")) == 60
 
 

@@ -96,7 +96,7 @@ def test_worlds_have_a_column_where_they_differ(three_runs):
     """Live beside simulated is told in each row."""
     runs = [three_runs[0], replace(three_runs[0], backend="live")]
     titles = [str(column.header) for column in comparison_table(runs).columns]
-    assert titles[:2] == ["scheduler", "world"]
+    assert titles[:2] == ["scheduler", "backend"]
 
 
 def test_jobs_table_shows_what_users_wrote(hostile_runs, hostile_names, hostile_reason):

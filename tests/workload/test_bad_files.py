@@ -60,14 +60,14 @@ LARGE = {
     ),
     "a billion laughs": (
         laughs(),
-        "its aliases stand for more than 1000000 values; use fewer of them",
+        "its aliases expand to more than 1000000 values; use fewer of them",
     ),
     "laughs as parameters": (
         "slotwise: 1\njobs:\n- id: a\n  program: grep\n  output: o\n  parameters:\n"
         + "".join(f"    {line}\n" for line in laughs().splitlines()),
-        "its aliases stand for more than 1000000 values; use fewer of them",
+        "its aliases expand to more than 1000000 values; use fewer of them",
     ),
-    "an empty file": ("", "the file must hold keys and values; begin it with `slotwise: 1`"),
+    "an empty file": ("", "the file must contain keys and values; begin it with `slotwise: 1`"),
 }
 """The same for what is better made than written."""
 

@@ -79,7 +79,7 @@ def test_the_first_jobs_are_read_alone(small: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("a\t1\t1\t5\t0", "5 columns; a line has 6, between tabs: job id, submit time"),
+        ("a\t1\t1\t5\t0", "5 columns; a line has 6, separated by tabs: job id, submit time"),
         ("a\t-1\t1\t5\t0\t0", "submit time is '-1'; give seconds, a number from 0"),
         ("a\tnan\t1\t5\t0\t0", "submit time is 'nan'; give seconds"),
         ("a\t1e99\t1\t5\t0\t0", "submit time is '1e99'; give seconds"),
@@ -93,7 +93,7 @@ def test_the_first_jobs_are_read_alone(small: Path) -> None:
             r"\d+ tasks of one phase are more than 100000000",
         ),
         ("a\x07\t1\t1\t5\t0\t0", "job id is .*; give at most 200 characters"),
-        ("scan\t1\t1\t5\t0\t0", "job id 'scan' stands twice; rename one"),
+        ("scan\t1\t1\t5\t0\t0", "job id 'scan' occurs twice; rename one"),
     ],
 )
 def test_a_bad_line_is_refused_with_its_number(small: Path, line: str, says: str) -> None:

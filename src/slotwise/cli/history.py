@@ -1,4 +1,4 @@
-"""The command `slotwise history`: what earlier runs tell of programs and hosts."""
+"""The command `slotwise history`: rates of programs and speeds of hosts in earlier runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slotwise.report.numbers import count, number, percent
 from slotwise.report.printable import printable
 
 DEFAULT = Path("history.db")
-"""The database that is shown unless another one is named."""
+"""The default database."""
 
 MEGA = 1e6
 
@@ -27,9 +27,9 @@ def show_history(
     ] = DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """What earlier runs tell of the rates of programs and the speeds of hosts.
+    """Show rates of programs and speeds of hosts, as measured in earlier runs.
 
-    Half of what was seen, in bytes, is within the spread of what is shown.
+    Half of the measurements, weighted by bytes, are within the spread of the value shown.
 
     `slotwise history history.db`
     """
@@ -38,7 +38,7 @@ def show_history(
         if as_json:
             print_json(_plain(rates))
         elif not rates.by_phase:
-            print("nothing is known yet")
+            print("no measurements yet")
         else:
             rows = [*_aligned(_of_programs(rates)), "", *_aligned(_of_hosts(rates))]
             print("\n".join(map(printable, rows)))
@@ -88,12 +88,12 @@ def _of_hosts(rates: Rates) -> list[tuple[str, ...]]:
 
 
 def _spread(spread: float, tasks: int) -> str:
-    """One task has none: it would look as if it were known for sure."""
+    """The spread as text; none for one task, because 0 % would suggest certainty."""
     return percent(spread if tasks > 1 else None)
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    """The rows with columns of equal width: names to the left, numbers to the right."""
+    """The rows with columns of equal width: names left-aligned, numbers right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     numbers_from = len(rows[0]) - 3
     return [

@@ -1,4 +1,4 @@
-"""Options that are short texts, and the values that they stand for."""
+"""Parse options that are short texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slotwise.sources import Slots
 
 
 def parse_waits(text: str | None) -> tuple[float, float] | None:
-    """Two numbers of seconds."""
+    """Parse two numbers of seconds: 5,10. Raises InputError."""
     if text is None:
         return None
     try:
@@ -24,7 +24,7 @@ def parse_waits(text: str | None) -> tuple[float, float] | None:
 
 
 def parse_slots(text: str | None) -> Slots | None:
-    """A number of slots, or numbers by kind: map=2,reduce=1."""
+    """Parse a number of slots, or numbers by kind: map=2,reduce=1. Raises InputError."""
     if text is None:
         return None
     try:
@@ -49,11 +49,14 @@ PREEMPT_KEYS = {
     "fraction": "fraction",
     "grace": "grace",
 }
-"""The words of --preempt, and what they mean in a Preemption."""
+"""The keys of --preempt, and the fields of Preemption that they set."""
 
 
 def parse_preemption(text: str | None) -> Preemption | None:
-    """When pools take slots back: least=5,fair=30,fraction=0.5,grace=2, or some of these."""
+    """Parse when pools reclaim slots: least=5,fair=30,fraction=0.5,grace=2, or some of these.
+
+    Raises InputError.
+    """
     if text is None:
         return None
     example = "as in least=5,fair=30,fraction=0.5,grace=2"
@@ -64,17 +67,20 @@ def parse_preemption(text: str | None) -> Preemption | None:
     for key in given:
         if key not in PREEMPT_KEYS:
             known = ", ".join(PREEMPT_KEYS)
-            raise InputError(f"--preempt knows no {key!r}; known: {known}, {example}")
+            raise InputError(f"--preempt has no key {key!r}; known: {known}, {example}")
     if not given.keys() & {"least", "fair"}:
         raise InputError(
-            f"--preempt is {text!r}, by which nothing is ever taken back; add least or fair,"
+            f"--preempt is {text!r}, by which pools never reclaim slots; add least or fair,"
             f" in seconds, {example}"
         )
     return Preemption(**{PREEMPT_KEYS[key]: value for key, value in given.items()})
 
 
 def parse_outage(text: str) -> Outage:
-    """A host, when it is cut off, and for how many seconds: h1=60+30."""
+    """Parse a host, the start of its outage and the duration, in seconds: h1=60+30.
+
+    Raises InputError.
+    """
     host, _, times = text.rpartition("=")
     at, _, seconds = times.partition("+")
     try:
@@ -88,7 +94,7 @@ def parse_outage(text: str) -> Outage:
 
 
 def parse_speeds(texts: Iterable[str]) -> dict[str, float]:
-    """The true speed of each of some hosts: h1=0.5."""
+    """Parse true speeds of hosts: h1=0.5. Raises InputError."""
     speeds: dict[str, float] = {}
     for text in texts:
         host, _, speed = text.rpartition("=")
@@ -104,7 +110,7 @@ def parse_speeds(texts: Iterable[str]) -> dict[str, float]:
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
-    """Keys and values; ValueError for what is none, or stands twice."""
+    """Split into keys and values; ValueError for an invalid pair or a duplicate key."""
     pairs = [(key.strip(), value) for key, value in (p.split("=") for p in text.split(","))]
     if len({key for key, _ in pairs}) < len(pairs) or not all(key for key, _ in pairs):
         raise ValueError

@@ -1,4 +1,4 @@
-"""Options that several commands share, in groups; a command takes a group as one value."""
+"""Options that several commands share, in groups; a command receives a group as one value."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SlotsText = Annotated[
     typer.Option(
         "--slots",
         metavar="N",
-        help="Slots instead of the cluster's or all cores, by kind if wished: map=2,reduce=1.",
+        help="Slots instead of the cluster's or all cores; or by kind: map=2,reduce=1.",
     ),
 ]
 Penalty = Annotated[
@@ -46,41 +46,41 @@ AggregateName = Annotated[str | None, typer.Option("--aggregate", help="sum or m
 
 @dataclass(frozen=True)
 class Scheduling:
-    """How a run is scheduled, in either world."""
+    """How a run is scheduled, on either backend."""
 
     assigner: Annotated[str, typer.Option(help=f"{', '.join(ASSIGNERS)}.")] = "greedy"
     waits: Annotated[
         str | None,
-        typer.Option(help="Delay scheduling's waits in seconds, for the rack and any: 5,10."),
+        typer.Option(help="Waits of delay scheduling in seconds, for rack and any host: 5,10."),
     ] = None
     preempt: Annotated[
         str | None,
         typer.Option(
-            help="When pools take slots back, in seconds: least=5,fair=30,fraction=0.5,grace=2."
+            help="When pools reclaim slots, in seconds: least=5,fair=30,fraction=0.5,grace=2."
         ),
     ] = None
     slow_start: Annotated[
         float | None,
-        typer.Option(help="Part of the maps after which reduces may begin to copy: 0.05."),
+        typer.Option(help="Fraction of maps done before reduces may begin to copy: 0.05."),
     ] = None
     split_copies: Annotated[
-        bool | None, typer.Option(help="Copying has slots of its own, apart from computing.")
+        bool | None, typer.Option(help="Copy in separate slots, not in those that compute.")
     ] = None
     budget_seconds: Annotated[
         float | None,
         typer.Option(
-            min=0, help="How long flex, flowflex or dmrs-best may search at a decision."
+            min=0, help="Seconds that flex, flowflex or dmrs-best may search per decision."
         ),
     ] = None
-    epoch: Annotated[
-        float, typer.Option(help="Seconds between decisions on the allocation.")
-    ] = EPOCH_SECONDS
-    attempts: Annotated[int, typer.Option(min=1, help="How often a task is tried.")] = 4
+    epoch: Annotated[float, typer.Option(help="Seconds between allocation decisions.")] = (
+        EPOCH_SECONDS
+    )
+    attempts: Annotated[int, typer.Option(min=1, help="Maximum attempts of a task.")] = 4
     objective: Penalty = None
     aggregate: AggregateName = None
 
     def options(self, source: Source, log: Path | None) -> Options:
-        """As the functions of slotwise.api take them, for this workload."""
+        """The options for this workload, in the form that slotwise.api takes."""
         return Options(
             assigner=self.assigner,
             waits=parse_waits(self.waits),
@@ -94,7 +94,7 @@ class Scheduling:
         )
 
     def _shuffle(self, source: Source) -> Shuffle | None:
-        """The workload's with what was asked for in its place; None if nothing was."""
+        """The workload's shuffle with the given options applied; None without options."""
         asked = {"slow_start": self.slow_start, "split": self.split_copies}
         given: dict[str, Any] = {key: v for key, v in asked.items() if v is not None}
         return replace(source.shuffle or Shuffle(), **given) if given else None
@@ -102,39 +102,41 @@ class Scheduling:
 
 @dataclass(frozen=True)
 class Truth:
-    """How the simulated cluster differs from what the scheduler is told."""
+    """How the simulated cluster differs from what the scheduler is given."""
 
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same truth, same log.")] = 0
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the simulation; same seed, same log.")
+    ] = 0
     noise: Annotated[
         float, typer.Option(min=0, max=10, help="Spread of true durations around estimates.")
     ] = 0.0
     remote_factor: Annotated[
-        float, typer.Option(min=1, help="How much longer a task takes that reads from afar.")
+        float, typer.Option(min=1, help="Factor of duration for tasks with remote input.")
     ] = 1.0
     rack_factor: Annotated[
-        float | None, typer.Option(min=1, help="The same within a rack [default: as afar].")
+        float | None, typer.Option(min=1, help="The same within a rack [default: as remote].")
     ] = None
     save_seconds: Annotated[
         float | None,
-        typer.Option(min=0, help="What a task told to stop needs to keep what it has done."),
+        typer.Option(min=0, help="Seconds that a task asked to stop needs to save its work."),
     ] = None
     true_speed: Annotated[
         list[str] | None,
         typer.Option(
             metavar="HOST=SPEED",
-            help="A host's true speed, which the scheduler is not told; may be repeated.",
+            help="True speed of a host, hidden from the scheduler; may be repeated.",
         ),
     ] = None
     outage: Annotated[
         list[str] | None,
         typer.Option(
             metavar="HOST=AT+SECONDS",
-            help="A host is cut off: h1=60+30, from 60 s on for 30 s; may be repeated.",
+            help="Outage of a host: h1=60+30 is 30 s long from 60 s; may be repeated.",
         ),
     ] = None
 
     def refuse_live(self) -> None:
-        """Refuse options that mean nothing where programs really run."""
+        """Raise InputError for options that apply only to simulations."""
         given = [
             f"--{option.name.replace('_', '-')}"
             for option in fields(self)
@@ -146,7 +148,7 @@ class Truth:
             )
 
     def simulation(self) -> Simulation:
-        """As the simulated world takes it."""
+        """The options in the form that the simulated backend takes."""
         return Simulation(
             self.seed,
             self.noise,
@@ -160,14 +162,14 @@ class Truth:
 
 @dataclass(frozen=True)
 class Output:
-    """Where a command writes, and what it prints."""
+    """Where a command writes, and the format of its output."""
 
     log: Annotated[Path | None, typer.Option(help="Write the log here (JSON Lines).")] = None
     report: Annotated[Path | None, typer.Option(help="Write a page here (HTML).")] = None
     as_json: Json = False
 
     def check(self, file: Path) -> None:
-        """Refuse, before anything begins, to write where it cannot be or over the workload."""
+        """Check output paths before a run; InputError if unwritable or the workload file."""
         for option, target in (("--log", self.log), ("--report", self.report)):
             if target is not None and is_same_file(target, file):
                 raise InputError(
@@ -178,7 +180,7 @@ class Output:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with all options of a group in place of each parameter that is a group."""
+    """Replace each parameter that is a group by all options of the group."""
     hints = get_type_hints(command, include_extras=True)
     parameters = inspect.signature(command).parameters
     groups = {name: hints[name] for name in parameters if is_dataclass(hints[name])}
@@ -218,9 +220,9 @@ def _options_of(group: Any) -> list[inspect.Parameter]:
 def objective_asked(
     source: Source, penalty: str | None, aggregate: str | None
 ) -> Objective | None:
-    """The objective that the options ask for; None if they ask for none.
+    """The objective that the options give, or None.
 
-    A penalty alone means its sum, or the makespan, as in Python.
+    A penalty alone means its sum, or the maximum for makespan, as in Python.
     """
     if penalty is None and aggregate is None:
         return None

@@ -1,4 +1,4 @@
-"""Standard output and error of the command: full disks, closed pipes, odd characters."""
+"""Handle full disks, closed pipes and unencodable characters on stdout and stderr."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from slotwise.model.errors import SlotwiseError
 
 
 class StdoutError(SlotwiseError):
-    """Standard output takes no more."""
+    """Writing to standard output failed."""
 
 
 def guard_streams() -> None:
-    """Make StdoutError of what cannot be written to stdout, and drop what stderr does not take.
+    """Raise StdoutError for failed writes to stdout; ignore failed writes to stderr.
 
-    A reader of stdout that closes its pipe has seen enough: the rest is dropped. Characters
-    that the encoding lacks are written as escapes.
+    If the reader of stdout closes its pipe, the rest of the output is dropped without an error.
+    Characters that the encoding lacks are written as escapes.
     """
     sys.stdout = _stream(_Stdout, 1, sys.stdout)
     sys.stderr = _stream(_Stderr, 2, sys.stderr)
@@ -30,12 +30,12 @@ class _Stdout(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
-            # What is still in buffers is not to fail again when the process ends.
+            # Buffered data must not fail again when the process ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             if isinstance(error, BrokenPipeError):
                 return len(data)
             raise StdoutError(
-                f"standard output: {error.strerror}; send it to a place with room for it"
+                f"standard output: {error.strerror}; redirect it to a place with free space"
             ) from error
 
 
@@ -48,7 +48,7 @@ class _Stderr(io.FileIO):
 
 
 def _stream(kind: type[io.FileIO], file: int, before: TextIO | None) -> TextIO:
-    """A text stream like the one that the interpreter made; None if the file is closed."""
+    """A text stream like the interpreter's; writes go to /dev/null if the file is closed."""
     if before is None:
         return open(os.devnull, "w")
     raw = kind(file, "w", closefd=False)

@@ -1,4 +1,4 @@
-"""What all commands share: how they end, and what they print where.
+"""Exit codes and terminal output, common to all commands.
 
 Exit codes: 0 done, 1 a job failed, 2 bad input, 130 interrupted. Results go to stdout,
 everything else to stderr.
@@ -31,19 +31,19 @@ from slotwise.runtime.signals import ENDING
 from slotwise.sources import Source
 
 WIDTH_ELSEWHERE = 10_000
-"""Columns of a table that goes into a pipe or a file; no more are used than it has."""
+"""Maximum columns of a table in a pipe or a file; a table uses only what it needs."""
 
 
 DONE_MOST = 10
-"""So many jobs that are done are named when a run is interrupted."""
+"""The number of finished jobs named when a run is interrupted."""
 
 
 @contextmanager
 def exit_codes() -> Iterator[None]:
-    """Turn what a user can cause into one message and an exit code.
+    """Turn errors that a user can cause into one message and an exit code.
 
-    Within it, the first signal to end stops a run in good order, and no second one disturbs
-    that. Before and behind it a signal ends the command at once.
+    Within this context, the first termination signal stops a run cleanly, and later signals
+    are ignored. Outside of it a signal ends the command at once.
     """
     try:
         with _stopping_once():
@@ -60,7 +60,7 @@ def exit_codes() -> Iterator[None]:
         say(
             f"slotwise: {f'{result.scheduler}: ' if stop.earlier else ''}interrupted after"
             f" {result.metrics['tasks_done']} tasks; done: {', '.join(done) or 'no job'}"
-            + ("; what was not done has been taken back" if result.backend == "live" else "")
+            + ("; the output of unfinished jobs is removed" if result.backend == "live" else "")
         )
         raise typer.Exit(130) from stop
     except KeyboardInterrupt as stop:
@@ -70,7 +70,7 @@ def exit_codes() -> Iterator[None]:
 
 @contextmanager
 def _stopping_once() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first signal, if signals end the command otherwise."""
+    """Raise KeyboardInterrupt at the first signal, in place of ending the command."""
     heard = [number for number in ENDING if signal.getsignal(number) is leave]
     for number in heard:
         signal.signal(number, _stop)
@@ -84,7 +84,7 @@ def finish(results: Sequence[Result], as_json: bool, report: Path | None) -> Non
     try:
         _print_results(results, as_json)
         sys.stdout.flush()
-    finally:  # Where nothing can be printed, the report still says it all.
+    finally:  # The report is written even if printing fails.
         if report is not None:
             api.write_report(results, report)
             say(f"report: {report}")
@@ -111,8 +111,8 @@ def _print_results(results: Sequence[Result], as_json: bool) -> None:
 
 @contextmanager
 def showing_what_came(as_json: bool, report: Path | None) -> Iterator[None]:
-    """If a run is stopped, or could not all be recorded, show what came of it, and of those
-    before it, before that is told."""
+    """If a run is stopped or not fully recorded, show its result and the results of earlier
+    runs before the error message."""
     try:
         yield
     except (RunInterrupted, RunUnrecorded) as stop:
@@ -122,69 +122,69 @@ def showing_what_came(as_json: bool, report: Path | None) -> Iterator[None]:
 
 
 def hosts_left_out(source: Source, emulate_hosts: bool) -> str:
-    """That a real run takes this machine, where the workload names hosts; else nothing."""
+    """A notice if the workload names hosts but the run uses this machine; else empty."""
     cluster = source.workload.cluster
     if emulate_hosts or not names_hosts(cluster):
         return ""
     count = len(cluster.hosts)
     hosts = f"{count} host{'s' if count > 1 else ''}"
     return (
-        f"slotwise: the cluster of the workload ({hosts}) is for simulations; this run takes"
+        f"slotwise: the cluster of the workload ({hosts}) is for simulations; this run uses"
         " the slots of this machine; add --emulate-hosts to emulate the hosts here"
     )
 
 
 def show_unknown(source: Source, history: Path | None) -> None:
-    """Tell of what had to be guessed since the history does not know it."""
+    """Print a notice about work that is guessed because the history has no record of it."""
     if history is None:
         return
     if unknown := source.with_options(history=history).unknown():
         names = ", ".join(map(str, unknown))
         say(
-            f"slotwise: history {str(history)!r} does not know {names}: that work is guessed"
-            " from what the program states; run it once with --history to know it"
+            f"slotwise: history {str(history)!r} has no record of {names}: this work is"
+            " estimated from rates that the program states; run it once with --history"
         )
 
 
 def show_plan(plan: Plan) -> None:
-    """A plan as people read it, on stdout."""
+    """Print a plan as text."""
     print(plan.summary())
     for job, at in sorted(plan.schedule.completion().items(), key=lambda item: item[1]):
         print(f"  {at:12.3f} s  {printable(job)}")
 
 
 def show_task_plan(plan: TaskPlan) -> None:
-    """A plan of whole tasks as people read it, on stdout."""
+    """Print a plan of whole tasks as text."""
     print(plan.summary())
     for job, at in sorted(plan.completion.items(), key=lambda item: item[1]):
         print(f"  {at:12.3f} s  {printable(job)}")
 
 
 def print_json(plain: Any) -> None:
-    """One object on a line of its own, on stdout."""
+    """Print an object as one line of JSON."""
     print(json.dumps(plain, allow_nan=False), flush=True)
 
 
 def say(text: str, style: str = "") -> None:
-    """A message on stderr."""
+    """Print a message on stderr."""
     text = printable(text, lines=True)
     errors().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def errors() -> Console:
-    """Stderr, for messages and progress."""
+    """A console on stderr, for messages and progress."""
     return Console(stderr=True)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Stop: workers end and temporary files go, which no second signal may cut off."""
+    """Stop the run; ignore later signals, which would interrupt the cleanup."""
     for other in ENDING:
         signal.signal(other, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def _print_table(table: Table) -> None:
-    """On stdout; where that is no terminal, a table takes the width it needs."""
+    """Print a table on stdout; outside a terminal it takes the width that it needs."""
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH_ELSEWHERE)
     with console.capture() as captured:
         console.print(table)

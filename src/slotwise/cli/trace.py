@@ -1,4 +1,4 @@
-"""The command `slotwise trace`: traces of other systems become workload files."""
+"""The command `slotwise trace`: convert traces of other systems to workload files."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from slotwise.record.own_files import refuse_foreign
 from slotwise.workload.swim import SwimRates, racked_cluster, read_swim
 from slotwise.workload.writer import MARK, write_workload
 
-trace = typer.Typer(no_args_is_help=True, help="Workloads from traces of other systems.")
+trace = typer.Typer(no_args_is_help=True, help="Import traces of other systems.")
 imports = typer.Typer(no_args_is_help=True, help="Write a workload file from a trace.")
 trace.add_typer(imports, name="import")
 
 
 @trace.callback()
 def _trace() -> None:
-    """A callback makes typer keep the names of commands that stand alone."""
+    """Does nothing. With a callback, typer keeps the name of a single subcommand."""
 
 
 @imports.callback()
 def _imports() -> None:
-    """The same."""
+    """Does nothing, as above."""
 
 
 @imports.command(name="swim")
@@ -35,19 +35,21 @@ def _swim(
         Path, typer.Argument(metavar="FILE", help="A SWIM trace, such as FB-2010.")
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The workload file to write.")],
-    hosts: Annotated[int, typer.Option(min=1, help="Hosts of the cluster.")] = 3000,
+    hosts: Annotated[int, typer.Option(min=1, help="Number of hosts.")] = 3000,
     slots_per_host: Annotated[
-        int, typer.Option(min=1, help="Slots of each, for any kind.")
+        int, typer.Option(min=1, help="Slots of each host, for any kind of task.")
     ] = 2,
-    hosts_per_rack: Annotated[int, typer.Option(min=1, help="Hosts of each rack.")] = 40,
+    hosts_per_rack: Annotated[
+        int, typer.Option(min=1, help="Number of hosts in each rack.")
+    ] = 40,
     replicas: Annotated[
-        int, typer.Option(min=0, help="Hosts that hold each block; 0: input is everywhere.")
+        int, typer.Option(min=0, help="Hosts that hold each block; 0: input is on all hosts.")
     ] = 3,
     first: Annotated[
-        int | None, typer.Option(min=1, help="So many jobs only, the first ones.")
+        int | None, typer.Option(min=1, help="Import only this number of jobs, from the start.")
     ] = None,
 ) -> None:
-    """A trace of SWIM: jobs as bytes of input, shuffle and output become phases and tasks.
+    """Import a SWIM trace: convert bytes of input, shuffle and output to phases and tasks.
 
     `slotwise trace import swim FB-2010_samples_24_times_1hr_0.tsv -o day.yaml --first 1000`
     """

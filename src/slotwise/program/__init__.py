@@ -1,4 +1,4 @@
-"""What a task does: MapReduce programs and plain calls, their input, shuffle and output."""
+"""The work of tasks: MapReduce programs and plain calls, their input, shuffle and output."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from slotwise.program.mapreduce_execution import MapReduceExecution as MapReduceExecution
     from slotwise.program.planning import plan_mapreduce as plan_mapreduce
 
-# A worker process that does one kind of task need not import what plans and commits others: a
-# task that was killed waits for that before it begins again.
+# Modules are imported on first use. A worker process then imports only what its tasks need,
+# which shortens the restart of a task whose worker was killed.
 PUBLIC = {
     "BUILTINS": "loading",
     "BatchMapReduce": "mapreduce",
@@ -29,7 +29,7 @@ PUBLIC = {
     "load": "loading",
     "plan_mapreduce": "planning",
 }
-"""Every name that others import from here, and its module."""
+"""Public names of the package, and the module of each."""
 
 __all__ = [*PUBLIC]
 

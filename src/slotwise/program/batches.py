@@ -19,7 +19,7 @@ from slotwise.program.tasks import Runner, TaskResult
 def map_task(
     runner: Runner, task: int, attempt: int, split: Split, points: Sequence[Any]
 ) -> TaskResult:
-    """Map a split; for the reduces in buckets of keys, or for the output without any."""
+    """Map a split; write its rows into buckets by key, or to the output of a map-only job."""
     tables = _mapped(runner, Reading(runner, split))
     if runner.reducers == 0:
         return _write_part(runner, "map", task, attempt, tables)
@@ -33,7 +33,7 @@ def map_task(
 
 
 def reduce_task(runner: Runner, task: int, attempt: int, places: Iterable[Place]) -> TaskResult:
-    """Reduce the buckets of one partition, as many at a time as fit into memory."""
+    """Reduce the buckets of one partition, as many at a time as fit in memory."""
     program = _program(runner)
     what = f"reduce of {program.name}"
     tables = (
@@ -52,7 +52,7 @@ def _mapped(runner: Runner, reading: Reading) -> Iterator[pa.Table]:
 
 
 def _gathered(runner: Runner, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Mapped tables, joined up to the memory bound and combined."""
+    """The mapped tables, joined up to the memory limit and combined."""
     combine = getattr(_program(runner), "combine", None)
     what = f"combine of {_program(runner).name}"
     limit = _limit_bytes(runner)
@@ -95,7 +95,7 @@ def _tables(result: pa.Table | Iterable[pa.Table] | None, what: str) -> Iterator
     results = [result] if isinstance(result, pa.Table) else result
     for table in () if results is None else results:
         if not isinstance(table, pa.Table):
-            raise TypeError(f"{what} must give pyarrow Tables; it gave {table!r:.80}")
+            raise TypeError(f"{what} must return pyarrow Tables; it returned {table!r:.80}")
         if table.num_rows:
             yield table
 
@@ -118,5 +118,5 @@ def _program(runner: Runner) -> BatchMapReduce:
 
 
 def _limit_bytes(runner: Runner) -> int:
-    # To join, to sort and to reduce make a copy each.
+    # Joining, sorting and reducing each make a copy.
     return runner.memory_bytes // 4

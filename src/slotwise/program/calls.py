@@ -14,7 +14,7 @@ Function = Callable[[int], object]
 
 @dataclass(frozen=True, slots=True)
 class _Dispatch:
-    """Calls the function of a phase with the number of a task, and its hook when it is told."""
+    """Calls the function of a phase with a task number; registers its preemption hook."""
 
     functions: Mapping[str, Function]
 
@@ -25,15 +25,16 @@ class _Dispatch:
 
 
 class Calls:
-    """A job each of whose tasks is one call: `functions[phase](task)`, in a worker process.
+    """A job in which each task is one call, `functions[phase](task)`, in a worker process.
 
-    `results[phase][task]` holds what the calls returned. A function may use `slotwise.task`;
-    its attribute `on_preempt`, if it has one, is called with the seconds left when the task is
-    told to stop. Raises InputError where a phase has no function or a function no phase.
+    `results[phase][task]` holds what the calls returned. A function may use `slotwise.task`.
+    If a function has an attribute `on_preempt`, it is called with the seconds left when the
+    task is asked to stop. Raises InputError for a phase without a function and for a function
+    without a phase.
     """
 
     def __init__(self, job: Job, functions: Mapping[str, Function] | Function) -> None:
-        if callable(functions):  # One function is for every phase.
+        if callable(functions):  # One function serves every phase.
             functions = dict.fromkeys(job.by_name, functions)
         for name in sorted(job.by_name.keys() ^ functions.keys()):
             lacks = "has no function" if name in job.by_name else "is not a phase of the job"
@@ -45,48 +46,48 @@ class Calls:
         self.results: dict[str, dict[int, object]] = {name: {} for name in functions}
 
     def open(self) -> None:
-        """There is nothing that others could take."""
+        """Do nothing: calls reserve no resources."""
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """The name of the phase and the number of the task."""
         return (phase, task)
 
     def describe(self, phase: str, task: int) -> str:
-        """The task in words."""
+        """A description of the task, for messages."""
         return f"{phase} task {task} of job {self.job.id}"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
-        """Keep the result of the first attempt that finishes."""
+        """Store the result of the first attempt that finishes."""
         self.results[phase].setdefault(task, result)
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
-        """A call leaves nothing behind that we know of."""
+        """Do nothing: a call has no known files to remove."""
 
     def close(self, succeeded: bool) -> None:
-        """There is nothing to commit: the results are in `results`."""
+        """Do nothing: `results` already holds the results."""
 
 
 class Sleep:
-    """A synthetic job: each task sleeps as many seconds as its phase says it works.
+    """A synthetic job: each task sleeps for the seconds given as the work of its phase.
 
-    On a host of speed s that is played it sleeps 1 / s times as long: stopping and continuing
-    a process, by which computing is slowed there, does not slow a sleep.
-    Told to stop, a task stops at once; its next attempt sleeps the rest only.
-    Raises InputError for a phase whose work nobody has said.
+    On an emulated host of speed s it sleeps 1 / s times as long, because pausing the process,
+    which slows computation there, does not slow a sleep.
+    When a task is asked to stop, it stops at once; its next attempt sleeps only the remainder.
+    Raises InputError for a phase without `work`.
     """
 
     def __init__(self, job: Job) -> None:
         for phase in job.phases:
             if phase.tasks.work is None:
                 raise InputError(
-                    f"job {job.id!r}: phase {phase.name!r} does not say its work, so nobody"
-                    " knows how long to sleep; give `work`"
+                    f"job {job.id!r}: phase {phase.name!r} has no work, so the time to sleep is"
+                    " unknown; give `work`"
                 )
         self.job = job
         self.runner: Callable[..., object] = running.sleep
 
     def open(self) -> None:
-        """There is nothing that others could take."""
+        """Do nothing: a sleep reserves no resources."""
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """The seconds to sleep."""
@@ -95,14 +96,14 @@ class Sleep:
         return (work,)
 
     def describe(self, phase: str, task: int) -> str:
-        """The task in words."""
+        """A description of the task, for messages."""
         return f"{phase} task {task} of job {self.job.id} (it sleeps)"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
-        """Sleep has no result."""
+        """Do nothing: a sleep has no result."""
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
-        """Sleep leaves nothing behind."""
+        """Do nothing: a sleep writes no files."""
 
     def close(self, succeeded: bool) -> None:
-        """There is nothing to commit."""
+        """Do nothing: there is no output to commit."""

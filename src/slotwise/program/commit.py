@@ -1,8 +1,8 @@
-"""The output directory of a job: one writer; parts aside first, in their places at the end.
+"""The output directory of a job: one writer, parts staged first and moved into place on commit.
 
-Nothing is ever removed or replaced but what slotwise has written: the parts that a manifest
-lists. `_SUCCESS` is the manifest of a complete output. Files of others in the same directory
-stay. See docs/decisions/0019-output-locks-and-leftovers.md.
+Only files that slotwise wrote, the parts listed in a manifest, are ever removed or replaced.
+`_SUCCESS` is the manifest of a complete output. Other files in the directory are kept.
+See docs/decisions/0019-output-locks-and-leftovers.md.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from slotwise.program.work_folder import NAME
 
 MANIFEST_VERSION = 1
 PART = re.compile(r"part-[a-z]-\d{5,}(\.[a-z]+)?")
-"""How parts are named; a manifest that lists anything else is not believed."""
+"""The pattern of part names; a manifest that lists any other name is ignored."""
 
 TEMPORARY = "_temporary"
 SUCCESS = "_SUCCESS"
 
 
 def check_output(output: str, overwrite: bool) -> None:
-    """Raise InputError if an output directory cannot be made because something is there.
+    """Raise InputError if something already exists at the path of an output directory.
 
-    What a run that was killed has left of its output is not in the way.
+    Leftovers of a run that was killed do not count.
     """
     fs, path = _find(output)
     if fs.isfile(path):
@@ -53,7 +53,7 @@ def check_output(output: str, overwrite: bool) -> None:
 
 
 def check_overwritten(output: str) -> None:
-    """Raise InputError if a directory that is to be overwritten is not one that a job wrote."""
+    """Raise InputError if a directory to be overwritten was not written by a job."""
     fs, path = _find(output)
     if not fs.isdir(path):
         return
@@ -61,21 +61,21 @@ def check_overwritten(output: str) -> None:
     is_unfinished = TEMPORARY in names and SUCCESS not in names
     if names and not is_unfinished and _manifest(fs, f"{path}/{SUCCESS}") is None:
         raise InputError(
-            f"output {output!r} holds files that no job has written, and is not overwritten;"
+            f"output {output!r} holds files that no job has written, so it is not overwritten;"
             " name another directory"
         )
 
 
 class OutputDirectory:
-    """Opens, commits or takes back the output of one job; every method may raise OSError.
+    """Opens, commits or aborts the output of one job. Every method may raise OSError.
 
-    From `open` to `commit` or `abort` it is locked: no other job writes to it.
+    The directory is locked from `open` to `commit` or `abort`: no other job writes to it.
     """
 
     def __init__(
         self, layout: Layout, overwrite: bool, job: str, parts: tuple[str, int]
     ) -> None:
-        """`parts` are the phase that writes them and their number."""
+        """`parts` is the phase that writes the parts, and their number."""
         self._layout = layout
         self._overwrite = overwrite
         self._job = job
@@ -84,15 +84,15 @@ class OutputDirectory:
         self._fs, self._path = url_to_fs(layout.output)
         self._lock: FileLock | None = None
         path = PurePosixPath(self._path)
-        # The directory and its parents, if they are still to be made: innermost first.
+        # The directory and its parents that do not exist yet, innermost first.
         self._made = [str(p) for p in (path, *path.parents) if not self._fs.exists(str(p))]
         self._earlier: set[str] = set()
         self._placed: set[str] = set()
 
     def open(self) -> None:
-        """Make the directory and lock it; InputError if it is not free, or not ours to replace.
+        """Create the directory and lock it; remove staged files of runs that were killed.
 
-        What an earlier run that was killed has left aside is removed.
+        Raises InputError if the directory is in use, or may not be overwritten.
         """
         check_output(self._layout.output, self._overwrite)
         self._take_lock()
@@ -108,15 +108,15 @@ class OutputDirectory:
             raise
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
-        """Remove the part that an attempt wrote aside, if it did; also after the end."""
+        """Remove the staged part of an attempt, if there is one; allowed after the end, too."""
         self._remove(self._layout.attempt_part(phase, task, attempt))
 
     def commit(self, phase: str, winners: Mapping[int, int]) -> None:
-        """Put the winners' parts into their places, then write _SUCCESS.
+        """Move the winners' parts into place, then write _SUCCESS.
 
-        Old output that is to be overwritten goes only now, when all new parts are there. After
-        an OSError the commit can be tried again. FileExistsError if a file of somebody else is
-        where a part belongs.
+        Old output to be overwritten is removed only now, when all new parts exist. After an
+        OSError the commit can be retried. Raises FileExistsError if a file that slotwise did
+        not write has the name of a part.
         """
         names = {self._layout.part_name(phase, task): task for task in sorted(winners)}
         present = _names(self._fs, self._path)
@@ -126,7 +126,8 @@ class OutputDirectory:
                 raise FileExistsError(
                     errno.EEXIST, "there is a file that slotwise did not write", name
                 )
-        # If we are killed in the midst of it, the next run knows by this what is ours.
+        # If the process is killed during the commit, the next run finds here which files are
+        # slotwise's own.
         self._write(self._layout.placing, {*names, *self._earlier} - {SUCCESS})
         for name in (SUCCESS, *sorted(self._earlier - self._placed)):
             self._remove_file(name)
@@ -141,23 +142,23 @@ class OutputDirectory:
         self._close()
 
     def abort(self) -> None:
-        """Remove what the job made, and nothing else."""
+        """Remove what the job created, and nothing else."""
         for name in sorted(self._placed):
             self._remove_file(name)
         left = _names(self._fs, self._path) & self._earlier
         if not left or SUCCESS in left:
             self._remove_placing()
-        else:  # Of an output that a commit has cut in two: the next job may remove it.
+        else:  # The rest of a partly overwritten output: the next job may remove it.
             self._write(self._layout.placing, left)
         self._close()
 
     def _take_lock(self) -> None:
-        """Make the directory for what is aside, and take the lock in it."""
+        """Create the directory for staged files, and take the lock in it."""
         if not self._made and _names(self._fs, self._path) == {TEMPORARY}:
             self._made = [self._path]  # A run that was killed made it.
         while self._lock is None:
             self._fs.makedirs(self._inner(self._layout.temporary), exist_ok=True)
-            # Who has just ended may remove it before our lock is there.
+            # A job that has just ended may remove the directory before our lock exists.
             with suppress(FileNotFoundError):
                 try:
                     self._lock = FileLock(_lock_path(self._fs, self._path), owner_of(self._job))
@@ -165,7 +166,7 @@ class OutputDirectory:
                     raise _is_being_written(self._layout.output, str(held)) from None
 
     def _earlier_files(self) -> set[str]:
-        """The names in the directory that slotwise wrote: those of its manifests."""
+        """The names of the files that slotwise wrote here, taken from the manifests."""
         success, placing = (
             _manifest(self._fs, self._inner(path))
             for path in (self._layout.success, self._layout.placing)
@@ -173,7 +174,7 @@ class OutputDirectory:
         return {*(success or ()), *(placing or ()), *([SUCCESS] if success is not None else ())}
 
     def _refuse_foreign(self) -> None:
-        """Refuse to write among files that slotwise did not write; asked under the lock."""
+        """Raise InputError for files that slotwise did not write; called under the lock."""
         output = self._layout.output
         names = _names(self._fs, self._path) - {TEMPORARY}
         if names and not self._overwrite:
@@ -182,19 +183,19 @@ class OutputDirectory:
             check_overwritten(output)
         if foreign := sorted(names & {*self._parts} - self._earlier):
             raise InputError(
-                f"output {output!r} holds {foreign[0]!r}, which no job has written, and is not"
-                " overwritten; move that file, or name another directory"
+                f"output {output!r} holds {foreign[0]!r}, which no job has written, so it is"
+                " not overwritten; move that file, or name another directory"
             )
 
     def _close(self) -> None:
-        """Remove what lies aside, let go of the lock, and remove directories left empty."""
-        with suppress(OSError):  # What stays is swept by the next job that writes here.
+        """Remove staged files, release the lock, and remove directories left empty."""
+        with suppress(OSError):  # The next job that writes here sweeps what remains.
             self._remove(self._layout.staging)
         if self._lock is not None:
             self._lock.release()
             self._lock = None
         for empty in (self._inner(self._layout.temporary), *self._made):
-            # Another job may have put its output beside ours.
+            # Another job may have put its output next to ours.
             with suppress(OSError):
                 self._fs.rmdir(empty)
 
@@ -207,7 +208,7 @@ class OutputDirectory:
             self._fs.rm(self._inner(path), recursive=True)
 
     def _remove_file(self, name: str) -> None:
-        """Remove a file of the output; a directory of that name is not ours."""
+        """Remove a file of the output; a directory of that name is kept."""
         with suppress(FileNotFoundError):
             self._fs.rm_file(f"{self._path}/{name}")
 
@@ -216,7 +217,7 @@ class OutputDirectory:
             self._fs.rm_file(self._inner(self._layout.placing))
 
     def _place(self, source: str, name: str) -> None:
-        """Put a file that lies aside into its place."""
+        """Move a staged file into place."""
         target = f"{self._layout.output}/{name}"
         if isinstance(self._fs, LocalFileSystem):
             os.replace(source, target)
@@ -237,7 +238,7 @@ def _find(output: str) -> tuple[Any, str]:
 
 
 def _lock_path(fs: Any, path: str) -> Path:
-    """The lock of an output: within it, or on this machine where it is no local directory."""
+    """The lock file: inside the output directory, or on this machine for a remote output."""
     if isinstance(fs, LocalFileSystem):
         return Path(path) / TEMPORARY / "lock"
     name = hashlib.sha256(fs.unstrip_protocol(path).encode()).hexdigest()[:16]
@@ -245,7 +246,7 @@ def _lock_path(fs: Any, path: str) -> Path:
 
 
 def _names(fs: Any, path: str) -> set[str]:
-    """The names of what lies in a directory, if there is one."""
+    """The names of the entries of a directory; empty if there is no directory."""
     try:
         listed = fs.ls(path, detail=False)
     except FileNotFoundError:
@@ -254,7 +255,7 @@ def _names(fs: Any, path: str) -> set[str]:
 
 
 def _manifest(fs: Any, path: str) -> list[str] | None:
-    """The parts that a manifest lists; None if there is none, or it is not one of ours."""
+    """The parts that a manifest lists; None if it does not exist or is not slotwise's own."""
     try:
         plain = json.loads(fs.cat_file(path))
         names = [str(name) for name in plain["parts"]]

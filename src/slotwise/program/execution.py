@@ -1,4 +1,4 @@
-"""What the live world asks of one job."""
+"""The interface between the local backend and one job."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from slotwise.model.observation import Sizes
 
 
 class Execution(Protocol):
-    """What the live world asks of one job: bodies of tasks, and what becomes of results.
+    """One job on the local backend: the code of its tasks, and the handling of their results.
 
-    Everything but `runner` stays in the manager. One call at a time is made to it.
+    Everything but `runner` stays in the manager process. Calls are never concurrent.
     """
 
     @property
@@ -22,29 +22,30 @@ class Execution(Protocol):
 
     @property
     def runner(self) -> Callable[..., object]:
-        """Sent once to each worker process by cloudpickle; called there for each task.
+        """The function that workers call for each task; sent once to each with cloudpickle.
 
-        It may ask `slotwise.task` whether to stop, and what an earlier attempt has kept.
+        It may use `slotwise.task` to check for a stop request and to read what an earlier
+        attempt kept.
         """
         ...
 
     def open(self) -> None:
-        """Take what the job needs for itself alone, such as its output, before a run begins.
+        """Reserve what the job needs exclusively, such as its output, before a run begins.
 
-        Raises InputError, and has taken nothing, where that is not to be had.
+        Raises InputError if that is not available; nothing is reserved then.
         """
         ...
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
-        """What `runner` gets for one attempt: small and plain; asked for at its launch."""
+        """The arguments of `runner` for one attempt; called at its launch. Keep them small."""
         ...
 
     def describe(self, phase: str, task: int) -> str:
-        """The task in words, for messages: "map task 3 (books/a.txt, bytes 0-67108864)"."""
+        """The task, for messages: "map task 3 (books/a.txt, bytes 0-67108864)"."""
         ...
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
-        """Keep what an attempt returned; the first to finish wins. May raise OSError."""
+        """Store what an attempt returned; the first to finish wins. May raise OSError."""
         ...
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
@@ -52,20 +53,20 @@ class Execution(Protocol):
         ...
 
     def close(self, succeeded: bool) -> None:
-        """Commit the output or take back all that was written; remove temporary files.
+        """Commit the output, or remove all that was written; remove temporary files.
 
-        Called at the end, also of a job that never began. May raise OSError where a commit
-        fails, and is called again then.
+        Called at the end, also for a job that never began. May raise OSError if a commit
+        fails, and is then called again.
         """
         ...
 
 
 @runtime_checkable
 class ReportsWaiting(Protocol):
-    """An execution some of whose tasks do not compute all the time that they hold a slot."""
+    """An execution in which some tasks hold a slot without computing for part of the time."""
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
-        """For how many seconds an attempt that has just finished copied or waited."""
+        """The seconds for which an attempt that has just finished copied or waited."""
         ...
 
 
@@ -86,7 +87,7 @@ class WritesOutput(Protocol):
 
 @runtime_checkable
 class HasInputSizes(Protocol):
-    """An execution of a program whose tasks take the longer the more bytes they stand for."""
+    """An execution of a program whose task durations grow with the bytes of input."""
 
     @property
     def job(self) -> Job:
@@ -95,14 +96,14 @@ class HasInputSizes(Protocol):
 
     @property
     def program(self) -> str:
-        """The name by which the program is known again in another run."""
+        """The name that identifies the program in other runs."""
         ...
 
     @property
     def sizes(self) -> Mapping[str, Sizes]:
-        """The bytes of the tasks, for phases of which they are known."""
+        """The bytes of the tasks, for each phase in which they are known."""
         ...
 
     def expect(self, job: Job) -> None:
-        """Have this job in place of its own, from which it differs by estimates of work."""
+        """Replace the job by one that differs only in its estimates of work."""
         ...

@@ -1,4 +1,4 @@
-"""Programs by name, from a file, as a class or as an object."""
+"""Load a program by its installed name, from a file, from a class or from an object."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ BUILTINS = {
     "terasort": "terasort:TeraSort",
     "wordcount": "wordcount:WordCount",
 }
-"""Name of a program: its module in slotwise.program.builtin and its class."""
+"""Installed programs: the module in slotwise.program.builtin and the class of each name."""
 
 
 FILE_MODULE = "slotwise_program_"
-"""What the names of modules begin with that were imported from a file given by its path."""
+"""The prefix of the module names of programs imported from a file path."""
 
 
 def load(
@@ -41,12 +41,12 @@ def load(
     parameters: Mapping[str, Any] | None = None,
     base_dir: str | Path | None = None,
 ) -> AnyProgram:
-    """The program that `spec` means, made with its parameters.
+    """Return the program that `spec` names, created with its parameters.
 
     `spec` is an installed name ("wordcount"), a class in a file ("path/to/file.py:ClassName",
-    relative to `base_dir`), a class, or an object, which takes no parameters any more. A file
-    is imported only here, and what it defines travels to workers by value. Raises InputError,
-    naming what is wrong: the name, the file, the class or a parameter.
+    relative to `base_dir`), a class, or an object, which takes no parameters. A file is
+    imported only here; what it defines is sent to workers by value. Raises InputError that
+    names the error: the name, the file, the class or a parameter.
     """
     given = dict(parameters or {})
     if isinstance(spec, str):
@@ -55,7 +55,7 @@ def load(
         return _made(_checked(spec, spec.__name__), spec.__name__, given)
     if given:
         raise InputError(
-            f"parameters {', '.join(given)} for a program that is made already"
+            f"parameters {', '.join(given)} for a program that is an object already"
             f" ({type(spec).__name__}); give them to its constructor"
         )
     _checked(type(spec), type(spec).__name__)
@@ -63,10 +63,10 @@ def load(
 
 
 def known_as(program: AnyProgram) -> str:
-    """The name by which a program is known again in another run, whatever its parameters.
+    """The name that identifies a program in other runs, independent of its parameters.
 
-    Of an installed one its name; else its class behind its file, or behind its module where
-    that can be imported. Where the file lies does not matter.
+    For an installed program this is its name. Otherwise it is "file.py:Class", without the
+    folder, or "module:Class" for an importable module.
     """
     kind = type(program)
     module, name = kind.__module__, kind.__qualname__
@@ -116,7 +116,7 @@ def _checked(found: object, spec: str) -> type[AnyProgram]:
 
 
 def _check_parameters(found: type[AnyProgram], name: str, spec: str) -> None:
-    """Refuse a method that cannot take what it will be called with."""
+    """Raise InputError for a method that cannot take the arguments it will be called with."""
     base = BatchMapReduce if issubclass(found, BatchMapReduce) else MapReduce
     wanted = list(inspect.signature(getattr(base, name)).parameters)
     try:
@@ -126,7 +126,7 @@ def _check_parameters(found: type[AnyProgram], name: str, spec: str) -> None:
             f"program {spec!r}: its {name} must be def {name}({', '.join(wanted)}): {error}"
         ) from error
     except ValueError:
-        pass  # A function in native code does not tell.
+        pass  # A function in native code may have no signature.
 
 
 def _made(program_class: type[AnyProgram], spec: str, given: dict[str, Any]) -> AnyProgram:
@@ -142,14 +142,14 @@ def _made(program_class: type[AnyProgram], spec: str, given: dict[str, Any]) -> 
         raise
     except Exception as error:
         raise InputError(
-            f"program {spec!r} with parameters {given!r} cannot be made:"
+            f"program {spec!r} with parameters {given!r} cannot be created:"
             f" {type(error).__name__}: {error}"
         ) from error
 
 
 def _imported(path: Path, spec: str) -> ModuleType:
-    """Import a file, and let it and its neighbours travel by value."""
-    if not os.path.isfile(path):  # Of a path that is too long Path would raise.
+    """Import a file; register it and modules next to it to be pickled by value."""
+    if not os.path.isfile(path):  # Path.is_file raises for a path that is too long.
         raise InputError(f"program {spec!r}: there is no file {path}; check the path")
     name = f"{FILE_MODULE}{path.stem}_{crc32(str(path).encode()):08x}"
     module_spec = importlib.util.spec_from_file_location(name, path)
@@ -170,7 +170,7 @@ def _imported(path: Path, spec: str) -> ModuleType:
         sys.path.remove(str(path.parent))
     for other in sorted(sys.modules.keys() - before | {name}):
         file = getattr(sys.modules[other], "__file__", None)
-        # Workers cannot import what lies beside the file, for it is on no path of theirs.
+        # Workers cannot import modules next to the file: its folder is not on their path.
         if file is not None and path.parent in Path(file).parents:
             cloudpickle.register_pickle_by_value(sys.modules[other])
     return module

@@ -1,4 +1,4 @@
-"""A lock that a crash does not leave behind: a file that a living process holds by `flock`."""
+"""A lock file, held with `flock`: the kernel releases it when its process crashes."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ from pathlib import Path
 from typing import Self
 
 OWNER_BYTES = 1000
-"""The name of an owner is cut off behind this."""
+"""The name of an owner is truncated to this length."""
 
 LOOKS, LOOK_SECONDS = 25, 0.01
-"""How often a held lock is tried again: a process that only looks at it holds it briefly."""
+"""Retries for a held lock: a process that only reads the owner also holds it briefly."""
 
 
 class HeldError(Exception):
-    """Another process holds a lock; the text names it, and is empty if that is not known."""
+    """Another process holds a lock; the text names its owner, or is empty if unknown."""
 
 
 class FileLock:
     """An exclusive lock on a path. The file holds the name of the owner, for messages.
 
-    The kernel releases the lock when the process ends, however it ends. The file may then stay,
-    and means nothing. Two locks of one process exclude each other, too. On NFS it excludes
-    other hosts.
+    The kernel releases the lock when the process ends, however it ends. A file without a lock
+    may remain; it has no effect. Two locks of one process also exclude each other. On NFS the
+    lock excludes other hosts.
     """
 
     def __init__(self, path: str | Path, owner: str = "", *, create: bool = True) -> None:
-        """Take the lock; a quarter of a second is the longest wait.
+        """Take the lock; waits at most a quarter of a second.
 
-        Raises HeldError if another holds it, FileNotFoundError if the folder is not there, or
-        if the file is not and is not to be created; any other OSError where locking fails.
+        Raises HeldError if another process holds it, FileNotFoundError if the folder does not
+        exist, or if the file does not and `create` is false, and any other OSError if locking
+        fails.
         """
         self._path = path
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
@@ -55,7 +56,7 @@ class FileLock:
             os.close(self._file)
 
     def release(self) -> None:
-        """Remove the file, if it is still there, and give the lock up."""
+        """Remove the file, if it still exists, and release the lock."""
         with suppress(OSError):
             if self._is_in_place():
                 os.unlink(self._path)
@@ -71,7 +72,7 @@ class FileLock:
                 time.sleep(LOOK_SECONDS)
 
     def _is_in_place(self) -> bool:
-        """Whether the path still names our file: an owner removes it before it lets go."""
+        """Whether the path still names our file: an owner removes it before the release."""
         try:
             return os.path.samestat(os.stat(self._path), os.fstat(self._file))
         except FileNotFoundError:
@@ -85,7 +86,7 @@ class FileLock:
 
 
 def holder(path: str | Path) -> str | None:
-    """The name of the process that holds the lock on a path; None if nobody does."""
+    """The name of the owner of the lock on a path; None if no process holds it."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -100,7 +101,7 @@ def holder(path: str | Path) -> str | None:
 
 
 def owner_of(job: str) -> str:
-    """How a job of this process is named to others."""
+    """The owner name of a job of this process, shown to other processes."""
     since = time.strftime("%Y-%m-%d %H:%M:%S")
     return f"job {job!r} of process {os.getpid()} on {platform.node()} since {since}"
 

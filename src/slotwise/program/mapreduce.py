@@ -1,4 +1,4 @@
-"""What a user writes: a MapReduce program, by records or by batches."""
+"""Base classes of user programs: MapReduce by records and by batches."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Pair = tuple[Any, Any]
 
 
 class Program:
-    """What both styles share; each attribute may be set by a subclass or on an instance."""
+    """Common base of both styles; a subclass or an instance may set each attribute."""
 
     num_reducers: int | None = None
-    """A fixed number of reduces, whatever the job says; 0 makes the program map-only."""
+    """A fixed number of reduces, which overrides the job's; 0 makes the program map-only."""
 
     map_bytes_per_second: float = 20e6
-    """Estimate: how many bytes of input a map task takes in a second."""
+    """Estimate: bytes of input that a map task processes in a second."""
 
     reduce_bytes_per_second: float = 50e6
-    """Estimate: how many bytes of the job's input the reduces take in a second."""
+    """Estimate: bytes of the job's input that a reduce task processes in a second."""
 
     path: str = ""
-    """The input file whose records `map` is being given; set before its first record."""
+    """The input file of the records that `map` receives; set before its first record."""
 
     @property
     def name(self) -> str:
@@ -34,82 +34,83 @@ class Program:
         return type(self).__name__
 
     def on_preempt(self, seconds_left: float) -> None:
-        """Called in a running task that is told to stop: it is killed after so many seconds.
+        """Called in a running task that is asked to stop and is killed after `seconds_left`.
 
-        Unless overridden, nothing is done, and the task goes on: it counts if it ends in time.
-        It may end the task by `slotwise.task.stop`. A reduce that still waits for maps is not
-        asked: it ends, for it has nothing to keep. Nothing of a task by records or batches is
-        kept but what is given to `stop`; its next attempt begins from the start of its input.
+        The default does nothing: the task continues, and counts if it ends in time. An
+        override may end the task with `slotwise.task.stop`. It is not called in a reduce that
+        still waits for maps: that ends at once, because it has nothing to keep. Only what is
+        passed to `stop` is kept; the next attempt begins at the start of the input.
         """
 
 
 class MapReduce(Program):
-    """A program by records: derive from it and write `map` and, mostly, `reduce`.
+    """A program by records: subclass it and define `map` and, usually, `reduce`.
 
     Optional methods, found by their names:
 
-    - `combine(self, key, values)` yields pairs like `reduce`, and may be applied any number of
-      times to part of a key's values, before the shuffle and after it: less is shuffled.
-    - `add(self, one, other)` gives two values of a key as one: a combine that is shorter to
+    - `combine(self, key, values)` yields pairs like `reduce`. It may be applied any number of
+      times to part of a key's values, before and after the shuffle, to shuffle less data.
+    - `add(self, one, other)` returns two values of a key as one: a combine that is shorter to
       write and takes less memory. `reduce` then gets one value for each key.
     - `map_chunk(self, text)` yields the pairs of many whole lines of text at once.
-    - `fold_chunk(self, text, table)` adds the pairs of many whole lines to `table`, a Counter
-      that maps keys to added values, in place; the program needs `add` as well.
+    - `fold_chunk(self, text, table)` adds the pairs of many whole lines in place to `table`, a
+      Counter that maps keys to added values; the program must also define `add`.
 
-    The last two are short cuts for text input and must mean the same as `map` line by line.
-    Lines in a chunk end as they do in the file.
+    The last two are shortcuts for text input. Their result must equal that of `map` for each
+    line. Lines in a chunk keep their line breaks from the file.
     """
 
     total_order: bool = False
-    """Whether the output parts, read one after another, are sorted as a whole."""
+    """Whether the output parts, read in sequence, are sorted as a whole."""
 
     descending: bool = False
     """Whether keys are sorted from the largest to the smallest."""
 
     def map(self, key: Any, value: Any) -> Iterable[Pair] | None:
-        """The pairs of one record; for text the key is its byte offset, the value its line."""
+        """Return the pairs of one record. For text, key is a byte offset, and value a line."""
         raise NotImplementedError(f"{self.name} has no map")
 
     def reduce(self, key: Any, values: Iterator[Any]) -> Iterable[Pair] | None:
-        """The output pairs of a key and all its values, which come in the order of the input.
+        """Return the output pairs of a key and all its values, which are in input order.
 
-        Unless overridden, each value with its key.
+        The default returns each value with its key.
         """
         return ((key, value) for value in values)
 
     def partition(self, key: Any, reducers: int) -> int:
-        """The number, below `reducers`, of the reduce that gets this key.
+        """Return the number of the reduce that gets this key, 0 <= number < `reducers`.
 
-        Unless overridden, a hash that is the same in every process and run.
+        The default is a hash that is the same in every process and run.
         """
         return stable_hash(key) % reducers
 
     def sort_key(self, key: Any) -> Any:
-        """What keys are sorted by within a reduce; unless overridden, the key itself.
+        """Return the value by which a key is sorted within a reduce; by default the key itself.
 
-        Keys that share a sort key are then sorted by themselves.
+        Keys with equal sort keys are sorted by the keys themselves.
         """
         return key
 
 
 class BatchMapReduce(Program):
-    """A program by batches of Arrow tables: derive from it, set `keys`, write `map`.
+    """A program by batches of Arrow tables: subclass it, set `keys`, define `map`.
 
     The optional method `combine(self, table)` gets some of the mapped rows and returns a table
-    of the same columns with fewer; it may be applied any number of times before the shuffle.
+    of the same columns with fewer rows. It may be applied any number of times before the
+    shuffle.
     """
 
     keys: tuple[str, ...] = ()
     """The columns of the mapped tables by which rows are shuffled, sorted and grouped."""
 
     def map(self, table: pa.Table) -> pa.Table | Iterable[pa.Table] | None:
-        """The mapped tables of a batch of input rows; text has the columns offset and line."""
+        """Return the mapped tables of a batch of rows; text has columns offset and line."""
         raise NotImplementedError(f"{self.name} has no map")
 
     def reduce(self, table: pa.Table) -> pa.Table | Iterable[pa.Table] | None:
-        """The output tables of rows sorted by `keys`; no key is cut between two tables.
+        """Return the output tables of rows sorted by `keys`; no key is split between two calls.
 
-        One table is the whole partition, unless that does not fit the task's memory. Unless
-        overridden, the table as it is.
+        A table is the whole partition if that fits in the task's memory, else a part of it.
+        The default returns the table unchanged.
         """
         return table

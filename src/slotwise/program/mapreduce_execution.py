@@ -1,4 +1,4 @@
-"""A MapReduce job as the live world sees it: arguments out, results in, output committed."""
+"""A MapReduce job on the local backend: task arguments, results, and the commit of output."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from slotwise.program.work_folder import WorkFolder
 
 
 class MapReduceExecution:
-    """An Execution; make it with `plan_mapreduce`.
+    """An Execution; create it with `plan_mapreduce`.
 
-    The first attempt of a task to finish wins; others are forgotten and their files removed.
-    The output appears when the job succeeds as a whole, and not at all when it does not.
+    The first attempt of a task to finish wins; the files of other attempts are removed. The
+    output appears only if the whole job succeeds.
     """
 
     def __init__(
@@ -60,20 +60,21 @@ class MapReduceExecution:
         return self._layout.output
 
     def expect(self, job: Job) -> None:
-        """Have this job in place of its own, from which it differs by estimates of work."""
+        """Replace the job by one that differs only in its estimates of work."""
         assert job.by_name.keys() == self.job.by_name.keys()
         self.job = job
 
     def open(self) -> None:
-        """Take the output for this job alone; InputError if another job has it.
+        """Lock the output for this job; InputError if another job holds it.
 
-        What the disk refuses is tried again when the first task begins, and fails that.
+        After an OSError this is tried again when the first task begins; that task then fails
+        if the error persists.
         """
         with suppress(OSError):
             self._open()
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
-        """Phase, task and attempt; and the split, the source of a reduce, or the sample."""
+        """Phase, task, attempt, and the split of a map, source of a reduce, or the sample."""
         if not self._has_begun:
             self._begin()
         if phase == "map":
@@ -83,19 +84,20 @@ class MapReduceExecution:
         return (phase, task, attempt, self._source(phase, task))
 
     def describe(self, phase: str, task: int) -> str:
-        """The task in words, with the input of a map task."""
+        """A description of the task for messages, with the input of a map task."""
         if phase != "map":
             return f"{phase} task {task} of job {self.job.id}"
         split = self._splits[task]
-        # Of several inputs, an error says which one was being read.
+        # If there are several inputs, an error names the one that was being read.
         several = f"{len(split)} inputs, {split[0].path} to {split[-1].path}"
         what = several if len(split) > 1 else str(split[0])
         return f"map task {task} of job {self.job.id} ({what})"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
-        """Keep the result of the first attempt that finishes; remove what a later one wrote.
+        """Store the result of the first attempt that finishes; remove files of later ones.
 
-        A map that is done is told to those that copy; what was copied goes with its reduce.
+        A finished map is announced to the tasks that copy. The files of a copy task are
+        removed when its reduce has finished.
         """
         if task in self._winners[phase]:
             self.discard(phase, task, attempt)
@@ -109,16 +111,16 @@ class MapReduceExecution:
             shutil.rmtree(copied, ignore_errors=True)
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
-        """For how many seconds an attempt that finished copied or waited for maps."""
+        """The seconds for which an attempt that finished copied or waited for maps."""
         if self._winners[phase].get(task) != attempt:
             return 0.0
         result = self._results[phase][task]
         return result.copying if isinstance(result, TaskResult) else 0.0
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
-        """Remove the files of an attempt, unless it is the one that won.
+        """Remove the files of an attempt, unless it won and the job is still open.
 
-        On a host that was silent an attempt may have gone on when the job was over.
+        On an unresponsive host an attempt may continue after the end of its job.
         """
         if self._winners[phase].get(task) == attempt and not self._is_closed:
             return
@@ -129,9 +131,9 @@ class MapReduceExecution:
             self._work_folder.remove()
 
     def close(self, succeeded: bool) -> None:
-        """Commit the parts, or remove whatever the job made.
+        """Commit the parts, or remove everything that the job created.
 
-        After a commit that raised OSError it can be closed again, either way.
+        After a commit that raised OSError, close can be called again, with either argument.
         """
         if self._is_closed:
             return
@@ -165,7 +167,7 @@ class MapReduceExecution:
         return self._results["sample"][0] if "sample" in self._results else ()
 
     def _source(self, phase: str, task: int) -> PairSource:
-        """How an attempt of a reduce, or of a copy task, comes to what the maps wrote."""
+        """The source from which an attempt of a reduce or a copy task reads map output."""
         maps = len(self._splits)
         if phase == COPY_PHASE:
             return AsTheyCome(maps, phase)
@@ -174,6 +176,6 @@ class MapReduceExecution:
         winners = self._winners["map"]
         if len(winners) < maps:
             return AsTheyCome(maps, phase)
-        if self._in_place is None:  # Made once for all reduces.
+        if self._in_place is None:  # Created once for all reduces.
             self._in_place = InPlace(tuple(winners[number] for number in range(maps)))
         return self._in_place

@@ -1,4 +1,4 @@
-"""From what a user asks to a job that can run: all checks at the door."""
+"""Plan a MapReduce job: check the request, find the input, estimate work, create the job."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ def plan_mapreduce(
     shuffle: Shuffle | None = None,
     cluster: Cluster | None = None,
 ) -> MapReduceExecution:
-    """Check a MapReduce job and make it ready to run; nothing is written yet.
+    """Check a MapReduce job and prepare it to run; nothing is written yet.
 
-    `program` is whatever `load` takes; `inputs` are paths, globs or directories. Relative paths
-    are relative to `base_dir`. `memory_bytes` bounds what a task holds of its pairs. Shuffled
-    data lie in a directory of the job's own under `work_dir` (the system's directory for
-    temporary files unless given). `slots_min` and `slots_max` hold for each phase. The phases
-    are map and, unless `reducers` is 0, reduce; a program with total_order has a phase sample
-    before them. Raises InputError or MissingExtraError for whatever is wrong with any of it.
+    `program` is what `load` takes; `inputs` are paths, globs or directories. Relative paths are
+    relative to `base_dir`. `memory_bytes` limits the memory of a task's pairs. Shuffled data is
+    in a directory of the job under `work_dir` (default: the system's directory for temporary
+    files). `slots_min` and `slots_max` apply to each phase. The phases are map and, unless
+    `reducers` is 0, reduce; a program with total_order and two or more reduces has a phase
+    sample before them. Raises InputError or MissingExtraError for invalid arguments.
 
-    `shuffle` lets reduces begin to copy before all maps are done, and may split copying off to
-    a phase reduce-copy; without it, reduces wait for the maps and read what they wrote where it
-    lies. A split job copies for as many reduces at once as `cluster` has slots for them, or for
-    all if that is not given, unless the shuffle says otherwise.
+    With `shuffle`, reduces begin to copy before all maps are done, and copying may be a
+    separate phase, reduce-copy. Without it, reduces wait for the maps and read map output in
+    place. By default, a job with a separate copy phase copies for as many reduces at once as
+    `cluster` has reduce slots, or for all reduces without `cluster`.
     """
     made = load(program, parameters, base_dir)
     count = reducers if made.num_reducers is None else made.num_reducers
@@ -107,7 +107,7 @@ def plan_mapreduce(
 
 
 class _Source:
-    """The input of a job: files, or the numbers of records that the program makes."""
+    """The input of a job: files, or the numbers of records that the program generates."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class _Source:
         self.record_bytes: int = getattr(program, "record_bytes", 1)
         if makes is not None and patterns:
             raise InputError(
-                f"job {job_id!r}: {program.name} makes its records itself; leave inputs out"
+                f"job {job_id!r}: {program.name} generates its records; leave out inputs"
             )
         if makes is None and not patterns:
             raise InputError(f"job {job_id!r}: no inputs; give paths or globs of files to read")
@@ -134,13 +134,13 @@ class _Source:
             self.files = [InputFile("records", makes)]
 
     def splits(self, split_bytes: int) -> list[Split]:
-        """What each map task reads."""
+        """The split of each map task."""
         size = max(1, split_bytes // self.record_bytes)
         pieces = (piece for file in self.files for piece in self.format.pieces(file, size))
         return pack(pieces, size)
 
     def sample(self) -> list[Piece]:
-        """Pieces spread evenly over the input, to read the first records of each."""
+        """Pieces spread evenly over the input; the sample reads the first records of each."""
         total = sum(file.size_bytes for file in self.files)
         size = max(total // SAMPLE_PIECES, SAMPLE_PIECE_LEAST_BYTES)
         pieces = [piece for file in self.files for piece in self.format.pieces(file, size)]
@@ -154,11 +154,11 @@ class _Source:
 def _sizes(
     source: _Source, splits: list[Split], reducers: int, samples: bool
 ) -> dict[str, Sizes]:
-    """The bytes of input that each task stands for, by phase; a reduce for its part of all."""
+    """The bytes of input of each task, by phase; each reduce has an equal part of the total."""
     maps = tuple(map(source.bytes_of, splits))
     sizes: dict[str, Sizes] = {"map": maps}
     if samples:
-        # A sample reads at most so many blocks.
+        # A sample reads at most this number of blocks.
         sizes["sample"] = min(sum(maps), SAMPLE_PIECES * SAMPLE_PIECE_LEAST_BYTES)
     if reducers:
         sizes["reduce"] = sum(maps) // reducers
@@ -168,14 +168,14 @@ def _sizes(
 def _phases(
     program: AnyProgram, sizes: dict[str, Sizes], reducers: int, slots: tuple[int, int | None]
 ) -> tuple[Phase, ...]:
-    """The phases with work estimated from bytes at the rates that the program states."""
+    """The phases; work is estimated from bytes at the rates that the program states."""
     rate, maps, sample = program.map_bytes_per_second, sizes["map"], sizes.get("sample")
     assert isinstance(maps, tuple)
     map_tasks = Tasks(len(maps), tuple(size / rate for size in maps))
     after = frozenset({"sample"} if sample is not None else ())
     phases = [Phase("map", map_tasks, "map", after, *slots)]
     if isinstance(sample, int):
-        # slots_min above its one task would be idle.
+        # It has one task, so slots of a larger slots_min would be idle.
         phases.insert(0, Phase("sample", Tasks(1, sample / rate), "map"))
     if reducers:
         work = sum(maps) / program.reduce_bytes_per_second / reducers

@@ -1,4 +1,4 @@
-"""The input of a map task, and where in it the task is, for the message should it fail."""
+"""Read the input of a map task, and keep the position in it for error messages."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Records = tuple[Iterator[Any], Sequence[Any]]
 
 
 class Reading:
-    """Reads a split by pieces. Errors that pass `place` are told where in it they arose.
+    """Reads a split by pieces. `place` adds to an error the position in the input.
 
-    Only then is the place made out: until then a task pays a few instructions for each block.
+    The position is computed only for an error: otherwise it costs a few instructions a block.
     """
 
     def __init__(self, runner: Runner, split: Split) -> None:
@@ -38,7 +38,7 @@ class Reading:
         self._span: tuple[int, int] | None = None
 
     def records(self) -> Iterator[Records]:
-        """The records in blocks. Keys are to be taken one by one, as they are mapped."""
+        """The records in blocks. Take keys one by one, each when its record is mapped."""
         for keys, values in self._blocks(self._runner.input.records):
             self._keys, self._left = keys, iter(keys)
             yield self._left, values
@@ -58,12 +58,12 @@ class Reading:
             self._done += table.num_rows
 
     def check(self) -> None:
-        """Raise InputChanged if the file that is being read is no longer as it was planned."""
+        """Raise InputChanged if the file being read has changed since planning."""
         if self._piece is not None:
             check_unchanged(self._piece.path, self._piece.version)
 
     def place(self, error: Exception) -> None:
-        """Tell an error where it arose unless it knows; or InputChanged for a changed file."""
+        """Add the position to an error without one; raise InputChanged for a changed file."""
         if self._piece is None or is_placed(error) or isinstance(error, InputChanged):
             return
         with suppress(OSError):
@@ -72,7 +72,7 @@ class Reading:
 
     @contextmanager
     def placing(self) -> Iterator[None]:
-        """What is done here is done with what was read last."""
+        """A context whose errors belong to what was read last."""
         try:
             yield
         except Exception as error:
@@ -80,7 +80,7 @@ class Reading:
             raise
 
     def _blocks(self, read: Callable[[Piece], Iterator[Block]]) -> Iterator[Block]:
-        """The blocks of each piece, read as they are asked for."""
+        """The blocks of each piece, read on demand."""
         for piece in self._split:
             self._runner.program.path = piece.path
             self._piece, self._done = piece, 0
@@ -88,7 +88,7 @@ class Reading:
                 yield from read(piece)
 
     def _where(self, piece: Piece) -> str:
-        """The record that was taken last, or else the text or the table."""
+        """The record that was taken last; for texts and tables, the last one."""
         if self._span is not None:
             return f"{piece.path}, bytes {self._span[0]}-{self._span[1]}"
         taken = len(self._keys) - length_hint(self._left) if self._keys else 0
@@ -96,4 +96,4 @@ class Reading:
         try:
             return self._runner.input.where(piece, self._done + max(taken - 1, 0), key)
         except Exception:
-            return piece.path  # It cannot be read any more.
+            return piece.path  # The file can no longer be read.

@@ -24,13 +24,13 @@ from slotwise.program.shuffle.sources import Place
 from slotwise.program.tasks import Runner, TaskResult
 
 SAMPLE_RECORDS = 2000
-"""How many records the sample takes of each piece."""
+"""The number of records that the sample reads from each piece."""
 
 
 def map_task(
     runner: Runner, task: int, attempt: int, split: Split, points: Sequence[Any]
 ) -> TaskResult:
-    """Map a split; for the reduces in partitions, or straight to the output without any."""
+    """Map a split; write its pairs into partitions, or to the output of a map-only job."""
     reading = Reading(runner, split)
     pairs = _mapped(runner, reading)
     if runner.reducers == 0:
@@ -49,7 +49,7 @@ def map_task(
 
 
 def reduce_task(runner: Runner, task: int, attempt: int, places: Iterable[Place]) -> TaskResult:
-    """Reduce what all maps wrote for one reduce to one part of the output."""
+    """Reduce the output of all maps for one reduce to one part of the output."""
     program = _program(runner)
     buffer = buffer_for(program, _buffer_bytes(runner))
     runs = SortedRuns(
@@ -64,7 +64,7 @@ def reduce_task(runner: Runner, task: int, attempt: int, places: Iterable[Place]
                 runs.spill(buffer.drain(in_order=True))
     part = runner.part("reduce", task, attempt)
     if type(program).reduce is MapReduce.reduce and runs.is_empty:
-        # The sorted pairs are the output: no need to take them one by one.
+        # The sorted pairs are the output, so whole slices can be written.
         return _write_part(part, buffer.drain(in_order=True))
     reduced = starmap(program.reduce, _groups(program, buffer, runs))
     what = f"reduce of {program.name}"
@@ -72,7 +72,7 @@ def reduce_task(runner: Runner, task: int, attempt: int, places: Iterable[Place]
 
 
 def sample_task(runner: Runner, pieces: Sequence[Piece]) -> tuple[Any, ...]:
-    """The keys that cut the sampled keys into as many equal ranges as there are reduces."""
+    """The keys that divide the sampled keys into one range of equal size for each reduce."""
     program = _program(runner)
     keys: list[Any] = []
     for piece in pieces:
@@ -193,7 +193,7 @@ def _program(runner: Runner) -> MapReduce:
 
 
 def _buffer_bytes(runner: Runner) -> int:
-    # The rest is for slices that leave, chunks that come in, and the interpreter's own waste.
+    # The rest is for slices written, chunks read, and overhead of the interpreter.
     return runner.memory_bytes * 3 // 4
 
 

@@ -1,4 +1,4 @@
-"""The bodies of map, reduce and sample tasks, as they run in worker processes."""
+"""The map, reduce and sample tasks that run in worker processes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _COLLECT_AFTER = 100_000
 
 
 class TaskResult(NamedTuple):
-    """What a task tells the manager: records out, and bytes of map output for the reduces.
+    """The report of a task: records written, and bytes of map output for the reduces.
 
-    `copying` is for how many seconds it copied, or waited for maps whose output it copies.
+    `copying` is the seconds for which it copied map output or waited for maps.
     """
 
     records: int
@@ -34,7 +34,7 @@ class TaskResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Runner:
-    """Everything that a worker process must know of a job, once."""
+    """Everything that a worker process needs for the tasks of a job; sent once."""
 
     program: MapReduce | BatchMapReduce
     input_name: str
@@ -44,9 +44,9 @@ class Runner:
     memory_bytes: int
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Arrive in a worker, and load what tasks need before the clock of the first one runs.
+        """Unpickle in a worker, and import what tasks need before the first one is timed.
 
-        From the times of tasks the next run is estimated, and most are not the first.
+        Task times are the estimates of later runs, and most tasks are not the first.
         """
         self.__dict__.update(state)
         self._bodies()
@@ -58,7 +58,7 @@ class Runner:
         return input_format(self.input_name)
 
     def __call__(self, phase: str, task: int, attempt: int, *rest: Any) -> object:
-        """Do one task; what the program raises goes through."""
+        """Run one task; exceptions of the program propagate."""
         if phase == "sample":
             from slotwise.program.records import sample_task
 
@@ -66,7 +66,7 @@ class Runner:
         directory = self.layout.attempt_dir(phase, task, attempt)
         directory.mkdir(mode=0o700, exist_ok=True)
         thresholds = gc.get_threshold()
-        # Pairs are made by the million and hardly ever in cycles: look for cycles less often.
+        # A task creates millions of pairs, which are rarely in cycles: collect less often.
         gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
         try:
             if phase == "map":
@@ -79,13 +79,13 @@ class Runner:
                 shutil.rmtree(directory, ignore_errors=True)
 
     def part(self, phase: str, task: int, attempt: int) -> PartWriter:
-        """The part of the output that an attempt writes, aside until the job commits."""
+        """A writer for the part of an attempt; the part is staged until the job commits."""
         return OUTPUT_FORMATS[self.output_name](self.layout.attempt_part(phase, task, attempt))
 
     def _reduce_side(
         self, phase: str, task: int, attempt: int, source: PairSource
     ) -> TaskResult:
-        """Bring the input of a reduce to its place, and unless that is all, reduce it."""
+        """Copy the input of a reduce if needed; reduce it unless this is a copy task."""
         begun = time.monotonic()
         places = source.places(self.layout, task, attempt, self.buckets)
         copying = time.monotonic() - begun
@@ -97,7 +97,7 @@ class Runner:
 
     @property
     def buckets(self) -> int:
-        """In how many partitions of a file the maps write for one reduce."""
+        """The number of partitions in a map file for each reduce."""
         return BUCKETS if isinstance(self.program, BatchMapReduce) else 1
 
     def _bodies(self) -> tuple[Callable[..., TaskResult], Callable[..., TaskResult]]:

@@ -1,4 +1,4 @@
-"""The folder of one job for intermediate files: private, locked, and swept after a crash."""
+"""The folder of a job's intermediate files: private, locked, and removed after a crash."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from uuid import uuid4
 from slotwise.program.lock import FileLock, HeldError, owner_of
 
 NAME = re.compile("slotwise-[0-9a-f]{16}")
-"""How such a folder is named; others are never looked into."""
+"""The pattern of folder names; other folders are never touched."""
 
 LOCK = "lock"
-"""The lock within the folder, which the manager of the job holds."""
+"""The name of the lock file in the folder; the manager of the job holds the lock."""
 
 
 def work_folder_name() -> str:
-    """A name that no other folder has."""
+    """A new unique folder name."""
     return f"slotwise-{uuid4().hex[:16]}"
 
 
 class WorkFolder:
-    """Makes and removes the folder. Its files are unpickled, so nobody else may write them."""
+    """Creates and removes the folder. Its files are unpickled, so only this user may write."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock: FileLock | None = None
 
     def open(self, job: str) -> None:
-        """Make the folder with mode 0700 and lock it. Raises OSError.
+        """Create the folder with mode 0700 and lock it. Raises OSError.
 
-        Folders beside it whose owners are gone are removed first.
+        Folders next to it whose owners have ended are removed first.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         sweep(self.path.parent)
         self.path.mkdir(mode=0o700)
         while self._lock is None:
-            # Before it is locked, another process that sweeps may take it for a leftover.
+            # Until it is locked, a sweep by another process may remove it as a leftover.
             with suppress(FileNotFoundError, HeldError):
                 self._lock = FileLock(self.path / LOCK, owner_of(job))
                 return
             self.path.mkdir(mode=0o700, exist_ok=True)
 
     def remove(self) -> None:
-        """Remove the folder with all that it holds, as far as that is possible.
+        """Remove the folder and its contents; errors are ignored.
 
-        The lock goes last: if we are killed before, the folder is known as a leftover.
+        The lock is removed last: if the process is killed before, a sweep finds the folder.
         """
         _clear(self.path)
         if self._lock is not None:
@@ -60,8 +60,8 @@ class WorkFolder:
 def sweep(root: str | Path) -> None:
     """Remove the work folders of this user under `root` whose owners have ended.
 
-    Whose lock is free has no owner. A folder without a lock is removed only if it is empty.
-    What cannot be removed stays.
+    A folder whose lock is free has no owner. A folder without a lock is removed only if it is
+    empty. Errors of removal are ignored.
     """
     with os.scandir(root) as entries:
         folders = [Path(entry.path) for entry in entries if _is_ours(entry)]
@@ -75,7 +75,7 @@ def sweep(root: str | Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """Remove all in a folder but its lock, as far as that is possible."""
+    """Remove everything in a folder except its lock; errors are ignored."""
     with suppress(OSError):
         for path in folder.iterdir():
             if path.name == LOCK:
@@ -87,7 +87,7 @@ def _clear(folder: Path) -> None:
 
 
 def private(path: str, flags: int) -> int:
-    """An opener for files that only this user may read, whatever the umask says."""
+    """An opener for files that only this user may read, independent of the umask."""
     return os.open(path, flags, 0o600)
 
 

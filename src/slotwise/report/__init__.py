@@ -1,4 +1,4 @@
-"""Showing what happened: tables for the terminal, pictures, one self-contained HTML page."""
+"""Reports of runs: tables for the terminal, pictures, and one self-contained HTML page."""
 
 from slotwise.report.page import write_pictures, write_report
 from slotwise.report.reported import ReportedRun

@@ -1,4 +1,4 @@
-"""From attempts to bars: few enough to draw, without losing what the eye can see."""
+"""Reduce attempts to a number of bars that can be drawn, without visible loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slotwise.analysis.timeline import PlacedAttempt
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One attempt, or `count` of a phase that follow each other in a lane, in seconds."""
+    """One attempt, or `count` consecutive attempts of a phase in a row; times in seconds."""
 
     row: int
     start: float
@@ -22,18 +22,18 @@ class Bar:
 
     @property
     def ending(self) -> Ending:
-        """How it ended; merged bars hold only attempts that ended well."""
+        """How it ended; merged bars contain only successful attempts."""
         return self.first.ending
 
 
 def bars_of(
     attempts: Sequence[PlacedAttempt], rows: Sequence[int], most: int, resolution: float
 ) -> tuple[list[Bar], int]:
-    """At most `most` bars of attempts, and the number of attempts that they leave out.
+    """Return at most `most` bars of attempts, and the number of attempts left out.
 
-    `rows` holds the row of each attempt. While there are too many, neighbours of a phase in
-    a row less than `resolution` seconds apart become one bar; then the shortest bars are left
-    out, those that ended badly last. O(n log n).
+    `rows` has the row of each attempt. If there are too many, neighbours of a phase in a row
+    that are less than `resolution` seconds apart are merged. Then the shortest bars are left
+    out, unsuccessful attempts last. O(n log n).
     """
     bars = [
         Bar(row, placed.attempt.start, placed.attempt.end, placed.attempt)

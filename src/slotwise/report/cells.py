@@ -1,4 +1,4 @@
-"""From attempts to cells: for each row and stretch of time, which job held most of it."""
+"""Aggregate attempts to cells: for each row and time interval, the job that held most of it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from slotwise.analysis.timeline import PlacedAttempt
 
 SHADES = 4
-"""How many degrees of busy a cell can show."""
+"""The number of utilisation levels that a cell can show."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Columns `start` to `end` of a row: the job that held most slots, and how busy it was.
+    """Columns `start` to `end` of a row: the job that held most slots, and the utilisation.
 
-    `shade` is from 1 (barely busy) to SHADES (all slots of the row held all the time).
+    `shade` is from 1 (almost idle) to SHADES (all slots of the row held all the time).
     """
 
     row: int
@@ -34,9 +34,9 @@ def cells_of(
     end: float,
     columns: int,
 ) -> list[Cell]:
-    """The busy cells of a grid; equal neighbours in a row are one cell.
+    """The non-idle cells of a grid; equal neighbours in a row are merged.
 
-    `rows` holds the row of each attempt, `slots` the slots of each row; times in seconds.
+    `rows` has the row of each attempt, `slots` the slots of each row; times in seconds.
     O(n + cells touched).
     """
     width = (end - begin) / columns

@@ -1,4 +1,4 @@
-"""The script of the page that draws its pictures, as wide as there is room for them."""
+"""The script of the page that draws its pictures at the available width."""
 
 DRAW = """
 const unpack = table => table.rows.map(row => Object.fromEntries(table.fields.map(

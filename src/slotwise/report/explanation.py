@@ -1,4 +1,4 @@
-"""An explanation as lines of text."""
+"""Explanations and waits as lines of text."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from slotwise.analysis.waits import WAIT_LEAST, WAITS_MOST, Wait
 from slotwise.report.numbers import percent, seconds
 
 HOLDERS_MOST = 3
-"""So many jobs are named that held the slots while another one waited."""
+"""The number of jobs named that held the slots while another job waited."""
 
 FREE_LEAST = 0.05
-"""Free slots are mentioned if they are at least this part of all."""
+"""Free slots are mentioned if they are more than this fraction of all slots."""
 
 
 def explanation_lines(explanation: Explanation) -> Iterator[str]:
-    """Who holds what at this instant, and why, a line a fact."""
+    """The slots that a job holds at an instant, and the reasons; one fact per line."""
     yield (
         f"{explanation.job} at {explanation.at:.6g} s, in pool {explanation.pool} under"
         f" {explanation.scheduler}: {explanation.status}"
@@ -26,7 +26,7 @@ def explanation_lines(explanation: Explanation) -> Iterator[str]:
 
 
 def wait_lines(waits: Sequence[Wait]) -> Iterator[str]:
-    """Who waited, and why, a line a wait."""
+    """Waits of jobs and their reasons, one wait per line."""
     for wait in waits:
         yield f"{wait.job} {wait_sentence(wait)}"
     if len(waits) == WAITS_MOST:
@@ -36,8 +36,10 @@ def wait_lines(waits: Sequence[Wait]) -> Iterator[str]:
 
 
 def wait_sentence(wait: Wait) -> str:
-    """How long a job waited, behind whom and why, and what would have helped; without its
-    name, which stands before it."""
+    """The duration of a wait, the jobs it waited for, the reason and the remedy.
+
+    The sentence has no subject: the caller puts the name of the job before it.
+    """
     parts = [
         f"waited {seconds(wait.seconds)} in pool {wait.pool}, from {seconds(wait.start)} to"
         f" {seconds(wait.end)}{_behind(wait)}"
@@ -66,7 +68,7 @@ def _behind(wait: Wait) -> str:
 
 
 def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
-    stopping = f" ({phase.stopping} told to stop)" if phase.stopping else ""
+    stopping = f" ({phase.stopping} asked to stop)" if phase.stopping else ""
     allocated = "" if phase.allocated is None else f" of {phase.allocated:.6g}"
     there = phase.running - sum(phase.silent.values())
     slots = "slot" if (there, phase.allocated) == (1, None) else "slots"
@@ -79,7 +81,7 @@ def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
     yield f"    because {phase.why}"
     if phase.silent:
         held = ", ".join(f"{count} on {host}" for host, count in phase.silent.items())
-        yield f"    on hosts that are silent: {held}"
+        yield f"    on unresponsive hosts: {held}"
     for share in phase.shares:
         yield f"    pool {share.pool}: {_share(share)}"
     for share in phase.over:
@@ -95,8 +97,8 @@ def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
 
 
 def _share(share: ShareExplained) -> str:
-    limits = [f"least {share.least:g}"] if share.least else []
-    limits += [] if share.most is None else [f"most {share.most:g}"]
+    limits = [f"min {share.least:g}"] if share.least else []
+    limits += [] if share.most is None else [f"max {share.most:g}"]
     text = f"holds {share.running} of its share of {share.share:.6g}, can use {share.demand}"
     text += f" ({', '.join(limits)})" if limits else ""
     return text + (f"; {share.lacks}" if share.lacks else "")

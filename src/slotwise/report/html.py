@@ -1,4 +1,4 @@
-"""The page as text: headline, pictures, tables, and the one script that draws them."""
+"""The HTML text of the page: headline, pictures, tables, and the script that draws."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
 
 JOBS_MOST = 500
-"""Tables of jobs list at most so many."""
+"""The maximum number of jobs in a table of jobs."""
 
 LABELS_MOST = 4
-"""The title names at most so many schedulers."""
+"""The maximum number of schedulers named in the title."""
 
 
 def page(
     scene: Scene, pictures: Sequence[Picture], specs: Sequence[dict[str, Any]], bundle: str
 ) -> str:
-    """The whole page. All that users wrote is escaped; `bundle` is the script that draws."""
+    """The whole page. All text from users is escaped; `bundle` is the drawing library."""
     data = {
         picture.name: spec
         | {"datasets": {name: packed(rows) for name, rows in spec["datasets"].items()}}
@@ -67,7 +67,7 @@ def page(
 
 
 def script_json(value: Any) -> str:
-    """JSON that may stand inside a script element whatever the strings in it are."""
+    """JSON that is safe inside a script element, whatever strings it contains."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -101,14 +101,14 @@ def _headline(scene: Scene) -> str:
 
 
 def _title(scene: Scene) -> str:
-    """Which schedulers are shown, each named once, or how many."""
+    """The schedulers shown, each named once, or their number."""
     labels = list(dict.fromkeys(run.label for run in scene.runs))
     names = _listed(labels) if len(labels) <= LABELS_MOST else f"{len(labels)} schedulers"
-    return f"{names} {'compared' if len(scene.runs) > 1 else 'at work'}"
+    return f"{names} compared" if len(scene.runs) > 1 else f"Run of {names}"
 
 
 def _interrupted(scene: Scene) -> Iterator[str]:
-    """What is to be said of runs that ended early."""
+    """Notices about runs that were interrupted."""
     for run, line in zip(scene.runs, scene.timelines, strict=True):
         if run.is_interrupted:
             spans = line.jobs.values()
@@ -118,8 +118,8 @@ def _interrupted(scene: Scene) -> Iterator[str]:
             )
             yield (
                 f"{run.label}{backend} was interrupted: its record ends at {seconds(line.end)},"
-                f" when {over} of {_counted(run.log.header.jobs_expected, 'job')} were over."
-                " Metrics and bound count what was done."
+                f" when {over} of {_counted(run.log.header.jobs_expected, 'job')} had ended."
+                " Metrics and lower bound cover only completed work."
             )
 
 
@@ -132,32 +132,32 @@ def _section(picture: Picture) -> str:
 
 def _metrics(scene: Scene) -> str:
     text = (
-        "Stretch is response divided by work, slowdown by the least time that the job needs"
-        " alone; the gap is how far the value of the objective is above the bound; wasted are"
-        " slot-seconds of attempts that came to nothing."
+        "Stretch is response time divided by work. Slowdown is response time divided by the"
+        " minimum time of the job alone. The gap is how far the objective value is above"
+        " the lower bound. Wasted slot-seconds are those of attempts without a result."
     )
     if any(run.outcome.metrics.get("jobs_tardy") is not None for run in scene.runs):
         text += (
-            " Lateness is completion minus deadline, tardiness the same where it is above 0,"
-            " over the jobs with a deadline."
+            " Lateness is completion minus deadline; tardiness is lateness if positive, else 0."
+            " Both cover jobs with a deadline."
         )
     if len(scene.runs) > 1:
-        text += " The best is bold."
+        text += " The best value is bold."
     if has_bounds_apart(scene.runs):
-        text += " Each bound is for the work of its own run."
+        text += " Each lower bound applies to the work of its own run."
     if has_differing_work(scene.runs):
         text += (
-            " The live runs measured different work for the same jobs, because the machine was"
-            " differently busy: their times and bounds cannot be compared with each other."
+            " The live runs measured different work for the same jobs, because the load of the"
+            " machine differed. Their times and lower bounds are not comparable."
         )
     head = "".join(_cell("th", name, "number") for name in scene.names)
     texts: Columns = {
-        "world": [run.backend for run in scene.runs],
+        "backend": [run.backend for run in scene.runs],
         "objective": [run.objective for run in scene.runs],
     }
     body = []
     for title, words in texts.items():
-        # What is the same for all stands in the headline.
+        # Values that are equal for all runs are in the headline.
         if len(set(words)) > 1:
             row = [_cell("td", word, "number") for word in words]
             body.append(f"<tr>{_cell('th', title)}{''.join(row)}</tr>")
@@ -189,7 +189,7 @@ def _job_tables(scene: Scene) -> list[str]:
 
 
 def _table(columns: Columns, failed: Mapping[str, str]) -> str:
-    """A table of the columns that say something. `failed` has whole reasons by job as shown."""
+    """A table of the non-empty columns. `failed` has the whole reason for each job as shown."""
     shown = {title: cells for title, cells in columns.items() if set(cells) - {"", MISSING}}
     kinds = [
         "number" if title != "job" and is_numeric(cells) else ""
@@ -211,7 +211,7 @@ def _table(columns: Columns, failed: Mapping[str, str]) -> str:
 
 
 def _reason(short: str, whole: str) -> str:
-    """A reason in one line; what more there is to it opens on a click."""
+    """A reason in one line; a click opens the rest."""
     if short == whole.strip():
         return _cell("td", short)
     return (

@@ -1,4 +1,4 @@
-"""From step functions to levels: few enough to draw."""
+"""Reduce step functions to a number of levels that can be drawn."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from slotwise.analysis.timeline import Steps
 from slotwise.report.scene import Scene
 
 COLUMNS = 240
-"""Steps with more changes than this are drawn as means over so many stretches of time."""
+"""Step functions with more changes are drawn as means over this number of intervals."""
 
 
 def levels(
     scene: Scene, steps: Steps, columns: int = COLUMNS
 ) -> list[tuple[float, float, float]]:
-    """A step function as (start, end, mean) on the axis: exact, or in so many columns.
+    """A step function as (start, end, mean) on the axis: exact, or in `columns` intervals.
 
-    Each level has a width: those that the axis cannot show are left out.
+    Levels too narrow for the resolution of the axis are left out.
     """
     edges = list(steps.times)
     if len(edges) > columns:

@@ -1,4 +1,4 @@
-"""Results as notebooks show them: tables, and pictures that need no script."""
+"""HTML of results for notebooks: tables, and pictures without scripts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
 
 ROWS_MOST = 30
-"""A table of jobs in a notebook lists at most so many."""
+"""The maximum number of jobs in a table in a notebook."""
 
 
 def runs_html(runs: Sequence[ReportedRun]) -> str:
-    """One run: its metrics, its jobs, and how each went. Several: the runs side by side."""
+    """One run: its metrics, jobs and job timelines. Several runs: a comparison."""
     backends = " and ".join(dict.fromkeys(run.backend for run in runs))
     objectives = " or ".join(dict.fromkeys(run.objective for run in runs))
     columns: Columns = {"scheduler": run_names(runs)}
@@ -44,7 +44,7 @@ def runs_html(runs: Sequence[ReportedRun]) -> str:
 
 
 def plan_html(facts: str, completion: Mapping[str, float], held: Mapping[str, Steps]) -> str:
-    """A plan: what it is worth, when each job is complete, and when it holds how many slots."""
+    """A plan: its value, the completion of each job, and the slots that it holds over time."""
     order = sorted(completion, key=lambda job: (completion[job], job))
     columns = {
         "job": order[:ROWS_MOST],
@@ -60,7 +60,7 @@ def plan_html(facts: str, completion: Mapping[str, float], held: Mapping[str, St
 
 
 def _pictures(draw: Callable[[], Sequence[Picture]]) -> list[str]:
-    """Pictures with their sentences; one sentence alone where they cannot be drawn."""
+    """Pictures with their captions, or a message if the extra `plots` is missing."""
     try:
         require_plots("a picture")
     except MissingExtraError as error:
@@ -69,7 +69,7 @@ def _pictures(draw: Callable[[], Sequence[Picture]]) -> list[str]:
 
 
 def _image(picture: Picture) -> str:
-    """A picture as an image with its data inside: no script, no style, nothing to fetch."""
+    """A picture as an image with embedded data: no scripts, styles or requests."""
     svg: str = import_module("vl_convert").vegalite_to_svg(picture.spec())
     data = b64encode(svg.encode()).decode()
     return (
@@ -80,7 +80,7 @@ def _image(picture: Picture) -> str:
 
 
 def _table(columns: Columns) -> str:
-    """A table that is readable whatever style sheet the notebook has."""
+    """A table with inline styles, readable under any style sheet of the notebook."""
     sides = {
         title: "right" if title not in ("job", "scheduler") and is_numeric(cells) else "left"
         for title, cells in columns.items()

@@ -1,4 +1,4 @@
-"""Progress of a run in a cell of a notebook: a table with bars, redrawn in place."""
+"""Progress of a run in a notebook cell: a table with bars, redrawn in place."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from rich.table import Table
 from slotwise.report.progress import JobLine, Progress
 
 Show = Callable[[str], None]
-"""Shows HTML in place of what was shown before."""
+"""Shows HTML and replaces what it showed before."""
 
 JOBS_MOST = 20
-"""So many jobs that are not over are listed."""
+"""The maximum number of unfinished jobs listed."""
 
 WIDTH = 110
-"""Of the table, in characters."""
+"""The width of the table, in characters."""
 
 SAID_MOST = 5
-"""So many of the last lines stand below the table."""
+"""The number of recent messages shown below the table."""
 
 _FRAME = '<pre style="line-height: 1.3; white-space: pre">{code}</pre>'
 
 
 class NotebookProgress(Progress):
-    """The table of a terminal as HTML, shown by `show`; gone when the run is over.
+    """The table of a terminal as HTML, shown by `show` and removed at the end of the run.
 
-    A run that is over before it would first be drawn shows nothing.
+    A run that ends before the first redraw shows nothing.
     """
 
     def __init__(self, show: Show, *titles: str) -> None:
@@ -70,7 +70,7 @@ class NotebookProgress(Progress):
 
 
 def _console() -> Console:
-    """A console that takes down what is printed, and shows it nowhere."""
+    """A console that records its output and displays nothing."""
     return Console(
         file=io.StringIO(),
         width=WIDTH,
@@ -81,7 +81,7 @@ def _console() -> Console:
 
 
 def notebook_display() -> Show | None:
-    """What shows HTML in the present cell; None where no notebook runs, as in a pipe."""
+    """A function that shows HTML in the current cell; None outside a notebook."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if not hasattr(shell, "kernel"):  # IPython in a terminal has none.

@@ -1,4 +1,4 @@
-"""Numbers as people read them: rounded sensibly, with units."""
+"""Format numbers for reading: rounded, with units."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import floor, log10
 
 MISSING = "–"
-"""Stands where there is no number."""
+"""Shown in place of a missing number."""
 
 ROUNDING = 1e-9
-"""Times and shares below this come of rounding, and are shown as 0."""
+"""Times and shares below this are rounding errors, and are shown as 0."""
 
 _UNITS = (
     ("µs", 1e-6, 1e-3),
@@ -17,7 +17,7 @@ _UNITS = (
     ("s", 1.0, 900.0),
     ("min", 60.0, 60 * 600.0),
 )
-"""Symbol, seconds, and up to how many seconds it is used."""
+"""Symbol, seconds in the unit, and the maximum in seconds for which it is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class TimeUnit:
 
 
 def unit_for(seconds: float) -> TimeUnit:
-    """The unit in which a span of so many seconds reads best."""
+    """The most readable unit for a duration in seconds."""
     if seconds < ROUNDING:
         return TimeUnit("s", 1.0)
     for symbol, size, most in _UNITS:
@@ -39,9 +39,9 @@ def unit_for(seconds: float) -> TimeUnit:
 
 
 def number(value: float | None) -> str:
-    """A number with three digits that count, or all of those before the point.
+    """A number with two or three significant digits, or all digits before the point.
 
-    Never with an exponent: what is nearer to 0 than ROUNDING is 0.
+    Never with an exponent; values closer to 0 than ROUNDING are 0.
     """
     if value is None:
         return MISSING
@@ -69,7 +69,7 @@ def seconds(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of 1 as a percentage; what is nearer to 0 than ROUNDING is 0."""
+    """A share of 1 as a percentage; values closer to 0 than ROUNDING are 0."""
     if share is None:
         return MISSING
     size = abs(share)

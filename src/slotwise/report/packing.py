@@ -1,4 +1,4 @@
-"""Rows packed for the page: without what they repeat, at a third of the size."""
+"""Pack rows for the page without repeated text, at a third of the size."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def packed(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Rows of the same fields as one table; texts are numbers into the words of their column.
+    """Pack rows with the same fields as one table; texts become indices into `words`.
 
-    `words` holds a list for each column of texts and None for each other column.
+    `words` has the list of distinct texts for each column of texts, and None for other columns.
     """
     fields = list(rows[0]) if rows else []
     columns = [[row[field] for row in rows] for field in fields]

@@ -1,4 +1,4 @@
-"""The report of runs: one HTML page that works offline, and its pictures as files."""
+"""Write the report of runs: one HTML page that works offline, and its pictures as files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # And imported where they are needed: most commands write no 
     from slotwise.report.scene import Scene
 
 ENDINGS = (".html", ".htm")
-"""How the name of a page may end."""
+"""The allowed suffixes of a page."""
 
 _PNG_SCALE = 2.0
 
@@ -28,10 +28,10 @@ _PNG_SCALE = 2.0
 def write_report(
     runs: Sequence[ReportedRun], path: str | Path, pictures: bool = False
 ) -> list[Path]:
-    """Write the page to `path`, with `pictures` also its pictures beside it; what was written.
+    """Write the page to `path`, and with `pictures` its pictures next to it; return all paths.
 
-    The page holds all that it needs and fetches nothing. MissingExtraError without the extra
-    `plots`; InputError if there is nothing to report, or as `check_report` raises it.
+    The page is self-contained and makes no requests. Raises MissingExtraError without the extra
+    `plots`, and InputError for no runs and for the reasons of `check_report`.
     """
     from slotwise.report.html import page
 
@@ -48,10 +48,10 @@ def write_report(
 
 
 def check_report(path: str | Path) -> None:
-    """Refuse a report that could not be written, before a run is begun for it.
+    """Check before a run that its report can be written.
 
-    MissingExtraError without the extra `plots`; InputError for a name that is not that of a
-    page, and for a path that cannot be written.
+    Raises MissingExtraError without the extra `plots`, and InputError for a name without the
+    suffix of a page and for a path that cannot be written.
     """
     require_plots()
     with _input_errors(Path(path)):
@@ -66,9 +66,9 @@ def _check_path(path: Path) -> None:
     if not folder.exists():
         raise InputError(f"{place}: {str(folder)!r} is missing; name a folder that exists")
     if not folder.is_dir():
-        raise InputError(f"{place}: {str(folder)!r} is no directory; name another file")
+        raise InputError(f"{place}: {str(folder)!r} is not a directory; name another file")
     if path.suffix.lower() not in ENDINGS:
-        raise InputError(f"{place}: a report is a web page; end its name in .html")
+        raise InputError(f"{place}: a report is a web page; use a name that ends in .html")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise InputError(f"{place}: it cannot be written; name another file")
     with _input_errors(path):
@@ -76,9 +76,10 @@ def _check_path(path: Path) -> None:
 
 
 def write_pictures(runs: Sequence[ReportedRun], folder: str | Path) -> list[Path]:
-    """Write the pictures of a report into a folder, each as PNG and SVG; what was written.
+    """Write the pictures of a report into a folder, each as PNG and SVG; return all paths.
 
-    The folder is made if it is missing.
+    The folder is created if it is missing. Raises InputError and MissingExtraError as
+    `write_report` does.
     """
     drawn = _draw(runs)[1]
     with _input_errors(Path(folder)):
@@ -88,7 +89,7 @@ def write_pictures(runs: Sequence[ReportedRun], folder: str | Path) -> list[Path
 
 def _draw(runs: Sequence[ReportedRun]) -> tuple[Scene, list[Picture]]:
     if not runs:
-        raise InputError("a report needs at least 1 run; give it one")
+        raise InputError("a report needs at least 1 run; give one")
     require_plots()
     from slotwise.report.pictures.gallery import draw_all
     from slotwise.report.scene import scene_of

@@ -1,4 +1,4 @@
-"""Colours: one for each job, the same in every picture, told apart by colour-blind eyes too."""
+"""Colours of jobs, the same in every picture, and distinguishable by colour-blind readers."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ JOBS = (
 POOLS = ("#4477aa", "#ccbb44", "#aa3377", "#228833", "#66ccee", "#ee8866", "#999999")
 RUNS = ("#0072b2", "#e69f00", "#009e73", "#882255", "#56b4e9", "#7b8794", "#d55e00")
 
-# Once all hues are used they come again lighter, then darker.
+# When all hues are used, they repeat in a lighter tint, then in a darker one.
 _TINTS = (0.0, 0.4, -0.35)
 
 
 def job_colours(jobs: Sequence[str]) -> dict[str, str]:
-    """A colour for each job, by its place."""
+    """A colour for each job, by its position."""
     rounds = [(hue, tint) for tint in _TINTS for hue in JOBS]
     return {job: tinted(*rounds[place % len(rounds)]) for place, job in enumerate(jobs)}
 
 
 def cycle(names: Sequence[str], colours: Sequence[str]) -> dict[str, str]:
-    """A colour for each name, by its place, from a short palette."""
+    """A colour for each name, by its position, from a short palette."""
     return {name: colours[place % len(colours)] for place, name in enumerate(names)}
 
 

@@ -1,4 +1,4 @@
-"""Progress of a run: one line per job on a terminal, plain log lines where there is none."""
+"""Progress of a run: a table with one line per job on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from slotwise.report.printable import printable
 REDRAW_SECONDS = 0.2
 
 BAR_WIDTH = 12
-"""Of a job's bar, in characters."""
+"""The width of a job's bar, in characters."""
 
 
 @dataclass(slots=True)
 class JobLine:
-    """What is shown of one job."""
+    """The data shown for one job."""
 
     job: Job
     done: dict[str, int] = field(default_factory=dict)
@@ -57,11 +57,14 @@ class JobLine:
 
     @property
     def tasks(self) -> str:
-        """Tasks done of tasks in all."""
+        """Tasks done and all tasks, as "3/8"."""
         return f"{sum(self.done.values())}/{self.total}"
 
     def seconds_left(self) -> float | None:
-        """Until it is done if it keeps its slots, by the tasks seen and the estimates."""
+        """Estimated seconds to the end if the job keeps its slots; None if unknown.
+
+        The mean of the finished tasks of a phase is used, or its estimate if there are none.
+        """
         if not self.slots:
             return None
         left = 0.0
@@ -78,10 +81,10 @@ class JobLine:
 
 
 class Progress:
-    """A record for the loop that shows how the jobs get on. Use it as a context manager.
+    """A record for the loop that shows the progress of jobs. Use it as a context manager.
 
-    On a terminal a table is redrawn a few times a second; elsewhere each job has a line when
-    it starts and when it ends. Failed tasks are shown with their reason either way.
+    On a terminal a table is redrawn a few times a second. Elsewhere a line is printed when a
+    job starts and when it ends. Failed tasks are always shown with their reason.
     """
 
     def __init__(self, console: Console, *titles: str, note: str = "") -> None:
@@ -106,7 +109,7 @@ class Progress:
             self._say(self._note)
             self._note = ""
         if any(isinstance(e, JobArrived) and e.job.id in self._lines for e in events):
-            self._lines.clear()  # The same jobs come again: the next run has begun.
+            self._lines.clear()  # The same jobs arrive again: the next run has begun.
             self._shown.clear()
             self._title = self._later.pop(0)
         if self._heads and not self._lines and not self._is_redrawn:
@@ -117,7 +120,7 @@ class Progress:
             elif isinstance(event, TaskEnded):
                 self._task_ended(event)
             elif isinstance(event, HostLost):
-                self._say(f"{now:8.2f} s  host {event.host}: silent")
+                self._say(f"{now:8.2f} s  host {event.host}: unresponsive")
             elif isinstance(event, HostJoined):
                 self._say(f"{now:8.2f} s  host {event.host}: back")
         for decision in decisions:
@@ -147,7 +150,7 @@ class Progress:
 
     @property
     def _is_redrawn(self) -> bool:
-        """Whether a table is redrawn, or else a line said for what begins and ends."""
+        """Whether a table is redrawn; otherwise lines are printed."""
         return self._console.is_terminal
 
     def _begin(self) -> None:
@@ -178,7 +181,7 @@ class Progress:
                 self._say(f"{event.at:8.2f} s  {line.job.id}: done, response {response:.2f} s")
         elif isinstance(event, TaskFailed):
             what = "lost" if event.lost else "failed"
-            # The same failure of another attempt is told in its last line only.
+            # A repeated failure is printed with its last line only.
             key = f"{event.phase}:{event.task}:{event.reason}"
             reason = _last_line(event.reason) if key in self._shown else event.reason
             self._shown.add(key)
@@ -191,7 +194,7 @@ class Progress:
         self._console.print(Text(printable(text, lines=True)), soft_wrap=True)
 
     def _listed(self) -> Iterable[JobLine]:
-        """What the table shows."""
+        """The jobs that the table shows."""
         return self._lines.values()
 
     def _table(self, now: float) -> Table:

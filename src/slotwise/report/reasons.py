@@ -1,4 +1,4 @@
-"""Why a job failed, in a line."""
+"""The reason for the failure of a job, in one line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 def in_short(reason: str) -> str:
     """The first line of a reason, which names the task, and the last, which names the error.
 
-    What stands between them is the traceback. A reason of one line is left as it is.
+    The traceback between them is left out. A reason of one line is unchanged.
     """
     first, *rest = reason.strip().splitlines() or [""]
     if not rest:

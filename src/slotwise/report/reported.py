@@ -1,4 +1,4 @@
-"""What is reported: runs, each with its log and outcome, under names that tell them apart."""
+"""The runs of a report, each with its log and outcome, under distinct names."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from slotwise.objective.objective import Objective, in_words
 from slotwise.record.log import Log
 
 WORK_TOLERANCE = 0.1
-"""Live runs of the same jobs whose work differs by more were on a differently busy machine."""
+"""If the work of live runs of the same jobs differs by more, the machine load differed."""
 
 BOUND_TOLERANCE = 1e-8
-"""Relative: bounds that differ by no more differ by rounding."""
+"""Relative; smaller differences of lower bounds are rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedRun:
-    """One run to show: its scheduler's label, the world it ran in, its log and outcome."""
+    """One run to show: the label of its scheduler, its backend, its log and its outcome."""
 
     label: str
     backend: Literal["live", "simulated"]
@@ -29,13 +29,13 @@ class ReportedRun:
 
     @property
     def penalties(self) -> list[str]:
-        """The penalties by which its jobs are measured, that of the objective first."""
+        """The penalties of its jobs, that of the objective first."""
         return list(self._aim.penalties(self.outcome.stated.values()))
 
     @property
     def objective(self) -> str:
         """The objective in words, such as "sum of response"."""
-        kind = "greatest" if self._aim.aggregate == "max" else "sum of"
+        kind = "max" if self._aim.aggregate == "max" else "sum of"
         return f"{kind} {in_words(self.penalties)}"
 
     @property
@@ -44,31 +44,31 @@ class ReportedRun:
 
     @property
     def called(self) -> str:
-        """Its label, and that it was interrupted if it was."""
+        """Its label, with "(interrupted)" if it was interrupted."""
         return f"{self.label} (interrupted)" if self.is_interrupted else self.label
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether its record ends before all jobs were over."""
+        """Whether its record ends before all jobs had ended."""
         return not self.outcome.is_over
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of its jobs are done: only then can it be better than another run."""
+        """Whether all of its jobs are done; only such a run can be the best."""
         return self.outcome.is_over and all(
             times["completion"] is not None for times in self.outcome.jobs.values()
         )
 
 
 def run_names(runs: Sequence[ReportedRun]) -> list[str]:
-    """A name for each run: as it is called, with its world where the runs come from several."""
+    """A distinct name for each run, with the backend if the runs have several."""
     if len({run.backend for run in runs}) > 1:
         return distinct(f"{run.called} ({run.backend})" for run in runs)
     return distinct(run.called for run in runs)
 
 
 def has_differing_work(runs: Sequence[ReportedRun]) -> bool:
-    """Whether live runs measured the work of the same jobs more than WORK_TOLERANCE apart."""
+    """Whether the work of the same jobs in live runs differs by more than WORK_TOLERANCE."""
     measured: defaultdict[frozenset[str], list[float]] = defaultdict(list)
     for run in runs:
         if run.backend == "live" and run.is_whole:
@@ -77,13 +77,13 @@ def has_differing_work(runs: Sequence[ReportedRun]) -> bool:
 
 
 def has_bounds_apart(runs: Sequence[ReportedRun]) -> bool:
-    """Whether runs have different bounds, each of the work that was done in that run."""
+    """Whether the lower bounds of the runs differ, each being for the work of its own run."""
     bounds = [run.outcome.bound for run in runs]
     return max(bounds) - min(bounds) > BOUND_TOLERANCE * max(map(abs, bounds))
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """The same names, numbered where one comes again."""
+    """The names, with a number added to repeated ones."""
     taken: set[str] = set()
     result = []
     for name in names:

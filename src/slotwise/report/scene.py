@@ -12,12 +12,12 @@ from slotwise.report.palette import POOLS, cycle, job_colours
 from slotwise.report.reported import ReportedRun, run_names
 
 JOBS_LISTED = 60
-"""Pictures with a row a job show at most so many: those that waited longest."""
+"""The maximum number of jobs in pictures with a row per job: those with longest responses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What the pictures have in common. Times `begin` and `end` are in seconds."""
+    """The data that all pictures share. Times `begin` and `end` are in seconds."""
 
     runs: tuple[ReportedRun, ...]
     names: tuple[str, ...]
@@ -30,18 +30,18 @@ class Scene:
     unit: TimeUnit
 
     def at(self, time: float) -> float:
-        """A time on the axis, rounded to a hundred-thousandth of it: the eye sees no less."""
+        """A time on the axis, rounded to 1/100,000 of its length, which is invisible."""
         span = (self.end - self.begin) / self.unit.seconds
         return round(time / self.unit.seconds, 5 - floor(log10(span)))
 
     @property
     def domain(self) -> list[float]:
-        """The ends of the time axis, which all pictures share."""
+        """The ends of the common time axis."""
         return [self.at(self.begin), self.at(self.end)]
 
     @property
     def jobs_listed(self) -> list[str]:
-        """The jobs that get a row of their own, in order of arrival."""
+        """The jobs with their own row, in order of arrival."""
         if len(self.jobs) <= JOBS_LISTED:
             return list(self.jobs)
         longest = sorted(self.jobs, key=self._longest_response, reverse=True)
@@ -54,7 +54,7 @@ class Scene:
 
 
 def scene_of(runs: Sequence[ReportedRun]) -> Scene:
-    """Lay out the runs in time. O(n log n) for n entries of their logs."""
+    """Build the scene of some runs. O(n log n) for n entries of their logs."""
     timelines = tuple(timeline_of(run.log) for run in runs)
     arrivals: dict[str, float] = {}
     pools: dict[str, None] = {}

@@ -1,10 +1,10 @@
-"""The look of the page."""
+"""The style sheet of the page."""
 
 BEGIN = """\
 <!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="generator" content="slotwise">"""
-"""By this a page is known as ours, so that it may be replaced."""
+"""Marks a page as written by slotwise, so that it may be replaced."""
 
 STYLE = """
 :root { --ink: #1f2933; --muted: #616e7c; --rule: #e4e7eb; --paper: #f5f7fa; }

@@ -1,4 +1,4 @@
-"""Tables of runs: as text for the page, and for the terminal with rich."""
+"""Tables of runs: as text for the page, and as rich tables for the terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAMES = ("scheduler", "job")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number that runs are compared by: how it is called, found, shown, and when better."""
+    """A number by which runs are compared: title, value, format and direction of better."""
 
     title: str
     of: Callable[[ReportedRun], Any]
@@ -33,13 +33,13 @@ class Metric:
     better: Literal["low", "high"] | None = "low"
 
     def cells(self, runs: Sequence[ReportedRun]) -> list[str]:
-        """It as text, for each run."""
+        """The value of each run as text."""
         return [self.show(self.of(run)) for run in runs]
 
     def best(self, runs: Sequence[ReportedRun]) -> list[bool]:
-        """Whether a run is the best by it, as far as is shown; none is where all are alike.
+        """Whether each run has the best value as displayed; all False if all are equal.
 
-        A run with jobs that were not done is never the best: it did less.
+        A run with unfinished jobs is never the best, because it did less work.
         """
         whole = [run for run in runs if run.is_whole and self.of(run) is not None]
         if self.better is None or len(set(self.cells(whole))) < 2:
@@ -86,7 +86,7 @@ _MORE = (
     Metric("max slowdown", _metric("slowdown_max"), number),
     Metric("utilisation", _metric("utilisation"), percent, "high"),
     Metric(
-        "tasks beside their input",
+        "tasks local to their input",
         lambda run: run.outcome.metrics.get("locality", {}).get("node"),
         percent,
         "high",
@@ -99,31 +99,32 @@ _MORE = (
 
 
 def _within(group: str, name: str) -> Callable[[ReportedRun], float | None]:
-    """One of a group of metrics; None where it is 0, as where there is no such thing."""
+    """One metric of a group; None if it is 0 or missing."""
     return lambda run: run.outcome.metrics.get(group, {}).get(name) or None
 
 
 _SHARING = (
-    Metric("tasks told to stop", _within("preemption", "told"), count, None),
-    Metric("of them stopped", _within("preemption", "stopped"), count),
-    Metric("slot-seconds lost so", _within("preemption", "lost_slot_seconds"), number),
+    Metric("tasks asked to stop", _within("preemption", "told"), count, None),
+    Metric("tasks stopped", _within("preemption", "stopped"), count),
+    Metric("slot-seconds lost", _within("preemption", "lost_slot_seconds"), number),
     Metric("seconds of work kept", _within("preemption", "kept_seconds"), number, None),
     Metric("read within racks (bytes)", _within("traffic_bytes", "rack"), number, None),
     Metric("read through the core (bytes)", _within("traffic_bytes", "core"), number),
 )
-"""What preemption and the network came to, where there was any."""
+"""Metrics of preemption and of network traffic, shown if there was any."""
 
 
 def metrics_in_short(runs: Sequence[ReportedRun]) -> list[Metric]:
-    """What the terminal shows: what became of deadlines and steps, else stretches.
+    """The metrics for the terminal: two of deadlines and SLA steps if any, else stretches.
 
-    80 columns have room for two of them.
+    More do not fit in 80 columns.
     """
     return [*_RESPONSE, *(_measured(_OWED, runs)[:2] or _STRETCH), *_OUTCOME]
 
 
 def metrics_in_full(runs: Sequence[ReportedRun]) -> list[Metric]:
-    """What the page shows: all, but those of deadlines, preemption and so on without any."""
+    """The metrics for the page: all, except those of deadlines, preemption and network that
+    no run has."""
     return [
         *_RESPONSE,
         *_STRETCH,
@@ -135,26 +136,26 @@ def metrics_in_full(runs: Sequence[ReportedRun]) -> list[Metric]:
 
 
 def _measured(metrics: Sequence[Metric], runs: Sequence[ReportedRun]) -> list[Metric]:
-    """Those that some run has."""
+    """The metrics that at least one run has."""
     return [one for one in metrics if any(one.of(run) is not None for run in runs)]
 
 
 def comparison_table(runs: Sequence[ReportedRun]) -> Table:
-    """The runs side by side, for the terminal; the best of each metric is bold."""
+    """A comparison of runs for the terminal; the best value of each metric is bold."""
     backends = list(dict.fromkeys(run.backend for run in runs))
-    # The world has a column of its own where there are several.
+    # Several backends have their own column.
     names = [run.called for run in runs] if len(backends) > 1 else run_names(runs)
-    # Two lines for those that were interrupted: metrics need the room.
+    # Interrupted runs have two lines, to leave room for metrics.
     columns = {"scheduler": [Text(name.replace(" (", "\n(")) for name in names]}
     if len(backends) > 1:
-        columns["world"] = [Text(run.backend) for run in runs]
+        columns["backend"] = [Text(run.backend) for run in runs]
     for metric in metrics_in_short(runs):
         cells = zip(metric.cells(runs), metric.best(runs), strict=True)
         columns[metric.title] = [Text(cell, "bold" if best else "") for cell, best in cells]
     objectives = list(dict.fromkeys(run.objective for run in runs))
     caption = f"{' and '.join(backends)}; the value is the {' or '.join(objectives)}"
     if has_bounds_apart(runs):
-        caption += "; each bound is for its own run"
+        caption += "; each lower bound is for its own run"
     table = _rich(columns)
     table.caption = Text(caption)
     return table
@@ -173,7 +174,7 @@ def jobs_table(runs: Sequence[ReportedRun]) -> Table:
 
 
 def job_columns(run: ReportedRun, most: int | None = None) -> Columns:
-    """The jobs of one run as text, in order of arrival; failed ones first if `most` cuts."""
+    """The jobs of one run as text, by arrival; failed jobs first if `most` cuts the list."""
     failed = run.outcome.failed
     jobs = sorted(run.outcome.jobs.items(), key=lambda job: (job[1]["arrival"] or 0.0, job[0]))
     if most is not None and len(jobs) > most:
@@ -191,7 +192,7 @@ def job_columns(run: ReportedRun, most: int | None = None) -> Columns:
 
 
 def is_numeric(cells: Sequence[str]) -> bool:
-    """Whether a column holds numbers, so that it is set to the right."""
+    """Whether a column contains numbers and is right-aligned."""
     return all(cell == MISSING or cell.removeprefix("-")[:1].isdigit() for cell in cells)
 
 
@@ -200,7 +201,7 @@ def _lateness(completion: float | None, deadline: float | None) -> float | None:
 
 
 def _rich(columns: dict[str, list[Text]]) -> Table:
-    """Cells are Text, not markup: what users wrote is shown, not obeyed."""
+    """Cells are Text, so that rich shows text from users without interpreting markup."""
     table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for title, cells in columns.items():
         numeric = title not in _NAMES and is_numeric([cell.plain for cell in cells])

@@ -1,4 +1,4 @@
-"""The section of the page that says who waited, behind whom, and what would have helped."""
+"""The section of the page about waits: jobs, causes and remedies."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from slotwise.report.numbers import percent
 from slotwise.report.scene import Scene
 
 MOST_OF_JOB = 2
-"""So many waits of a job are told."""
+"""The maximum number of waits listed for a job."""
 
 WAITS_LISTED = 40
-"""So many waits of a run are told."""
+"""The maximum number of waits listed for a run."""
 
 OPEN_MOST = 8
-"""A list of more waits is folded away."""
+"""A list with more waits is folded."""
 
 
 def waits_section(scene: Scene) -> str:
-    """The longest waits of each job in each run, the longest first."""
+    """The longest waits of each job in each run, longest first."""
     text = (
-        "Times in which a job was there and none of its tasks ran: the longest"
-        f" {MOST_OF_JOB} of each job, without those below {percent(WAIT_LEAST)} of the run. The"
-        " jobs behind which it waited held the slots meanwhile, each so much of what was held."
-        " What would have helped is said where the log proves it."
+        "A wait is a time between arrival and completion of a job in which none of its tasks"
+        f" runs. The {MOST_OF_JOB} longest waits of each job are listed if they exceed"
+        f" {percent(WAIT_LEAST)} of the run. Each wait names the jobs that held the slots, with"
+        " their shares of the held slots. It names a remedy if the log proves one."
     )
-    parts = [f"<section><h2>Who waited, and why</h2><p>{text}</p>"]
+    parts = [f"<section><h2>Waits and their causes</h2><p>{text}</p>"]
     for name, run, line in zip(scene.names, scene.runs, scene.timelines, strict=True):
         waits = worst_waits(run.log, line, most=WAITS_LISTED, most_of_job=MOST_OF_JOB)
         count = "1 wait" if len(waits) == 1 else f"{len(waits) or 'no'} waits"

@@ -1,4 +1,4 @@
-"""From the entries of a workload file to the model: jobs, pools, a cluster."""
+"""Convert the entries of a workload file to the model: jobs, pools, a cluster."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from slotwise.workload.workload import Placement, ProgramJob, Workload
 
 
 def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
-    """The workload that a file's entries stand for.
+    """Build the workload that a file's entries describe.
 
-    InputError, with the place, for what the model refuses.
+    Raises InputError, with the place in the file, for values that the model rejects.
     """
     shuffle = _shuffle(entry.shuffle)
     cluster = _at(("cluster",), lines, lambda: _cluster(entry.cluster))
@@ -54,7 +54,8 @@ def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
         made = _at(where, lines, lambda job=job: _job(job, served, block_bytes))
         jobs.append(made)
         stated = made if isinstance(made, Job) else _stated(job)
-        # A job that lacks what its penalty needs: the penalty may be its own.
+        # If the job lacks what its penalty needs, the fault is at its own penalty if it has
+        # one, else at the job.
         blamed = where if job.penalty is None else (*where, "penalty")
         _at(blamed, lines, lambda stated=stated: objective.check([stated]))
     return Workload(
@@ -71,7 +72,7 @@ def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
 
 
 def _at(where: Path, lines: Lines, make: Any) -> Any:
-    """Make a value; say where, if the model refuses it."""
+    """Call `make`; add the place in the file to an InputError."""
     try:
         return make()
     except InputError as error:
@@ -100,7 +101,7 @@ def _cluster(entry: ClusterEntry | None) -> Cluster | None:
 
 
 def _pools(entries: Sequence[PoolEntry], lines: Lines) -> PoolTree:
-    """The pools and how they lie within each other."""
+    """The tree of pools."""
     pools = [
         _at(("pools", number), lines, lambda entry=entry: _pool(entry))
         for number, entry in enumerate(entries)
@@ -108,7 +109,7 @@ def _pools(entries: Sequence[PoolEntry], lines: Lines) -> PoolTree:
     try:
         return PoolTree(pools)
     except InputError as error:
-        # What is wrong among pools is said of one of them, which is named first.
+        # A message about several pools begins with the name of one of them.
         blamed = [n for n, p in enumerate(pools) if str(error).startswith(f"pool {p.name!r}")]
         raise InputError(f"{place(('pools', *blamed), lines)}: {error}") from error
 
@@ -165,7 +166,7 @@ def _objective(entry: ObjectiveEntry) -> Objective:
 
 
 def _about(entry: JobEntry) -> dict[str, Any]:
-    """What is said of a job, whatever does its work."""
+    """The keys that jobs with phases and jobs with a program share."""
     return {
         "id": entry.id,
         "arrival": entry.arrival,
@@ -179,7 +180,7 @@ def _about(entry: JobEntry) -> dict[str, Any]:
 
 
 def _stated(entry: JobEntry) -> Job:
-    """The job of a program as its penalty sees it; its phases are not known yet."""
+    """A program job with a placeholder phase, to check its penalty: phases are unknown yet."""
     return Job(phases=(Phase("any", Tasks(1)),), **_about(entry))
 
 
@@ -202,7 +203,7 @@ def _job(entry: JobEntry, cluster: Cluster | None, block_bytes: int) -> Job | Pr
 
 def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phase:
     if cluster is not None:
-        cluster.slot_kind(entry.kind)  # Refuses a kind that no host serves.
+        cluster.slot_kind(entry.kind)  # Raises InputError for a kind that no host serves.
     return Phase(
         name=entry.name,
         tasks=_tasks(entry, cluster, block_bytes),
@@ -220,7 +221,7 @@ def _tasks(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Task
     blocks = tuple(Block(frozenset(hosts), block_bytes) for hosts in entry.blocks or [])
     if isinstance(entry.tasks, list):
         return Tasks(len(entry.tasks), tuple(entry.tasks), blocks)
-    # Work without a number of tasks can be cut as finely as there are slots for it.
+    # Work without a number of tasks is cut into one task for each slot it may use.
     everywhere = cluster.capacity[cluster.slot_kind(entry.kind)] if cluster else 1
     count = entry.tasks or entry.slots_max or everywhere
     assert entry.work is not None

@@ -1,4 +1,4 @@
-"""One clear message for whatever is wrong with a workload file: place, value, remedy."""
+"""Convert validation errors of a workload file to one message: place, value, remedy."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from slotwise.workload.schema import WorkloadEntry
 from slotwise.workload.text import Lines, Path
 
 LENGTH_MOST = 60
-"""Characters of a value, or of a key, that are shown."""
+"""The maximum number of characters of a value or a key that a message shows."""
 
 
 def complaint(error: ValidationError, data: Any, lines: Lines) -> str:
-    """The message for the first fault that a reader of the file meets."""
+    """Return the message for the first error in the order of the file."""
     faults = [(_real(fault, data), fault) for fault in error.errors()]
     first = min((path for path, _ in faults), key=lambda path: lines.get(path) or 0)
-    # Where a value may have one of several types, each of them complains. The one that the
-    # writer meant is the one that could be followed furthest into the value.
+    # If a value may have one of several types, pydantic reports an error for each of them. The
+    # intended type is assumed to be the one that matches deepest into the value.
     path = max((p for p, _ in faults if p[: len(first)] == first), key=len)
     same = [fault for p, fault in faults if p == path]
     same = [fault for fault in same if not fault["type"].endswith("_type")] or same
@@ -31,7 +31,7 @@ def complaint(error: ValidationError, data: Any, lines: Lines) -> str:
 
 
 def place(path: Path, lines: Lines) -> str:
-    """A path as people write it, with its line: jobs[2].phases[0].work (line 14)."""
+    """A path in its usual notation, with its line: jobs[2].phases[0].work (line 14)."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{_short(step)}" for step in path)
     text = "".join(steps)
     text = text.lstrip(".") or "the file"
@@ -41,7 +41,7 @@ def place(path: Path, lines: Lines) -> str:
 
 
 def _real(fault: ErrorDetails, data: Any) -> Path:
-    """The part of pydantic's location that is a place in the file: it also names types."""
+    """The part of pydantic's location that is a path in the file, without names of types."""
     path: list[str | int] = []
     for step in fault["loc"]:
         if isinstance(data, dict) and (step in data or fault["type"] == "missing"):
@@ -54,7 +54,7 @@ def _real(fault: ErrorDetails, data: Any) -> Path:
 
 
 def _at(path: Path, data: Any) -> Any:
-    """The value in a place of the file; None where there is none."""
+    """The value at a path in the file, or None."""
     for step in path:
         if isinstance(data, dict):
             data = data.get(step)
@@ -97,11 +97,11 @@ REMEDIES: dict[str, Callable[[dict[str, Any]], str]] = {
     "too_short": lambda context: f"give at least {context['min_length']}",
     "string_too_short": lambda context: "give at least one character",
     "string_too_long": lambda context: f"give at most {context['max_length']} characters",
-    "string_pattern_mismatch": lambda context: "leave control characters out",
-    "string_unicode": lambda context: "leave out what is no character of Unicode",
+    "string_pattern_mismatch": lambda context: "remove the control characters",
+    "string_unicode": lambda context: "remove what is not a Unicode character",
     "literal_error": lambda context: f"give {context['expected']}",
 }
-"""What to do about each kind of fault that pydantic finds, given its particulars."""
+"""The remedy for each type of pydantic error, given the context of the error."""
 
 
 def _remedy(fault: ErrorDetails, path: Path, data: Any) -> str:
@@ -117,7 +117,7 @@ def _remedy(fault: ErrorDetails, path: Path, data: Any) -> str:
     if kind in ("float_type", "int_type") and isinstance(value, str) and _is_number(value):
         return "give a number, without quotes"
     if kind == "missing" and isinstance(value, list):
-        return PAIR  # It is an item that is missing.
+        return PAIR  # The missing part is an item of a pair.
     if kind in REMEDIES:
         return REMEDIES[kind](fault.get("ctx", {}))
     return fault["msg"].replace("Input should be", "it must be")
@@ -139,7 +139,7 @@ def _unknown_key(key: str, known: Sequence[str]) -> str:
 
 
 def _keys_at(steps: Sequence[str]) -> list[str]:
-    """The keys that the schema knows below these keys."""
+    """The keys that the schema allows below these keys."""
     model: type[BaseModel] = WorkloadEntry
     for step in steps:
         if step in model.model_fields:

@@ -1,4 +1,4 @@
-"""Which hosts get the copies of blocks: drawn at once for all blocks of a phase."""
+"""Choose the hosts of block replicas at random, for all blocks of a phase at once."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from slotwise.model.cluster import Cluster
 
 Policy = Literal["racks", "random"]
 POLICIES: tuple[Policy, ...] = ("racks", "random")
-"""How copies are spread: over racks, as HDFS does, or anywhere."""
+"""Placement policies: across racks, as in HDFS, or on any hosts."""
 
 Integers = npt.NDArray[Any]
 
 
 class Sites:
-    """The hosts of a cluster, rack by rack; a number stands for a host everywhere below.
+    """The hosts of a cluster, ordered by rack. Arrays in this module hold host numbers.
 
-    Phases share one such object. Equal clusters make equal ones.
+    Phases share one such object. Equal clusters give equal objects.
     """
 
     __slots__ = ("hosts", "rack", "racks", "size", "start")
@@ -34,12 +34,12 @@ class Sites:
         sizes = np.array([len(hosts) for hosts in of_rack.values()])
         starts = np.cumsum(sizes) - sizes
         self.rack = np.repeat(np.arange(len(sizes)), sizes)
-        """The rack of each host; `start` and `size` are the first host of it, and its hosts."""
+        """The rack of each host. `start` is the first host of that rack, `size` its hosts."""
         self.start, self.size = starts[self.rack], sizes[self.rack]
 
     @property
     def kind(self) -> type[np.unsignedinteger[Any]]:
-        """The smallest type of number that holds a host."""
+        """The smallest integer type that can hold a host number."""
         return np.uint16 if len(self.hosts) <= 2**16 else np.uint32
 
     def __eq__(self, other: object) -> bool:
@@ -54,14 +54,14 @@ class Sites:
 def draw_copies(
     sites: Sites, count: int, replicas: int, policy: Policy, rng: np.random.Generator
 ) -> Integers:
-    """The hosts that hold each of `count` blocks: an array of count rows, replicas columns.
+    """Draw the hosts of each of `count` blocks: an array of shape (count, replicas).
 
-    "racks": the first on any host, the second in another rack, the third in the rack of the
-    second, further ones on any hosts that have none yet (the default of HDFS, for a writer
-    outside the cluster). Where there is no such rack or host, and with "random": on any host
-    that has none yet. All hosts that may be drawn are equally likely. O(count * replicas^2).
+    "racks": the first copy on any host, the second in another rack, the third in the rack of
+    the second, further copies on any hosts without a copy (the default of HDFS, for a writer
+    outside the cluster). If there is no such rack or host, and with "random": on any host
+    without a copy. All eligible hosts are equally likely. O(count * replicas^2).
     """
-    assert 1 <= replicas <= len(sites.hosts), "each copy has a host of its own"
+    assert 1 <= replicas <= len(sites.hosts), "each copy has its own host"
     columns = [rng.integers(0, len(sites.hosts), count)]
     if policy == "racks" and len(sites.racks) > 1:
         if replicas > 1:
@@ -74,14 +74,14 @@ def draw_copies(
 
 
 def _elsewhere(sites: Sites, first: Integers, rng: np.random.Generator) -> Integers:
-    """A host in another rack than each of these."""
+    """For each of these hosts, a host in another rack."""
     size = sites.size[first]
     drawn: Integers = rng.integers(0, len(sites.hosts) - size)
-    return drawn + np.where(drawn >= sites.start[first], size, 0)  # Step over the rack.
+    return drawn + np.where(drawn >= sites.start[first], size, 0)  # Skip the rack.
 
 
 def _beside(sites: Sites, columns: list[Integers], rng: np.random.Generator) -> Integers:
-    """A host in the rack of the last copy; any one without a copy, if it has no other."""
+    """Another host in the rack of the last copy; if there is none, any host without a copy."""
     last = columns[-1]
     start, others = sites.start[last], sites.size[last] - 1
     drawn: Integers = start + rng.integers(0, np.maximum(others, 1))
@@ -92,7 +92,7 @@ def _beside(sites: Sites, columns: list[Integers], rng: np.random.Generator) -> 
 
 
 def _unused(sites: Sites, columns: list[Integers], rng: np.random.Generator) -> Integers:
-    """A host that holds none of the copies so far."""
+    """For each block, a host without a copy."""
     drawn: Integers = rng.integers(0, len(sites.hosts) - len(columns), len(columns[0]))
     for taken in np.sort(columns, axis=0):
         drawn += drawn >= taken

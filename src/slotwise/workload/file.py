@@ -1,4 +1,4 @@
-"""Reading a workload file: the door at which everything is checked."""
+"""Read and validate a workload file."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from slotwise.workload.workload import Workload
 from slotwise.workload.yaml_text import NESTED_TOO_DEEPLY
 
 SIZE_MOST = 256 << 20
-"""Bytes: a larger workload file is refused, not read into memory."""
+"""Bytes. A larger workload file is rejected and not read into memory."""
 
 
 def read_workload(path: str | FilePath) -> Workload:
-    """Read a workload file (YAML; JSON is part of it).
+    """Read a workload file in YAML or JSON.
 
-    InputError with one message that names the place, the value and the remedy.
+    Raises InputError, whose message names the place, the value and the remedy.
     """
     file = FilePath(path)
     try:
@@ -43,7 +43,10 @@ def read_workload(path: str | FilePath) -> Workload:
 
 
 def parse_workload(text: str, folder: FilePath | None = None) -> Workload:
-    """The workload that a text describes; relative paths in it are relative to `folder`."""
+    """Parse the text of a workload file; its relative paths are relative to `folder`.
+
+    Raises InputError as `read_workload` does.
+    """
     try:
         return _parse(text, folder or FilePath())
     except RecursionError as error:
@@ -53,7 +56,7 @@ def parse_workload(text: str, folder: FilePath | None = None) -> Workload:
 def _parse(text: str, folder: FilePath) -> Workload:
     data, lines = parse_text(text)
     if not isinstance(data, dict):
-        raise InputError("the file must hold keys and values; begin it with `slotwise: 1`")
+        raise InputError("the file must contain keys and values; begin it with `slotwise: 1`")
     try:
         entry = WorkloadEntry.model_validate(data)
     except ValidationError as error:
@@ -64,7 +67,7 @@ def _parse(text: str, folder: FilePath) -> Workload:
 
 
 def _cross_faults(entry: WorkloadEntry) -> Iterator[tuple[Path, str]]:
-    """What no entry can see alone: names used twice, names that do not exist."""
+    """Errors across entries: duplicate names, and references to unknown names."""
     yield from _twice(("jobs",), "id", [job.id for job in entry.jobs])
     yield from _twice(("pools",), "name", [pool.name for pool in entry.pools])
     hosts = entry.cluster.hosts if entry.cluster and entry.cluster.hosts else []
@@ -96,14 +99,14 @@ def _phase_faults(
     elif given != count:
         yield (
             (*where, "blocks"),
-            f"{given} blocks for {count} tasks; give one list of hosts a task",
+            f"{given} blocks for {count} tasks; give one list of hosts for each task",
         )
     for number, block in enumerate(phase.blocks):
         for host in block:
             if host not in hosts:
                 yield (
                     (*where, "blocks", number),
-                    f"unknown host {host!r}; name hosts that stand under cluster.hosts",
+                    f"unknown host {host!r}; use the names of hosts in cluster.hosts",
                 )
 
 
@@ -113,6 +116,6 @@ def _twice(where: Path, key: str, names: list[str]) -> Iterator[tuple[Path, str]
         if name in seen:
             yield (
                 (*where, number, key),
-                f"{name!r} is the {key} of {where[-1]}[{seen[name]}] too; rename one",
+                f"{name!r} is also the {key} of {where[-1]}[{seen[name]}]; rename one",
             )
         seen[name] = number

@@ -1,6 +1,6 @@
-"""Flows drawn at random: the generator of the FlowFlex paper's simulations (FlowFlex 5.1).
+"""Random flows: the workload generator of the FlowFlex paper's simulations (FlowFlex 5.1).
 
-What the paper calls a flow is a job here, and its jobs are phases.
+A flow of the paper is a job here, and a job of the paper is a phase.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class FlowGenerator:
-    """Jobs that are DAGs of phases, as FlowFlex 5.1 draws them, all present at 0.
+    """Jobs that are random DAGs of phases as in FlowFlex 5.1; all arrive at 0.
 
-    As in the paper; whole numbers, uniform from least to most, both included:
+    Parameters of the paper. Whole numbers are uniform from least to most, inclusive:
 
-    flows_least, flows_most    how many jobs there are
-    phases_least, phases_most  how many phases a job has
-    joined           the probability that of two phases the later one waits for the earlier
-    slots            what a tall phase can use
-    weight_most      weights are from 1 to this, and so are the heights of the steps of an SLA,
-                     each above the one before
-    steps_most       an SLA has from 1 to so many steps
+    flows_least, flows_most    number of jobs
+    phases_least, phases_most  number of phases of a job
+    joined           probability that of two phases the later one waits for the earlier one
+    slots            slots of the machine, and the max share of a tall phase
+    weight_most      weights are from 1 to this; so is the height of each step of an SLA above
+                     the step before
+    steps_most       an SLA has from 1 to this number of steps
 
-    The paper says only that flows may be "big" and their jobs "tall" and "wide", so these are
-    ours and can be chosen:
+    The paper says only that flows may be "big" and their jobs "tall" and "wide". The following
+    parameters and their defaults are our choice:
 
-    big              probability that a job is big. 1/2: either is as likely.
-    times            how many times the volume of a big job is that of another, and the length
-                     of a wide phase that of another. 10, as for large jobs in FLEX 4.1.
-    volume_least     work of the smallest job that is not big, seconds; that of the largest is
-                     10 times as much, as with weights. Only a unit of time.
-    deadline_most    time is added to the least time that a job needs, from 0 to this many times
-                     the time that all work takes on all slots. 1, as for FLEX 4.1: any job,
-                     even one that is served last, may or may not be given enough.
-    waves            tasks of a phase for each slot of its most share; plans do not need it
+    big              probability that a job is big. 1/2: both are equally likely.
+    times            ratio of the volume of a big job to that of another job, and of the length
+                     of a wide phase to that of another. 10, as for large jobs in FLEX 4.1.
+    volume_least     work of the smallest job that is not big, in seconds; the largest such job
+                     has 10 times as much, as with weights. It only sets the unit of time.
+    deadline_most    the slack of a deadline over the minimum time of its job is from 0 to this
+                     many times the time of all work on all slots. 1, as for FLEX 4.1: any job,
+                     even one that is served last, may or may not meet its deadline.
+    waves            tasks of a phase for each slot of its max share; plans do not need it
 
-    A phase is tall, and wide, with probabilities that are drawn for each job, from 0 to 1.
-    A phase that is not tall can use from 1 to `slots` slots.
+    For each job, the probabilities that a phase is tall and that it is wide are drawn from 0
+    to 1. The max share of a phase that is not tall is from 1 to `slots`.
     """
 
     flows_least: int = 5
@@ -77,10 +77,10 @@ class FlowGenerator:
             _refuse(name, value, 0 < value < np.inf, "a number > 0")
 
     def draw(self, rng: np.random.Generator) -> tuple[Job, ...]:
-        """The jobs of one experiment, with all that any metric needs: weight, deadline, steps.
+        """Draw the jobs of one experiment, with weight, deadline and steps for all metrics.
 
-        The same state of `rng` gives the same jobs. Each deadline, and each step of an SLA, can
-        be met by its job alone. O(flows * phases^2).
+        The same state of `rng` gives the same jobs. A job alone on the machine can meet its
+        deadline and each step of its SLA. O(flows * phases^2).
         """
         count = _whole(rng, self.flows_least, self.flows_most)
         jobs = [self._job(rng, f"flow-{number:02}") for number in range(count)]
@@ -96,7 +96,7 @@ class FlowGenerator:
         tall, wide = rng.random(2)
         most = rng.integers(1, self.slots, count, endpoint=True)
         most[rng.random(count) < tall] = self.slots
-        length = 1.0 - rng.random(count)  # In (0, 1], since work must not be 0.
+        length = 1.0 - rng.random(count)  # In (0, 1], because work must not be 0.
         length[rng.random(count) < wide] *= self.times
         work = most * length * (volume / float(most @ length))
         phases = tuple(
@@ -111,7 +111,7 @@ class FlowGenerator:
         return Job(name, phases, weight=float(_whole(rng, 1, self.weight_most)))
 
     def _promised(self, rng: np.random.Generator, job: Job, horizon: float) -> Job:
-        """The job with its deadline and its steps, each as late as drawn, but not in order."""
+        """Add the deadline and the steps, each at a random time after the minimum time."""
         soonest = least_time(job, self.slots)
         count = _whole(rng, 1, self.steps_most)
         instants = np.sort(soonest + horizon * (1.0 - rng.random(count)))
@@ -124,10 +124,10 @@ class FlowGenerator:
 
 
 def wire(count: int, joined: float, rng: np.random.Generator) -> tuple[tuple[int, ...], ...]:
-    """For each of `count` nodes those that come before it, all of lower number.
+    """Draw the predecessors of each of `count` nodes; they have lower numbers.
 
-    Two nodes are joined with this probability. Those that nothing waits for come before the
-    last one, so that all hang together (FlowFlex 5.1). O(count^2).
+    Two nodes are joined with probability `joined`. Nodes without successor precede the last
+    node, so that the graph is connected (FlowFlex 5.1). O(count^2).
     """
     before = np.triu(rng.random((count, count)) < joined, k=1)
     if count > 1:
@@ -136,9 +136,9 @@ def wire(count: int, joined: float, rng: np.random.Generator) -> tuple[tuple[int
 
 
 def least_time(job: Job, slots: int) -> float:
-    """What the job needs alone on so many slots, at least: Q of FlowFlex 4.2, in seconds.
+    """The minimum time of the job alone on `slots` slots: Q of FlowFlex 4.2, in seconds.
 
-    The longer of its critical path and the time that its work takes on all slots.
+    It is the longer of its critical path and the time that its work takes on all slots.
     """
     ends: dict[str, float] = {}
     for phase in job.topological:
@@ -149,7 +149,7 @@ def least_time(job: Job, slots: int) -> float:
 
 
 def unweighted(jobs: Sequence[Job]) -> tuple[Job, ...]:
-    """The same jobs, all of weight 1, each step of their SLAs 1 above the one before."""
+    """The same jobs with weight 1, and with SLA steps whose heights are 0, 1, 2, ..."""
     return tuple(
         replace(
             job,

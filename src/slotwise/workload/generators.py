@@ -1,4 +1,4 @@
-"""Workloads drawn at random: the generator of the FLEX paper's simulations (FLEX 4.1)."""
+"""Random workloads: the generator of the FLEX paper's simulations (FLEX 4.1)."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from slotwise.model.errors import InputError
 Floats = NDArray[np.float64]
 
 STEP_HEIGHT_MOST = 1.0
-"""Heights of steps, as the weights of jobs, are drawn between 0 and this."""
+"""Heights of steps are drawn between 0 and this, as the weights of jobs are."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlexGenerator:
-    """Jobs of one phase as FLEX 4.1 draws them, all present at 0.
+    """Random jobs of one phase as in FLEX 4.1; all arrive at 0.
 
-    As in the paper:
+    Parameters of the paper:
 
-    jobs, slots      how many there are of each
-    small            share of the jobs that are small, 0 to 1; that many, rounded, are small
-    slack            share of the slots that least shares leave free on average, in (0, 1)
-    large_by_small   how many times the mean work of a large job is that of a small one
+    jobs, slots      number of jobs, number of slots
+    small            fraction of jobs that are small, 0 to 1; their number is rounded
+    slack            fraction of the slots that min shares leave free on average, in (0, 1)
+    large_by_small   ratio of the mean work of a large job to that of a small job
 
-    The paper states no numbers for these, so they are ours and can be chosen:
+    The paper gives no numbers for the following parameters; the defaults are our choice:
 
-    work_total       seconds, of all jobs of an experiment. Only a unit of time.
-    tasks_total      `work_total` in tasks of average work. It says how wide jobs are: with no
-                     more tasks than slots nobody waits, with very many every job can use all
-                     slots.
+    work_total       work of all jobs of an experiment, in seconds. It sets the unit of time.
+    tasks_total      number of tasks of average work in `work_total`. It sets the width of jobs:
+                     with at most as many tasks as slots no job waits; with very many tasks
+                     every job can use all slots.
     deadline_most    deadlines are drawn between 0 and this many times work_total / slots, the
-                     time that all jobs take if no slot ever idles
+                     time of all jobs if no slot is ever idle
     steps            steps of an SLA cost, each with a pseudo-deadline and a height
-    whole            whether least shares are rounded to whole slots, to one at least
+    whole            whether min shares are rounded to whole slots, at least one
     """
 
     jobs: int = 10
@@ -61,10 +61,10 @@ class FlexGenerator:
             _refuse(name, value, 0 < value < np.inf, "a number > 0")
 
     def draw(self, rng: np.random.Generator) -> DrawnJobs:
-        """One experiment. The same state of `rng` gives the same jobs. O(jobs * steps).
+        """Draw one experiment. The same state of `rng` gives the same jobs. O(jobs * steps).
 
-        Whatever the parameters, a job takes the same random numbers, so experiments of one seed
-        that differ in `slack` alone have the same work, weights and deadlines.
+        A job uses the same random numbers for all parameters, so experiments of one seed that
+        differ only in `slack` have the same work, weights and deadlines.
         """
         count = self.jobs
         quantiles = rng.random((3, count))
@@ -77,14 +77,14 @@ class FlexGenerator:
             work=work,
             least=self._least(quantiles[1], most),
             most=most,
-            weight=1.0 - quantiles[2],  # In (0, 1], since a weight must not be 0.
+            weight=1.0 - quantiles[2],  # In (0, 1], because a weight must not be 0.
             deadline=horizon * (1.0 - rng.random(count)),
             step_instants=np.sort(horizon * (1.0 - rng.random((count, self.steps)))),
             step_heights=np.sort(STEP_HEIGHT_MOST * (1.0 - rng.random((count, self.steps)))),
         )
 
     def _work(self, quantiles: Floats) -> Floats:
-        """Work in seconds, the small jobs first."""
+        """Work in seconds, small jobs first."""
         small = round(self.small * self.jobs)
         means = [1.0] * small + [self.large_by_small] * (self.jobs - small)
         drawn = np.array([_cut_normal(m, q) for m, q in zip(means, quantiles, strict=True)])
@@ -92,10 +92,10 @@ class FlexGenerator:
         return work
 
     def _least(self, quantiles: Floats, most: Floats) -> Floats:
-        """Least shares; above 0 and at most the most share.
+        """Min shares, above 0 and at most the max share.
 
-        To discard what lies above and to draw again, as the paper says, is to draw from what
-        lies below.
+        The paper discards larger values and draws again, which is equal to drawing from the
+        truncated distribution.
         """
         mean = (1.0 - self.slack) * self.slots / self.jobs
         drawn = np.array(
@@ -108,12 +108,12 @@ class FlexGenerator:
 
 @dataclass(frozen=True, slots=True)
 class DrawnJobs:
-    """The jobs of one experiment, as arrays in a random order of arrival; all are there at 0.
+    """The jobs of one experiment, as arrays in a random arrival order; all arrive at 0.
 
     work, deadline   seconds
-    least, most      slots; the least shares may exceed `slots` together
-    step_instants    of each job its pseudo-deadlines in seconds, increasing
-    step_heights     the cost of each of them once passed, increasing
+    least, most      min and max share, in slots; the sum of min shares may exceed `slots`
+    step_instants    pseudo-deadlines of each job in seconds, increasing; shape (jobs, steps)
+    step_heights     cost after each pseudo-deadline, increasing; shape (jobs, steps)
     """
 
     slots: int
@@ -130,10 +130,10 @@ class DrawnJobs:
 
 
 def _cut_normal(mean: float, quantile: float, most: float = np.inf) -> float:
-    """The quantile of a normal distribution with a deviation of a third, cut to (0, most]."""
+    """The quantile of a normal distribution with sigma = mean / 3, truncated to (0, most]."""
     normal = NormalDist(mean, mean / 3)
     below, above = normal.cdf(0.0), normal.cdf(most) if most < np.inf else 1.0
-    # Of the ends of an interval only the upper one belongs to it, and cdf(inf) has no inverse.
+    # The interval includes only its upper end, and cdf(inf) has no inverse.
     share = above - (above - below) * quantile
     value = normal.inv_cdf(min(share, 1 - 1e-16))
     return float(np.clip(value, 1e-9 * mean, most))

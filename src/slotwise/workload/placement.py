@@ -1,4 +1,4 @@
-"""Block placement: which hosts hold the input of which task, in a simulation."""
+"""Block placement: the hosts that hold the input of each task in a simulation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slotwise.model.job import Block, Job
 from slotwise.workload.copies import POLICIES, Integers, Policy, Sites, draw_copies
 
 _STREAM = 1
-"""Sets these draws apart from others of the same seed, job and phase."""
+"""Separates these random numbers from others of the same seed, job and phase."""
 
 
 def place_blocks(
@@ -26,12 +26,12 @@ def place_blocks(
     policy: Policy = "racks",
     block_bytes: int = 0,
 ) -> tuple[Job, ...]:
-    """Give each task that reads input a block, with copies of it on `replicas` hosts.
+    """Give each task that reads input a block with copies on `replicas` hosts.
 
-    Each block has `block_bytes`. Phases that wait for others read what those wrote, and phases
-    that name their blocks keep them. Same seed, same places, whatever is asked for first.
-    InputError for an unknown policy. O(phases): hosts are drawn when a block of the phase is
-    first looked at.
+    Each block has `block_bytes` bytes. Phases that wait for other phases read their output and
+    get no blocks; phases with blocks keep them. The same seed gives the same placement,
+    independent of the order of access. Raises InputError for an unknown policy or a negative
+    `block_bytes`. O(phases): hosts are drawn on the first access to a block of the phase.
     """
     if policy not in POLICIES:
         raise InputError(f"unknown placement policy {policy!r}; known: {', '.join(POLICIES)}")
@@ -54,11 +54,11 @@ def place_blocks(
 
 
 class PlacedBlocks(Sequence[Block]):
-    """The blocks of one phase, made when they are asked for.
+    """The blocks of one phase, created on access.
 
-    It behaves as a tuple of them, and is equal to it. It keeps two bytes for each copy (four
-    in a cluster of more than 65,536 hosts), drawn all at once when the first is needed, by the
-    numbers `origin` alone: the seed, the number of the job and the place of the phase.
+    It behaves like a tuple of blocks, and equals that tuple. It stores two bytes for each copy
+    (four in a cluster of more than 65,536 hosts). All copies are drawn on first access, from
+    `origin` alone: the seed, the number of the job and the position of the phase.
     """
 
     __slots__ = ("_count", "_drawn", "_origin", "_policy", "_replicas", "_sites", "size_bytes")
@@ -98,15 +98,15 @@ class PlacedBlocks(Sequence[Block]):
             yield from self[start : start + 4096]
 
     def homes_by_host(self) -> dict[str, list[int]]:
-        """For each host that holds a copy, its tasks, the highest first: ready to be popped.
+        """For each host with a copy, its tasks in descending order, ready for `pop`.
 
-        O(n) for n copies, by numpy; much faster than looking at each block.
+        O(n) for n copies, in numpy; much faster than a loop over blocks.
         """
         copies = self._copies()[::-1]
         return _grouped(copies.ravel(), self._tasks(), self._sites.hosts)
 
     def homes_by_rack(self) -> dict[str, list[int]]:
-        """The same for each rack; a task stands once in each rack that holds its block."""
+        """The same for each rack; a task is listed once in each rack that holds its block."""
         racks = np.sort(self._sites.rack[self._copies()[::-1]], axis=1).astype(self._sites.kind)
         first = np.ones(racks.shape, dtype=bool)
         first[:, 1:] = racks[:, 1:] != racks[:, :-1]
@@ -141,14 +141,14 @@ class PlacedBlocks(Sequence[Block]):
         return self._drawn
 
     def _tasks(self) -> Integers:
-        """The number of the task of each copy, the highest first."""
+        """The task number of each copy, in descending order."""
         return np.repeat(np.arange(self._count - 1, -1, -1, dtype=np.int32), self._replicas)
 
 
 def _grouped(keys: Integers, tasks: Integers, names: Sequence[str]) -> dict[str, list[int]]:
-    """The tasks of each key under its name, in their order; keys without tasks left out.
+    """The tasks of each key by its name, in their order; keys without tasks are left out.
 
-    O(tasks), however many names there are: most jobs are small.
+    O(tasks), independent of the number of names, because most jobs are small.
     """
     order = np.argsort(keys, kind="stable")
     keys, ordered = keys[order], tasks[order].tolist()

@@ -1,4 +1,4 @@
-"""The shape of a workload file, as pydantic models. Version 1 of the contract."""
+"""The schema of a workload file, version 1, as pydantic models."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from slotwise.workload.copies import Policy
 from slotwise.workload.workload import SETTINGS
 
 VERSION = 1
-"""Of the contract of the file."""
+"""The version of the file format."""
 
 TASKS_MOST = 100_000_000
-"""More tasks than this in one phase are taken for a slip of the pen."""
+"""The maximum number of tasks in a phase; larger numbers are treated as mistakes."""
 
 REDUCERS_MOST = 100_000
-"""The same for reduces, of which each has a file of its own."""
+"""The maximum number of reduces, each of which has its own file."""
 
 TIME_MOST = 1e10
-"""Seconds, three hundred years; with later instants floats would be too coarse."""
+"""Seconds, about 300 years; floats would be too coarse for later instants."""
 
 NUMBER_MOST = 1e12
-"""Work, weights, speeds: sums of many stay finite and exact enough."""
+"""The maximum of work, weights and speeds: sums of many stay finite and precise enough."""
 
 BYTES_MOST = 10**15
-"""The same for the bytes of a block."""
+"""The maximum number of bytes of a block, for the same reason."""
 
 NUMBER_LEAST = 1e-12
-"""The same: smaller ones are lost in any sum."""
+"""The minimum of positive numbers; smaller ones are lost in sums."""
 
 
 def _not_minute(value: float) -> float:
@@ -62,13 +62,13 @@ Count = Annotated[int, Field(ge=0, le=SLOTS_MOST)]
 
 
 class Entry(BaseModel):
-    """What all parts of the file have in common: nothing unknown, nothing guessed."""
+    """Common base of all parts of the file: unknown keys and type conversions are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
 class HostEntry(Entry):
-    """A host. `slots` is a number for plain slots, or a number for each kind."""
+    """A host. `slots` is a number of plain slots, or a mapping from kind to number."""
 
     name: Name
     rack: Name = "rack"
@@ -92,7 +92,7 @@ class ClusterEntry(Entry):
 
 
 class PlacementEntry(Entry):
-    """How input is spread over the hosts in a simulation."""
+    """How input is distributed over hosts in a simulation."""
 
     replicas: Annotated[int, Field(ge=1)] = 3
     policy: Policy = "racks"
@@ -100,7 +100,7 @@ class PlacementEntry(Entry):
 
 
 class NetworkEntry(Entry):
-    """Bytes a second that can pass at once; what is left out is no limit."""
+    """Bandwidths in bytes per second; a missing value means no limit."""
 
     host: Positive | None = None
     rack: Positive | None = None
@@ -108,7 +108,7 @@ class NetworkEntry(Entry):
 
 
 class ShuffleEntry(Entry):
-    """When reduces may begin to copy, and whether copying is admitted apart."""
+    """When reduces may begin to copy, and whether copying is a separate phase."""
 
     slow_start: Part = 1.0
     split: bool = False
@@ -117,7 +117,7 @@ class ShuffleEntry(Entry):
 
 
 class PreemptionEntry(Entry):
-    """When a pool takes slots back, and how; an instant that is left out never comes."""
+    """When and how a pool reclaims slots; a missing delay means never."""
 
     least_after: Seconds | None = None
     fair_after: Seconds | None = None
@@ -126,7 +126,7 @@ class PreemptionEntry(Entry):
 
 
 class ObjectiveEntry(Entry):
-    """A penalty and how it is aggregated: by sum, or by max (the default of makespan)."""
+    """A penalty and its aggregation: sum, or max (the default for makespan)."""
 
     penalty: str = "response"
     aggregate: Literal["sum", "max"] | None = None
@@ -144,7 +144,7 @@ class ObjectiveEntry(Entry):
 
 
 class PoolEntry(Entry):
-    """A pool. Shares are numbers by kind of slot; a bare number is for all kinds together."""
+    """A pool. Shares are numbers by kind of slot; a plain number is for all kinds together."""
 
     name: Name
     weight: Positive = 1.0
@@ -160,7 +160,7 @@ class PoolEntry(Entry):
 class PhaseEntry(Entry):
     """A phase: work in seconds at speed 1, tasks as a number or as the work of each.
 
-    `copying` is the key `copy` of the file, a name that pydantic's models have already.
+    `copying` is the key `copy` of the file, because pydantic models have a method `copy`.
     """
 
     name: Name
@@ -198,7 +198,7 @@ class PhaseEntry(Entry):
 
 
 Priority = Literal["very_high", "high", "normal", "low", "very_low"]
-assert set(get_args(Priority)) == set(PRIORITIES), "a file knows all priorities"
+assert set(get_args(Priority)) == set(PRIORITIES), "the schema lists all priorities"
 
 
 class JobEntry(Entry):
@@ -229,7 +229,7 @@ class JobEntry(Entry):
     @field_validator("steps", mode="before")
     @classmethod
     def _pairs(cls, value: Any) -> Any:
-        # YAML and JSON have lists only, where strict validation wants tuples.
+        # YAML and JSON have only lists, but strict validation requires tuples.
         if isinstance(value, list):
             return [tuple(step) if isinstance(step, list) else step for step in value]
         return value
@@ -255,14 +255,14 @@ class JobEntry(Entry):
             raise ValueError("give either phases or a program")
         given = [key for key in PROGRAM_KEYS if getattr(self, key) is not None]
         if self.phases is not None and given:
-            raise ValueError(f"{given[0]} goes with a program, not with phases; remove it")
+            raise ValueError(f"{given[0]} is for jobs with a program, not phases; remove it")
         if self.program is not None and self.output is None:
             raise ValueError("a program needs an output; name a folder")
         return self
 
 
 PROGRAM_KEYS = ("inputs", "output", *SETTINGS)
-"""The keys of a job that only a program has."""
+"""The keys that are only for jobs with a program."""
 
 
 class WorkloadEntry(Entry):
@@ -289,7 +289,7 @@ class WorkloadEntry(Entry):
 
 
 def known_penalty(value: str) -> str:
-    """Refuse a penalty that does not exist."""
+    """Return the name of a penalty; raise ValueError if it is unknown."""
     if value not in PENALTIES:
         raise ValueError(f"unknown penalty; known: {', '.join(PENALTIES)}")
     return value

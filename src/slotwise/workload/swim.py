@@ -1,9 +1,9 @@
-"""Reading SWIM traces: bytes of MapReduce jobs, made into phases and tasks by stated rates.
+"""Read SWIM traces, and convert the bytes of their jobs to phases and tasks by given rates.
 
-A SWIM trace (the Facebook traces FB-2009 and FB-2010, for instance) has a line for each job, of
-six columns between tabs or blanks: id, submit time in seconds from the start, gap to the job
-before in seconds, and the bytes of its map input, of its shuffle and of its output. It says
-neither how many tasks a job had nor how long they took, so both are derived: see `SwimRates`.
+A SWIM trace (for instance the Facebook traces FB-2009 and FB-2010) has one line for each job,
+with six columns separated by tabs or blanks: id, submit time in seconds from the start, gap to
+the previous job in seconds, and the bytes of map input, shuffle and output. It contains neither
+the number of tasks nor their durations; `SwimRates` derives both.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ from slotwise.opening import open_to_read
 from slotwise.workload.schema import TASKS_MOST, TIME_MOST
 
 COLUMNS = ("job id", "submit time", "gap", "map input", "shuffle", "output")
-"""What stands in the columns of a trace."""
+"""The columns of a trace."""
 
 DIGITS_MOST = 18
-"""Of a number of bytes: a billion gigabytes and more are taken for a slip of the pen."""
+"""Maximum digits of a number of bytes; a billion gigabytes and more are treated as mistakes."""
 
 NAME_MOST = 200
-"""Characters of a job id, as in a workload file."""
+"""Maximum characters of a job id, as in a workload file."""
 
 SHOWN_MOST = 40
-"""Characters of a faulty value that a message repeats."""
+"""Maximum characters of an invalid value that a message shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class SwimRates:
-    """How bytes become tasks and seconds on a slot of speed 1.
+    """Rates that convert bytes to tasks and to seconds on a slot of speed 1.
 
-    block_bytes    the most that a map reads
-    part_bytes     the most that a reduce fetches, and that any task writes
-    input_rate     bytes of map input that a map goes through in a second
-    shuffle_rate   bytes that a reduce fetches and merges in a second
-    output_rate    bytes of output that a task writes in a second, copies of it included
-    start_seconds  what any task needs before its first byte; above 0, since a job may have none
+    block_bytes    maximum bytes that a map reads
+    part_bytes     maximum bytes that a reduce fetches, and that any task writes
+    input_rate     bytes of map input that a map processes per second
+    shuffle_rate   bytes that a reduce fetches and merges per second
+    output_rate    bytes of output that a task writes per second, including replicas
+    start_seconds  time of any task before its first byte; above 0, as a job may have no bytes
 
-    The defaults are ours: the trace states none. With them a map of a full block takes 33
-    seconds, and the FB-2010 day is 8.6 million tasks that keep 6,000 slots busy for 87 % of it.
+    The defaults are our choice: the trace gives none. With them a map of a full block takes 33
+    seconds, and the FB-2010 day has 8.6 million tasks that keep 6,000 slots busy for 87 % of
+    the day.
     """
 
     block_bytes: int = 128 << 20
@@ -63,9 +64,9 @@ class SwimRates:
                 raise InputError(f"{name} is {getattr(self, name)}; give a number > 0")
 
     def phases(self, read: int, shuffled: int, written: int) -> tuple[Phase, ...]:
-        """The phases of a job of so many bytes: maps, and reduces if it shuffles any.
+        """The phases of a job with these bytes: maps, and reduces if it shuffles any bytes.
 
-        A job without a shuffle writes its output in its maps. The tasks of a phase are alike.
+        The maps of a job without a shuffle write its output. All tasks of a phase are equal.
         """
         if not shuffled:
             count = max(1, _parts(read, self.block_bytes), _parts(written, self.part_bytes))
@@ -85,7 +86,7 @@ class SwimRates:
         if count > TASKS_MOST:
             raise InputError(
                 f"{count} tasks of one phase are more than {TASKS_MOST};"
-                " mend its bytes, or cut them into larger blocks and parts"
+                " correct the bytes, or set larger blocks and parts"
             )
         work = self.start_seconds + seconds / count
         return Phase(kind, Tasks(count, work), kind=kind, after=after)
@@ -94,10 +95,10 @@ class SwimRates:
 def read_swim(
     path: str | Path, rates: SwimRates | None = None, *, first: int | None = None
 ) -> tuple[Job, ...]:
-    """The jobs of a SWIM trace, or its `first` ones, in the order of its lines.
+    """Read the jobs of a SWIM trace, or its `first` jobs, in the order of its lines.
 
-    Lines that begin with `#` and empty ones are skipped. InputError, with the line, the value
-    and the remedy, for what is no such trace. O(jobs): tasks that are alike are one number.
+    Empty lines and lines that begin with `#` are skipped. Raises InputError, with the line, the
+    value and the remedy, for an invalid trace. O(jobs): equal tasks are stored as a number.
     """
     if first is not None and first < 1:
         raise InputError(f"first is {first}; give a number of jobs, at least 1")
@@ -110,7 +111,7 @@ def read_swim(
             try:
                 job = _job(line, rates)
                 if job.id in jobs:
-                    raise InputError(f"job id {job.id!r} stands twice; rename one")
+                    raise InputError(f"job id {job.id!r} occurs twice; rename one")
             except InputError as error:
                 raise InputError(f"{path}: line {number}: {error}") from error
             jobs[job.id] = job
@@ -124,7 +125,10 @@ def read_swim(
 
 
 def racked_cluster(hosts: int, *, slots: int = 2, hosts_a_rack: int = 40) -> Cluster:
-    """Like hosts of plain slots, in racks: FB-2010 had 3,000 of them."""
+    """A cluster of equal hosts with plain slots, in racks. FB-2010 had 3,000 hosts.
+
+    Raises InputError for a number below 1.
+    """
     for name, value in (("hosts", hosts), ("slots", slots), ("hosts_a_rack", hosts_a_rack)):
         if value < 1:
             raise InputError(f"{name} is {value}; give a number, at least 1")
@@ -137,7 +141,7 @@ def racked_cluster(hosts: int, *, slots: int = 2, hosts_a_rack: int = 40) -> Clu
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that hold jobs, with their numbers."""
+    """The lines with jobs, and their numbers."""
     with TextIOWrapper(open_to_read(path), encoding="utf-8-sig") as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip() and not line.startswith("#"):
@@ -149,7 +153,7 @@ def _job(line: str, rates: SwimRates) -> Job:
     values = line.split()
     if len(values) != len(COLUMNS):
         raise InputError(
-            f"{len(values)} columns; a line has {len(COLUMNS)}, between tabs:"
+            f"{len(values)} columns; a line has {len(COLUMNS)}, separated by tabs:"
             f" {', '.join(COLUMNS)}"
         )
     name, submitted, _, *sizes = values
@@ -163,7 +167,7 @@ def _job(line: str, rates: SwimRates) -> Job:
 
 
 def _seconds(text: str) -> float:
-    """A submit time: digits, perhaps with a point."""
+    """Parse a submit time: digits with at most one decimal point."""
     if not _is_digits(text.replace(".", "", 1)) or float(text) > TIME_MOST:
         raise InputError(
             f"submit time is {_shown(text)}; give seconds, a number from 0 to {TIME_MOST:.0e}"
@@ -172,7 +176,7 @@ def _seconds(text: str) -> float:
 
 
 def _bytes(column: str, text: str) -> int:
-    """A number of bytes: digits."""
+    """Parse a number of bytes: digits only."""
     if not _is_digits(text) or len(text) > DIGITS_MOST:
         raise InputError(
             f"{column} is {_shown(text)}; give bytes, a whole number >= 0"
@@ -190,5 +194,5 @@ def _shown(text: str) -> str:
 
 
 def _parts(total: int, most: int) -> int:
-    """Into how many parts of at most so many bytes these are cut."""
+    """The number of parts of at most `most` bytes."""
     return -(-total // most)

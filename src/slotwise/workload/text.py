@@ -1,6 +1,6 @@
-"""The text of a workload file as plain data, and the lines on which its values begin.
+"""Parse the text of a workload file to plain data, and find the lines of its values.
 
-JSON is read by `json`, which is many times as fast as a parser of YAML.
+JSON is read by `json`, which is many times as fast as a YAML parser.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Path = tuple[str | int, ...]
 """The keys and item numbers that lead to a value."""
 
 _WHOLE = re.compile(r"(\\u[dD][89abAB][0-9a-fA-F]{2})(\\u[dD][c-fC-F][0-9a-fA-F]{2})")
-"""Both halves of a character."""
+"""Both halves of a surrogate pair."""
 
 
 class Lines:
-    """The lines of a text on which its values begin; found when they are first asked for."""
+    """The lines of a text on which its values begin; computed on first use."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def get(self, path: Path) -> int | None:
-        """The line on which a key or an item begins; None where there is none."""
+        """The line on which a key or an item begins, or None."""
         line: int | None = None
         inside: Any = self._root
         for step in path:
@@ -46,36 +46,36 @@ class Lines:
         try:
             return read_yaml(self._text, with_lines=True)
         except (yaml.YAMLError, InputError, ValueError, OverflowError):
-            return None  # It is JSON that is no YAML: with tabs, say.
+            return None  # Some JSON is not YAML, for example with tabs.
 
 
 def parse_text(text: str) -> tuple[Any, Lines]:
-    """The data of a YAML or JSON text, and the line on which each value begins.
+    """Parse a YAML or JSON text to its data and the line on which each value begins.
 
-    InputError, with the line, for what is no YAML, for keys that stand twice, for tags, for
-    values that contain themselves, and for aliases that stand for too much. O(size).
+    Raises InputError, with the line, for invalid YAML, duplicate keys, tags, values that
+    contain themselves, and aliases that expand to too many values. O(size).
     """
     try:
         return _parse_json(text), Lines(text)
     except (ValueError, RecursionError):
-        pass  # It is YAML, or reading it as such tells what is wrong.
+        pass  # It is YAML, or reading it as YAML gives the error message.
     try:
         return read_yaml(text), Lines(text)
     except yaml.YAMLError as error:
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         mark = getattr(error, "problem_mark", None)
         where = f"{position(mark)}: " if mark else ""
-        raise InputError(f"{where}not YAML or JSON: {problem}; mend it there") from error
+        raise InputError(f"{where}not YAML or JSON: {problem}; correct it there") from error
     except (ValueError, OverflowError) as error:
-        raise InputError(f"not YAML or JSON that can be read: {error}; mend it") from error
+        raise InputError(f"not YAML or JSON that can be read: {error}; correct it") from error
 
 
 def _parse_json(text: str) -> Any:
-    """The data of a text in JSON. ValueError if it is not, or if its meaning is not plain."""
+    """Parse JSON. Raises ValueError if the text is not JSON or is ambiguous."""
     if not text.lstrip().startswith("{"):
-        raise ValueError("no mapping in JSON")
+        raise ValueError("not a mapping in JSON")
     if HALF.search(text) and HALF.search(_WHOLE.sub("", text)):
-        raise ValueError("half a character")
+        raise ValueError("half a surrogate pair")
     return json.loads(
         text, object_pairs_hook=_mapping, parse_int=integer, parse_constant=_refuse_constant
     )
@@ -84,9 +84,9 @@ def _parse_json(text: str) -> Any:
 def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return mapping
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")

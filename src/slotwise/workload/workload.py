@@ -1,4 +1,4 @@
-"""Workloads: jobs, pools, a cluster and an objective, as one value."""
+"""A workload: jobs, pools, a cluster and an objective as one value."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SETTINGS = (
     "slots_min",
     "slots_max",
 )
-"""What may be said of a program beside its input and output."""
+"""The settings of a program job in addition to its input and output."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramJob:
-    """A job that a program does: what to read, what to do with it, where to write.
+    """A job that runs a program: its input, the program and its output.
 
-    Its phases and tasks are known when its input is looked at. `settings` are those of
+    Its phases and tasks are determined later, from its input. `settings` are arguments of
     slotwise.program.planning.plan_mapreduce.
     """
 
@@ -54,11 +54,11 @@ class ProgramJob:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """How input is spread over the hosts in a simulation.
+    """How input is distributed over hosts in a simulation.
 
-    replicas     hosts that hold each block, at least 1
-    policy       "racks": over racks, as HDFS does; "random": anywhere
-    block_bytes  what each task reads, and over the network where its host holds no copy
+    replicas     number of hosts that hold each block, at least 1
+    policy       "racks": across racks, as in HDFS; "random": on any hosts
+    block_bytes  bytes that each task reads, over the network if its host holds no copy
     """
 
     replicas: int = 3
@@ -72,15 +72,15 @@ class Placement:
 
 @dataclass(frozen=True)
 class Workload:
-    """What is to be scheduled.
+    """Everything that is to be scheduled.
 
-    replicas    short for a placement of so many; 0 without one: input is everywhere
-    folder      what relative paths are relative to
-    preemption  how pools take slots back that do not say so themselves
-    shuffle     how reduces come to what maps have written; None: once all maps are done
-    network     of the simulated cluster; None: reading from afar takes the time that the
-                simulation says
-    placement   where input lies in a simulation; None: everywhere, unless `replicas` is given
+    replicas    short form of a placement with this number; 0 without one: input is local
+                everywhere
+    folder      the folder that relative paths are relative to
+    preemption  how pools without their own setting reclaim slots
+    shuffle     how reduces get map output; None: after all maps are done
+    network     of the simulated cluster; None: the simulation sets the time of remote reads
+    placement   where input is in a simulation; None: everywhere, unless `replicas` is given
     """
 
     jobs: tuple[Job | ProgramJob, ...]
@@ -121,11 +121,11 @@ def mapreduce(
     priority: str = "normal",
     **settings: Any,
 ) -> ProgramJob:
-    """A MapReduce job: a program by name, as `file.py:Class`, or as an object.
+    """Describe a MapReduce job: a program by name, as `file.py:Class`, or as an object.
 
     `deadline`, `steps`, `penalty` and `priority` are those of a `Job`. `settings` are those
-    named in SETTINGS, and `work_dir`, the folder for what is shuffled; their values are checked
-    when the job is run.
+    named in SETTINGS, and `work_dir`, the folder for shuffled data. Raises InputError for an
+    unknown setting; values are checked when the job runs.
     """
     known = (*SETTINGS, "work_dir")
     if unknown := sorted(settings.keys() - set(known)):

@@ -1,4 +1,4 @@
-"""Writing a workload file: jobs made elsewhere, as text that `read_workload` takes."""
+"""Write jobs as a workload file that `read_workload` can read."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ def write_workload(
     replicas: int = 0,
     block_bytes: int = 0,
 ) -> None:
-    """Write a workload file with these jobs, and the cluster that a simulation takes for them.
+    """Write a workload file with these jobs, and with the cluster for a simulation.
 
-    `replicas` is the number of hosts that hold each block of input, 0 for input that is
-    everywhere; `block_bytes` is what each task reads. Pools are named only: what they are
-    guaranteed is for the reader to add. What a value has by default is left out. A line for
-    each host and each job; O(size of the file).
+    `replicas` is the number of hosts that hold each block of input, or 0 if input is on every
+    host; `block_bytes` is the number of bytes that each task reads. Pools are written by name
+    only, without shares. Default values are left out. The file has a line for each host and
+    each job; O(size of the file). Raises InputError for no jobs, for a phase without work, and
+    for a file that cannot be written.
     """
     jobs = tuple(jobs)
     if not jobs:
@@ -89,7 +90,7 @@ def _phase(phase: Phase) -> dict[str, Any]:
     if isinstance(tasks.work, tuple):
         entry["tasks"] = list(tasks.work)
     elif tasks.work is None:
-        raise InputError(f"phase {phase.name!r}: a workload file states work; give it some")
+        raise InputError(f"phase {phase.name!r}: a workload file must state work; give it")
     else:
         entry |= {"work": tasks.work * tasks.count, "tasks": tasks.count}
     if tasks.blocks:
@@ -98,7 +99,7 @@ def _phase(phase: Phase) -> dict[str, Any]:
 
 
 def _stated(value: Any, *apart: str) -> dict[str, Any]:
-    """Its fields but those named, without those that have their default: keys of the file."""
+    """Its fields as keys of the file, without those in `apart` and those at their defaults."""
     return {
         field.name: _plain(said)
         for field in fields(value)
@@ -119,7 +120,7 @@ def _plain(value: Any) -> Any:
 
 
 def _flow(value: Any) -> str:
-    """A value on one line of YAML: as JSON, but for keys that need no quotes."""
+    """A value on one line of YAML: JSON, except that keys have quotes only if needed."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(key)}: {_flow(v)}" for key, v in value.items()) + "}"
     if isinstance(value, list):

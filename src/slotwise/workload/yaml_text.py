@@ -1,7 +1,7 @@
-"""A YAML text as plain data, read event by event: no tree of nodes, no recursion.
+"""Read a YAML text as plain data from parser events, without a tree of nodes or recursion.
 
-PyYAML reads YAML 1.1, where `1e3` and `no` are not what they seem; here bare words are read as
-YAML 1.2 reads them. libyaml parses the text where PyYAML was built with it.
+PyYAML reads YAML 1.1, where `1e3` is text and `no` is false. This module reads plain scalars as
+in YAML 1.2. libyaml parses the text if PyYAML was built with it.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ import yaml
 from slotwise.model.errors import InputError
 
 UNFOLDED_MOST = 1_000_000
-"""A file whose aliases stand for more values than this is refused."""
+"""A file whose aliases expand to more values than this is rejected."""
 
 LEVELS_MOST = 200
-"""A file whose values lie more levels deep within each other is refused."""
+"""A file whose values are nested more deeply than this is rejected."""
 
 NESTED_TOO_DEEPLY = "its values are nested too deeply; use fewer levels"
 
 EXPLAINED_MOST = 1_000_000
-"""Characters: where libyaml refuses a shorter text, PyYAML's own slow parser says why, more
-clearly."""
+"""Characters. If libyaml rejects a shorter text, PyYAML's own slower parser reads it again,
+because its messages are clearer."""
 
 _TAG = "tag:yaml.org,2002:"
 DIGITS_MOST = 400
 HALF = re.compile(r"\\u[dD][89a-fA-F]")
-"""Half of a character beyond the first plane, as JSON writes it; libyaml refuses it."""
+"""Half of a surrogate pair in JSON notation, which libyaml rejects."""
 
 
 def integer(text: str) -> int | float:
-    """A whole number. Python refuses to read very long ones; as floats they are infinite."""
+    """Parse a whole number. Very long ones, which `int` rejects, become infinite floats."""
     return int(text) if len(text) < DIGITS_MOST else float(text)
 
 
@@ -45,7 +45,7 @@ def _float(text: str) -> float:
 def _text(text: str) -> str:
     if text.isascii():
         return text
-    # JSON writes a character beyond the first plane as two halves, which YAML keeps.
+    # JSON writes a character beyond the first plane as a surrogate pair, which YAML keeps.
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -62,7 +62,7 @@ _BARE: tuple[tuple[str, str, str, _Make], ...] = (
         _float,
     ),
 )
-"""What a bare word may be other than a text: its tag, its pattern, how it begins, its value."""
+"""Types of plain scalars other than text: tag, pattern, first characters, conversion."""
 
 _BY_FIRST: dict[str, list[tuple[re.Pattern[str], _Make]]] = {}
 _BY_TAG: dict[str, tuple[re.Pattern[str], _Make]] = {
@@ -78,7 +78,7 @@ for _name, _pattern, _first, _make in _BARE:
 
 
 def _bare(text: str) -> Any:
-    """What a bare word stands for."""
+    """The value of a plain scalar."""
     for pattern, make in _BY_FIRST.get(text[:1], ()):
         if pattern.fullmatch(text):
             return make(text)
@@ -86,10 +86,10 @@ def _bare(text: str) -> Any:
 
 
 def read_yaml(text: str, with_lines: bool = False) -> Any:
-    """The value of a text as plain data. O(size); yaml.YAMLError or InputError if it has none.
+    """Parse a text to plain data. O(size). Raises yaml.YAMLError or InputError if invalid.
 
     With lines, each item of a list and each value of a mapping is a pair: the line on which the
-    item, or the key, begins; and the value.
+    item or the key begins, and the value.
     """
     fast = getattr(yaml, "CSafeLoader", None)
     if fast is None or HALF.search(text):
@@ -102,16 +102,16 @@ def read_yaml(text: str, with_lines: bool = False) -> Any:
         try:
             return _Reader(with_lines).read(text, yaml.SafeLoader)
         except (ValueError, OverflowError):
-            raise error from None  # A code of no character, which that parser does not expect.
+            raise error from None  # The parser cannot handle escapes of invalid characters.
 
 
 class _Open:
     """A list or mapping that is being read.
 
-    key     that the next value belongs to; None where a key, or an item of a list, comes next
-    line    of that key
-    merged  what a key `<<` has brought
-    size    the number of values in it so far, itself included, with all aliases unfolded
+    key     key of the next value; None if a key or an item of a list comes next
+    line    line of that key
+    merged  entries from a key `<<`
+    size    number of values so far, including itself, with all aliases expanded
     """
 
     __slots__ = ("anchor", "is_mapping", "items", "key", "line", "merged", "size", "start_mark")
@@ -127,7 +127,7 @@ class _Open:
 
 
 _MERGE = object()
-"""The key `<<`: what it leads to are entries of the mapping, unless this has its own."""
+"""The key `<<`: its value gives entries that the mapping does not have itself."""
 
 
 class _Reader:
@@ -141,7 +141,7 @@ class _Reader:
         self._root: Any = None
 
     def read(self, text: str, loader: Any) -> Any:
-        """The value of a text, parsed by this loader."""
+        """Return the value of a text, parsed by this loader."""
         documents = 0
         for event in iter(loader(text).get_event, None):
             kind = type(event)
@@ -204,7 +204,7 @@ class _Reader:
         self._unfolded += size
         if self._unfolded > UNFOLDED_MOST:
             raise InputError(
-                f"its aliases stand for more than {UNFOLDED_MOST} values; use fewer of them"
+                f"its aliases expand to more than {UNFOLDED_MOST} values; use fewer of them"
             )
         self._put(value, size, source)
 
@@ -217,7 +217,7 @@ class _Reader:
         return bool(self._open) and self._open[-1].is_mapping and self._open[-1].key is None
 
     def _put(self, value: Any, size: int, source: Any) -> None:
-        """Add a value, that of an event or of what was open, to what lies around it."""
+        """Add the value of an event, or of a finished list or mapping, to its container."""
         if not self._open:
             self._root = value
             return
@@ -236,7 +236,7 @@ class _Reader:
             around.items[key] = (around.line, value) if self._with_lines else value
 
     def _entries(self, value: Any, source: Any) -> dict[str, Any]:
-        """What the key `<<` brings: the entries of a mapping, or of a list of them."""
+        """The entries that a key `<<` gives: those of a mapping or of a list of mappings."""
         merged: dict[str, Any] = {}
         for part in reversed(value) if isinstance(value, list) else [value]:
             entries = part[1] if self._with_lines and isinstance(value, list) else part
@@ -247,7 +247,7 @@ class _Reader:
 
 
 def _tagged(event: Any) -> Any:
-    """The value of a scalar with a tag of its own."""
+    """The value of a scalar with an explicit tag."""
     reading = _BY_TAG.get(event.tag)
     if reading is None or not reading[0].fullmatch(event.value):
         raise _wrong_tag(event)
@@ -255,7 +255,7 @@ def _tagged(event: Any) -> Any:
 
 
 def _check_key(around: _Open, key: Any, source: Any) -> None:
-    """Refuse a key that is no text, and one that stands twice."""
+    """Raise InputError for a key that is not text, and for a duplicate key."""
     if key is _MERGE:
         if around.merged is None:
             return
@@ -266,17 +266,17 @@ def _check_key(around: _Open, key: Any, source: Any) -> None:
     elif key not in around.items:
         return
     line = source.start_mark.line + 1
-    raise InputError(f"line {line}: key {key!r} stands twice; remove one")
+    raise InputError(f"line {line}: key {key!r} occurs twice; remove one")
 
 
 def _no_text(key: str, event: Any) -> InputError:
-    return InputError(f"{position(event.start_mark)}: {key} is no text; put it in quotes")
+    return InputError(f"{position(event.start_mark)}: {key} is not text; put it in quotes")
 
 
 def _wrong_tag(event: Any) -> InputError:
     tag, where = event.tag.replace(_TAG, "!!"), position(event.start_mark)
     known = event.tag.startswith(_TAG) and event.tag.removeprefix(_TAG) in _KNOWN
-    what = f"tag {tag!r} does not go with this value" if known else f"unknown tag {tag!r}"
+    what = f"tag {tag!r} does not fit this value" if known else f"unknown tag {tag!r}"
     return InputError(f"{where}: {what}; write plain values")
 
 
@@ -285,5 +285,5 @@ def _fault(problem: str, event: Any) -> yaml.MarkedYAMLError:
 
 
 def position(mark: Any) -> str:
-    """Where a mark stands in the text."""
+    """The line and column of a mark in the text."""
     return f"line {mark.line + 1}, column {mark.column + 1}"

@@ -1,1 +1,1 @@
-"""Programs that are installed, by name; each is imported only when it is asked for."""
+"""Installed programs; each module is imported on first use."""

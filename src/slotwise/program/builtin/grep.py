@@ -1,4 +1,4 @@
-"""Lines that match a pattern."""
+"""Find lines that match a pattern."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from slotwise.program.mapreduce import MapReduce, Pair
 
 
 class Grep(MapReduce):
-    """The matching lines, in the order of the input: read the output parts one after another.
+    """Output: the matching lines, in input order if the output parts are read in sequence.
 
     `pattern` is a regular expression of Python's re, searched in each line, or plain text if
-    `fixed`. With `filename` each line comes behind the name of its file and a tab; otherwise it
-    comes alone. There are no reduces.
+    `fixed`. With `filename`, each line is preceded by the path of its file and a tab. The job
+    is map-only.
     """
 
     num_reducers = 0
@@ -36,12 +36,12 @@ class Grep(MapReduce):
             ).search
         except re.error as error:
             raise InputError(
-                f"grep: pattern {pattern!r} is not a regular expression: {error}; mend it, or"
-                " set fixed: true for plain text"
+                f"grep: pattern {pattern!r} is not a regular expression: {error}; correct it,"
+                " or set fixed: true for plain text"
             ) from error
         self._invert = invert
         self._filename = filename
-        # A chunk without the text has no line with it, and `in` is fast.
+        # A chunk without the text has no line with it; checking with `in` is fast.
         self._needed = pattern if fixed and not ignore_case and not invert else ""
 
     def map(self, key: object, value: str) -> Iterable[Pair]:
@@ -51,7 +51,7 @@ class Grep(MapReduce):
         return ()
 
     def map_chunk(self, text: str) -> Iterable[Pair]:
-        """The matching lines among many."""
+        """The matching lines of a chunk of text."""
         if self._needed not in text:
             return
         search, invert = self._search, self._invert

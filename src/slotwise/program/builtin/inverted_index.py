@@ -1,4 +1,4 @@
-"""Which files hold each word."""
+"""List the files that contain each word."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from slotwise.program.mapreduce import MapReduce, Pair
 
 
 class InvertedIndex(MapReduce):
-    """Words are what str.split() gives; output: word and the sorted paths of its files."""
+    """Output: each word and the sorted paths of its files. Words are split by str.split()."""
 
     def map(self, key: object, value: str) -> Iterable[Pair]:
-        """Each word of a line with the file."""
+        """Each distinct word of a line with the file."""
         return self.map_chunk(value)
 
     def map_chunk(self, text: str) -> Iterable[Pair]:
-        """Each word of many lines with the file."""
+        """Each distinct word of many lines with the file."""
         path = self.path
         return [(word, path) for word in set(text.split())]
 
     def combine(self, key: str, values: Iterator[str]) -> Iterable[Pair]:
-        """Each file once."""
+        """Each file of a word once."""
         return [(key, path) for path in sorted(set(values))]
 
     def reduce(self, key: str, values: Iterator[str]) -> Iterable[Pair]:
-        """All files of a word, in order."""
+        """All files of a word, sorted."""
         return ((key, tuple(sorted(set(values)))),)

@@ -1,4 +1,4 @@
-"""Lines in total order."""
+"""Sort lines in total order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from slotwise.program.mapreduce import MapReduce, Pair
 
 
 class Sort(MapReduce):
-    """All lines, sorted by code points; read the output parts one after another."""
+    """Output: all lines, sorted by code points if the output parts are read in sequence."""
 
     total_order = True
     map_bytes_per_second = 30e6

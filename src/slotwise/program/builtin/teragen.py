@@ -1,4 +1,4 @@
-"""Records to sort."""
+"""Generate records for sorting."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _FILLER = "slotwise" * 7
 
 
 class TeraGen(MapReduce):
-    """`records` lines of 100 bytes: a key of 10 printable characters, a tab, 88 more, a break.
+    """Output: `records` lines of 100 bytes: a key of 10 printable characters, tab, 88 more, LF.
 
-    The key looks random and follows from `seed` and the number of the record, which stands in
-    the value: equal parameters give equal records, however they are split.
+    The key is a pseudo-random function of `seed` and the number of the record. The value
+    contains this number. Equal parameters give equal records, independent of the splits.
     """
 
     num_reducers = 0
@@ -33,7 +33,7 @@ class TeraGen(MapReduce):
         self._seed = str(seed).encode()
 
     def map(self, key: int, value: None) -> Iterable[Pair]:
-        """The record of a number."""
+        """The record with this number."""
         digest = blake2b(key.to_bytes(8, "little"), digest_size=KEY_BYTES, key=self._seed[:64])
         name = digest.digest().translate(_PRINTABLE).decode("ascii")
         return ((name, f"{key:032d}{_FILLER}"),)

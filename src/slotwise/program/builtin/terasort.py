@@ -1,4 +1,4 @@
-"""Records sorted by their keys."""
+"""Sort records by their keys."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from slotwise.program.mapreduce import MapReduce, Pair
 
 
 class TeraSort(MapReduce):
-    """Lines as teragen makes them, in total order of their first 10 characters."""
+    """Output: lines in the format of teragen, in total order of their first 10 characters."""
 
     total_order = True
     map_bytes_per_second = 70e6
     reduce_bytes_per_second = 150e6
 
     def map(self, key: object, value: str) -> Iterable[Pair]:
-        """The first 10 characters as key, what follows the tab as value."""
+        """The first 10 characters as key, the text after the tab as value."""
         return ((value[:KEY_BYTES], value[KEY_BYTES + 1 :]),)

@@ -1,4 +1,4 @@
-"""How often each word occurs."""
+"""Count the occurrences of each word."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from slotwise.program.mapreduce import MapReduce, Pair
 
 
 class WordCount(MapReduce):
-    """Words are what str.split() gives; output: word and count."""
+    """Output: each word and its count. Words are split by str.split()."""
 
     map_bytes_per_second = 40e6
 
     def map(self, key: object, value: str) -> Iterable[Pair]:
-        """Each word of a line, once."""
+        """Each word of a line with the count 1."""
         return ((word, 1) for word in value.split())
 
     def fold_chunk(self, text: str, table: Counter[str]) -> None:
-        """Count the words of many lines; a line break is white space as any other."""
+        """Count the words of many lines; line breaks are white space like any other."""
         table.update(text.split())
 
-    # Of two counts of a word their sum; as it is, it is called without a frame of Python.
+    # The sum of two counts. A C function is called without a Python frame.
     add = operator.add

@@ -1,4 +1,4 @@
-"""pyarrow, where it is installed."""
+"""The check that pyarrow is installed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from slotwise.model.errors import MissingExtraError
 
 
 def require_arrow(wanted_for: str) -> None:
-    """Raise MissingExtraError, naming what it is wanted for, unless pyarrow is installed."""
+    """Raise MissingExtraError, naming the feature that needs it, if pyarrow is missing."""
     if find_spec("pyarrow") is None:
         raise MissingExtraError(wanted_for, "arrow")

@@ -1,4 +1,4 @@
-"""Input files: found by path or pattern, opened wherever fsspec can."""
+"""Find input files by path or pattern, and open local and remote files with fsspec."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slotwise.program.formats.versions import Version, check_unchanged
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file of input, its size and its version as they were found."""
+    """An input file with its size and version at planning time."""
 
     path: str
     size_bytes: int
@@ -28,23 +28,23 @@ class InputFile:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether its name says that it is compressed (.gz, .bz2, .xz, ...)."""
+        """Whether its name has the suffix of a compressed file (.gz, .bz2, .xz, ...)."""
         return infer_compression(self.path) is not None
 
 
 def absolute(path: str, base_dir: str | Path | None = None) -> str:
-    """A local path relative to `base_dir`, made absolute; a URL as it is."""
+    """Make a local path absolute, relative to `base_dir`; return a URL unchanged."""
     if "://" in path or "::" in path:
         return path.removeprefix("file://")
-    # A "~" that is nobody's home is an ordinary character.
+    # expanduser leaves a "~" that is no user's home unchanged.
     return str((Path(base_dir or ".") / os.path.expanduser(path)).absolute())
 
 
 def find_inputs(patterns: Sequence[str], base_dir: str | Path | None = None) -> list[InputFile]:
-    """The files of all patterns, each once, sorted by path within a pattern.
+    """Return the files of all patterns, each once, sorted by path within a pattern.
 
-    A pattern is a path, a glob, or a directory, which stands for the files in it whose names do
-    not begin with "_" or ".". Raises InputError for a pattern without any file.
+    A pattern is a path, a glob, or a directory, which means the files in it whose names do not
+    begin with "_" or ".". Raises InputError for a pattern that matches no file.
     """
     found: dict[str, InputFile] = {}
     for pattern in patterns:
@@ -59,7 +59,7 @@ def find_inputs(patterns: Sequence[str], base_dir: str | Path | None = None) -> 
 
 
 def open_input(path: str) -> IO[bytes]:
-    """Open a file of input for reading; a compressed one is read decompressed."""
+    """Open an input file for reading; decompress a compressed one."""
     if "://" not in path and infer_compression(path) is None:
         return open(path, "rb")
     return cast("IO[bytes]", fsspec.open(path, "rb", compression="infer").open())
@@ -67,9 +67,9 @@ def open_input(path: str) -> IO[bytes]:
 
 @contextmanager
 def reading(path: str, planned: Version | None) -> Iterator[IO[bytes]]:
-    """A file of input open for reading; InputChanged if it is not the one that was planned.
+    """Open an input file as a context; raise InputChanged if it has changed since planning.
 
-    That is looked at when it has been opened, and again when it has been read.
+    This is checked after opening, and again after reading.
     """
     try:
         file = open_input(path)
@@ -83,7 +83,7 @@ def reading(path: str, planned: Version | None) -> Iterator[IO[bytes]]:
 
 
 def create_output(path: str) -> IO[bytes]:
-    """Create a file of output; its directory is there already."""
+    """Create an output file; its directory must exist."""
     if "://" not in path:
         return open(path, "wb")
     return cast("IO[bytes]", fsspec.open(path, "wb").open())
@@ -106,12 +106,12 @@ def _matches(path: str) -> list[InputFile]:
         reason = getattr(error, "strerror", None) or error
         if "\0" not in place and os.path.islink(place):
             reason = f"{reason}; it is a symbolic link to {os.readlink(place)!r}"
-        raise InputError(f"input {place!r}: {reason}; mend that, or leave it out") from error
+        raise InputError(f"input {place!r}: {reason}; correct this, or leave it out") from error
     return sorted(files, key=lambda file: file.path)
 
 
 def _infos(fs: Any, path: str) -> list[dict[str, Any]]:
-    """What matches, as fsspec tells of it; for a directory, what is in it."""
+    """The entries that match a path, as fsspec lists them; for a directory, its contents."""
     try:
         infos = [fs.info(path)]
     except FileNotFoundError:
@@ -124,19 +124,19 @@ def _infos(fs: Any, path: str) -> list[dict[str, Any]]:
 
 
 def _local(path: str) -> Iterator[InputFile]:
-    """The file of this machine at a path, or none for a directory. Links are followed."""
+    """The local file at a path, or nothing for a directory. Links are followed."""
     found = os.stat(path)
     if stat.S_ISREG(found.st_mode):
         yield InputFile(path, found.st_size, Version.of_stat(found))
     elif not stat.S_ISDIR(found.st_mode):
         raise InputError(
             f"input {path!r} is a pipe, a socket or a device, which can be read only once; copy"
-            " what it holds to a file"
+            " its contents to a file"
         )
 
 
 def _remote(fs: Any, name: str) -> InputFile:
-    # What a list of files tells of one may differ from this, which tasks will ask for, too.
+    # A listing may differ from the info of the single file, which tasks will read, too.
     info = fs.info(name)
     return InputFile(fs.unstrip_protocol(name), info["size"], Version.of_info(info))
 

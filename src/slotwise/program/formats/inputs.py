@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class InputFormat(Protocol):
-    """How files are cut into pieces and read; it has no state, a name finds it."""
+    """How files are cut into pieces and read. It has no state and is looked up by name."""
 
     def pieces(self, file: InputFile, split_bytes: int) -> list[Piece]:
-        """The pieces of a file, in its order, each of about `split_bytes` at most."""
+        """The pieces of a file, in file order, each of at most about `split_bytes`."""
         ...
 
     def records(self, piece: Piece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
@@ -33,10 +33,10 @@ class InputFormat(Protocol):
         ...
 
     def where(self, piece: Piece, number: int, key: Any) -> str:
-        """Where in its file a record lies, for messages: the one of this number and key.
+        """The position in its file of the record with this number and key, for messages.
 
-        Numbers count from 0 in each piece. Without a key (None) it is the record that could not
-        be read, or the first one of a table.
+        Numbers count from 0 in each piece. The key is None for a record that could not be read,
+        and for the first record of a table.
         """
         ...
 
@@ -51,7 +51,7 @@ INPUT_FORMATS: dict[str, InputFormat] = {
 
 
 def input_format(name: str) -> InputFormat:
-    """The input format of a name; raises InputError for an unknown one."""
+    """Return the input format with this name; raise InputError if it is unknown."""
     if name not in INPUT_FORMATS:
         raise InputError(
             f"unknown input format {name!r}; known: {', '.join(sorted(INPUT_FORMATS))}"

@@ -1,4 +1,4 @@
-"""JSON Lines input: one object a line."""
+"""JSON Lines input: one value a line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class JsonLinesInput:
-    """Key: the byte offset of a line; value: what its JSON says, mostly a dict.
+    """Key: the byte offset of a line; value: its parsed JSON, usually a dict.
 
     Empty lines are skipped. Raises ValueError, naming file and offset, for a line that is not
     JSON.
@@ -36,7 +36,7 @@ class JsonLinesInput:
             yield offsets, [_parsed(piece, begin, line) for begin, line in filled]
 
     def tables(self, piece: Piece) -> Iterator[pa.Table]:
-        """Tables with a column for each field; the types are those of the values."""
+        """Tables with a column for each field; types are inferred from the values."""
         import pyarrow as pa
 
         for _, values in self.records(piece):

@@ -1,4 +1,4 @@
-"""Lines of a byte range, each read exactly once whatever the ranges."""
+"""Read the lines of byte ranges; each line of a file belongs to exactly one range."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BLOCK_BYTES = 1 << 18
 """Small enough for the processor's cache: larger blocks made word count slower."""
 
 COUNTED_MOST_BYTES = 256 << 20
-"""Lines are counted for a message no farther into a file: it takes up to a second."""
+"""Messages give line numbers up to this offset, because counting takes up to a second."""
 
 
 def line_pieces(file: InputFile, split_bytes: int) -> list[Piece]:
@@ -27,10 +27,10 @@ def line_pieces(file: InputFile, split_bytes: int) -> list[Piece]:
 
 
 def line_blocks(piece: Piece, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
-    """Whole lines in blocks, with their offsets: the lines that begin within the piece.
+    """The lines that begin within the piece, in blocks of whole lines with their offsets.
 
-    A line ends behind "\\n"; the last one of a file may lack it. A line is held in memory, and
-    so is a block, never the piece.
+    A line ends after "\\n"; the last line of a file may lack it. One block, of at least one
+    line, is in memory at a time.
     """
     end = float("inf") if piece.end is None else piece.end
     with reading(piece.path, piece.version) as file:
@@ -54,7 +54,7 @@ def lines_of(offset: int, block: bytes) -> tuple[list[int], list[str]]:
     """The lines of a block without their ends ("\\n" or "\\r\\n"), and where they begin."""
     text = text_of(block)
     raw = text.split("\n") if len(text) == len(block) else block.split(b"\n")
-    # Each line begins one byte, its break, behind the end of the line before.
+    # Each line begins one byte, the line break, after the end of the line before it.
     ends = accumulate(map(len, raw), initial=offset)
     offsets = list(map(add, ends, count()))
     lines = (text.replace("\r\n", "\n") if "\r" in text else text).split("\n")
@@ -64,7 +64,7 @@ def lines_of(offset: int, block: bytes) -> tuple[list[int], list[str]]:
 
 
 def place_of_line(piece: Piece, offset: int | None) -> str:
-    """The line at an offset of a file in words; without an offset, the file and the bytes."""
+    """The file and line of an offset, for messages; without an offset, the file and bytes."""
     if offset is None:
         return (
             piece.path
@@ -81,10 +81,11 @@ def place_of_line(piece: Piece, offset: int | None) -> str:
 
 
 def _first_line(file: IO[bytes], start: int, end: float) -> float:
-    """Move to where the first line at or behind `start` begins; returns the place."""
+    """Seek to the first line that begins at or after `start`; return its offset."""
     if start == 0:
         return 0
-    # The line that `start` lies in is ours only if it begins there, so look one byte back.
+    # The line that contains `start` belongs to this range only if it begins there. The byte
+    # before decides that.
     file.seek(start - 1)
     position = start - 1
     while position < end:

@@ -1,4 +1,4 @@
-"""The input of programs that make their records: numbers."""
+"""Record numbers, the input of programs that generate their records."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ BLOCK = 8192
 
 
 class NumberInput:
-    """Key: a number from 0 on; value: None. The "file" has a path that is no file."""
+    """Key: a number from 0; value: None. The path of the `InputFile` is not a file."""
 
     def pieces(self, file: InputFile, split_bytes: int) -> list[Piece]:
-        """Ranges of numbers, one number a byte."""
+        """Ranges of numbers; each number counts as one byte."""
         return [
             Piece(
                 file.path, start, end := min(start + split_bytes, file.size_bytes), end - start

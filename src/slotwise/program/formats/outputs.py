@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PartWriter(Protocol):
-    """Writes one part of the output; `rows` counts what was written."""
+    """Writes one part of the output; `rows` is the number of rows written."""
 
     rows: int
 
@@ -37,9 +37,9 @@ class PartWriter(Protocol):
 class TextOutput:
     """A line `key<TAB>value` for each pair, in UTF-8, or `column<TAB>column...` for each row.
 
-    Of a pair whose key or value is None only the other is written; a tuple or list as value is
-    written tab-separated. Other things are written as str() gives them, as they are: text with
-    tabs or line breaks of its own is not told apart afterwards.
+    If the key or the value is None, only the other is written. A value that is a tuple or list
+    is written tab-separated, other values with str(). Tabs and line breaks within text are not
+    escaped, so such text cannot be split back into its fields.
     """
 
     def __init__(self, path: str) -> None:
@@ -70,7 +70,7 @@ class TextOutput:
 
 
 class JsonLinesOutput:
-    """An object a line: {"key": ..., "value": ...} for a pair; a row of a table by its columns.
+    """One JSON object a line: {"key": ..., "value": ...} for a pair, the columns of a row.
 
     A pair (None, dict) is written as the dict alone.
     """
@@ -106,7 +106,7 @@ SUFFIXES = {"text": "", "jsonl": ".jsonl", "parquet": ".parquet"}
 
 
 def check_output_format(name: str) -> None:
-    """Raise InputError for an unknown output format, MissingExtraError where a part lacks."""
+    """Raise InputError for an unknown output format, MissingExtraError if pyarrow is needed."""
     if name not in OUTPUT_FORMATS:
         raise InputError(
             f"unknown output format {name!r}; known: {', '.join(sorted(OUTPUT_FORMATS))}"

@@ -20,7 +20,7 @@ class ParquetInput:
     """Key: the number of a row in its row group; value: the row, a dict."""
 
     def pieces(self, file: InputFile, split_bytes: int) -> list[Piece]:
-        """Runs of whole row groups of together at most `split_bytes`, or a single group."""
+        """Runs of whole row groups of at most `split_bytes` together, or one larger group."""
         sizes = _group_sizes(file)
         pieces: list[Piece] = []
         start, held = 0, 0

@@ -17,10 +17,10 @@ GROUP_BYTES = 32 << 20
 
 
 class ParquetOutput:
-    """Columns key and value for pairs, or those of the tables; the first rows set the types.
+    """Columns key and value for pairs, or the columns of the tables; the first rows set types.
 
     A pair (None, dict) is a row with the dict's fields. A part without rows is an empty table.
-    Raises ValueError where later rows do not fit the types of the first.
+    Raises ValueError if later rows do not fit the types of the first.
     """
 
     def __init__(self, path: str) -> None:
@@ -50,7 +50,7 @@ class ParquetOutput:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError, ValueError) as error:
             raise ValueError(
                 f"Parquet output: rows with columns {table.schema} do not fit the first rows,"
-                f" {schema}: {error}; let reduce yield the same fields and types always"
+                f" {schema}: {error}; reduce must always yield the same fields and types"
             ) from error
         self._writer.write_table(fitting, row_group_size=GROUP_ROWS)
         self.rows += table.num_rows
@@ -79,6 +79,6 @@ class ParquetOutput:
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise ValueError(
                 f"Parquet output: rows do not fit the types of the first rows,"
-                f" {self._writer.schema}: {error}; let reduce yield the same types always"
+                f" {self._writer.schema}: {error}; reduce must always yield the same types"
             ) from error
         self.write_table(table)

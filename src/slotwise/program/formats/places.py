@@ -1,4 +1,4 @@
-"""Errors that know in which file of input, and where in it, they arose."""
+"""Attach to an error the input file, and the position in it, where it was raised."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TypeVar
 _Error = TypeVar("_Error", bound=Exception)
 
 WHERE = "slotwise_where"
-"""The attribute that says it; a worker process puts it before the traceback."""
+"""The attribute with the position; a worker process prints it before the traceback."""
 
 
 def placed(error: _Error, where: str) -> _Error:
-    """The error, told where it arose."""
+    """Attach a position to an error, and return the error."""
     vars(error)[WHERE] = where
     return error
 
 
 def is_placed(error: Exception) -> bool:
-    """Whether an error was told where it arose."""
+    """Whether an error has a position."""
     return WHERE in vars(error)

@@ -1,4 +1,4 @@
-"""Splits: what one map task reads, as pieces of files."""
+"""Splits: the pieces of files that one map task reads."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PACK_LEAST_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of one file: bytes, row groups or numbers from `start` up to `end`.
+    """A part of one file: bytes, row groups or numbers with `start` <= position < `end`.
 
-    `end` None means the end of the file. `size_bytes` is what the piece takes in the file.
-    `version` is that of the file; None for what is no file.
+    `end` None means the end of the file. `size_bytes` is the size of the piece in the file.
+    `version` is that of the file; None if the input is not a file.
     """
 
     path: str
@@ -37,11 +37,11 @@ Split = tuple[Piece, ...]
 
 
 def pack(pieces: Iterable[Piece], split_bytes: int) -> list[Split]:
-    """Splits of pieces in their order; small ones share a split.
+    """Pack pieces into splits, in their order; small pieces share a split.
 
-    A split takes pieces while they are together no more than 1/64 of all input, or 1 MiB if
-    that is more, and never more than `split_bytes`: thousands of tiny files make few tasks, and
-    a few small files still run in parallel. Empty pieces are left out, unless all are empty.
+    The pieces of a shared split have at most 1/64 of all input or 1 MiB, whichever is larger,
+    and at most `split_bytes`. Thousands of tiny files thus become few tasks, and a few small
+    files still run in parallel. Empty pieces are left out, unless all are empty.
     """
     pieces = list(pieces)
     total = sum(piece.size_bytes for piece in pieces)

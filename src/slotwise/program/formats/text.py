@@ -18,8 +18,8 @@ TABLE_BYTES = 8 << 20
 class TextInput:
     """Key: the byte offset of a line in its (decompressed) file; value: the line, a str.
 
-    A line ends at "\\n", and a "\\r" before it is dropped with it. Bytes that are not UTF-8 are
-    replaced by U+FFFD.
+    A line ends at "\\n" or "\\r\\n", which is removed. Bytes that are not UTF-8 are replaced
+    by U+FFFD.
     """
 
     def pieces(self, file: InputFile, split_bytes: int) -> list[Piece]:

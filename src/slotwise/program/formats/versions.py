@@ -1,4 +1,4 @@
-"""Versions of input files: whether a file is still the one with which its job was planned."""
+"""Versions of input files, to detect changes between planning and reading."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fsspec.core import url_to_fs
 from slotwise.model.errors import InputChanged
 
 _MODIFIED = ("mtime", "modified", "last_modified", "LastModified", "updated", "created")
-"""The names of fsspec's file systems for the time of a change; the first one counts."""
+"""Names that file systems of fsspec use for the modification time; the first found is used."""
 _CONTENT = ("ETag", "etag", "md5Hash", "CRC", "sha")
-"""Their names for what stands for the content; all count."""
+"""Names that they use for checksums and tags of the content; all found are used."""
 
 
 class Version(NamedTuple):
-    """What tells one version of a file from another; None where a file system does not say.
+    """The attributes that distinguish versions of a file; None if a file system lacks one.
 
-    `modified` are nanoseconds since 1970 for files of this machine. `content` has the names and
-    values of what stands for the content elsewhere.
+    `modified` is in nanoseconds since 1970 for local files. `content` has the names and values
+    of checksums and tags of the content of remote files.
     """
 
     size_bytes: int | None
@@ -31,21 +31,21 @@ class Version(NamedTuple):
 
     @classmethod
     def of_stat(cls, stat: os.stat_result) -> Version:
-        """The version of a file of this machine."""
+        """The version of a local file."""
         return cls(stat.st_size, stat.st_mtime_ns)
 
     @classmethod
     def of_info(cls, info: Mapping[str, Any]) -> Version:
-        """The version of a file by what fsspec tells of it."""
+        """The version of a file from its fsspec info."""
         modified = next((info[name] for name in _MODIFIED if info.get(name)), None)
         if isinstance(modified, datetime):
-            # Some object stores tell parts of a second in a list of files, but not of one file.
+            # Some object stores give fractions of a second in listings, but not for one file.
             modified = modified.replace(microsecond=0)
         content = tuple((name, info[name]) for name in _CONTENT if info.get(name))
         return cls(info.get("size"), modified, content)
 
     def may_be(self, other: Version) -> bool:
-        """Whether nothing that both say is different. Times count where no content is known."""
+        """Whether all attributes that both have are equal; times count only without content."""
         mine, others = dict(self.content), dict(other.content)
         pairs = [(mine[name], others[name]) for name in mine.keys() & others.keys()]
         pairs = pairs or [(self.modified, other.modified)]
@@ -60,10 +60,10 @@ class Version(NamedTuple):
 
 
 def check_unchanged(path: str, planned: Version | None, file: IO[bytes] | None = None) -> None:
-    """Raise InputChanged unless a file is as it was planned; so must be the one that is open.
+    """Raise InputChanged if the file at `path`, or the open `file`, differs from `planned`.
 
-    Nothing is known of what is no file, whose version is None. For files of this machine it
-    costs two system calls.
+    Does nothing if `planned` is None: the input is not a file then. It costs two system calls
+    for a local file.
     """
     if planned is None:
         return
@@ -77,14 +77,14 @@ def check_unchanged(path: str, planned: Version | None, file: IO[bytes] | None =
 
 
 def _found(path: str, file: IO[bytes] | None) -> list[Version]:
-    """The version at a path, and that of the file that was opened there."""
+    """The versions of the file at a path and, for a local path, of the open file."""
     if "://" in path or "::" in path:
         fs, inner = url_to_fs(path)
         fs.invalidate_cache()
         return [Version.of_info(fs.info(inner))]
     found = [Version.of_stat(os.stat(path))]
     if file is not None:
-        with suppress(AttributeError, OSError):  # Not every decompressor tells what it reads.
+        with suppress(AttributeError, OSError):  # Some decompressors have no fileno.
             found.append(Version.of_stat(os.fstat(file.fileno())))
     return found
 
@@ -92,12 +92,12 @@ def _found(path: str, file: IO[bytes] | None) -> list[Version]:
 def _changed(path: str, planned: Version, now: str) -> InputChanged:
     return InputChanged(
         f"input {path!r} has changed since its job was planned. Then: {planned}. Now: {now}."
-        " Run the job again when nothing writes to its input, or give it a copy"
+        " Run the job again when nothing writes to its input, or use a copy of the input"
     )
 
 
 def _time(modified: Any) -> str:
-    """As `ls --full-time` prints it: the whole nanoseconds may be all that differs."""
+    """The time as `ls --full-time` prints it: two may differ only in the nanoseconds."""
     if not isinstance(modified, int):
         return str(modified)
     seconds, rest = divmod(modified, 10**9)

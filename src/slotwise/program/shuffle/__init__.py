@@ -1,1 +1,1 @@
-"""From map to reduce: pairs partitioned, combined, sorted, in bounded memory."""
+"""The shuffle from map to reduce: partition, combine and sort pairs in bounded memory."""

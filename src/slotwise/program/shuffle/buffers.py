@@ -1,4 +1,4 @@
-"""Pairs in bounded memory, until they are spilled or reduced."""
+"""Buffers that hold pairs in bounded memory until they are spilled or reduced."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ _SAMPLE_VALUES = 256
 _ABSENT = object()
 _REFERENCES_BYTES = 16
 _SORTING_BYTES = 40
-"""A position and its place in the sorted list of positions."""
+"""An integer position and its reference in the sorted list of positions."""
 _PLACE_BYTES = 8
 _LIST_BYTES = 96
-"""A list with room for four values."""
+"""A list with capacity for four values."""
 
 
 class Buffer(Protocol):
-    """Pairs that a task holds."""
+    """The pairs that a task holds in memory."""
 
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        """Take pairs in."""
+        """Add columns of pairs."""
         ...
 
     def take(self, pairs: Iterator[Pair], values_bytes: int) -> None:
-        """Take pairs in one by one; their values are reckoned to take `values_bytes`."""
+        """Add pairs one by one; `values_bytes` is the estimated size of their values."""
         ...
 
     def is_full(self) -> bool:
-        """Whether the pairs take the memory they may."""
+        """Whether the pairs have reached the memory limit."""
         ...
 
     def drain(self, in_order: bool) -> Iterator[Columns]:
-        """All pairs in slices, sorted by key if `in_order`; the buffer is empty afterwards."""
+        """Remove all pairs and return them in slices, sorted by key if `in_order`."""
         ...
 
     def groups(self) -> Groups:
-        """Each key, sorted, with its values; the buffer is not used afterwards."""
+        """Each key, sorted, with its values; the buffer must not be used afterwards."""
         ...
 
 
 class SortBuffer:
-    """Keeps every pair and sorts them when they leave: right where keys hardly repeat."""
+    """Keeps every pair and sorts on drain; suits keys that rarely repeat."""
 
     def __init__(self, order: Order, limit_bytes: int) -> None:
         self._order = order
@@ -63,22 +63,22 @@ class SortBuffer:
         self._bytes = 0
 
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        """Take pairs in."""
+        """Add columns of pairs."""
         self._keys.extend(keys)
         self._values.extend(values)
         own = column_bytes(keys) + column_bytes(values)
         self._bytes += own + (_REFERENCES_BYTES + _SORTING_BYTES) * len(keys)
 
     def take(self, pairs: Iterator[Pair], values_bytes: int) -> None:
-        """Take pairs in; they are measured all the same."""
+        """Add pairs; their size is measured, and `values_bytes` is ignored."""
         self.add(*checked_columns(list(pairs), f"map of {self._order.program_name}"))
 
     def is_full(self) -> bool:
-        """Whether the pairs take the memory they may."""
+        """Whether the pairs have reached the memory limit."""
         return self._bytes >= self._limit_bytes
 
     def drain(self, in_order: bool) -> Iterator[Columns]:
-        """All pairs in slices; sorted whether asked or not, so that later sorts find runs."""
+        """All pairs in slices, always sorted, so that later sorts find runs."""
         held, values, self._keys, self._values, self._bytes = (
             self._keys,
             self._values,
@@ -93,15 +93,15 @@ class SortBuffer:
             yield [keys[i] for i in part], [values[i] for i in part]
 
     def groups(self) -> Groups:
-        """Each key, sorted, with its values in the order they came."""
+        """Each key, sorted, with its values in the order of arrival."""
         slices = self.drain(in_order=True)
         return grouped(chain.from_iterable(zip(*columns, strict=True) for columns in slices))
 
 
 class ValueTable:
-    """Keeps the values of each key together; combines them when memory gets short.
+    """Keeps the values of each key together; combines them at the memory limit.
 
-    To append a value to its key's list costs no more than to add it up, and the program's
+    Appending a value to its key's list costs no more than adding it up, and the program's
     combine runs once for many values. Keys with one value need no list.
     """
 
@@ -119,12 +119,12 @@ class ValueTable:
         self._entries_bytes = 0
 
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        """Take pairs in; raises TypeError for a key that cannot be hashed."""
+        """Add columns of pairs; raises TypeError for a key that cannot be hashed."""
         values_bytes = column_bytes(values) + _PLACE_BYTES * len(values)
         self.take(zip(ones(keys), values, strict=True), values_bytes, are_ones=True)
 
     def take(self, pairs: Iterator[Pair], values_bytes: int, are_ones: bool = False) -> None:
-        """Take pairs in one by one; `are_ones`: no two keys are one that are not equal."""
+        """Add pairs one by one; `are_ones` if `keys.ones` has been applied to the keys."""
         single, many = self._single, self._many
         known = len(single) + len(many)
         list_of = many.get
@@ -139,23 +139,23 @@ class ValueTable:
                     many[key] = [single.pop(key), value]
                 elif are_ones or key.__class__ in PLAIN or (same := one(key)) is key:
                     single[key] = value
-                elif same in many:  # It was known, and not found since it equals nothing.
+                elif same in many:  # Not found above, because the key does not equal itself.
                     many[same].append(value)
                 else:
                     many[same] = [single.pop(same), value] if same in single else [value]
-        # New keys that came twice have left `single`; those before stand for them.
+        # New keys with two values have left `single`; older keys are measured in their place.
         self._entries_bytes += new_keys_bytes(single, len(single) + len(many) - known)
         self._entries_bytes += values_bytes
 
     def is_full(self) -> bool:
-        """Whether the pairs take the memory they may, even after combining."""
+        """Whether the pairs have reached the memory limit, even after combining."""
         if self._bytes() < self._limit_bytes:
             return False
         if self._combine is None:
             return True
         for keys, values in self.drain(in_order=False):
             self.add(keys, values)
-        # A table that stays half full would be combined again and again for little.
+        # A table that stays half full would be combined repeatedly with little effect.
         return self._bytes() >= self._limit_bytes // 2
 
     def drain(self, in_order: bool) -> Iterator[Columns]:
@@ -163,14 +163,14 @@ class ValueTable:
         single, many = self._single, self._many
         self._single, self._many, self._entries_bytes = {}, {}, 0
         if in_order:
-            # The values go as the slices leave, so that combining needs little memory.
+            # Values are removed slice by slice, so that combining needs little memory.
             keys = self._order.keys(chain(single, many))
             lists = (many.pop(key) if key in many else [single.pop(key)] for key in keys)
             return self._slices(self._combined(keys, lists))
         return chain(_columns(single), self._slices(self._combined(many, many.values())))
 
     def groups(self) -> Groups:
-        """Each key, sorted, with its values in the order they came."""
+        """Each key, sorted, with its values in the order of arrival."""
         single, many = self._single, self._many
         for key in self._order.keys(chain(single, many)):
             yield key, iter(many[key] if key in many else (single[key],))
@@ -190,7 +190,7 @@ class ValueTable:
 
 
 class SumTable:
-    """Keeps one value for each key, to which others are added."""
+    """Keeps one value for each key, to which further values are added."""
 
     def __init__(self, add: Callable[[Any, Any], Any], order: Order, limit_bytes: int) -> None:
         self._add = add
@@ -200,11 +200,11 @@ class SumTable:
         self._entries_bytes = 0
 
     def add(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        """Take pairs in; raises TypeError for a key that cannot be hashed."""
+        """Add columns of pairs; raises TypeError for a key that cannot be hashed."""
         self.take(zip(ones(keys), values, strict=True), 0, are_ones=True)
 
     def take(self, pairs: Iterator[Pair], values_bytes: int, are_ones: bool = False) -> None:
-        """The same one by one; values are measured as they are in the table."""
+        """Add pairs one by one; values are measured in the table, not by `values_bytes`."""
         add, table, known = self._add, self._table, len(self._table)
         held_of = table.get
         with self._order.hashing_errors():
@@ -214,13 +214,13 @@ class SumTable:
                 key, value = pair
                 held = held_of(key, _ABSENT)
                 if held is _ABSENT and not are_ones and key.__class__ not in PLAIN:
-                    key = one(key)  # It may be known, and not found since it equals nothing.
+                    key = one(key)  # A known key is not found if it does not equal itself.
                     held = held_of(key, _ABSENT)
                 table[key] = value if held is _ABSENT else add(held, value)
         self._measure(known)
 
     def fold(self, fold_chunk: Callable[[str, Counter[Any]], None], text: str) -> None:
-        """Let a program add the pairs of many lines by itself."""
+        """Add the pairs of many lines with the program's `fold_chunk`."""
         known = len(self._table)
         fold_chunk(text, self._table)
         new = list(islice(reversed(self._table), len(self._table) - known))
@@ -231,7 +231,7 @@ class SumTable:
             self.take(iter(again), 0)
 
     def is_full(self) -> bool:
-        """Whether the pairs take the memory they may."""
+        """Whether the pairs have reached the memory limit."""
         return table_bytes(self._table) + self._entries_bytes >= self._limit_bytes
 
     def drain(self, in_order: bool) -> Iterator[Columns]:
@@ -245,7 +245,7 @@ class SumTable:
         return ((key, iter((table[key],))) for key in self._order.keys(table))
 
     def _measure(self, known: int) -> None:
-        """Count the new keys, and their values by the last of them, as they are now."""
+        """Add the size of the new keys, and of their values as estimated from a sample."""
         table = self._table
         if added := len(table) - known:
             sample = [table[key] for key in islice(reversed(table), min(added, _SAMPLE_VALUES))]
@@ -254,7 +254,7 @@ class SumTable:
 
 
 def buffer_for(program: MapReduce, limit_bytes: int) -> Buffer:
-    """The buffer that suits a program."""
+    """Return the buffer that suits a program."""
     order = Order.of(program)
     if (add := getattr(program, "add", None)) is not None:
         return SumTable(add, order, limit_bytes)
@@ -265,7 +265,7 @@ def buffer_for(program: MapReduce, limit_bytes: int) -> Buffer:
 
 
 def _columns(table: dict[Any, Any], order: list[Any] | None = None) -> Iterator[Columns]:
-    """The entries of a table in slices, in its own order or in that of the keys in `order`."""
+    """The entries of a table in slices, in the order of the table or of the keys in `order`."""
     keys = iter(table if order is None else order)
     values = iter(table.values()) if order is None else map(table.__getitem__, order)
     while part := list(islice(keys, SLICE_PAIRS)):
@@ -273,6 +273,6 @@ def _columns(table: dict[Any, Any], order: list[Any] | None = None) -> Iterator[
 
 
 def grouped(pairs: Iterator[Pair]) -> Groups:
-    """Sorted pairs by equal keys: each key with an iterator of its values."""
+    """Group sorted pairs by equal keys: each key with an iterator of its values."""
     for key, group in groupby(pairs, key=itemgetter(0)):
         yield key, (value for _, value in group)

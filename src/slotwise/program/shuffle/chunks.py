@@ -1,4 +1,4 @@
-"""Pairs as chunks in partitioned files."""
+"""Write and read pairs as chunks in partitioned files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from slotwise.program.shuffle.sizes import column_bytes
 
 CHUNK_PAIRS = 4096
 Columns = tuple[Sequence[Any], Sequence[Any]]
-"""The keys and the values of some pairs."""
+"""The keys and the values of a number of pairs."""
 
 
 def write_pairs(
     file: PartitionedWriter, partition: int, columns: Columns, chunk_bytes: int
 ) -> None:
-    """Append pairs, in chunks that take about `chunk_bytes` at most in a reader's memory."""
+    """Append pairs in chunks, each of at most about `chunk_bytes` in the reader's memory."""
     keys, values = columns
     if not keys:
         return
@@ -30,5 +30,5 @@ def write_pairs(
 
 
 def read_pairs(path: Path, partition: int = 0) -> Iterator[Columns]:
-    """The chunks of one partition of a file, one in memory at a time."""
+    """The chunks of one partition of a file; one chunk is in memory at a time."""
     return map(pickle.loads, PartitionedReader(path).chunks(partition))

@@ -1,8 +1,8 @@
-"""Which maps have finished: told by the manager, followed by tasks that copy meanwhile.
+"""The file of finished maps: the manager appends to it, and tasks that copy poll it.
 
-It is a file of 8 bytes a map: its task and the attempt that won, in the order in which they
-finished. The manager appends one entry at a time; a copier takes whole entries only, so it
-never sees half of one.
+It has an entry of 8 bytes for each map: its task and the attempt that won, in the order in
+which the maps finished. The manager appends one entry at a time; readers take whole entries
+only.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from struct import Struct
 from slotwise.task import stop, stop_requested
 
 PAUSE_LEAST, PAUSE_MOST = 0.001, 0.05
-"""Seconds between two looks: the first after news, then twice as long each time, up to this."""
+"""Seconds between two polls: the first pause after a new entry, doubled up to the second."""
 
 _ENTRY = Struct("<II")
 
 
 class FinishedMaps:
-    """The manager's end of the file."""
+    """The writer of the file, in the manager."""
 
     def __init__(self, path: Path) -> None:
-        """Make the file; raises OSError where that fails."""
+        """Create the file; raises OSError on failure."""
         path.touch(mode=0o600, exist_ok=False)
         self._path = path
         self._announced = 0
 
     def tell(self, task: int, attempt: int) -> None:
-        """Tell that a map is done and which attempt won. Costs some microseconds.
+        """Append a finished map and the attempt that won. Costs a few microseconds.
 
-        Raises OSError, and nothing has been told, where the disk takes no more.
+        Raises OSError if the write fails, for example on a full disk; the entry is then not
+        visible to readers.
         """
         entry = _ENTRY.pack(task, attempt)
         with self._path.open("r+b", buffering=0) as file:
-            # What an attempt that failed has left of an entry is written over.
+            # Overwrite the partial entry of an earlier write that failed.
             file.seek(self._announced * _ENTRY.size)
             written = file.write(entry)
         if written != _ENTRY.size:
@@ -46,7 +47,7 @@ class FinishedMaps:
 
 
 def wait_unless_stop_requested(seconds: float) -> None:
-    """Sleep; but a task that was told to stop ends here, for while it waits it has no work."""
+    """Sleep, or end the task if it was asked to stop: a waiting task has no work to keep."""
     if stop_requested():
         stop()
     time.sleep(seconds)
@@ -55,7 +56,7 @@ def wait_unless_stop_requested(seconds: float) -> None:
 def finished_maps(
     path: Path, count: int, wait: Callable[[float], None] = wait_unless_stop_requested
 ) -> Iterator[tuple[int, int]]:
-    """Each of `count` maps with the attempt that won, as they finish; waits for them."""
+    """Yield each of `count` maps with the attempt that won, as they finish; wait for them."""
     seen, pause = 0, PAUSE_LEAST
     with path.open("rb", buffering=0) as file:
         while seen < count:

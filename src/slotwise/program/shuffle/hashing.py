@@ -1,4 +1,4 @@
-"""Which reduce gets a key: a hash that is the same in every process."""
+"""Assign keys to reduces with a hash that is the same in every process."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from zlib import crc32
 
 
 def stable_hash(key: Any) -> int:
-    """A number >= 0 that is equal for equal keys, whatever PYTHONHASHSEED says.
+    """A number >= 0 that is equal for equal keys, independent of PYTHONHASHSEED.
 
-    For text, bytes, numbers, None, dates, and tuples and frozensets of these; raises TypeError
-    for other keys, whose own hash may differ from process to process.
+    Supports text, bytes, numbers, None, dates, and tuples and frozensets of these. Raises
+    TypeError for other keys, because their `hash()` may differ between processes.
     """
     if isinstance(key, str):
         return crc32(key.encode("utf-8", "surrogatepass"))
@@ -24,14 +24,14 @@ def stable_hash(key: Any) -> int:
     if isinstance(key, Number):
         if key != key:
             return 1
-        # Numbers that are equal hash alike, whatever their types, and without a seed.
+        # Equal numbers of any types have equal hashes, which do not depend on a seed.
         return crc32(hash(key).to_bytes(8, "little", signed=True))
     if isinstance(key, tuple):
         return crc32(b"".join(stable_hash(item).to_bytes(4, "little") for item in key))
     if isinstance(key, frozenset):
-        return sum(set(map(stable_hash, key))) % 2**32  # All NaN in it are one.
+        return sum(set(map(stable_hash, key))) % 2**32  # The set counts all NaN once.
     if isinstance(key, datetime):
-        # Two datetimes with zones are equal where their instants are.
+        # Two datetimes with time zones are equal if their instants are equal.
         return stable_hash(key.isoformat() if key.tzinfo is None else key.timestamp())
     if isinstance(key, date):
         return crc32(key.toordinal().to_bytes(4, "little"))
@@ -42,7 +42,7 @@ def stable_hash(key: Any) -> int:
 
 
 def hash_partitions(keys: Sequence[Any], reducers: int) -> list[int]:
-    """The reduce of each key by its stable hash."""
+    """The reduce of each key, by its stable hash."""
     if reducers == 1:
         return [0] * len(keys)
     try:

@@ -1,8 +1,9 @@
-"""Which keys are one, and an order of all of them, where Python's own say something else.
+"""Identity and total order of keys, for keys where Python has neither.
 
-A NaN is not equal to itself and has no place among numbers; sets are ordered by inclusion, so
-that most pairs of them have no order. Here all NaN are one key, which comes behind the numbers,
-and sets have an order that only has to be one. All else is as in Python; -0.0 equals 0.0.
+In Python a NaN is not equal to itself and has no place in the order of numbers, and sets are
+ordered by inclusion, so that most pairs of sets have no order. Here all NaN are one key, which
+sorts after the numbers, and sets have an arbitrary total order. All other keys are as in
+Python; -0.0 equals 0.0.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from typing import Any
 PLAIN: frozenset[type] = frozenset(
     {str, bytes, int, bool, type(None), date, datetime, time, timedelta}
 )
-"""Types each of whose values equals itself and has its place among the others."""
+"""Types with total order in which each value equals itself."""
 
 _NAN = float("nan")
 _UNEQUAL: dict[type, Any] = {}
-"""Of each type that is no number, the first value that did not equal itself: NaT, for one."""
+"""For each non-number type, the first value found that does not equal itself, such as NaT."""
 
 
 def one(key: Any) -> Any:
-    """The key itself; or of keys that are one, but not equal, always the same object."""
+    """Return the key; for keys that are one key but not equal, always the same object."""
     kind = key.__class__
     if kind in PLAIN or (kind is tuple and PLAIN.issuperset(map(type, key))):
         return key
@@ -44,14 +45,14 @@ def one(key: Any) -> Any:
 
 
 def ones(keys: Sequence[Any]) -> Sequence[Any]:
-    """The same for many keys."""
+    """Apply `one` to each key."""
     return keys if is_ordered(keys) else list(map(one, keys))
 
 
 def is_ordered(keys: Collection[Any]) -> bool:
     """Whether each of these keys equals itself, and Python's own order of them is total.
 
-    It costs some nanoseconds a key where these are text or numbers, or tuples of them.
+    Costs a few nanoseconds a key for text, numbers, and tuples of them.
     """
     kinds = set(map(type, keys))
     if kinds <= PLAIN:
@@ -69,7 +70,7 @@ def is_ordered(keys: Collection[Any]) -> bool:
 
 
 def total(key: Any) -> Any:
-    """What a key is sorted by where keys have no total order; equal for keys that are one."""
+    """The sort key for keys without a total order; equal for keys that are one key."""
     kind = key.__class__
     if kind in PLAIN:
         return key
@@ -83,9 +84,9 @@ def total(key: Any) -> Any:
 
 
 class _Last:
-    """Comes behind everything else."""
+    """Sorts after everything else."""
 
-    __array_ufunc__ = None  # Else numpy would compare its numbers with it by itself.
+    __array_ufunc__ = None  # Otherwise the comparison of a numpy number would take over.
 
     def __lt__(self, other: object) -> bool:
         return False
@@ -99,13 +100,13 @@ LAST = _Last()
 
 @dataclass(frozen=True, order=True)
 class _Members:
-    """The members of a set in order."""
+    """The members of a set, sorted."""
 
     members: tuple[tuple[str, Any], ...]
 
 
 def _family(member: Any) -> str:
-    """Members of one set may be of types that cannot be compared with each other."""
+    """The group of types that a member sorts with, because not all types can be compared."""
     if isinstance(member, Number):
         return "number"
     families = (kind for kind in (str, bytes, tuple, frozenset) if isinstance(member, kind))
@@ -116,4 +117,4 @@ def _equals_itself(value: Any) -> bool:
     try:
         return bool(value == value)
     except (ArithmeticError, TypeError, ValueError):
-        return True  # It does not say; nor could it be sorted.
+        return True  # It cannot be compared, so it could not be sorted either.

@@ -1,6 +1,6 @@
-"""The order of keys within a reduce, and over all reduces of a total order.
+"""The order of keys within a reduce, and across reduces for a total order.
 
-It is Python's own for keys that it orders totally, and the one of `keys.py` for others.
+It is Python's order for keys that have a total order there, and that of `keys.py` for others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slotwise.program.shuffle.keys import is_ordered, total
 
 @dataclass(frozen=True)
 class Order:
-    """How the keys of a program are sorted; `rank` is None where keys sort as they are."""
+    """How the keys of a program are sorted; `rank` is None if keys are sorted directly."""
 
     program_name: str
     rank: Callable[[Any], Any] | None = None
@@ -26,7 +26,7 @@ class Order:
 
     @classmethod
     def of(cls, program: MapReduce) -> Order:
-        """The order that a program asks for."""
+        """The order that a program defines."""
         if type(program).sort_key is MapReduce.sort_key:
             return cls(program.name, None, program.descending)
         sort_key = program.sort_key
@@ -41,17 +41,17 @@ class Order:
         return [found[position] for position in self.positions(found)]
 
     def positions(self, keys: Sequence[Any]) -> list[int]:
-        """The positions of the keys in sorted order; equal keys stay as they are."""
+        """The positions of the keys in sorted order; the sort is stable."""
         with self._sorting_errors():
             ranks = self._ranks(keys)
             return sorted(range(len(keys)), key=ranks.__getitem__, reverse=self.descending)
 
     def is_total(self, keys: Sequence[Any]) -> bool:
-        """Whether keys can be sorted as they are, or by their ranks as these are."""
+        """Whether the keys, or their ranks, have a total order in Python."""
         return is_ordered(keys if self.rank is None else list(map(self.rank, keys)))
 
     def merged(self, streams: Sequence[Iterator[Pair]], is_total: bool) -> Iterator[Pair]:
-        """The pairs of sorted streams in one; equal keys in the order of the streams."""
+        """Merge sorted streams of pairs; equal keys are in the order of the streams."""
         rank, by = self.rank, _key_of
         if rank is not None and is_total:
             by = lambda pair: rank(pair[0])  # noqa: E731
@@ -60,7 +60,7 @@ class Order:
         return merge(*streams, key=by, reverse=self.descending)
 
     def ranges(self, keys: Sequence[Any], points: Sequence[Any]) -> list[int]:
-        """Between which of the sorted split points each key lies, counted from the first."""
+        """The range of each key: the number of sorted split points up to and including it."""
         with self._sorting_errors():
             ranks, cuts = self._ranks(keys), self._ranks(points)
             if self.descending:
@@ -70,7 +70,7 @@ class Order:
 
     @contextmanager
     def hashing_errors(self) -> Iterator[None]:
-        """Say whose keys they are where one cannot be hashed."""
+        """Name the program in errors about keys that cannot be hashed."""
         try:
             yield
         except TypeError as error:
@@ -82,7 +82,7 @@ class Order:
             ) from error
 
     def _ranks(self, keys: Sequence[Any]) -> Sequence[Any]:
-        """What keys are compared by."""
+        """The values by which keys are compared."""
         ranks = keys if self.rank is None else list(map(self.rank, keys))
         return ranks if is_ordered(ranks) else list(map(total, ranks))
 
@@ -92,7 +92,7 @@ class Order:
             yield
         except TypeError as error:
             raise TypeError(
-                f"{self.program_name}: its keys cannot be sorted ({error}); let map yield keys"
+                f"{self.program_name}: its keys cannot be sorted ({error}); map must yield keys"
                 " of one type, or define sort_key(self, key)"
             ) from error
 

@@ -1,4 +1,4 @@
-"""What user code yields, checked and in batches."""
+"""Check the pairs that user code yields, and collect them in batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slotwise.program.shuffle.chunks import Columns
 from slotwise.program.shuffle.sizes import column_bytes, deep_bytes
 
 _BATCH_PAIRS = 1024
-"""So many stay in the processor's cache until they are in a buffer; more made it slower."""
+"""This many stay in the processor's cache until they are buffered; more was slower."""
 _FIRST_BATCH_PAIRS = 64
 _SIZED_PAIRS = 64
 _STREAM_PAIRS = 8192
@@ -26,9 +26,9 @@ _KEY, _VALUE = itemgetter(0), itemgetter(1)
 class PairStream:
     """The pairs of many calls of user code, as columns of at most about `batch_bytes`.
 
-    `results` is what each call gave: a generator, a list, or None for nothing. Calls are made
-    as their pairs are needed. Raises TypeError, naming `what`, for anything but pairs. `place`
-    is given the errors that arise with the last call.
+    `results` has the result of each call: a generator, a list, or None for no pairs. Calls are
+    made when their pairs are needed. Raises TypeError, naming `what`, for anything but pairs.
+    `place` is called with errors raised during the last call.
     """
 
     def __init__(
@@ -57,16 +57,16 @@ class PairStream:
             yield columns
 
     def pass_on(self, take: Callable[[Iterator[Pair], int], None]) -> None:
-        """Give the next pairs to `take` one by one, if the last were small with numbers.
+        """Pass the next pairs to `take` one by one, if the last were small with number values.
 
-        Such pairs need no measuring, and those that are not kept in a batch stay in the cache.
+        Such pairs need no measuring, and they stay in the cache if they skip the batch.
         """
         if self._is_plain:
             with self._named_errors(own_frames=2):
                 take(islice(self._pairs, _STREAM_PAIRS), self._value_bytes * _STREAM_PAIRS)
 
     def _adapt(self, batch: list[Pair], columns: Columns) -> None:
-        # Pairs of megabytes come one by one, small ones by thousands.
+        # Batches have one pair if pairs are megabytes, and about a thousand if they are small.
         some = batch[:: len(batch) // _SIZED_PAIRS + 1]
         pair_bytes = sum(map(deep_bytes, some)) // len(some) + 1
         self._size = max(1, min(_BATCH_PAIRS, 2 * self._size, self._batch_bytes // pair_bytes))
@@ -76,20 +76,20 @@ class PairStream:
 
     @contextmanager
     def _named_errors(self, own_frames: int) -> Iterator[None]:
-        """Name the program where what it gave is at fault, not where its code raised."""
+        """Name the program in errors caused by its results; keep errors raised by its code."""
         try:
             yield
         except Exception as error:
             cause = error
             codes = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
-            # Below our frames lie those of user code, if it was there that the error began. The
-            # first frame is this one.
+            # If user code raised the error, its frames follow ours. The first frame is this
+            # one.
             if len(codes) == own_frames + 1 and isinstance(error, TypeError | ValueError):
                 cause = TypeError(
                     f"{self.what} must yield pairs (key, value), or return a list of them:"
                     f" {error}"
                 )
-            # What many calls gave is checked at once: it is not known of which call it was.
+            # The results of many calls are checked together: the call at fault is unknown.
             if checked_columns.__code__ not in codes:
                 self._place(cause)
             if cause is error:
@@ -98,7 +98,7 @@ class PairStream:
 
 
 def checked_columns(batch: list[Pair], what: str) -> Columns:
-    """The keys and the values of pairs; raises TypeError for what is not a tuple of two."""
+    """The keys and the values of pairs; raises TypeError for an item that is not a pair."""
     for kind in set(map(type, batch)):
         if not issubclass(kind, tuple):
             _refuse(next(item for item in batch if type(item) is kind), what)
@@ -109,7 +109,7 @@ def checked_columns(batch: list[Pair], what: str) -> Columns:
 
 
 def check_pair(item: Any, what: str) -> None:
-    """Raise TypeError for what is not a tuple of two."""
+    """Raise TypeError for an item that is not a tuple of two."""
     if not isinstance(item, tuple) or len(item) != 2:
         _refuse(item, what)
 

@@ -1,8 +1,8 @@
-"""Files of data by partition, appended to in any order: map outputs and sorted runs.
+"""Partitioned files, appended to in any order: map outputs and sorted runs.
 
-A file is a row of chunks of bytes, each of one partition; then the index, for each partition
-where its chunks lie, in the order in which they are read; then the length of the index in 8
-bytes. Chunks of one partition need not lie together, so a task that spills appends to the same
+A file is a sequence of byte chunks, each of one partition; then the index, which has for each
+partition the positions of its chunks in reading order; then the length of the index in 8
+bytes. Chunks of one partition need not be adjacent, so a task that spills appends to the same
 file and never has to merge.
 """
 
@@ -17,13 +17,13 @@ from typing import Self
 from slotwise.program.work_folder import private
 
 BUCKETS = 16
-"""Partitions of a file that tables for one reduce are cut into: it need not hold them all."""
+"""Partitions of a file for the tables of one reduce, so that it need not hold all at once."""
 
 _LENGTH_BYTES = 8
 
 
 class PartitionedWriter:
-    """Writes one file; leaving its context finishes it, or gives it up on an error."""
+    """Writes one file; leaving its context finishes it, or abandons it on an error."""
 
     def __init__(self, path: Path, partitions: int) -> None:
         self._file = open(path, "wb", opener=private)  # noqa: SIM115
@@ -31,7 +31,7 @@ class PartitionedWriter:
         self.bytes = 0
 
     def append(self, partition: int, data: bytes | memoryview, turn: int = 0) -> None:
-        """Append a chunk to a partition, to be read after those of lower turns."""
+        """Append a chunk to a partition; it is read after chunks with lower turns."""
         size = self._file.write(data)
         self._index[partition].append((turn, self.bytes, size))
         self.bytes += size
@@ -48,13 +48,13 @@ class PartitionedWriter:
         with self._file:
             if error is None:
                 for places in self._index:
-                    places.sort()  # Of one turn, as they were appended.
+                    places.sort()  # Within one turn, in the order of appending.
                 index = pickle.dumps(self._index, protocol=5)
                 self._file.write(index + len(index).to_bytes(_LENGTH_BYTES, "little"))
 
 
 class PartitionedReader:
-    """Reads one file; only its index stays in memory, and it is open only while it is read."""
+    """Reads one file. Only its index stays in memory; the file is open only while reading."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -66,7 +66,7 @@ class PartitionedReader:
             self._index: list[list[tuple[int, int, int]]] = pickle.loads(file.read(length))
 
     def chunks(self, partition: int) -> Iterator[bytes]:
-        """The chunks of a partition by turns and as they were appended, one at a time."""
+        """The chunks of a partition, one at a time, by turn and then in order of appending."""
         places = self._index[partition]
         if not places:
             return

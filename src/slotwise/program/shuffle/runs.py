@@ -1,4 +1,4 @@
-"""Sorted runs on disk, and their merge: what does not fit into memory."""
+"""Sorted runs on disk, and their merge, for pairs that do not fit in memory."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from slotwise.program.shuffle.order import Order
 from slotwise.program.shuffle.partitioned import PartitionedWriter
 
 FAN_IN = 32
-"""How many runs are merged at once: so many chunks are in memory, so many files open."""
+"""The number of runs merged at once, and so of chunks in memory and of open files."""
 
 
 class SortedRuns:
-    """Runs of one reduce task; equal keys keep the order in which they were spilled."""
+    """The runs of one reduce task; equal keys keep the order in which they were spilled."""
 
     def __init__(self, directory: Path, order: Order, chunk_bytes: int) -> None:
         self._directory = directory
@@ -37,7 +37,7 @@ class SortedRuns:
         self._paths.append(self._write(slices))
 
     def merged(self) -> Iterator[Pair]:
-        """All pairs in order, once. Cost: log of the number of runs, to base 32, passes."""
+        """All pairs in order; call it once. Costs log32(number of runs) passes over them."""
         while len(self._paths) > FAN_IN:
             groups = [self._paths[i : i + FAN_IN] for i in range(0, len(self._paths), FAN_IN)]
             self._paths = [self._merge_to_run(group) for group in groups]
@@ -48,7 +48,7 @@ class SortedRuns:
         return self._order.merged(streams, self._is_total)
 
     def _pairs(self, path: Path) -> Iterator[Pair]:
-        # Keys that are one, but not equal, were the same object before they were written.
+        # Keys that are one key but not equal were the same object before they were written.
         is_total = self._is_total
         return chain.from_iterable(
             zip(keys if is_total else ones(keys), values, strict=True)

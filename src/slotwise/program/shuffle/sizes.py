@@ -1,4 +1,4 @@
-"""How many bytes of memory values take: exact for flat ones, sampled for nested ones."""
+"""Estimate the memory of values in bytes: lengths of text are exact, the rest is sampled."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _NUMBERS: frozenset[type] = frozenset({int, float, bool, type(None)})
 _TEXTS: frozenset[type] = frozenset({str, bytes})
 _TEXT_BYTES = 49
 _SHARED = frozenset([None, *range(-5, 257)])
-"""The interpreter has one object for each of these (True and False are equal to 1 and 0)."""
+"""The interpreter has one object for each of these (True equals 1, and False equals 0)."""
 
 
 def column_bytes(values: Sequence[Any]) -> int:
-    """The bytes that the objects of a column take, without the references to them.
+    """The bytes of the objects of a column, without the references to them.
 
-    Text and bytes count by all their lengths; of other values one in 16 is measured, with all
+    All lengths of text and bytes are counted. Of other values one in 16 is measured, with all
     that it holds.
     """
     kinds = set(map(type, values))
@@ -26,7 +26,7 @@ def column_bytes(values: Sequence[Any]) -> int:
         return 0
     sample = values[::SAMPLE_STEP]
     if kinds <= _TEXTS:
-        # All lengths, so that no long one is missed; bytes a character by the sample.
+        # All lengths, so that no long text is missed; bytes per character from the sample.
         width = (sum(map(getsizeof, sample)) - _TEXT_BYTES * len(sample)) / (
             sum(map(len, sample)) or 1
         )
@@ -38,12 +38,12 @@ def column_bytes(values: Sequence[Any]) -> int:
 
 
 def new_keys_bytes(table: dict[Any, Any], added: int) -> int:
-    """The bytes of the last keys that a table got."""
+    """The bytes of the last `added` keys of a table."""
     return column_bytes(list(islice(reversed(table), added)))
 
 
 def table_bytes(table: dict[Any, Any]) -> int:
-    """The bytes of a table without what it refers to, and half as much for its next growth."""
+    """The bytes of a table without its entries, plus half as much for its next growth."""
     return getsizeof(table) * 3 // 2
 
 

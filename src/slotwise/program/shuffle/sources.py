@@ -1,4 +1,4 @@
-"""How a reduce comes to what the maps have written for it: in place, or copied before."""
+"""The sources from which a reduce reads map output: in place, or copied first."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from slotwise.program.shuffle.finished_maps import finished_maps
 from slotwise.program.shuffle.partitioned import PartitionedReader, PartitionedWriter
 
 Place = tuple[Path, int]
-"""A partitioned file, and the first of the partitions in it that are meant."""
+"""A partitioned file, and the first of the reduce's partitions in it."""
 
 
 class PairSource(Protocol):
-    """Says where the input of a reduce is, and first brings it there if need be."""
+    """Returns where the input of a reduce is, and copies it there first if needed."""
 
     def places(self, layout: Layout, task: int, attempt: int, buckets: int) -> Iterable[Place]:
-        """Where the `buckets` partitions of a reduce begin, in the order of the maps."""
+        """The first of the `buckets` partitions of a reduce in each file, in map order."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """Every map is done: `attempts` won. What they wrote is read where it lies."""
+    """All maps are done and `attempts` won; their files are read in place."""
 
     attempts: tuple[int, ...]
 
@@ -37,7 +37,7 @@ class InPlace:
 
 @dataclass(frozen=True, slots=True)
 class AsTheyCome:
-    """Some of `maps` maps go on: what they write is copied into one file as they finish."""
+    """Some of `maps` maps still run; their output is copied into one file as they finish."""
 
     maps: int
     phase: str = "reduce"
@@ -51,7 +51,7 @@ class AsTheyCome:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A copy task has copied everything: this attempt of it won."""
+    """A copy task has copied everything, and this attempt of it won."""
 
     attempt: int
 
@@ -61,10 +61,10 @@ class Copied:
 
 
 def copy_partition(layout: Layout, task: int, path: Path, buckets: int, maps: int) -> int:
-    """Copy what each map writes for a reduce into one file, as maps finish; the bytes copied.
+    """Copy the output of each map for a reduce into one file, as maps finish; return the bytes.
 
-    The copy reads as if the maps had finished in their order: whoever reads it cannot tell
-    when they did. One chunk is in memory at a time.
+    The chunks are read in the order of the map numbers, independent of the order in which the
+    maps finished. One chunk is in memory at a time.
     """
     with PartitionedWriter(path, buckets) as copy:
         for number, winner in finished_maps(layout.finished_maps, maps):

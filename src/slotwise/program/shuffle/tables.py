@@ -1,4 +1,4 @@
-"""Arrow tables as chunks in partitioned files, cut by the hash of their keys."""
+"""Write and read Arrow tables as chunks in files partitioned by the hash of their keys."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from slotwise.program.shuffle.partitioned import BUCKETS, PartitionedReader, Par
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """One table of all rows; a column that a table lacks is null in its rows."""
+    """Concatenate tables; a column that a table lacks is null in its rows."""
     return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
 
 
 def write_buckets(
     file: PartitionedWriter, table: pa.Table, keys: Sequence[str], reducers: int
 ) -> None:
-    """Append the rows of a table to the buckets of their keys, in their order."""
+    """Append the rows of a table to the buckets of their keys, in table order."""
     if missing := [name for name in keys if name not in table.column_names]:
         raise TypeError(
             f"the mapped table lacks the key column {missing[0]!r}; it has the columns"
@@ -39,7 +39,7 @@ def write_buckets(
 
 
 def read_tables(reader: PartitionedReader, bucket: int) -> Iterator[pa.Table]:
-    """The tables of a bucket in the order they were appended."""
+    """The tables of a bucket, in the order of appending."""
     for chunk in reader.chunks(bucket):
         yield pa.ipc.open_stream(chunk).read_all()
 
@@ -59,7 +59,7 @@ def _row_hashes(table: pa.Table, keys: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def _column_hashes(column: pa.ChunkedArray) -> NDArray[np.uint64]:
-    """The stable hash of each value; computed once for each distinct one, null is 0."""
+    """The stable hash of each value, computed once for each distinct value; null is 0."""
     encoded = pa.concat_arrays(column.chunks).dictionary_encode()
     distinct = [stable_hash(value) for value in encoded.dictionary.to_pylist()]
     hashes = np.array([*distinct, 0], dtype=np.uint64)

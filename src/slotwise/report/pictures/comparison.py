@@ -1,4 +1,4 @@
-"""The schedulers side by side: their metrics as bars, with the proven lower bound."""
+"""The comparison of schedulers: their metrics as bars, with the proven lower bound."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ _PANELS = (
 
 
 def draw(scene: Scene) -> Picture:
-    """The picture: a panel for the value of the objective and one for each metric."""
+    """Draw the picture: a panel for the value of the objective and one for each metric."""
     rows: dict[str, Rows] = {}
     charts: list[Any] = []
     objectives = list(dict.fromkeys(run.objective for run in scene.runs))
     panels: list[tuple[str, str, Any]] = list(_PANELS)
     if len(objectives) == 1:
-        # Jobs by several penalties have a long objective; the page has it in its headline.
+        # Several penalties make a long objective text; the headline of the page shows it.
         is_mixed = len(scene.runs[0].penalties) > 1
         title = "value of the objective" if is_mixed else f"objective: {objectives[0]}"
         panels.insert(0, ("value", title, number))
     for key, title, show in panels:
         rows[key] = _rows(scene, key, show)
         charts.append(_panel(scene, key, title, is_first=not charts, rows=rows[key]))
-    sentence = "Shorter is better; the best is dark. "
+    sentence = "Shorter bars are better; the best bar is dark. "
     if has_bounds_apart(scene.runs):
         sentence += (
             "A red line is a proven lower bound for its own run: no scheduler can do better"
-            " with the tasks of that run, each as long as it was there. Other runs did other"
-            " work, so they may lie below it."
+            " with the tasks of that run and their durations there. The work of other runs"
+            " differs, so they may be below this bound."
         )
     else:
         sentence += (
             "The red line is a proven lower bound: no scheduler can do better with these tasks."
         )
     if not all(run.is_whole for run in scene.runs):
-        sentence += " A run with jobs that were not done counts only those that were."
+        sentence += " Runs with unfinished jobs count only finished jobs."
     chart = alt.hconcat(*charts, spacing=30)
-    return Picture("comparison", "The schedulers side by side", sentence, chart, rows)
+    return Picture("comparison", "Comparison of schedulers", sentence, chart, rows)
 
 
 def _rows(scene: Scene, key: str, show: Any) -> Rows:
@@ -59,7 +59,7 @@ def _rows(scene: Scene, key: str, show: Any) -> Rows:
         for row, run in zip(rows, scene.runs, strict=True)
         if run.is_whole and row["value"] is not None
     ]
-    # As in the tables, what reads alike is equally good.
+    # As in the tables, values that are displayed equally are equally good.
     best = show(min(values)) if values else None
     for row, run in zip(rows, scene.runs, strict=True):
         row["best"] = run.is_whole and row["text"] == best
@@ -80,7 +80,7 @@ def _row(run: ReportedRun, name: str, key: str, show: Any) -> dict[str, Any]:
 
 
 def bound_of(run: ReportedRun, key: str) -> float | None:
-    """The lower bound of a metric, where it is the value of the objective or its mean."""
+    """The lower bound of a metric that is the value of the objective or its mean, else None."""
     metrics, bound = run.outcome.metrics, run.outcome.bound
     if metrics.get(key) is None:
         return None
@@ -90,7 +90,7 @@ def bound_of(run: ReportedRun, key: str) -> float | None:
         return bound
     done = metrics.get("jobs_done")
     if done and run.penalties == [meant] and aggregate == "sum":
-        # Weights make the value another one than this metric.
+        # With weights, the value differs from this metric.
         total = metrics[key] * done
         if abs(total - metrics["value"]) <= 1e-9 * abs(total):
             return bound / float(done)
@@ -100,7 +100,7 @@ def bound_of(run: ReportedRun, key: str) -> float | None:
 def _panel(scene: Scene, key: str, title: str, is_first: bool, rows: Rows) -> Any:
     values = [row["value"] for row in rows if row["value"] is not None]
     ends = [0.0, *values, *(row["bound"] or 0.0 for row in rows)]
-    # Lateness may be below 0: then bars go to the left, and the number stands beside 0.
+    # Lateness may be negative: bars then extend to the left, and the number is next to 0.
     room_for_text = 0.35 * ((max(ends) - min(ends)) or 1.0)
     domain = [min(ends), max(ends) + room_for_text]
     room = 190 if is_first else 205

@@ -1,4 +1,4 @@
-"""All pictures of a report, in the order in which they are read."""
+"""The pictures of a report, in reading order."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from slotwise.report.scene import Scene
 
 
 def draw_first(scene: Scene) -> list[Picture]:
-    """The picture that says most of one run, or those that say most of several."""
+    """The most important picture of one run, or pictures of several."""
     if len(scene.runs) > 1:
         return [comparison.draw(scene), responses.draw(scene)]
     return [jobs.draw(scene)]
 
 
 def draw_all(scene: Scene) -> list[Picture]:
-    """The pictures that say something about these runs."""
+    """All pictures that apply to these runs."""
     pictures = draw_first(scene)
     if len(scene.runs) > 1:
         pictures.append(jobs.draw(scene))

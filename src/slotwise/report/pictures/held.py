@@ -1,4 +1,4 @@
-"""How the slots were shared over time: stacked by job, and by pool where there are several."""
+"""Slots held over time, stacked by job, and by pool if there are several pools."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from slotwise.report.scene import Scene
 
 
 def draw_by_job(scene: Scene) -> Picture:
-    """The slots that each job held."""
+    """Draw the slots that each job held."""
     rows: dict[str, Rows] = {}
     charts = []
     for number, line in enumerate(scene.timelines):
@@ -38,15 +38,15 @@ def draw_by_job(scene: Scene) -> Picture:
         tips = tooltip(job="job")
         charts.append(_areas(scene, number, job_colour(scene), "job", tips))
     sentence = (
-        "The height of a colour is the number of slots that its job held; the dashed line is"
-        " the number of slots that there are."
+        "The height of a colour is the number of slots that its job held. The dashed line is"
+        " the total number of slots."
     )
     chart = under_each_other(scene, charts)
     return Picture("held-by-job", "Slots held by each job", sentence, chart, rows)
 
 
 def draw_by_pool(scene: Scene) -> Picture:
-    """The slots that the jobs of each pool held together."""
+    """Draw the slots that the jobs of each pool held together."""
     rows: dict[str, Rows] = {}
     charts = []
     colour = alt.Color(
@@ -63,7 +63,7 @@ def draw_by_pool(scene: Scene) -> Picture:
         ]
         rows[f"capacity{number}"] = _capacity(line)
         charts.append(_areas(scene, number, colour, "pool", tooltip(pool="pool")))
-    sentence = "The same slots by pool: what the jobs of each pool held together."
+    sentence = "The height of a colour is the number of slots that the jobs of its pool held."
     chart = under_each_other(scene, charts)
     return Picture("held-by-pool", "Slots held by each pool", sentence, chart, rows)
 
@@ -103,7 +103,7 @@ def _areas(scene: Scene, number: int, colour: alt.Color, owner: str, tips: Any) 
 
 
 def _stacked(scene: Scene, held: Mapping[str, Steps]) -> list[tuple[str, dict[str, float]]]:
-    """Lower and upper edge of each owner's area, from its first slot to its last."""
+    """The lower and upper edges of each owner's area, while it holds slots."""
     edges = _edges(scene, held)
     floor = [0.0] * (len(edges) - 1)
     areas = []
@@ -129,7 +129,7 @@ def _edge(scene: Scene, time: float, low: float, high: float) -> dict[str, float
 
 
 def _edges(scene: Scene, held: Mapping[str, Steps]) -> list[float]:
-    """All instants of change where they are few, else an even grid."""
+    """All instants of change if there are few, else an even grid."""
     times = {time for steps in held.values() for time in steps.times}
     if len(times) <= COLUMNS:
         return sorted(times | {scene.begin, scene.end})

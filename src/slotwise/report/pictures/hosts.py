@@ -1,4 +1,4 @@
-"""Who held which hosts: for clusters with too many slots to give each of them a row."""
+"""Host usage over time, for clusters with too many slots for a row each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROW_HEIGHT = 11
 
 
 def draw(scene: Scene) -> Picture:
-    """The picture."""
+    """Draw the picture."""
     rows: dict[str, Rows] = {}
     charts = []
     for number, line in enumerate(scene.timelines):
@@ -59,14 +59,14 @@ def draw(scene: Scene) -> Picture:
         rows[f"{name}silent"] = unresponsive_rows(scene, line, places)
         charts.append(_cells(scene, name, texts, number == len(scene.runs) - 1))
     sentence = (
-        "Each row is a host, or neighbouring hosts where there are many; its colour is the job"
-        " that held most of its slots, the paler the more of them were idle. Red crosses are"
-        " attempts that failed, were lost or killed."
+        "Each row is a host, or several neighbouring hosts if there are many. The colour is the"
+        " job that held most of the slots; paler colours mean more idle slots. Red crosses are"
+        " attempts that failed, were lost or were killed."
     )
     if any(line.unresponsive for line in scene.timelines):
-        sentence += SENTENCE.format(who="a host of it was")
+        sentence += SENTENCE.format(who="a host in the row")
     chart = under_each_other(scene, charts)
-    return Picture("slots", "Who held which hosts", sentence, chart, rows)
+    return Picture("slots", "Host usage by job", sentence, chart, rows)
 
 
 def _cells(scene: Scene, name: str, texts: list[str], is_last: bool) -> Any:
@@ -94,7 +94,7 @@ def _cells(scene: Scene, name: str, texts: list[str], is_last: bool) -> Any:
     )
     bad = alt.Chart(source(f"{name}bad")).mark_text(text="×", color=BAD, fontWeight="bold")
     crosses = bad.encode(
-        x=time_axis(scene, "end", is_last), y=y, tooltip=tooltip(count="ended badly")
+        x=time_axis(scene, "end", is_last), y=y, tooltip=tooltip(count="unsuccessful")
     )
     silent = unresponsive_marks(scene, f"{name}silent", texts, ROW_HEIGHT, is_last)
     height = ROW_HEIGHT * len(texts)
@@ -116,7 +116,7 @@ def _groups(cluster: Cluster) -> tuple[dict[str, int], list[str], list[int]]:
 
 
 def _bad_marks(scene: Scene, line: Timeline, groups: list[int], texts: list[str]) -> Rows:
-    """One cross for all attempts that ended badly in a row within one column."""
+    """One cross for all unsuccessful attempts in a row within one column."""
     width = (scene.end - scene.begin) / COLUMNS
     counts: dict[tuple[int, int], int] = {}
     for group, placed in zip(groups, line.attempts, strict=True):

@@ -1,4 +1,4 @@
-"""How each job went: waiting from its arrival, then running, darker with more slots."""
+"""Timelines of jobs: waiting from arrival, then running, darker with more slots."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PALEST = 0.85
 
 
 def draw(scene: Scene) -> Picture:
-    """The picture."""
+    """Draw the picture."""
     rows: dict[str, Rows] = {}
     listed = scene.jobs_listed
     charts = []
@@ -46,24 +46,24 @@ def draw(scene: Scene) -> Picture:
         rows[f"due{number}"] = [row for job in jobs for row in _deadline(scene, line, job)]
         charts.append(_lives(scene, number, listed))
     sentence = (
-        "A job arrives at the upright mark, waits along the thin line and runs where there is a"
-        " bar: the darker, the more slots it holds. The number is its response time."
+        "The vertical mark is the arrival of a job. The job waits along the thin line and runs"
+        " along the bars; darker bars mean more slots. The number is its response time."
     )
     if any(rows[f"due{number}"] for number in range(len(scene.runs))):
-        sentence += " The arrow is its deadline, red where it was not met."
+        sentence += " The triangle is its deadline, red if it was missed."
     if any(run.outcome.failed for run in scene.runs):
         sentence += " A red × marks a job that failed."
     if len(listed) < len(scene.jobs):
-        sentence += f" Shown are the {len(listed)} jobs with the longest response."
+        sentence += f" Only the {len(listed)} jobs with the longest response are shown."
     chart = under_each_other(scene, charts)
-    return Picture("jobs", "How each job went", sentence, chart, rows)
+    return Picture("jobs", "Timelines of jobs", sentence, chart, rows)
 
 
 def _lives(scene: Scene, number: int, listed: list[str]) -> Any:
     unit, y = scene.unit.symbol, row_axis(listed)
     is_last = number == len(scene.runs) - 1
     x = time_axis(scene, "arrival", is_last)
-    # The rows are named: no legend is needed.
+    # The rows have names, so no legend is needed.
     colour = alt.Color(field="colour", type="nominal", scale=None)
     lives, runs = alt.Chart(source(f"jobs{number}")), alt.Chart(source(f"runs{number}"))
     life_tips = tooltip(
@@ -120,7 +120,7 @@ def _deadlines(scene: Scene, name: str, listed: list[str], is_last: bool) -> Any
 
 
 def _deadline(scene: Scene, line: Timeline, job: str) -> Rows:
-    """The deadline of the job, where it has one that the axis can show."""
+    """The deadline of the job, if it has one within the time axis."""
     span = line.jobs[job]
     due, end = span.job.deadline, span.completion
     if due is None or not scene.begin <= due <= scene.end:
@@ -155,9 +155,9 @@ def _life(scene: Scene, line: Timeline, job: str) -> dict[str, Any]:
 
 
 def stretches(scene: Scene, job: str, held: Steps, peak: float) -> Rows:
-    """Where a job ran, cut where the number of slots changes as far as the eye can see.
+    """The intervals in which a job ran, split at visible changes of its number of slots.
 
-    With `peak` slots it is darkest.
+    The bar is darkest at `peak` slots.
     """
     rows: Rows = []
     for start, end, slots in levels(scene, held):
@@ -184,5 +184,5 @@ def stretches(scene: Scene, job: str, held: Steps, peak: float) -> Rows:
 
 
 def row_height(rows: int) -> int:
-    """Pixels for each of so many rows."""
+    """The height of each row in pixels, for this number of rows."""
     return 22 if rows <= 10 else 15 if rows <= 30 else 12

@@ -1,4 +1,4 @@
-"""What a picture is, and what all of them share: look, axes, colours."""
+"""The class of pictures, and their common style, axes and colours."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from slotwise.report.palette import INK, MUTED, RULE
 from slotwise.report.scene import Scene
 
 WIDTH = 770
-"""Width of the plots that share the time axis, in pixels: with labels and legend they fit a
-window of 1,200."""
+"""Width in pixels of plots with the common time axis; with labels and legend they fit in a
+window of 1,200 pixels."""
 
 LEGEND_MOST = 20
-"""Pictures with more jobs than this leave out the legend: nobody could tell its colours."""
+"""Pictures with more jobs have no legend, because its colours could not be distinguished."""
 
 _LABELS = 130
 _FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif"
@@ -25,7 +25,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A chart with the rows that it draws. `name` is the stem of its files."""
+    """A chart with its data rows and caption. `name` is the stem of its files."""
 
     name: str
     title: str
@@ -34,19 +34,19 @@ class Picture:
     rows: dict[str, Rows]
 
     def spec(self) -> dict[str, Any]:
-        """The whole picture as a Vega-Lite specification without any address in it."""
+        """The whole picture as a Vega-Lite specification without URLs."""
         spec: dict[str, Any] = self.chart.configure(**_config()).to_dict()
         del spec["$schema"]
         return spec | {"datasets": self.rows}
 
 
 def source(name: str) -> alt.NamedData:
-    """The rows of that name in the picture."""
+    """The rows with this name in the picture."""
     return alt.NamedData(name=name)
 
 
 def time_axis(scene: Scene, field: str, is_last: bool = True) -> alt.X:
-    """The time axis, the same for all runs; only the last one of a column has a title."""
+    """The common time axis; only the last chart of a column has an axis title."""
     title = f"time ({scene.unit.symbol})" if is_last else None
     return alt.X(
         field=field,
@@ -58,10 +58,10 @@ def time_axis(scene: Scene, field: str, is_last: bool = True) -> alt.X:
 
 
 def row_axis(rows: list[str]) -> alt.Y:
-    """One row for each name, in this order, none missing.
+    """One row for each name, in this order, including empty rows.
 
-    The domain alone gives the order: a `sort` would become part of an expression, and names
-    of users have no place in code.
+    The domain gives the order. A `sort` would put names from users into an expression, that
+    is, into code.
     """
     return alt.Y(
         field="row",
@@ -74,12 +74,12 @@ def row_axis(rows: list[str]) -> alt.Y:
 
 
 def label_axis(**options: Any) -> alt.Axis:
-    """A y axis whose labels take the same room in every picture, so that times align."""
+    """A y axis with labels of the same width in every picture, so that time axes align."""
     return alt.Axis(minExtent=_LABELS, maxExtent=_LABELS, labelLimit=_LABELS - 8, **options)
 
 
 def job_colour(scene: Scene) -> alt.Color:
-    """The colour of the job; with a legend while there are few."""
+    """The colour of the job, with a legend if there are few jobs."""
     if len(scene.jobs) > LEGEND_MOST:
         return alt.Color(field="colour", type="nominal", scale=None)
     scale = alt.Scale(domain=list(scene.job_colours), range=list(scene.job_colours.values()))
@@ -95,7 +95,7 @@ def coloured(scene: Scene, job: str) -> dict[str, str]:
 
 
 def tooltip(**fields: str) -> list[alt.Tooltip]:
-    """A tooltip: field=title. A title with "(" in it is that of a number with its unit."""
+    """A tooltip from field=title. A title with "(" marks a number with a unit."""
     return [
         alt.Tooltip(field=field, type="quantitative", title=title, format=",.4~r")
         if "(" in title
@@ -105,7 +105,7 @@ def tooltip(**fields: str) -> list[alt.Tooltip]:
 
 
 def under_each_other(scene: Scene, charts: list[Any]) -> alt.VConcatChart:
-    """One chart a run, titled with its name, all on the same time axis."""
+    """One chart per run, titled with its name, on a common time axis."""
     titled = [
         chart.properties(title=name) for chart, name in zip(charts, scene.names, strict=True)
     ]

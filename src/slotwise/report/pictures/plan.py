@@ -1,4 +1,4 @@
-"""A plan: when each job is to run, darker with more slots."""
+"""Timelines of a plan: when each job runs, darker with more slots."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from slotwise.report.scene import JOBS_LISTED, Scene
 
 
 def draw(held: Mapping[str, Steps]) -> Picture:
-    """The picture of the slots that each job is to hold; the first jobs, if there are many."""
+    """Draw the slots that each job holds in a plan; only the first jobs if there are many."""
     jobs = list(held)[:JOBS_LISTED]
     end = max((steps.times[-1] for steps in held.values() if steps.times), default=0.0) or 1.0
     peak = max((max(steps.values, default=0.0) for steps in held.values()), default=0.0) or 1.0
@@ -70,7 +70,7 @@ def draw(held: Mapping[str, Steps]) -> Picture:
     chart = alt.layer(bars, texts).properties(
         width=WIDTH, height=row_height(len(jobs)) * len(jobs)
     )
-    sentence = "A job runs where there is a bar: the darker, the more slots it holds."
+    sentence = "A bar shows when a job runs; darker bars mean more slots."
     if len(jobs) < len(held):
-        sentence += f" Shown are the first {len(jobs)} jobs."
-    return Picture("plan", "When each job runs", sentence, chart, rows)
+        sentence += f" Only the first {len(jobs)} jobs are shown."
+    return Picture("plan", "Planned timelines of jobs", sentence, chart, rows)

@@ -1,4 +1,4 @@
-"""The response of each job under each scheduler: a row a job, or curves if there are many."""
+"""The response of each job under each scheduler: one row per job, or curves for many jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CURVE_POINTS = 400
 
 
 def draw(scene: Scene) -> Picture:
-    """The picture."""
+    """Draw the picture."""
     return _dots(scene) if len(scene.jobs) <= JOBS_LISTED else _curves(scene)
 
 
@@ -57,9 +57,9 @@ def _dots(scene: Scene) -> Picture:
     )
     height = (20 if len(jobs) <= 12 else 14) * len(jobs)
     chart = alt.layer(threads, dots).properties(width=WIDTH, height=height)
-    sentence = "Each mark is the response time of a job under one scheduler: left is better."
+    sentence = "Each mark is the response time of a job under one scheduler; lower is better."
     if len(rows) < len(jobs) * len(scene.runs):
-        sentence += " Jobs that were not done have no mark."
+        sentence += " Unfinished jobs have no mark."
     return _picture(sentence, chart, rows)
 
 
@@ -95,7 +95,7 @@ def _curves(scene: Scene) -> Picture:
         .properties(width=WIDTH, height=260)
     )
     sentence = (
-        "The share of all jobs whose response time was at most so long: higher is better."
+        "Each curve is the share of all jobs with at most this response time; higher is better."
     )
     return _picture(sentence, chart, rows)
 
@@ -110,7 +110,7 @@ def _unit(scene: Scene) -> TimeUnit:
 
 
 def _response_axis(unit: TimeUnit, rows: Rows) -> alt.X:
-    """Logarithmic where responses differ so much that short ones would vanish."""
+    """The response axis; logarithmic if short responses would be invisible otherwise."""
     values = [row["response"] for row in rows]
     wide = bool(values) and min(values) > 0 and max(values) / min(values) > 50
     return alt.X(

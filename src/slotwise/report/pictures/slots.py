@@ -1,4 +1,4 @@
-"""Who held which slot: one row a slot, one bar an attempt."""
+"""Slot usage over time: one row per slot, one bar per attempt."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_readable(scene: Scene) -> bool:
 
 
 def draw(scene: Scene) -> Picture:
-    """The picture."""
+    """Draw the picture."""
     most = max(1_000, min(5_000, BARS_MOST // len(scene.runs)))
     rows: dict[str, Rows] = {}
     charts, left_out = [], 0
@@ -66,17 +66,17 @@ def draw(scene: Scene) -> Picture:
         charts.append(_bars(scene, name, texts, len(bars), is_last))
     sentence = "Each bar is an attempt of a task in its slot"
     if len(scene.jobs) <= len(JOBS):
-        sentence += ", paler in later phases of its job"
+        sentence += "; later phases of a job are paler"
     ended = {p.attempt.ending for line in scene.timelines for p in line.attempts}
     if ended & _MARKS.keys():
-        sentence += "; in red frames: × failed, † lost, – killed, … still running at the end"
+        sentence += "; red frames mark: × failed, † lost, – killed, … still running at the end"
     sentence += "."
     if any(line.unresponsive for line in scene.timelines):
-        sentence += SENTENCE.format(who="its host was")
+        sentence += SENTENCE.format(who="its host")
     if left_out:
         sentence += f" The {left_out:,} shortest attempts are left out."
     chart = under_each_other(scene, charts)
-    return Picture("slots", "Who held which slot", sentence, chart, rows)
+    return Picture("slots", "Slot usage by job", sentence, chart, rows)
 
 
 def _bars(scene: Scene, name: str, texts: list[str], count: int, is_last: bool) -> Any:
@@ -130,7 +130,7 @@ def _row(scene: Scene, line: Timeline, bar: Bar, text: str) -> dict[str, Any]:
 
 
 def _shade(scene: Scene, line: Timeline, phase: PhaseId) -> float:
-    """Later phases are paler while no two jobs have tints of one hue."""
+    """The opacity: later phases are paler, unless jobs already use tints of one hue."""
     if len(scene.jobs) > len(JOBS):
         return 1.0
     order = [other.name for other in line.jobs[phase.job].job.topological]
@@ -138,7 +138,7 @@ def _shade(scene: Scene, line: Timeline, phase: PhaseId) -> float:
 
 
 def _slots(line: Timeline) -> list[tuple[str, str, int]]:
-    """All slots in order of the cluster, with those that only the record shows at the end."""
+    """All slots in cluster order, then slots that occur only in the record."""
     slots = {
         (host.name, kind, lane): None
         for host in line.cluster.hosts

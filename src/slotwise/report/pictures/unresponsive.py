@@ -1,4 +1,4 @@
-"""Where hosts were silent: a dark line along the lower edge of their rows."""
+"""Marks of unresponsive hosts: a dark line along the lower edge of their rows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from slotwise.report.palette import INK
 from slotwise.report.pictures.picture import Rows, row_axis, source, time_axis, tooltip
 from slotwise.report.scene import Scene
 
-SENTENCE = " A dark line along a row: {who} silent."
+SENTENCE = " A dark line along a row means that {who} was unresponsive."
 
 
 def unresponsive_rows(
     scene: Scene, line: Timeline, texts_of: Mapping[str, Sequence[str]]
 ) -> Rows:
-    """One for each silence and each row of the picture that is of its host."""
+    """One data row for each unresponsive period and each picture row of its host."""
     return [
         {
             "row": text,
@@ -34,9 +34,9 @@ def unresponsive_rows(
 def unresponsive_marks(
     scene: Scene, name: str, texts: list[str], height: float, is_last: bool
 ) -> Any:
-    """The lines, as a layer of the chart whose rows are `height` pixels high."""
+    """The lines, as a layer of a chart with rows of `height` pixels."""
     unit = scene.unit.symbol
-    tips = tooltip(host="silent host", start=f"from ({unit})", end=f"to ({unit})")
+    tips = tooltip(host="unresponsive host", start=f"from ({unit})", end=f"to ({unit})")
     return (
         alt.Chart(source(name))
         .mark_rule(color=INK, strokeWidth=2.5, yOffset=height / 2 - 1.5)
