@@ -12,14 +12,14 @@ from slotwise.allocation.bounds import (
 from slotwise.objective.cost import Hinge, Line
 
 
-def two(costs, least=None):
+def two(costs, min_share=None):
     return BoundJobs.of(
         costs,
         arrival=[0.0, 2.0],
         work=[40.0, 40.0],
         rate=[8.0, 8.0],
         height=[5.0, 5.0],
-        least=least,
+        min_share=min_share,
     )
 
 

@@ -25,17 +25,17 @@ def response(jobs, slots):
     return np.array(work)[jobs] / slots
 
 
-problem = ResourceProblem.of(10, least=[1, 1, 1], most=[10, 10, 10], cost=response)
+problem = ResourceProblem.of(10, min_share=[1, 1, 1], max_share=[10, 10, 10], cost=response)
 print("sum of responses, convex:", is_convex(problem))
 for select in (fox, galil_megiddo, frederickson_johnson):
-    slots = problem.least + select(minisum_gains(problem))
+    slots = problem.min_share + select(minisum_gains(problem))
     print(f"  {select.__name__:20} {slots} {problem.value(slots):.4f}")
 slots = dynamic_programme(problem)
 print(f"  {'dynamic_programme':20} {slots} {problem.value(slots):.4f}")
 
 print("greatest response:")
 for select in (fox, galil_megiddo, frederickson_johnson):
-    slots = problem.least + select(minimax_gains(problem))
+    slots = problem.min_share + select(minimax_gains(problem))
     print(f"  {select.__name__:20} {slots} {problem.value(slots, 'max'):.4f}")
 slots = lowest_level(problem)
 print(f"  {'lowest_level':20} {slots} {problem.value(slots, 'max'):.4f}")
@@ -45,7 +45,7 @@ def tardy(jobs, slots):
     return np.where(np.array(work)[jobs] > np.array(due)[jobs] * slots, 1.0, 0.0)
 
 
-staircases = ResourceProblem.of(10, least=[1, 1, 1], most=[10, 10, 10], cost=tardy)
+staircases = ResourceProblem.of(10, min_share=[1, 1, 1], max_share=[10, 10, 10], cost=tardy)
 print("tardy jobs, convex:", is_convex(staircases))
 slots = solve(staircases)
 print(f"  {'dynamic_programme':20} {slots} {staircases.value(slots):.0f}")

@@ -6,11 +6,11 @@ from slotwise.allocation.search.budget import Budget
 from slotwise.dmrs.linear_program import guarantee, linear_program, skewness
 from slotwise.dmrs.list_schedule import dmrs
 from slotwise.dmrs.planning import PLANNERS
-from slotwise.dmrs.problem import Job, RelatedMachines, Stage
+from slotwise.dmrs.problem import NumericJob, RelatedMachines, Stage
 
 
 def job(maps, reduces, release=0.0, weight=1.0):
-    return Job((Stage(np.array(maps)), Stage(np.array(reduces), (0,))), release, weight)
+    return NumericJob((Stage(np.array(maps)), Stage(np.array(reduces), (0,))), release, weight)
 
 
 problem = RelatedMachines(
