@@ -1,4 +1,4 @@
-"""An allocator of one's own: the slack goes to the largest job."""
+"""A custom allocator that gives the slack to the largest job."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from slotwise.model.pool_tree import PoolTree
 
 
 class LargestFirst:
-    """Least shares to all, then the slack to the largest job first."""
+    """Gives all claims their min shares, then the slack to the largest job first."""
 
     reads_work: ClassVar[bool] = True
     keeps_min_shares: ClassVar[bool] = True

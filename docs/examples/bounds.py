@@ -1,4 +1,4 @@
-"""The bounds by hand: two jobs on 10 slots, the second of which arrives at 2 s."""
+"""The lower bounds one by one: two jobs on 10 slots, the second arriving at 2 s."""
 
 from slotwise.allocation.bounds import (
     BoundJobs,
@@ -23,7 +23,7 @@ def two(costs, min_share=None):
     )
 
 
-jobs = two([Line(1.0, 0.0), Line(1.0, 2.0)])  # The response time: slope * (C - origin).
+jobs = two([Line(1.0, 0.0), Line(1.0, 2.0)])  # Response time: slope * (C - origin).
 print("Sum of responses")
 print(f"  height:    {height_bound_sum(jobs):.4f}")
 print(f"  busy time: {busy_time_bound(jobs, 10):.4f}")

@@ -1,4 +1,4 @@
-"""A big job first, small ones behind it: three schedulers on the simulated cluster."""
+"""Small jobs arrive after a big one: three schedulers on the simulated cluster."""
 
 import slotwise
 from slotwise import Job, Phase, Tasks

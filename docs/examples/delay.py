@@ -1,4 +1,4 @@
-"""Delay scheduling: tasks wait a little for a host that holds their input."""
+"""Delay scheduling: tasks wait briefly for a host that holds their input."""
 
 import slotwise
 from slotwise import Cluster, Host, Job, Phase, Simulation, Tasks, Workload

@@ -1,4 +1,4 @@
-"""Jobs that are DAGs of phases: planned by whole jobs, and by what is ready."""
+"""Jobs that are DAGs: plans of whole jobs, compared with plans of the ready phases."""
 
 import slotwise
 from slotwise import Job, Phase, Tasks
@@ -43,7 +43,7 @@ for name in ("fifo", "fair", "flex", "flowflex-paper", "flowflex"):
     proven = ", proven optimal" if plan.is_exact else ""
     print(f"{name}: value {plan.value:g}, bound {plan.bound:g}{proven}: {ends}")
 
-# Two phases side by side, and one behind the first: pseudo-jobs put a barrier between.
+# Two parallel phases, and one after the first: pseudo-jobs add a barrier between them.
 barrier = Job("barrier", (phase("a", 2, 1.0), phase("b", 1, 1.0), phase("c", 1, 9.0, "a")))
 for name in ("flowflex-paper", "flowflex"):
     plan = slotwise.plan([barrier], name, slots=2, budget_steps=1000)

@@ -1,11 +1,11 @@
-"""The reduce side: a large job that hoards the reduce slots, and one that cannot."""
+"""A large job hoards the reduce slots, unless copying is split off."""
 
 import slotwise
 from slotwise import Cluster, Host, Job, Phase, Shuffle, Tasks, Workload
 
 
 def job(name: str, maps: int, reduces: int, arrival: float = 0.0) -> Job:
-    """Maps of 10 s; reduces that copy for 3 s and compute for 2 s."""
+    """A job with maps of 10 s, and reduces that copy for 3 s and compute for 2 s."""
     mapping = Phase("map", Tasks(maps, 10.0), "map")
     reducing = Phase("reduce", Tasks(reduces, 2.0), "reduce", after="map", copy=3.0)
     return Job(name, (mapping, reducing), arrival)

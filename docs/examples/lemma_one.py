@@ -1,4 +1,4 @@
-"""No priority order is optimal for the makespan of two equal jobs (against FLEX, Lemma 1)."""
+"""A counterexample to FLEX, Lemma 1: no priority order is optimal for this makespan."""
 
 from itertools import permutations
 

@@ -1,4 +1,4 @@
-"""A plan: the same two jobs under three allocators, each with its bound and gap."""
+"""Plans of the same two jobs by three allocators, each with its lower bound and gap."""
 
 import slotwise
 from slotwise import Job, Phase, Tasks

@@ -1,4 +1,4 @@
-"""A task that is told to stop keeps what it did: its next attempt does only the rest."""
+"""A task that is asked to stop keeps its progress: its next attempt does only the rest."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""A log holds everything: it is read back, decided again, and compared."""
+"""Replay a log: read it, repeat its decisions, and compare them."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Ten slots for three jobs: the best sum, the greatest cost, a staircase, and the order."""
+"""Ten slots for three jobs: a sum, a maximum and step costs minimized, and a priority order."""
 
 import numpy as np
 

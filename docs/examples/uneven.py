@@ -1,4 +1,4 @@
-"""DMRS by hand: two jobs of maps and reduces on a fast and two slow machines."""
+"""DMRS step by step: two jobs of maps and reduces on one fast and two slow machines."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A MapReduce program of one's own, really run in two worker processes."""
+"""A custom MapReduce program, run in two worker processes."""
 
 import tempfile
 from pathlib import Path
@@ -8,7 +8,7 @@ from slotwise import MapReduce, mapreduce
 
 
 class Lengths(MapReduce):
-    """How many words there are of each length."""
+    """Counts the words of each length."""
 
     def map(self, key, value):
         for word in value.split():
