@@ -1,4 +1,4 @@
-"""The command behind `scripts/figures`: repeats the published figures."""
+"""The command behind `scripts/figures`: reproduces the published figures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def figures(
     is_list: Annotated[bool, typer.Option("--list", help="List the figures.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Repeat a figure of a paper: its experiments, a table (CSV) and pictures (PNG, SVG).
+    """Reproduce a figure of a paper: its experiments, a table (CSV) and pictures (PNG, SVG).
 
     Without FIGURE, all of them. `scripts/figures flex-5a -o figures`
     """

@@ -1,6 +1,6 @@
-"""The demo: three users' real MapReduce jobs share this machine, and the same simulated.
+"""The demo: MapReduce jobs of three users share this machine, live and then simulated.
 
-`scripts/demo` runs it. Everything it makes lies in out/demo.
+`scripts/demo` runs it. All of its files are in out/demo.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ jobs:
 
 
 def main() -> None:
-    """Make the input, run live under three schedulers, simulate the same, show it all."""
+    """Make the input, run live under three schedulers, simulate the same, print the results."""
     begun = time.monotonic()
     console = Console(width=None if sys.stdout.isatty() else 120)
     folder = Path("out/demo").resolve()
@@ -131,7 +131,7 @@ def _run_live(file: Path, folder: Path, console: Console) -> list[Result]:
 
 
 def _check_counts(folder: Path, console: Console) -> None:
-    """Count the words once more, in the plainest way, and compare with every output."""
+    """Count the words again with a simple loop, and compare with every output."""
     for output, books in (("counts-all", "*.txt"), ("counts-one", "book-05.txt")):
         words: Counter[str] = Counter()
         for book in (folder / "text").glob(books):
@@ -145,7 +145,7 @@ def _check_counts(folder: Path, console: Console) -> None:
 def _read_counts(parts: Sequence[Path]) -> dict[str, int]:
     counts = {}
     for part in parts:
-        # Lines end at \n alone: what splits lines elsewhere may stand inside a word here.
+        # Lines end at \n alone: other line separators may occur inside a word.
         for line in part.read_bytes().decode("utf-8").split("\n")[:-1]:
             word, _, count = line.rpartition("\t")
             counts[word] = int(count)

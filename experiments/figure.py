@@ -1,4 +1,4 @@
-"""What a figure is: experiments to make, and what came out as rows, a table and a picture."""
+"""The protocol of a figure: its experiments, and its results as rows, a table and a picture."""
 
 from __future__ import annotations
 
@@ -11,36 +11,37 @@ if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
 
 Experiment = Callable[[], Any]
-"""One unit of work. It and its outcome are pickled, so that worker processes can make it."""
+"""One unit of work. It and its outcome are pickled, so that worker processes can run it."""
 
 Row = Mapping[str, Any]
-"""A line of the CSV: numbers, texts or None by column; all rows of a figure have the same."""
+"""A line of the CSV: numbers, texts or None by column. All rows of a figure have the same
+columns."""
 
 
 class Figure(Protocol):
-    """A figure of a paper, or one of ours in its manner.
+    """A figure of a paper, or one of ours in the same style.
 
-    Nothing but its experiments takes long, and all that it shows follows from the rows.
+    Only its experiments take long; table and picture depend on the rows alone.
     """
 
     @property
     def name(self) -> str:
-        """By which users call it, and the stem of its files."""
+        """The name on the command line, and the stem of its files."""
         ...
 
     @property
     def title(self) -> str:
-        """What it shows, in a sentence."""
+        """The content of the figure, in a sentence."""
         ...
 
     @property
     def axis(self) -> str:
-        """What its x axis is, with the unit."""
+        """The quantity on the x axis, with its unit."""
         ...
 
     @property
     def runs(self) -> int:
-        """Experiments a point unless told otherwise."""
+        """The default number of experiments for each point."""
         ...
 
     def experiments(self, runs: int, seed: int) -> Sequence[Experiment]:
@@ -48,11 +49,11 @@ class Figure(Protocol):
         ...
 
     def rows(self, outcomes: Sequence[Any]) -> Sequence[Row]:
-        """What came out, from the outcomes in the order of the experiments."""
+        """The results, from the outcomes in the order of the experiments."""
         ...
 
     def table(self, rows: Sequence[Row], runs: int) -> Table:
-        """The rows for people, beside what the paper states."""
+        """The rows as a readable table, with the numbers that the paper states."""
         ...
 
     def draw(self, rows: Sequence[Row]) -> Picture:
@@ -62,12 +63,12 @@ class Figure(Protocol):
 
 @runtime_checkable
 class Measured(Protocol):
-    """A figure that begins from what is measured on this machine."""
+    """A figure that starts from measurements on this machine."""
 
     def measurements(self, runs: int, seed: int) -> Sequence[Experiment]:
-        """What to measure: one after another, while nothing else of the figure runs."""
+        """The measurements: run one after another, while nothing else of the figure runs."""
         ...
 
     def measured(self, outcomes: Sequence[Any]) -> Figure:
-        """The figure that begins from these outcomes, in the order of the measurements."""
+        """The figure that starts from these outcomes, in the order of the measurements."""
         ...

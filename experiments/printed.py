@@ -1,4 +1,4 @@
-"""What came out of a figure, for the terminal: a table, and progress while it is made."""
+"""The results of a figure on the terminal: a table, and progress while it is made."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from experiments.reproduction import Reproduction
 from slotwise.model.errors import MissingExtraError
 
 WIDTH_ELSEWHERE = 200
-"""Columns for a table that goes into a pipe or a file; it takes no more than it needs."""
+"""Maximum width, in columns, of a table that is written to a pipe or a file."""
 
 
 def show_reproduction(reproduction: Reproduction, folder: Path, as_json: bool) -> None:
-    """Write the files of a figure, and print what came out and where they lie.
+    """Write the files of a figure, and print its results and the paths of the files.
 
-    Without the extra `plots` the table is still written, and stderr says what is missing.
+    Without the extra `plots` the table is still written, and stderr names the missing extra.
     """
     written = [reproduction.write_table(folder)]
     try:
@@ -59,7 +59,7 @@ def list_figures(as_json: bool) -> None:
 
 @contextmanager
 def showing_progress(console: Console, name: str) -> Iterator[ProgressCallback | None]:
-    """A bar on a terminal, nothing elsewhere; it is told of each experiment that is done."""
+    """A callback that updates a progress bar, or None where there is no terminal."""
     if not console.is_terminal:
         yield None
         return

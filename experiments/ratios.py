@@ -1,4 +1,4 @@
-"""Figures of ratios: the value of each scheme by that of a yardstick, point by point."""
+"""Figures of ratios: the value of each scheme over that of a reference, point by point."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUNS = 100
 """Experiments a point, as in the FLEX paper."""
 
 NOTHING = 1e-9
-"""A yardstick that is not above this makes no sensible ratio."""
+"""The ratio to a reference value that is not above this is not meaningful."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,13 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class RatioRow:
-    """What came out of the experiments of one point, for one scheme by one yardstick.
+    """The results of the experiments of one point, for one scheme and one reference.
 
-    mean, worst, least  of the ratios of the scheme's value to that of the yardstick; None
+    mean, worst, least  of the ratios of the scheme's value to that of the reference; None
                         where all experiments were ignored
-    deviation           of that sample of ratios, 0 for a single experiment
-    counted, ignored    experiments; one is ignored where the yardstick is not above 0
-    proven              experiments in which the yardstick is proven to be the optimum
+    deviation           standard deviation of these ratios, 0 for a single experiment
+    counted, ignored    numbers of experiments; one is ignored if the reference is not above 0
+    proven              experiments in which the reference is proven to be the optimum
     """
 
     x: float | str
@@ -72,11 +72,11 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class RatioFigure:
-    """A figure of ratios: what to vary, and how to draw what came out.
+    """A figure of ratios: the varied parameter, and how to draw the results.
 
-    axis       what the x of its points are
+    axis       the quantity on the x axis
     drawing    makes the picture; it needs the extra `plots`
-    published  what the paper states, to be shown beside
+    published  the numbers of the paper, shown next to ours
     is_log     whether the axis is logarithmic
     """
 
@@ -98,7 +98,7 @@ class RatioFigure:
         ]
 
     def rows(self, outcomes: Sequence[SchemeValues]) -> Sequence[Row]:
-        """Each scheme by each yardstick, point by point."""
+        """Each scheme for each reference, point by point."""
         runs = len(outcomes) // len(self.points)
         return [
             asdict(row)
@@ -109,7 +109,7 @@ class RatioFigure:
     def table(self, rows: Sequence[Row], runs: int) -> Table:
         """Mean and worst ratio of each scheme, a line for each point.
 
-        FIFO and FAIR by the best order, as the papers have them; FLEX by the bound, too.
+        FIFO and FAIR relative to the best order, as in the papers; FLEX also to the bound.
         """
         found = {(row.x, row.scheme, row.yardstick): row for row in _typed(rows)}
         table = Table(
@@ -132,12 +132,12 @@ class RatioFigure:
         return table
 
     def draw(self, rows: Sequence[Row]) -> Picture:
-        """The picture, as the figure says."""
+        """The picture, made by `drawing`."""
         return self.drawing(self, _typed(rows))
 
 
 def rows_of(point: Point, outcomes: Sequence[SchemeValues]) -> list[RatioRow]:
-    """The rows of a point: each scheme by each yardstick."""
+    """The rows of a point: each scheme for each reference."""
     return [
         _row(point, scheme, yardstick, outcomes)
         for yardstick in YARDSTICKS
@@ -173,7 +173,7 @@ _is_tight: dict[str, Callable[[SchemeValues], bool]] = {
     BEST_ORDER: lambda outcome: outcome.is_optimal(outcome.best_order),
     BOUND: lambda outcome: outcome.is_optimal(min(outcome.flex, outcome.best_order)),
 }
-"""Whether a yardstick is known to be the optimum itself."""
+"""Whether a reference is proven to be the optimum itself."""
 
 
 def _ratios(row: RatioRow) -> str:

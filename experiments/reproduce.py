@@ -37,14 +37,14 @@ _ALL: tuple[Figure, ...] = (
 )
 
 FIGURES: Mapping[str, Figure] = MappingProxyType({figure.name: figure for figure in _ALL})
-"""The figures by name; a further one is added above."""
+"""The figures by name. Add a new figure to `_ALL`."""
 
 ProgressCallback = Callable[[int, int], None]
-"""Is told how many experiments are done, of how many."""
+"""Receives the number of experiments done and their total."""
 
 
 def figure_named(name: str) -> Figure:
-    """The figure of that name. InputError, which names the known ones, if there is none."""
+    """The figure of that name. InputError with the known names if there is none."""
     if name not in FIGURES:
         raise InputError(f"unknown figure {name!r}; known: {', '.join(FIGURES)}")
     return FIGURES[name]
@@ -57,14 +57,13 @@ def reproduce(
     processes: int = 1,
     progress: ProgressCallback | None = None,
 ) -> Reproduction:
-    """Repeat the experiments of a figure, so many a point; None: the figure's own number.
+    """Run the experiments of a figure, `runs` for each point; None: the figure's default.
 
-    The same for the same runs and seed, but for what really runs and is measured by the clock.
-    Spread over worker processes if there are to be several; `told` hears of each experiment
-    that is done, and before that, counted by themselves, of each measurement from which a
-    figure begins. InputError for an unknown figure. About 2 minutes on 2 cores; the figures of
-    ratios take several times that without the extra `fast`, by which the best order is found
-    sooner.
+    The results depend only on runs and seed, except for live runs and measured times.
+    Several `processes` share the experiments. `progress` is called after each experiment, and
+    before that, with separate counts, after each measurement from which a figure starts.
+    InputError for an unknown figure. About 2 minutes on 2 cores; the figures of ratios take
+    several times that without the extra `fast`, which speeds up the search for the best order.
     """
     figure, began = figure_named(name), time.monotonic()
     runs = figure.runs if runs is None else runs
@@ -80,7 +79,7 @@ def reproduce(
 def _all(
     experiments: Sequence[Experiment], processes: int, progress: ProgressCallback | None
 ) -> list[Any]:
-    """The outcomes of all experiments, of each of which is told."""
+    """The outcomes of all experiments; calls `progress` after each of them."""
     outcomes: list[Any] = []
     for outcome in _outcomes(experiments, min(processes, len(experiments))):
         outcomes.append(outcome)
@@ -94,7 +93,7 @@ def _outcomes(experiments: Sequence[Experiment], processes: int) -> Iterator[Any
     if processes <= 1:
         yield from map(_make, experiments)
         return
-    # Threads of this process do not live on in a spawned one.
+    # Spawned, because threads of this process do not survive a fork.
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         try:
             yield from pool.map(_make, experiments)

@@ -1,4 +1,4 @@
-"""What came out of the experiments of a figure, and its files."""
+"""The results of the experiments of a figure, and its files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PNG_SCALE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """A figure with the rows that came out; `seconds` is the time that it took."""
+    """A figure with its rows; `seconds` is the time that the experiments took."""
 
     figure: Figure
     runs: int
@@ -27,7 +27,7 @@ class Reproduction:
     rows: tuple[Row, ...]
 
     def to_plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The reproduction as JSON values."""
         return {
             "figure": self.figure.name,
             "title": self.figure.title,
@@ -39,7 +39,7 @@ class Reproduction:
         }
 
     def write_table(self, folder: str | Path) -> Path:
-        """Write NAME.csv, a line for each row, into a folder, which is made if it is missing.
+        """Write NAME.csv, a line for each row, into a folder, which is created if missing.
 
         InputError if it cannot be written.
         """
@@ -51,7 +51,7 @@ class Reproduction:
         return path
 
     def write_pictures(self, folder: str | Path) -> list[Path]:
-        """Write NAME.png and NAME.svg into a folder, which is made if it is missing.
+        """Write NAME.png and NAME.svg into a folder, which is created if missing.
 
         MissingExtraError without the extra `plots`; InputError if they cannot be written.
         """
@@ -71,7 +71,7 @@ class Reproduction:
 
 
 def check_folder(folder: str | Path) -> None:
-    """Refuse a folder that cannot be made or written, before experiments begin for it."""
+    """Raise InputError if the folder cannot be created or written, before experiments start."""
     probe = _folder(folder) / ".slotwise"
     with _input_errors(probe):
         probe.touch()

@@ -25,10 +25,10 @@ from slotwise.workload.workload import Workload
 GB = 1 << 30
 
 WEIGHTS = (1, 5)
-"""Weights are whole numbers from 1 to 5, each as likely as the others."""
+"""Weights are whole numbers from 1 to 5, uniformly distributed."""
 
 STEPS = 500
-"""Of search for `dmrs-best`: the same schedule on every machine."""
+"""Search steps of `dmrs-best`: a number of steps gives the same schedule on every machine."""
 
 ROUNDING = 1e-9
 
@@ -40,13 +40,13 @@ AT_RUN_TIME = "dmrs at run time"
 NOISY = "dmrs at run time, noisy"
 
 NOISES: Mapping[str, float] = MappingProxyType({AT_RUN_TIME: 0.0, NOISY: 0.25})
-"""DMRS as it decides while a simulated cluster runs (DMRS V), and the spread of what tasks
-really take. It hears of the second half of the jobs when they are released."""
+"""DMRS in a simulated run (DMRS V), and the spread of the true task durations. The second half
+of the jobs is unknown until their release."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Jobs that are alike: how many, the input of each in bytes, and of each of its maps."""
+    """Equal jobs: their number, the input of each in bytes, and the input of each map."""
 
     jobs: int
     input_bytes: int
@@ -55,13 +55,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class DmrsSetting:
-    """What the text of the paper has lost; each default is one in the middle of the sweep.
+    """The numbers missing from the text of the paper; the defaults are the middle of the sweep.
 
-    machines  how many, each of which runs one task at a time
-    fast      the part of them that is fast
-    ratio     how many times as fast these are; a slow one is as fast as this machine
-    interval  between the two releases, in parts of the time that all machines need for 20 GB,
-              the work of all jobs of Fig. 2 (a): at 1/2, the first group could just be done
+    machines  their number; each runs one task at a time
+    fast      the fraction of fast machines
+    ratio     the speed of a fast machine over that of a slow one, which is as fast as this
+              machine
+    interval  between the two releases, as a fraction of the time that all machines need for
+              20 GB, the work of all jobs of Fig. 2 (a): at 1/2, the first group can just finish
     """
 
     machines: int = 20
@@ -99,7 +100,7 @@ class Case:
 class DmrsTotals:
     """Total weighted completion times by scheduler, weight x seconds, and their bounds.
 
-    The bound is the same for all, but where tasks really take something else than was said.
+    The bound is the same for all schedulers, unless task durations differ from the estimates.
     """
 
     values: dict[str, float]
@@ -109,7 +110,7 @@ class DmrsTotals:
 def experiment(
     case: Case, profile: Profile, schedulers: Sequence[str], seed: int, number: int
 ) -> DmrsTotals:
-    """What each scheduler makes of the same jobs; always the same for the same numbers.
+    """The value of each scheduler for the same jobs; deterministic for the same arguments.
 
     Each schedule is checked. The bound is the one that `slotwise plan` prints.
     """
@@ -128,7 +129,7 @@ def experiment(
 
 
 def bound_of(workload: Workload) -> float:
-    """What the total weighted completion time of these jobs cannot go below."""
+    """A lower bound on the total weighted completion time of these jobs."""
     return slotwise.plan_tasks(workload, DMRS).bound
 
 
@@ -150,14 +151,14 @@ def _planned(workload: Workload, name: str) -> float:
 
 
 def _at_run_time(workload: Workload, truth: Simulation) -> tuple[float, float]:
-    """The value of a simulated run, and the bound for what its tasks really took."""
+    """The value of a simulated run, and the bound for its true task durations."""
     result = slotwise.simulate(workload, DMRS, simulation=truth)
     really = replace(workload, jobs=measured_jobs(result.log))
     return weighted_completion(_jobs(workload), completion_of(result)), bound_of(really)
 
 
 def completion_of(result: Result) -> dict[str, float]:
-    """When each job of a run was done; each one was."""
+    """The completion time of each job of a run in which all jobs completed."""
     ends = {name: job["completion"] for name, job in result.jobs.items()}
     return {name: end for name, end in ends.items() if end is not None}
 
@@ -167,10 +168,10 @@ def _jobs(workload: Workload) -> list[Job]:
 
 
 def draw_jobs(case: Case, profile: Profile, rng: np.random.Generator) -> list[Job]:
-    """The jobs in random order, of which one half, at random, comes with the second release.
+    """The jobs in random order; a random half of them arrives with the second release.
 
-    For one state of `rng` all cases with as many jobs get the same weights and groups, at
-    the same places; only the kinds of jobs differ.
+    For one state of `rng` all cases with the same number of jobs get the same weights and
+    groups, at the same positions; only the kinds of jobs differ.
     """
     kinds = [batch for batch in case.batches for _ in range(batch.jobs)]
     weights = rng.integers(*WEIGHTS, size=len(kinds), endpoint=True).tolist()
@@ -217,7 +218,7 @@ ELEPHANTS_OF = 18
 
 
 def with_elephants(elephants: int) -> tuple[Batch, ...]:
-    """The jobs of Fig. 3, so many of which are elephants and the others mice."""
+    """The jobs of Fig. 3: the given number of elephants; the others are mice."""
     batches = (
         Batch(elephants, 2 * GB, 64 * MB),
         Batch(ELEPHANTS_OF - elephants, GB // 2, 64 * MB),

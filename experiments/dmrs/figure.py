@@ -1,4 +1,4 @@
-"""What the figures of DMRS have in common: profiles that are measured, cases and rows."""
+"""The common parts of the DMRS figures: measured profiles, cases and rows."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
 
 RUNS = 10
-"""Experiments a case: the paper states no number."""
+"""Experiments for each case; the paper states no number."""
 
 
 @dataclass(frozen=True, slots=True)
 class DmrsRow:
-    """What came out of the experiments of one case under one scheduler.
+    """The results of the experiments of one case under one scheduler.
 
-    large_jobs           of the jobs, how many have 2 GB of input
-    machines to ratio    of the setting; `release_seconds` is when the second group comes
+    large_jobs           the number of jobs with 2 GB of input
+    machines to ratio    of the setting; `release_seconds` is the release of the second group
     twct, bound          total weighted completion time and its bound, weight x seconds: means
     over_bound           mean of their ratios; its deviation, least and most
     gain                 mean of 1 - DMRS's ratio / this one's; the least and the most
-    map_seconds_per_byte and reduce_seconds_per_byte  the profile that was measured
+    map_seconds_per_byte and reduce_seconds_per_byte  the measured profile
     """
 
     benchmark: str
@@ -69,8 +69,8 @@ class DmrsRow:
 class DmrsFigure:
     """Cases, each under every scheduler.
 
-    `tabling` and `drawing` show the rows, each in its own manner. Profiles of the benchmarks
-    are measured each time that the figure is reproduced, unless they are given.
+    `tabling` and `drawing` make the table and the picture from the rows. Profiles of the
+    benchmarks are measured each time that the figure is reproduced, unless they are given.
     """
 
     name: str
@@ -85,11 +85,11 @@ class DmrsFigure:
 
     @property
     def benchmarks(self) -> list[str]:
-        """Those of the cases, each once."""
+        """The benchmarks of the cases, each once."""
         return list(dict.fromkeys(case.benchmark for case in self.cases))
 
     def measurements(self, runs: int, seed: int) -> Sequence[Experiment]:
-        """One of each benchmark, which must have the machine for itself."""
+        """One for each benchmark, which needs an otherwise idle machine."""
         return [partial(measure, name) for name in self.benchmarks if self.profiles is None]
 
     def measured(self, outcomes: Sequence[Profile]) -> DmrsFigure:
@@ -119,7 +119,7 @@ class DmrsFigure:
         ]
 
     def table(self, rows: Sequence[Row], runs: int) -> Table:
-        """The rows for people."""
+        """The rows as a readable table."""
         table = Table(
             title=f"{self.title}: {runs} experiments a case",
             title_justify="left",
@@ -129,7 +129,7 @@ class DmrsFigure:
         return table
 
     def draw(self, rows: Sequence[Row]) -> Picture:
-        """The picture, as the figure says."""
+        """The picture, made by `drawing`."""
         return self.drawing(self, [DmrsRow(**row) for row in rows])
 
 

@@ -1,4 +1,4 @@
-"""DMRS V, the execution database: how wrong estimates are, without a history and with one."""
+"""DMRS V, the execution database: the error of estimates, without a history and with one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
 
 RATIO_LEAST = 1e-3
-"""Where almost nothing is left, estimate and truth are taken to be off by no more than this."""
+"""Lower limit of estimate and truth in their ratio, for instants with almost no work left."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryFigure:
-    """Live runs of the same jobs, told nothing, what was seen, and what is ten times off."""
+    """Live runs of the same jobs: without a history, with one, and with one wrong by ten."""
 
     name: str
     title: str
@@ -32,11 +32,11 @@ class HistoryFigure:
     runs: int = 2
 
     def experiments(self, runs: int, seed: int) -> Sequence[Experiment]:
-        """One: the rounds are measured by the clock, so nothing runs beside them."""
+        """One: the rounds measure wall-clock time, so nothing runs concurrently with them."""
         return [partial(live, runs, seed)]
 
     def rows(self, outcomes: Sequence[Sequence[Sequence[Ran]]]) -> Sequence[Row]:
-        """A row for each phase when its job comes, and whenever a task of it has ended."""
+        """A row for each phase when its job arrives, and after each end of one of its tasks."""
         [rounds] = outcomes
         return [
             {
@@ -55,7 +55,7 @@ class HistoryFigure:
         ]
 
     def table(self, rows: Sequence[Row], runs: int) -> Table:
-        """By which factor the work of each job was wrong, at its first allocation and later."""
+        """The error factor of the work of each job, at its first allocation and later."""
         table = Table(
             title=f"{self.title}\nestimate of the work over what it was, rounds: {runs}",
             title_justify="left",
@@ -73,14 +73,14 @@ class HistoryFigure:
         return table
 
     def draw(self, rows: Sequence[Row]) -> Picture:
-        """First estimates beside their course within the runs that were told wrong."""
+        """First estimates, and the course of the estimates in the runs with a wrong history."""
         from experiments.dmrs.history_pictures import draw_history
 
         return draw_history(self, rows)
 
 
 def first_ratios(rows: Sequence[Row], history: str, job: str | None = None) -> list[float]:
-    """Estimate over truth of the work of a job when it came, of each job and round."""
+    """Estimate over truth of the work of a job on arrival, for each job and round."""
     sums: dict[tuple[int, str], tuple[float, float]] = {}
     for row in rows:
         if row["history"] == history and row["tasks"] == 0 and job in (None, row["job"]):
@@ -90,8 +90,8 @@ def first_ratios(rows: Sequence[Row], history: str, job: str | None = None) -> l
 
 
 def later_ratios(rows: Sequence[Row], history: str, phase: str, part: float) -> list[float]:
-    """Estimate over truth of the work left of each such phase once this part of its tasks had
-    ended: at least one, and not all."""
+    """Estimate over truth of the remaining work of each such phase after this fraction of its
+    tasks had ended: at least one, and not all."""
     most = _tasks_of(rows)
     found: dict[tuple[int, str], Row] = {}
     for row in rows:
@@ -103,7 +103,7 @@ def later_ratios(rows: Sequence[Row], history: str, phase: str, part: float) -> 
 
 
 def _tasks_of(rows: Sequence[Row]) -> dict[tuple[str, str], int]:
-    """The tasks of each phase; the end of the last one is no row."""
+    """The number of tasks of each phase; the end of the last one has no row."""
     most: dict[tuple[str, str], int] = {}
     for row in rows:
         key = (row["job"], row["phase"])
@@ -119,12 +119,12 @@ def ratio_of(row: Row) -> float:
 
 
 def mean_ratio(ratios: Sequence[float]) -> float:
-    """Their geometric mean: twice too much and half too little are right on average."""
+    """Their geometric mean: a factor of 2 and a factor of 1/2 average to 1."""
     return exp(fmean(map(log, ratios)))
 
 
 def mean_wrong(ratios: Sequence[float]) -> float:
-    """By which factor they are off, on average: twice too much and half too little are 2."""
+    """The mean error factor: ratios of 2 and of 1/2 both count as 2."""
     return exp(fmean(abs(log(ratio)) for ratio in ratios))
 
 
@@ -134,7 +134,7 @@ WRONG_BY: dict[str, Callable[[Sequence[Row], str], list[float]]] = {
     "maps, half ended": partial(later_ratios, phase="map", part=0.5),
     "reduces, one ended": partial(later_ratios, phase="reduce", part=0.0),
 }
-"""What is told of all jobs together, and how it is found."""
+"""The summary lines over all jobs, and the ratios of each."""
 
 DMRS_HISTORY = HistoryFigure(
     "dmrs-history", "Estimates of five live jobs, by what is known of earlier runs"

@@ -1,8 +1,8 @@
-"""The history put to the test: what is believed of jobs that ran before, and what is so.
+"""A test of the history: estimates of jobs that ran before, compared with the true work.
 
-Jobs are run live with nothing known of them, with what the first run has taken down, and with
-the same ten times too long or too short. Logs tell what was believed at every instant; what
-was so is known when all is done.
+Jobs are run live without a history, with the history of the first run, and with the same
+history ten times too long or too short. The log has the estimates at every instant; the true
+work is known when all jobs are done.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from slotwise.workload.workload import ProgramJob
 
 SLOTS = 2
 SIZE = 32 << 20
-"""Bytes of the input of a job."""
+"""The input of a job, in bytes."""
 
 MAPS = 16
 REDUCES = 4
 
 PATTERN = "abc"
-"""What grep looks for: it is in one word of a few hundred."""
+"""The pattern of grep: it occurs in one word of a few hundred."""
 
 NOTHING, KNOWN = "nothing", "the run before"
 LONG, SHORT = "ten times too long", "ten times too short"
 HISTORIES = (NOTHING, KNOWN, LONG, SHORT)
-"""What the runs know, in their order."""
+"""The history of each run, in order of the runs."""
 
 WRONG = {LONG: 10.0, SHORT: 0.1}
-"""What the seconds of the first run are multiplied by."""
+"""The factor on the seconds of the first run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The work left of a phase at an instant, seconds at speed 1.
+    """The remaining work of a phase at an instant, seconds at speed 1.
 
-    tasks     how many of it have ended by then
-    estimate  what schedulers were shown
-    truth     what its tasks, as it turned out, still had to compute
+    tasks     the number of its tasks that have ended by then
+    estimate  the value that schedulers received
+    truth     the time that its tasks still had to compute, known afterwards
     """
 
     phase: PhaseId
@@ -61,16 +61,16 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A run that knew this, and how much work was left in it."""
+    """A run with this history, and the remaining work during the run."""
 
     history: str
     left: Sequence[Left]
 
 
 def live(runs: int, seed: int, size: int = SIZE) -> list[list[Ran]]:
-    """So many rounds of all four runs, one after the other on the slots of this machine.
+    """Rounds of all four runs, one after the other on the slots of this machine.
 
-    One experiment, since nothing else should run beside it. About 25 s a round.
+    They are one experiment, since nothing else should run concurrently. About 25 s a round.
     """
     with TemporaryDirectory(prefix="slotwise-") as name:
         folder = Path(name)
@@ -128,9 +128,9 @@ def _write_inputs(folder: Path, seed: int, size: int) -> None:
 
 
 def left_of(log: Log) -> list[Left]:
-    """The work left of each phase when its job comes, and whenever a task of it has ended.
+    """The remaining work of each phase when its job arrives, and after each end of its tasks.
 
-    For logs of jobs that all ended well.
+    For logs in which all jobs succeeded.
     """
     header = log.header
     state = State(header.cluster, header.pools, jobs_expected=header.jobs_expected)
@@ -141,7 +141,7 @@ def left_of(log: Log) -> list[Left]:
         for event in turn.events:
             state.apply(event)
         for name in _touched(turn):
-            # Of jobs that are over, nothing is left.
+            # Finished jobs have no remaining work.
             phase = {one.id: one for one in state.phases_of(name.job)}.get(name)
             if phase is not None and phase.done < phase.phase.tasks.count:
                 estimate = phase.work_left(turn.now)
@@ -153,7 +153,7 @@ def left_of(log: Log) -> list[Left]:
 
 
 def _touched(turn: Turn) -> Iterator[PhaseId]:
-    """The phases that came, or of which a task ended, each once."""
+    """The phases that arrived, or of which a task ended, each once."""
     names: dict[PhaseId, None] = {}
     for event in turn.events:
         if isinstance(event, JobArrived):
@@ -164,7 +164,7 @@ def _touched(turn: Turn) -> Iterator[PhaseId]:
 
 
 class _Truth:
-    """When each task began and what it took, as is known when all is over."""
+    """The start and duration of each task, known after the run."""
 
     def __init__(self, log: Log) -> None:
         speeds = {host.name: host.speed for host in log.header.cluster.hosts}

@@ -28,7 +28,7 @@ WIDTH, HEIGHT = 250, 300
 
 
 def draw_history(figure: HistoryFigure, rows: Sequence[Row]) -> Picture:
-    """First estimates by what was known, and the course of those that were told wrong."""
+    """First estimates by history, and the course of the estimates with a wrong history."""
     jobs = list(dict.fromkeys(row["job"] for row in rows))
     datasets: dict[str, Rows] = {"right": [{"y": 1.0}], "first": _first(rows, jobs)}
     panels = [_first_panel(jobs)]

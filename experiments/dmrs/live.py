@@ -37,22 +37,22 @@ SIZES = {
     "sort": (10 * MB, 30 * MB),
     "terasort": (10 * MB, 30 * MB),
 }
-"""Input of a small and of a large job of each benchmark: about as long for each."""
+"""Input of a small and of a large job of each benchmark, chosen for about equal durations."""
 
 JOBS_EACH = 4
 """Jobs of each benchmark, half of them small."""
 
 SECOND_RELEASE = 3.0
-"""Seconds: when the second half of the jobs comes."""
+"""The arrival of the second half of the jobs, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """What came of the jobs under one scheduler.
+    """The results of the jobs under one scheduler.
 
-    value, bound  total weighted completion time, weight x seconds, and what it could not go
-                  below for what the tasks took in this run
-    speed         of the slow host by the fast one, as the tasks of this run tell it
+    value, bound  total weighted completion time, weight x seconds, and its lower bound for the
+                  task durations of this run
+    speed         of the slow host relative to the fast one, measured by the tasks of this run
     """
 
     scheduler: str
@@ -69,8 +69,8 @@ def live_runs(
 ) -> list[LiveRun]:
     """The same jobs under each scheduler, one run after another; about a minute and a half.
 
-    A run with one slot comes first, from whose history all of them know the programs alike.
-    Each experiment begins with another scheduler. With a `scale`, inputs are so much as large.
+    A run with one slot comes first; all schedulers use its history of the programs. Each
+    experiment begins with another scheduler. `scale` multiplies the sizes of the inputs.
     """
     turn = number % len(schedulers)
     with TemporaryDirectory(prefix="slotwise-") as name:
@@ -92,7 +92,7 @@ CLUSTER = Cluster((Host(FAST, {ANY_KIND: 1}), Host(SLOW, {ANY_KIND: 1}, speed=SL
 def draw_jobs(
     inputs: dict[tuple[str, int], str], rng: np.random.Generator, scale: float = 1.0
 ) -> list[ProgramJob]:
-    """The jobs in random order; half of them, at random, come later. Outputs are not named."""
+    """The jobs in random order, without outputs; a random half of them arrives later."""
     kinds = [
         (benchmark, size)
         for benchmark, sizes in SIZES.items()
@@ -118,7 +118,7 @@ def draw_jobs(
 def _run(jobs: Sequence[ProgramJob], scheduler: str, folder: Path, known: Path) -> LiveRun:
     outputs = folder / scheduler
     history = folder / f"{scheduler}.db"
-    # Nobody is to know what was seen under another one.
+    # No scheduler may use the observations of a run under another one.
     append_history(history, read_history(known))
     mine = tuple(replace(job, output=str(outputs / job.id)) for job in jobs)
     result = slotwise.run(

@@ -26,11 +26,11 @@ RUNS = 2
 class DmrsLiveRow:
     """One live run of the jobs of an experiment.
 
-    twct, bound  total weighted completion time, weight x seconds; what it could not go below
-                 for what the tasks took in this run
+    twct, bound  total weighted completion time, weight x seconds; its lower bound for the task
+                 durations of this run
     over_bound   their ratio
     gain         1 - DMRS's ratio / this one's, in the same experiment
-    slow_speed   of the slow host by the fast one, as the tasks of the run tell it
+    slow_speed   of the slow host relative to the fast one, measured by the tasks of the run
     """
 
     experiment: int
@@ -46,7 +46,7 @@ class DmrsLiveRow:
 class DmrsLiveFigure:
     """The same real jobs under each scheduler, one run after another.
 
-    A run has the machine for itself, so runs count as measurements (`Measured`).
+    A run needs an otherwise idle machine, so runs count as measurements (`Measured`).
     """
 
     name: str
@@ -58,18 +58,18 @@ class DmrsLiveFigure:
     done: tuple[Sequence[LiveRun], ...] = ()
 
     def measurements(self, runs: int, seed: int) -> Sequence[Experiment]:
-        """One for each draw of jobs, under all schedulers."""
+        """One for each random set of jobs, under all schedulers."""
         return [
             partial(live_runs, seed, number, self.schedulers, self.scale)
             for number in range(runs)
         ]
 
     def measured(self, outcomes: Sequence[Sequence[LiveRun]]) -> DmrsLiveFigure:
-        """The figure with what came of these runs."""
+        """The figure with the results of these runs."""
         return replace(self, done=tuple(outcomes))
 
     def experiments(self, runs: int, seed: int) -> Sequence[Experiment]:
-        """None beside the measurements."""
+        """None in addition to the measurements."""
         return []
 
     def rows(self, outcomes: Sequence[object]) -> Sequence[Row]:

@@ -54,13 +54,13 @@ BOUND = "bound"
 
 HEIGHT = 270
 BAR = 22
-"""Pixels; a bar's room is as wide as its number."""
+"""Pixels; the space of a bar is as wide as its number."""
 
 PAPER = f"the paper: up to {100 * PAPER_MOST:.0f} %"
 
 
 def draw_benchmarks(name: str, title: str, rows: Sequence[DmrsRow]) -> Picture:
-    """Grouped bars as in Fig. 2: values over the bound, and what DMRS gains over its rivals."""
+    """Grouped bars as in Fig. 2: values over the bound, and gains of DMRS over its rivals."""
     datasets: dict[str, Rows] = {
         "values": [_value_bar(row) for row in rows],
         "gains": [_gain_bar(row) for row in rows if row.scheduler in RIVALS],
@@ -95,7 +95,7 @@ def draw_benchmarks(name: str, title: str, rows: Sequence[DmrsRow]) -> Picture:
 
 
 def draw_elephants(name: str, title: str, rows: Sequence[DmrsRow]) -> Picture:
-    """Lines over the part of elephants: values with the bound, and what DMRS gains."""
+    """Lines over the fraction of elephants: values with the bound, and the gains of DMRS."""
     lines = [_point(row, LABELS[row.scheduler], row.twct) for row in rows]
     bounds = [_point(row, BOUND, row.bound) for row in rows if row.scheduler == DMRS]
     gains = [
@@ -195,7 +195,7 @@ def _bars(key: str, benchmarks: list[str], names: list[str], title: str) -> list
 
 
 def paper_line() -> list[Any]:
-    """The most that the paper's DMRS gains, as a line; its data are the rows `paper`."""
+    """The largest gain of the paper's DMRS, as a line; its data are the rows `paper`."""
     base = alt.Chart(source("paper")).encode(y=y_axis("y"))
     return [
         base.mark_rule(color=MUTED, strokeDash=[4, 3]),
@@ -206,7 +206,7 @@ def paper_line() -> list[Any]:
 
 
 def y_axis(field: str, title: str | None = None) -> alt.Y:
-    """An axis from 0 on. The layer that names it does so for all."""
+    """An axis from 0 on. The title set by one layer applies to all."""
     if title is None:
         return alt.Y(field=field, type="quantitative", scale=alt.Scale(zero=True))
     return alt.Y(field=field, type="quantitative", title=title, scale=alt.Scale(zero=True))

@@ -1,7 +1,7 @@
-"""What DMRS's three benchmarks need for each byte, by really running ours on this machine.
+"""Seconds a byte of DMRS's three benchmarks, measured by running ours on this machine.
 
-A byte is one of the job's input, in both phases: a reduce stands for its part of the input.
-Tasks are as large as the paper's, 64 MB: what a word count's reduce has to merge depends on it.
+Bytes are bytes of the job's input, in both phases: a reduce counts its part of the input.
+Tasks have the paper's size, 64 MB, because the merge work of a word count depends on it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from slotwise.record.history import read_history
 MB = 1 << 20
 
 TASK_BYTES = 64 * MB
-"""Of a map, as most of the paper's (DMRS VI)."""
+"""The input of a map, as for most of the paper's (DMRS VI)."""
 
 MAPS = 2
-"""Of each job that is measured."""
+"""Maps of each measured job."""
 
 REDUCES: Mapping[str, int] = MappingProxyType({"wordcount": 1, "sort": 4, "terasort": 4})
 """The benchmarks, each with the reduces of its jobs (DMRS VI)."""
@@ -38,10 +38,10 @@ WORDS = 200_000
 """Different words of a text. The k-th one occurs in proportion to 1/k (Zipf's law)."""
 
 DRAWN = 1_000_000
-"""Words that are drawn at once."""
+"""Words drawn at once."""
 
 LINE = 12
-"""Words of a line."""
+"""Words in a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class Profile:
 
 
 def measure(benchmark: str, task_bytes: int = TASK_BYTES, maps: int = MAPS) -> Profile:
-    """Run a benchmark with one slot on input that is made for it, and read its rates.
+    """Run a benchmark with one slot on generated input, and read its rates.
 
-    It takes about 10 s, and room for four times the input among temporary files.
+    It takes about 10 s, and temporary disk space of four times the input.
     """
     with TemporaryDirectory(prefix="slotwise-") as name:
         folder = Path(name)
@@ -75,7 +75,7 @@ def measure(benchmark: str, task_bytes: int = TASK_BYTES, maps: int = MAPS) -> P
 
 
 def write_input(benchmark: str, folder: Path, size: int) -> str:
-    """Input of about so many bytes; the paths of its files."""
+    """Make input of about this number of bytes; return the paths of its files."""
     if benchmark == "wordcount":
         with (folder / "text.txt").open("w", encoding="ascii") as file:
             for text in words(size):
@@ -88,11 +88,11 @@ def write_input(benchmark: str, folder: Path, size: int) -> str:
 
 
 def words(size: int, seed: int = 0) -> Iterator[str]:
-    """A text of so many characters, in pieces: random words, those that come often short."""
+    """A text of this number of characters, in pieces: random words, the frequent ones short."""
     rng = np.random.default_rng(seed)
     known = np.array([_word(number) for number in range(1, WORDS + 1)], dtype=object)
     while size > 0:
-        # The logarithms of ranks are spread evenly.
+        # The logarithms of ranks are uniformly distributed.
         ranks = np.exp(rng.random(DRAWN) * np.log(WORDS)).astype(np.intp) - 1
         drawn = known[ranks].tolist()
         lines = (" ".join(drawn[at : at + LINE]) for at in range(0, len(drawn), LINE))
@@ -102,7 +102,7 @@ def words(size: int, seed: int = 0) -> Iterator[str]:
 
 
 def _word(number: int) -> str:
-    """a, b, ..., z, aa, ab, ...: each number from 1 on has its own."""
+    """a, b, ..., z, aa, ab, ...: a distinct word for each number from 1 on."""
     letters = ""
     while number:
         number, letter = divmod(number - 1, 26)

@@ -1,4 +1,4 @@
-"""The sweep over what the text of the DMRS paper has lost, and what is read off it."""
+"""The sweep over the numbers missing from the text of the DMRS paper, and its summaries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from experiments.dmrs.figure import DmrsRow
 
 PAPER_MOST = 0.82
-"""By how much DMRS is better than its rivals at most, by the paper's abstract."""
+"""The largest gain of DMRS over its rivals, as stated in the paper's abstract."""
 
 MACHINES, FAST, RATIOS, INTERVALS = (
     (10, 20, 40),
@@ -21,7 +21,7 @@ MACHINES, FAST, RATIOS, INTERVALS = (
     (1.5, 2.0, 3.0, 5.0),
     (0.0, 1 / 8, 1 / 4, 1 / 2, 1.0),
 )
-"""The sweep; in the middle are the defaults of a Setting."""
+"""The sweep; the defaults of a Setting are the middle values."""
 
 SETTINGS = tuple(
     dict.fromkeys(
@@ -46,6 +46,6 @@ def by_setting(rows: Sequence[DmrsRow]) -> dict[Place, list[DmrsRow]]:
 
 
 def gains_over(rival: str, rows: Sequence[DmrsRow]) -> tuple[float, float]:
-    """DMRS's gain over a rival: its mean in these rows, and the most in any experiment."""
+    """DMRS's gain over a rival: the mean of these rows, and the maximum of all experiments."""
     mine = [row for row in rows if row.scheduler == rival]
     return fmean(row.gain for row in mine), max(row.gain_most for row in mine)

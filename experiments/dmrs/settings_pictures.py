@@ -1,4 +1,4 @@
-"""The picture of the sweep: cells of what DMRS gains, and lines over the releases."""
+"""The picture of the sweep: cells with the gains of DMRS, and lines over the releases."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ CELLS = 190, 108
 
 
 def draw_settings(name: str, title: str, rows: Sequence[DmrsRow]) -> Picture:
-    """Cells of what DMRS gains by machines and ratio, a panel for each rival and fast part;
-    below, lines over the interval between the releases."""
+    """Cells with the gains of DMRS by machines and ratio, a panel for each rival and fraction
+    of fast machines; below, lines over the interval between the releases."""
     places = by_setting(rows)
     usual = _usual_interval(list(places))
     fasts = sorted({fast for _, fast, _, interval in places if interval == usual})

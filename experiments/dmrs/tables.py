@@ -16,7 +16,7 @@ PAPER = f"The paper: DMRS is better than its rivals by up to {100 * PAPER_MOST:.
 
 
 def table_of_jobs(table: Table, rows: Sequence[DmrsRow]) -> None:
-    """A line for each case and scheduler, and below what was measured."""
+    """A line for each case and scheduler, and below the measured profiles."""
     elephants = len({row.large_jobs for row in rows}) > 1
     table.add_column("elephants" if elephants else "benchmark")
     table.add_column("scheduler")
@@ -83,7 +83,7 @@ def _setting_of(row: DmrsRow) -> str:
 
 
 def _profiles_of(rows: Sequence[DmrsRow]) -> str:
-    """What was measured of each benchmark, map and reduce."""
+    """The measured rates of each benchmark, map and reduce."""
     rates = {
         row.benchmark: (row.map_seconds_per_byte, row.reduce_seconds_per_byte) for row in rows
     }

@@ -1,4 +1,4 @@
-"""Map-only in another reading of the paper: a machine does not wait while it could work."""
+"""Map-only in another interpretation: a machine does not wait while it could work."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from slotwise.dmrs.schedule import Run, Runs
 
 
 def map_only_eager(problem: RelatedMachines) -> Runs:
-    """Map-only's machines, but each runs the first of its tasks that can begin.
+    """The machines chosen by Map-only, but each runs the first of its tasks that can begin.
 
-    `map-only` keeps a machine idle until a reduce that is next there can begin. The paper's
-    text does not say which of the two its Map-only did.
+    `map-only` keeps a machine idle until its next reduce can begin. The paper's text does not
+    state which of the two its Map-only did.
     """
     return eager(problem, map_only(problem))
 
 
 def eager(problem: RelatedMachines, planned: Runs) -> Runs:
-    """Each task on the machine planned for it, and none there idle while a task could begin.
+    """Each task on its planned machine, without idle time while one of its tasks could begin.
 
     O(n) for each task where machines have queues of n.
     """
@@ -35,7 +35,7 @@ def eager(problem: RelatedMachines, planned: Runs) -> Runs:
         before = job.stages[run.stage].before
         return job.release <= now and all(left[run.job][other] == 0 for other in before)
 
-    # What happens when: a release, or the end of a run.
+    # The events: a release, or the end of a run.
     events: list[tuple[float, int, Run | None]] = [
         (at, -1, None) for at in {0.0, *problem.release.tolist()}
     ]

@@ -1,4 +1,4 @@
-"""One run of the FlowFlex paper's cluster experiments (5.2), task by task, in either world."""
+"""One run of FlowFlex's cluster experiments (5.2), task by task, simulated or live."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ AIMS: Mapping[str, Objective] = MappingProxyType(
         "max stretch": Objective("stretch", "max"),
     }
 )
-"""The metrics of Fig. 12, each with the objective by which FlowFlex plans for it."""
+"""The metrics of Fig. 12, each with the objective that FlowFlex uses for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowClusterSetting:
-    """What is run, and where.
+    """The workload and the cluster of a run.
 
-    slots  each for maps and reduces alike, as in the paper; their number is ours
-    speed  live: how many times as fast as drawn everything goes; None: simulated
+    slots  each for both maps and reduces, as in the paper; their number is ours
+    speed  live: the factor by which the clock runs faster than drawn; None: simulated
     """
 
     jobs: GridMixFlows = field(default_factory=GridMixFlows)
@@ -52,15 +52,15 @@ class FlowClusterSetting:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """A scheduler, and the metric for which it plans; "" if it knows of none."""
+    """A scheduler, and the metric for which it plans; "" if it uses none."""
 
     scheduler: str
     metric: str = ""
 
 
 FLOWFLEX = "flowflex-fast"
-"""The paper's cluster experiments, too, leave out the minimum cost flow (5.2). Deciding
-so often, that is as good, and takes a fraction of the time."""
+"""The paper's cluster experiments also leave out the minimum cost flow (5.2). With frequent
+decisions this variant is as good, and takes a fraction of the time."""
 
 SCHEMES = (*(Scheme(FLOWFLEX, metric) for metric in AIMS), Scheme("fair"), Scheme("fifo"))
 
@@ -70,8 +70,8 @@ def experiment(
 ) -> dict[str, float]:
     """Every metric of one run, in seconds of the drawn clock.
 
-    In the simulated world always the same for the same numbers. A live run is simulated
-    first: what a process loads once would count as often as its clock is faster.
+    Simulated runs are deterministic for the same arguments. A live run is simulated first, so
+    that the process has loaded its code: the faster clock would multiply the loading time.
     """
     jobs = setting.jobs.draw(np.random.default_rng([seed, number]))
     if setting.speed is not None:
@@ -80,7 +80,7 @@ def experiment(
 
 
 def measured(jobs: Sequence[Job], completed: Mapping[str, float]) -> dict[str, float]:
-    """The metrics; stretch is by what the tasks of a flow really need."""
+    """The metrics; stretch uses the true durations of the tasks of a flow."""
     response = [completed[job.id] - job.arrival for job in jobs]
     stretch = [time / (job.work or 1.0) for time, job in zip(response, jobs, strict=True)]
     values = (fmean(response), max(completed.values()), fmean(stretch), max(stretch))
@@ -90,7 +90,7 @@ def measured(jobs: Sequence[Job], completed: Mapping[str, float]) -> dict[str, f
 def completions(
     setting: FlowClusterSetting, jobs: Sequence[Job], scheme: Scheme
 ) -> dict[str, float]:
-    """When each flow is done, on the clock as it was drawn."""
+    """The completion time of each flow, on the drawn clock."""
     speed = setting.speed or 1.0
     scheduler = make_scheduler(
         scheme.scheduler,
@@ -109,22 +109,22 @@ def completions(
 
 
 class Told:
-    """A world that says the same of all tasks, whatever they need, until they are done."""
+    """A backend that states equal work for all tasks until they are done."""
 
     def __init__(self, backend: Backend, seconds: float = TOLD_SECONDS) -> None:
         self._backend, self._seconds = backend, seconds
 
     @property
     def now(self) -> float:
-        """The clock of the world."""
+        """The clock of the wrapped backend."""
         return self._backend.now
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
-        """As the world does."""
+        """Perform the decision on the wrapped backend."""
         self._backend.perform(decision)
 
     def wait(self, until: float | None) -> Sequence[Event]:
-        """What happens in the world, but jobs as schedulers hear of them."""
+        """The events of the wrapped backend, with jobs as schedulers receive them."""
         return [
             JobArrived(event.at, believed(event.job, self._seconds))
             if isinstance(event, JobArrived)
@@ -134,4 +134,4 @@ class Told:
 
 
 def _unrecorded(now: float, events: object, decisions: object) -> None:
-    """Only completions are asked for, and the state knows them."""
+    """Discard all records: only completions are needed, and the state has them."""

@@ -39,8 +39,8 @@ OTHERS = ("fair", "fifo")
 class FlowClusterRow:
     """A metric of FlowFlex, planning for it, and of the others: means over the sets of flows.
 
-    better_S          by which part of the mean of scheme S that of FlowFlex is below it
-    better_S_least    the same in the set in which it is least, and below where it is most
+    better_S          the reduction of the mean by FlowFlex, relative to that of scheme S
+    better_S_least    the same in the set in which it is least; below, where it is most
     """
 
     arrivals: str
@@ -59,7 +59,7 @@ class FlowClusterRow:
 
 @dataclass(frozen=True, slots=True)
 class FlowClusterFigure:
-    """By how much FlowFlex is better by four metrics, for flows that come at once and not."""
+    """The gain of FlowFlex by four metrics, for flows that arrive at once and one by one."""
 
     name: str
     title: str
@@ -70,7 +70,7 @@ class FlowClusterFigure:
 
     @property
     def settings(self) -> Mapping[str, FlowClusterSetting]:
-        """What is run, by how flows arrive: the same flows either way."""
+        """The workloads by way of arrival, with the same flows in each."""
         jobs = self.setting.jobs
         return {
             "all at once": replace(self.setting, jobs=replace(jobs, gap=0.0)),
@@ -109,7 +109,7 @@ class FlowClusterFigure:
         ]
 
     def table(self, rows: Sequence[Row], runs: int) -> Table:
-        """Means of all schemes, and by how much FlowFlex is better."""
+        """Means of all schemes, and the gains of FlowFlex."""
         table = Table(
             title=f"{self.title}: mean of {runs} sets, FlowFlex better by (least, most)",
             title_justify="left",
@@ -143,7 +143,7 @@ def row_of(
     fair: Sequence[float],
     fifo: Sequence[float],
 ) -> FlowClusterRow:
-    """What came out by one metric, from the values of each set of flows."""
+    """The results by one metric, from the values of each set of flows."""
     over_fair, over_fifo = (
         [1 - mine / theirs for mine, theirs in zip(flowflex, other, strict=True)]
         for other in (fair, fifo)
@@ -176,8 +176,8 @@ FLOWFLEX_12 = FlowClusterFigure(
 )
 
 LIVE_BLOCKS, LIVE_SLOTS, LIVE_SPEED = 20, 8, 50.0
-"""Tasks sleep for 0.4 to 1.4 s, so that slots may outnumber processors and deciding is
-short beside; a run takes about 20 s. So many slots are as busy as those simulated."""
+"""Tasks sleep for 0.4 to 1.4 s, so that slots may outnumber processors and decisions are short
+in comparison; a run takes about 20 s. These slots have the same load as the simulated ones."""
 
 FLOWFLEX_12_LIVE = FlowClusterFigure(
     "flowflex-12-live",

@@ -18,11 +18,11 @@ from slotwise.results import Plan
 from slotwise.workload.flow_generator import FlowGenerator, unweighted
 
 BUDGET_STEPS = 10_000
-"""For the search of FlowFlex in each plan, in steps, so that every machine finds the same: less
-than half a second on average."""
+"""Search steps of FlowFlex in each plan, so that every machine finds the same plan. They take
+less than half a second on average."""
 
 AGNOSTIC = ("fair", "fifo")
-"""Ready-list schemes that know nothing of metrics: each plans once for all of them."""
+"""Ready-list schemes that do not use the metric: each plans once for all metrics."""
 
 FLOWFLEX, ALONE = "flowflex", "paper's method"
 SCHEMES = (FLOWFLEX, ALONE, *AGNOSTIC)
@@ -45,7 +45,7 @@ PLANNERS: Mapping[str, _Planner] = MappingProxyType({FLOWFLEX: _flowflex, ALONE:
 
 @dataclass(frozen=True, slots=True)
 class FlowSetting:
-    """What is planned, and by which metrics.
+    """The flows to plan, and the metrics.
 
     steps  of search, for each plan of FlowFlex
     """
@@ -57,10 +57,10 @@ class FlowSetting:
 
 @dataclass(frozen=True, slots=True)
 class FlowOutcome:
-    """What the schemes came to in one experiment by one metric.
+    """The results of the schemes in one experiment by one metric.
 
     values  of each scheme
-    bound   no schedule has a lower value: the best that any plan has proven
+    bound   the highest lower bound that any plan has proven
     """
 
     values: Mapping[str, float]
@@ -72,14 +72,14 @@ class FlowOutcome:
 
     def ratio(self, scheme: str, added: float) -> float:
         """Value by bound, with something added to both (FlowFlex, footnote 10)."""
-        # A bound is lowered by a little, so that it may lie just below 0.
+        # Bounds are lowered slightly for rounding, so they may be just below 0.
         return (self.values[scheme] + added) / (max(self.bound, 0.0) + added)
 
 
 def experiment(setting: FlowSetting, seed: int, number: int) -> dict[str, FlowOutcome]:
-    """Experiment of this number and seed, by the name of the metric; always the same.
+    """The experiment of this number and seed, by the name of the metric; deterministic.
 
-    All metrics measure the same flows.
+    All metrics use the same flows.
     """
     jobs = setting.generator.draw(np.random.default_rng([seed, number]))
     slots, plain = setting.generator.slots, unweighted(jobs)

@@ -40,8 +40,8 @@ MINISUM = (
     Metric("SLA steps", "sla"),
     Metric("SLA cost", "sla", weighted=True),
 )
-"""The nine of Fig. 10: each of the paper's types, weighted and not; stretch has weights of its
-own. The steps of an SLA count 1 each, or have the heights drawn."""
+"""The nine metrics of Fig. 10: each of the paper's types, weighted and unweighted; stretch has
+its own weights. The steps of an SLA count 1 each, or have random heights."""
 
 MINIMAX = (
     Metric("makespan", "makespan", "max"),
@@ -53,16 +53,16 @@ MINIMAX = (
     Metric("max SLA steps", "sla", "max"),
     Metric("max SLA cost", "sla", "max", weighted=True),
 )
-"""The eight of Fig. 11: the same without the unweighted tardy flow, as in the paper."""
+"""The eight metrics of Fig. 11: the same without the unweighted tardy flow, as in the paper."""
 
 MAY_BE_NOTHING = frozenset({"tardy", "tardiness", "sla"})
-"""Penalties that a job may avoid. Where a bound of 0 is possible, 1 is added to values and
-bounds alike, in every experiment, as we read the paper (FlowFlex, footnote 10)."""
+"""Penalties that a job may avoid. Where a bound of 0 is possible, 1 is added to both values and
+bounds, in every experiment, as we interpret the paper (FlowFlex, footnote 10)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowRow:
-    """What came out of all experiments by one metric, for one scheme.
+    """The results of all experiments by one metric, for one scheme.
 
     mean, worst, least  of the ratios of its value to the bound
     deviation           of that sample of ratios, 0 for a single experiment
@@ -89,7 +89,7 @@ class FlowRow:
 class FlowFigure:
     """Ratios to the best bound, average and worst, metric by metric.
 
-    published  the most that the paper states for the average of FlowFlex, None if nothing
+    published  the maximum that the paper states for the average of FlowFlex; None if not stated
     """
 
     name: str
@@ -100,7 +100,7 @@ class FlowFigure:
     runs: int = RUNS
 
     def experiments(self, runs: int, seed: int) -> Sequence[Experiment]:
-        """One for each workload that is drawn."""
+        """One for each random workload."""
         return [partial(experiment, self.setting, seed, run) for run in range(runs)]
 
     def rows(self, outcomes: Sequence[Mapping[str, FlowOutcome]]) -> Sequence[Row]:
@@ -140,14 +140,14 @@ class FlowFigure:
         return table
 
     def draw(self, rows: Sequence[Row]) -> Picture:
-        """Bars: averages beside worst cases."""
+        """Bars: averages next to worst cases."""
         from experiments.flowflex.pictures import draw_ratios
 
         return draw_ratios(self.name, self.title, _typed(rows))
 
 
 def row_of(metric: Metric, scheme: str, outcomes: Sequence[FlowOutcome]) -> FlowRow:
-    """What came out of the experiments by one metric, for one scheme."""
+    """The results of the experiments by one metric, for one scheme."""
     added = 1.0 if metric.penalty in MAY_BE_NOTHING else 0.0
     ratios = [outcome.ratio(scheme, added) for outcome in outcomes]
     return FlowRow(
@@ -166,7 +166,7 @@ def row_of(metric: Metric, scheme: str, outcomes: Sequence[FlowOutcome]) -> Flow
 
 
 ROUNDING = 1e-9
-"""A value that is above another by no more than this, relatively, is as good."""
+"""Values that differ by no more than this, relatively, count as equal."""
 
 
 def _is_behind(outcome: FlowOutcome, scheme: str) -> bool:

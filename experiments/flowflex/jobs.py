@@ -11,8 +11,8 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.workload.flow_generator import wire
 
 TOLD_SECONDS = 30.0
-"""What each task is said to need, whatever it needs: FlowFlex predicts the same for each task
-until some of its phase are done (5.2)."""
+"""The stated work of each task, independent of its true work: FlowFlex predicts the same for
+each task until some of its phase are done (5.2)."""
 
 
 class Kind(NamedTuple):
@@ -28,12 +28,12 @@ COMBINE = Kind(30.0, 10.0, 23.0)
 SELECT = Kind(20.0, float("inf"), 22.0)
 
 KINDS = (SORT, COMBINE, SELECT, SORT)
-"""As in the mix of the FLEX figures, copying counted with the reduces. Two of four sort, for
-GridMix2 sorts text and compressed records. Its queries of several stages are flows here."""
+"""As in the mix of the FLEX figures, with copying included in the reduces. Two of four sort,
+because GridMix2 sorts text and compressed records. Its multi-stage queries are flows here."""
 
 SIZES = ((1, 112), (10, 44), (100, 16))
-"""Small, medium and large jobs read so many percent of the blocks; there are so many of each as
-in the mix of the FLEX figures."""
+"""The percentage of the blocks that small, medium and large jobs read, and the number of jobs
+of each size, as in the mix of the FLEX figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class GridMixFlows:
 
     As in the paper:
 
-    flows                 how many
+    flows                 their number
     jobs_least, jobs_most jobs of a flow: a whole number from the least to the most
     joined                of two jobs the later one waits for the earlier with this probability
     gap                   mean seconds from one arrival to the next, exponentially distributed;
@@ -51,7 +51,7 @@ class GridMixFlows:
     Ours, since the paper does not state them:
 
     blocks   maps of a large job
-    noise    of what tasks need: the standard deviation of its logarithm
+    noise    of task durations: the standard deviation of the logarithm
     """
 
     flows: int = 10
@@ -63,8 +63,8 @@ class GridMixFlows:
     noise: float = 0.25
 
     def draw(self, rng: np.random.Generator) -> tuple[Job, ...]:
-        """The flows, with what each task really needs. Those of another gap come at other
-        times, and are else the same."""
+        """The flows, with the true work of each task. With another gap the arrivals differ, and
+        everything else is the same."""
         gaps = rng.exponential(size=self.flows)
         arrivals = self.gap * (np.cumsum(gaps) - gaps[0])
         return tuple(self._flow(rng, n, float(at)) for n, at in enumerate(arrivals))
@@ -96,7 +96,7 @@ class GridMixFlows:
 
 
 def believed(job: Job, seconds: float = TOLD_SECONDS) -> Job:
-    """The job as schedulers hear of it: so many tasks, each said to need as much."""
+    """The job as schedulers receive it: its number of tasks, each with the same stated work."""
     return replace(
         job,
         phases=tuple(replace(p, tasks=Tasks(p.tasks.count, seconds)) for p in job.phases),
@@ -104,7 +104,7 @@ def believed(job: Job, seconds: float = TOLD_SECONDS) -> Job:
 
 
 def faster(job: Job, speed: float) -> Job:
-    """The same job so many times as fast: arrival and tasks take that part of the time."""
+    """The same job, faster by this factor: arrival and task durations are divided by it."""
     return replace(
         job,
         arrival=job.arrival / speed,

@@ -25,14 +25,15 @@ LABELS = {
 COLOURS = dict(zip(LABELS.values(), (RUNS[2], RUNS[4], RUNS[0], RUNS[1]), strict=True))
 
 CUT = 10.0
-"""Bars are cut here; what they come to is written beside all of them."""
+"""Bars are cut here; the values are written next to all bars."""
 
 BAR, WIDTH = 13, 300
 """The height of a bar and the width of a panel, in pixels."""
 
 
 def draw_ratios(name: str, title: str, rows: Sequence[FlowRow]) -> Picture:
-    """Ratios to the best bound on a logarithmic axis from 1: average, and beside it worst."""
+    """Ratios to the best bound on a logarithmic axis from 1: the average, and next to it the
+    worst."""
     panels = {"average": "average ratio to the bound", "worst": "worst ratio to the bound"}
     metrics = list(dict.fromkeys(row.metric for row in rows))
     datasets = {
@@ -53,7 +54,7 @@ def draw_ratios(name: str, title: str, rows: Sequence[FlowRow]) -> Picture:
 
 
 def draw_improvements(name: str, title: str, rows: Sequence[FlowClusterRow]) -> Picture:
-    """By how much FlowFlex is better than FAIR and FIFO: a panel for each way to arrive."""
+    """The gain of FlowFlex over FAIR and FIFO: a panel for each way of arrival."""
     ways = list(dict.fromkeys(row.arrivals for row in rows))
     metrics = list(dict.fromkeys(row.metric for row in rows))
     datasets = {

@@ -1,7 +1,7 @@
-"""FlowFlex, Figs 4, 7 and 9: one instance on its way through the three stages.
+"""FlowFlex, Figs 4, 7 and 9: one instance in each of the three stages.
 
-The paper's figures show flows of which it gives no numbers, so these are ours: three flows on
-four slots. Nothing is drawn at random, and nothing is measured.
+The paper gives no numbers for the flows of its figures, so these are ours: three flows on
+four slots. There is no randomness, and nothing is measured.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 SLOTS = 4
 
 HALF = 0.5
-"""Of each flow; deadlines are when so much of it is counted (Fig. 6, line 5)."""
+"""The fraction of each flow that is counted by its deadline (Fig. 6, line 5)."""
 
 SHOWN = "A"
 """The flow whose first stage is shown."""
 
 
 def _phase(name: str, slots: int, seconds: float, *after: str) -> Phase:
-    """A phase by its most share and its least time."""
+    """A phase by its max share and its least time."""
     return Phase(name, Tasks(slots, seconds), after=frozenset(after))
 
 
@@ -86,7 +86,7 @@ PSEUDO, SHIFTED, LISTED = (
 
 
 class Stages:
-    """What each stage makes of the flows, for the sum of response times."""
+    """The result of each stage for the flows, for the sum of response times."""
 
     @cached_property
     def _whole(self) -> tuple[Flows, list[PhaseId]]:
@@ -114,7 +114,7 @@ class Stages:
 
     @cached_property
     def pieces(self) -> dict[str, list[Piece]]:
-        """The schedules that are shown, a phase or a pseudo-job being named by its flow."""
+        """The schedules shown; a phase or a pseudo-job is named by its flow."""
         ids, chained = self._whole[1], self.chains.problem
         order = by_deadline(chained, self.network.deadlines(HALF))
         listed = Lister(chained).schedule(order)
@@ -146,7 +146,7 @@ class Stages:
 
 
 def stacked(pieces: Sequence[Piece], order: Sequence[str]) -> list[Row]:
-    """Rectangles: at each time, what holds slots lies one on the other, flows in this order."""
+    """Rectangles: at each time, the holders of slots are stacked, flows in this order."""
     instants = sorted({at for piece in pieces for at in (piece.start, piece.end)})
     rows: list[dict[str, Any]] = []
     latest: dict[tuple[object, ...], dict[str, Any]] = {}
@@ -175,7 +175,7 @@ def _rectangle(
 def first_stage() -> list[Row]:
     """Fig. 4: the DAG of one flow, its pseudo-schedule and its pseudo-jobs, as rectangles.
 
-    A phase in the DAG lies at its earliest start, in a row of its own among those beside it.
+    A phase in the DAG is at its earliest start, in a separate row among concurrent phases.
     """
     stages = Stages()
     number_of = next(n for n, job in enumerate(FLOWS) if job.id == SHOWN)
@@ -210,7 +210,7 @@ def first_stage() -> list[Row]:
 def _free_below(
     lanes: Sequence[tuple[float, float, float]], start: float, end: float, slots: int
 ) -> float:
-    """The lowest place for a rectangle of so many slots among others."""
+    """The lowest place for a rectangle of this number of slots among others."""
     taken = {low for begins, ends, low in lanes if begins < end and start < ends}
     low = 0.0
     while any(low + slot in taken for slot in range(slots)):
@@ -219,7 +219,7 @@ def _free_below(
 
 
 def network() -> list[Row]:
-    """Fig. 7: of each flow's work, what counts in which interval of time; and its deadline."""
+    """Fig. 7: the work of each flow counted in each interval of time, and its deadline."""
     stages = Stages()
     found, volume = stages.network, stages.flows.volume
     deadlines = found.deadlines(HALF)
@@ -254,7 +254,7 @@ def later_stages() -> list[Row]:
 
 
 Cells = list[tuple[str, ...]]
-"""A table for people: the headings first."""
+"""The cells of a printed table, the headings first."""
 
 
 def _first_cells(rows: Sequence[Row]) -> Cells:
@@ -300,7 +300,7 @@ def completions(rows: Sequence[Row]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class StageFigure:
-    """One figure of the instance: its rows, made by a function, and how they are shown."""
+    """One figure of the instance: the function that makes its rows, and their presentation."""
 
     name: str
     title: str
@@ -310,15 +310,15 @@ class StageFigure:
     runs: int = 1
 
     def experiments(self, runs: int, seed: int) -> Sequence[Experiment]:
-        """One: nothing is drawn at random."""
+        """One: there is no randomness."""
         return [self.make]
 
     def rows(self, outcomes: Sequence[list[Row]]) -> Sequence[Row]:
-        """Rectangles, or what is counted when."""
+        """Rectangles, or the work counted in each interval."""
         return outcomes[0]
 
     def table(self, rows: Sequence[Row], runs: int) -> Table:
-        """What the rows come to."""
+        """The rows in summary."""
         table = Table(title=self.title, title_justify="left", box=SIMPLE_HEAD)
         headings, *lines = self.cells(rows)
         for place, heading in enumerate(headings):

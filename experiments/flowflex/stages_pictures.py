@@ -18,22 +18,22 @@ FLOW_COLOURS = dict(zip("ABC", JOBS, strict=False))
 PHASE_COLOURS = dict(zip(("a1", "a2", "a3", "a4", "a5", "a6"), JOBS, strict=False))
 
 TINTS = (0.0, 0.45, 0.2, 0.6, 0.1, 0.35)
-"""Of one flow's phases by their numbers, so that neighbours can be told apart."""
+"""Tints of one flow's phases by their numbers, so that neighbours can be distinguished."""
 
 LIGHT = 0.35
-"""From this tint on, names are dark."""
+"""From this tint on, names are printed dark."""
 
 DASH = [4, 3]
 
 ROUNDING = 1e-9
-"""Relative; an interval that ends so little after a second ends with it."""
+"""Relative; an interval that ends within this of a whole second counts as ending with it."""
 
 LABEL_AREA = 0.9
-"""Slots times seconds; a smaller rectangle has no name in it."""
+"""Slots times seconds; smaller rectangles have no name in them."""
 
 
 def draw_first_stage(figure: StageFigure, rows: Sequence[Row]) -> Picture:
-    """The DAG, the pseudo-schedule that it leads to, and the pseudo-jobs cut from that."""
+    """The DAG, its pseudo-schedule, and the pseudo-jobs cut from that."""
     phases = [row for row in rows if row["part"] == "phase"]
     jobs = [row for row in rows if row["part"] != "phase"]
     ends = {row["name"]: row for row in phases}
@@ -89,7 +89,7 @@ def draw_first_stage(figure: StageFigure, rows: Sequence[Row]) -> Picture:
 
 
 def draw_network(figure: StageFigure, rows: Sequence[Row]) -> Picture:
-    """The network, its intervals taken together by seconds, and what is counted by when."""
+    """The network, its intervals grouped by seconds, and the work counted over time."""
     flows = {row["flow"]: row for row in rows}
     last = ceil(max(row["end"] for row in rows))
     middle = last / 2
@@ -168,14 +168,14 @@ def draw_later_stages(figure: StageFigure, rows: Sequence[Row]) -> Picture:
 
 
 _FLOW_AT = {"B": 0.2, "C": 0.5, "A": 0.8}
-"""Where the flows stand above the network, as parts of its width."""
+"""Positions of the flows above the network, as fractions of its width."""
 
 _NODE = 620
 """The area of a node, square pixels."""
 
 
 def _places(phases: Sequence[Row]) -> dict[str, tuple[float, float]]:
-    """Where each node of the DAG is drawn: a column behind all that it waits for."""
+    """The position of each node of the DAG: a column to the right of all its predecessors."""
     depth: dict[str, int] = {}
     for row in phases:
         depth[row["name"]] = 1 + max((depth[name] for name in row["after"].split()), default=-1)
@@ -192,7 +192,7 @@ def _places(phases: Sequence[Row]) -> dict[str, tuple[float, float]]:
 
 
 def _head(arc: Mapping[str, float]) -> dict[str, float]:
-    """Where the head of an arrow lies, and its angle; one unit is as long in x as in y."""
+    """The position and angle of an arrow head; one unit has the same length in x and y."""
     dx, dy = (arc["x2"] - arc["x"]) * _STEP_X, (arc["y2"] - arc["y"]) * _STEP_Y
     back = 19.0 / hypot(dx, dy)
     return {
@@ -207,7 +207,7 @@ _STEP_X, _STEP_Y = 68.0, 92.0
 
 
 def _said(row: Row) -> str:
-    """The most share of a phase, and its least time."""
+    """The max share of a phase, and its least time."""
     return f"{row['high'] - row['low']:g} × {_length(row):g} s"
 
 
@@ -353,7 +353,7 @@ def _counted(axis: str, last: int) -> Any:
 
 
 def _cumulated(rows: Sequence[Row], last: int) -> Rows:
-    """What part of each flow has been counted by when, evenly within an interval."""
+    """The fraction of each flow counted over time, evenly within an interval."""
     points: Rows = []
     for flow in dict.fromkeys(row["flow"] for row in rows):
         total = 0.0
@@ -373,7 +373,7 @@ def _schedule(name: str, heading: str, axis: str, end: float, is_last: bool) -> 
     names = alt.Chart(source(f"{name} names")).mark_text(fontSize=11, fontWeight="bold")
     text = alt.Color(field="text", type="nominal", scale=None)
     colour = alt.Color(field="colour", type="nominal", scale=None)
-    edge = alt.Stroke(field="colour", type="nominal", scale=None)  # Else seams shine through.
+    edge = alt.Stroke(field="colour", type="nominal", scale=None)  # Hides seams.
     return alt.layer(
         base.encode(
             x=x, x2=alt.X2(field="end"), y=y, y2=alt.Y2(field="high"), color=colour, stroke=edge
