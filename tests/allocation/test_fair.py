@@ -183,7 +183,7 @@ def random_tree(random: Random) -> Claims:
 
 @given(trees())
 def test_every_limit_is_kept_and_no_slot_is_left(problem: Claims) -> None:
-    """Most shares of jobs and pools hold; all slots are used that anybody may use."""
+    """Max shares of jobs and pools hold; all slots are used that anybody may use."""
     shares = share_at_once(problem)
     assert sum(shares) == pytest.approx(min(problem.capacity, demand(problem, -1)))
     for part, max_share in zip(shares, problem.max_share, strict=True):

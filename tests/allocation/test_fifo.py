@@ -1,4 +1,4 @@
-"""FIFO: first come, first served, with most shares and without least shares (FLEX 4)."""
+"""FIFO: first come, first served, with max shares and without min shares (FLEX 4)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_who_has_a_higher_priority_comes_before_all_others() -> None:
 
 
 def test_least_shares_are_ignored() -> None:
-    """A later job gets nothing in spite of its least share."""
+    """A later job gets nothing in spite of its min share."""
     problem = Claims.of(10, [1, 1], min_share=[0, 4], max_share=[10, 10], arrival=[0, 1])
     assert Fifo().share(problem) == [10, 0]
 

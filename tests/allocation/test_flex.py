@@ -127,9 +127,9 @@ def test_smith_is_optimal_on_one_slot() -> None:
 
 
 def test_its_quick_order_is_near_the_best_of_all_orders() -> None:
-    """Weighted response of random jobs with least and most shares, against all J! orders.
+    """Weighted response of random jobs with min and max shares, against all J! orders.
 
-    Measured here, where most shares differ widely: .3 % above on average, 7 % at worst.
+    Measured here, where max shares differ widely: .3 % above on average, 7 % at worst.
     """
     random = Random(5)
     ratios = []
@@ -178,7 +178,7 @@ OBJECTIVES = [
 def test_every_objective_keeps_shares_and_leaves_no_slot_idle(
     claims: Claims, aim: Objective
 ) -> None:
-    """Least shares as far as they fit, most shares of jobs and pools, and no waste."""
+    """Min shares as far as they fit, max shares of jobs and pools, and no waste."""
     shares = Flex(aim, budget_seconds=0.002).share(claims)
     for share, top in zip(shares, claims.max_share, strict=True):
         assert 0 <= share <= top * (1 + 1e-9)
@@ -204,7 +204,7 @@ def test_what_a_job_shares_by_is_not_what_it_costs(claims: Claims) -> None:
 
 @given(any_claims(), st.sampled_from(OBJECTIVES))
 def test_flex_as_an_add_on_to_fair_gives_the_same_slots(claims: Claims, aim: Objective) -> None:
-    """FAIR, handed FLEX's shares as least shares, has nothing left to decide (FLEX 1.1)."""
+    """FAIR, handed FLEX's shares as min shares, has nothing left to decide (FLEX 1.1)."""
     flex = Flex(aim, budget_seconds=0.002)
     revised = flex.share(claims)
     assert AddOn(flex).revised(claims) == revised

@@ -89,7 +89,7 @@ NESTED = PoolTree(
 def test_every_plan_is_feasible(
     jobs: tuple[Job, ...], allocator: Allocator, pools: PoolTree
 ) -> None:
-    """Capacity, most shares of jobs and pools, precedence, all work, by all allocators."""
+    """Capacity, max shares of jobs and pools, precedence, all work, by all allocators."""
     cluster = Cluster.of_slots(8)
     for schedule in plan_schedules(jobs, cluster, pools, allocator).schedules:
         schedule.check(jobs, cluster)
@@ -165,7 +165,7 @@ def test_for_single_phases_the_fluid_way_is_the_packing_scheme(jobs: tuple[Job, 
 
 @given(static_jobs(dag=False))
 def test_a_plan_of_single_phases_keeps_least_shares(jobs: tuple[Job, ...]) -> None:
-    """In whole slots, each job always holds its least share, rounded down."""
+    """In whole slots, each job always holds its min share, rounded down."""
     cluster = Cluster.of_slots(8)
     pools = PoolTree([Pool("a"), Pool("b")])
     for aim in (Objective(), Objective("stretch", "max")):

@@ -32,7 +32,7 @@ def test_the_least_share_of_a_pool_goes_to_its_jobs_in_priority_order() -> None:
 
 
 def test_the_most_share_of_a_pool_is_hard() -> None:
-    """Least shares of 6 and 2 in a pool limited to 4 become 3 and 1; slack goes elsewhere."""
+    """Min shares of 6 and 2 in a pool limited to 4 become 3 and 1; slack goes elsewhere."""
     problem = in_pools(
         Claims.of(20, [1, 1, 1], min_share=[6, 2, 0], max_share=[9, 9, 9]),
         [0, 0, 1],
@@ -89,7 +89,7 @@ def test_the_least_share_of_an_inner_pool_goes_below_it_in_priority_order() -> N
 
 
 def test_the_most_share_of_an_inner_pool_is_hard() -> None:
-    """Least shares of 6 and 2 in pools within one limited to 4 become 3 and 1."""
+    """Min shares of 6 and 2 in pools within one limited to 4 become 3 and 1."""
     problem = pooled(
         20,
         [(1, 6, 9), (2, 2, 9), (3, 0, 9)],
@@ -118,7 +118,7 @@ def test_floors_are_what_the_pools_at_the_top_are_owed(problem: Claims, random: 
 
 @given(trees(), st.randoms(use_true_random=False))
 def test_grants_keep_all_limits_and_leave_no_slot(problem: Claims, random: Random) -> None:
-    """Jobs' and pools' most shares hold, guarantees too where they fit, and nothing idles."""
+    """Jobs' and pools' max shares hold, guarantees too where they fit, and nothing idles."""
     order = list(range(len(problem)))
     random.shuffle(order)
     slots = grant(problem, order)

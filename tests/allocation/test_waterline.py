@@ -73,7 +73,7 @@ def by_linear_programs(
             assert found.status == 0
             return found.x
 
-        # The largest common level of all that are not settled; least shares may lie above it.
+        # The largest common level of all that are not settled; min shares may lie above it.
         level = solve([0.0] * count + [-1.0], rows, [*bounds, (0, None)])[-1]
         settled = dict(level_at)
         for j in range(count):
@@ -156,7 +156,7 @@ def test_it_is_the_lexicographic_optimum(seed: int) -> None:
 
 
 @given(problems())
-# Rounding at the last bend: the level is beyond all most shares by less than one can see.
+# Rounding at the last bend: the level is beyond all max shares by less than one can see.
 @example(
     (
         13.962795650997931,
@@ -181,7 +181,7 @@ def test_it_equals_bisection(problem: Problem) -> None:
 
 @given(problems())
 def test_shares_fill_the_capacity_within_their_limits(problem: Problem) -> None:
-    """Shares sum to min(capacity, all most shares), none above its most or below its floor."""
+    """Shares sum to min(capacity, all max shares), none above its most or below its floor."""
     capacity, _, min_share, max_share = problem
     shares = water_line(*problem)
     assert sum(shares) == pytest.approx(min(capacity, sum(max_share)), rel=1e-12)

@@ -223,7 +223,7 @@ def test_what_queues_cannot_serve_is_refused() -> None:
     check = partial(check_scheduler, "dmrs")
     for bad, told in (
         (lambda: check([plain], kinds, {}), "slots of one kind"),
-        (lambda: check([capped], cluster, {}), "job 'a', phase 'map': dmrs keeps no least"),
+        (lambda: check([capped], cluster, {}), "job 'a', phase 'map': dmrs keeps no min"),
         (
             lambda: check([plain], cluster, {"p": Pool("p", slots_max={"task": 1})}),
             "pool 'p': dmrs keeps no shares of pools",

@@ -79,7 +79,7 @@ def test_no_bound_is_above_the_optimum(metric: Metric, with_least: bool) -> None
 
 @given(st.data())
 def test_no_bound_is_above_a_packing(data: st.DataObject) -> None:
-    """Any costs, least shares, equal and tiny jobs, more jobs than slots, in any order."""
+    """Any costs, min shares, equal and tiny jobs, more jobs than slots, in any order."""
     aggregate: Aggregate = data.draw(st.sampled_from(["sum", "max"]))
     problem = data.draw(problems(aggregate, jobs_most=8))
     order = data.draw(st.permutations(range(len(problem))))

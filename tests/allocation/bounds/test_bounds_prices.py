@@ -24,7 +24,7 @@ CAPACITY = 6.0
 
 
 def random_jobs(random: Random, count: int) -> BoundJobs:
-    """Jobs of all kinds of costs, with arrivals or with least shares."""
+    """Jobs of all kinds of costs, with arrivals or with min shares."""
     arrival = [random.choice([0.0, random.uniform(0, 5)]) for _ in range(count)]
     rate = [random.uniform(0.5, CAPACITY) for _ in range(count)]
     work = [random.uniform(0.2, 12) for _ in range(count)]

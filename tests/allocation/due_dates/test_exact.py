@@ -49,7 +49,7 @@ def test_due_dates_that_no_order_of_priority_keeps() -> None:
 
 
 def test_a_least_share_holds_back_the_other_job() -> None:
-    """Work 10 and 8 on 4 slots: without least shares the first is done at 2.5.
+    """Work 10 and 8 on 4 slots: without min shares the first is done at 2.5.
 
     If the second holds 2 as long as it is not done, then the first is done at 5 before it, or
     at 4.5 after it.
@@ -110,7 +110,7 @@ ONE_AT_A_TIME = ([(0.0, 2.0, 4.0)], [(2.0, 4.0, 4.0)])
 
 WRONG = {
     "more slots than there are": ([(0.0, 2.0, 4.0)], [(1.0, 3.0, 4.0)]),
-    "more than the most share": ([(0.0, 2.0, 4.0)], [(2.0, 3.6, 5.0)]),
+    "more than the max share": ([(0.0, 2.0, 4.0)], [(2.0, 3.6, 5.0)]),
     "less work than there is": ([(0.0, 2.0, 4.0)], [(2.0, 3.9, 4.0)]),
     "two pieces at once": ([(0.0, 2.0, 2.0), (1.0, 3.0, 2.0)], [(3.0, 5.0, 4.0)]),
     "a job never run": ([(0.0, 2.0, 4.0)], []),
@@ -123,7 +123,7 @@ def two_jobs(min_share: float = 0.0) -> Malleable:
 
 
 def test_a_schedule_is_seen_to_be_one() -> None:
-    """One job after the other is a schedule, but not where both have least shares."""
+    """One job after the other is a schedule, but not where both have min shares."""
     check_packing(two_jobs(), ONE_AT_A_TIME, [2.0, 4.0])
     with pytest.raises(AssertionError, match="job 1 holds nothing"):
         check_packing(two_jobs(min_share=1.0), ONE_AT_A_TIME, [2.0, 4.0])

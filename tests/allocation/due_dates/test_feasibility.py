@@ -34,7 +34,7 @@ def excess(
 
 
 def random_shares(random: Random, count: int, capacity: float) -> tuple[Floats, Floats, Floats]:
-    """Work, least and most shares; the least shares take up to all slots."""
+    """Work, min and max shares; the min shares take up to all slots."""
     work = np.array([random.choice([1.0, 4.0, random.uniform(0.1, 9)]) for _ in range(count)])
     max_share = np.array([random.uniform(0.2, capacity) for _ in range(count)])
     min_share = max_share * [random.choice([0.0, random.random(), 1.0]) for _ in range(count)]
@@ -97,7 +97,7 @@ def scheduled(
 
 @pytest.mark.parametrize("seed", range(60))
 def test_due_dates_fit_if_and_only_if_a_schedule_exists(seed: int) -> None:
-    """Three jobs with least and most shares, due dates around what is just possible."""
+    """Three jobs with min and max shares, due dates around what is just possible."""
     random = Random(seed)
     work, min_share, max_share = random_shares(random, 3, 4.0)
     height = work / max_share

@@ -131,7 +131,7 @@ def test_without_least_shares_they_are_those_of_the_packing_scheme(
 
 @given(problems(kinds="line"), st.randoms())
 def test_with_least_shares_they_are_never_later(problem: Malleable, random: Random) -> None:
-    """In the packing scheme a job at its least share ends as late as that lets it."""
+    """In the packing scheme a job at its min share ends as late as that lets it."""
     order = list(range(len(problem)))
     random.shuffle(order)
     promises = Promises(problem)
@@ -143,7 +143,7 @@ def test_with_least_shares_they_are_never_later(problem: Malleable, random: Rand
 
 
 def test_with_least_shares_they_may_be_earlier_than_the_packing_scheme() -> None:
-    """On one slot, the third may be done long before its least share alone would end it."""
+    """On one slot, the third may be done long before its min share alone would end it."""
     work, min_share = [5.0, 1.0, 5.0], [0.0, 0.1, 0.4]
     problem = Malleable.of(1, work, min_share, [0.8, 0.5, 0.9], [Line(1.0)] * 3, "sum")
     promises = Promises(problem)

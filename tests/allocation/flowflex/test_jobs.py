@@ -43,7 +43,7 @@ def claims(
     kind: str = ANY,
     now: float = 0.0,
 ) -> Claims:
-    """Claims of ready phases: the job, the phase's name, its work left, its most share."""
+    """Claims of ready phases: the job, the phase's name, its work left, its max share."""
     return Claims(
         cluster.capacity[kind],
         weight=[1.0] * len(ready),
@@ -76,7 +76,7 @@ DIAMOND = Job(
 
 
 def test_a_whole_job_is_a_flow_of_its_phases() -> None:
-    """Work, most shares cut to the cluster, and who waits for whom."""
+    """Work, max shares cut to the cluster, and who waits for whom."""
     problem, ids = whole_flows([DIAMOND], TEN, RESPONSE)
     assert ids == [PhaseId("d", name) for name in "abce"]
     assert problem.work.tolist() == [8, 6, pytest.approx(9), 2]
@@ -229,7 +229,7 @@ def test_a_part_with_nothing_to_do_just_now_is_to_come() -> None:
 
 
 def test_ready_phases_that_do_not_wait_for_each_other_stay_apart() -> None:
-    """Two branches of one job on one kind of slot each have their own most share."""
+    """Two branches of one job on one kind of slot each have their own max share."""
     left = left_of((DIAMOND, "b", 6.0, 2), (DIAMOND, "c", 9.0, 10))
     assert left.flows.max_share.tolist() == [2, 10, 1]
 

@@ -48,7 +48,7 @@ def test_independent_phases_are_done_as_soon_as_can_be(
 
 @given(flows(with_kinds=True), st.data())
 def test_what_is_shared_is_a_schedule(drawn: Drawn, data: st.DataObject) -> None:
-    """In whole slots, with precedence, most shares and capacity kept, and all work done."""
+    """In whole slots, with precedence, max shares and capacity kept, and all work done."""
     problem = problem_of(drawn, Objective("makespan", "max"))
     due = data.draw(st.lists(st.floats(0, 1e3), min_size=len(problem), max_size=len(problem)))
     shared = share_by_level(problem, np.array(due))

@@ -27,7 +27,7 @@ shares = st.one_of(st.integers(0, 12).map(float), st.floats(0, 12))
 
 @st.composite
 def problems(draw: st.DrawFn, cost: st.SearchStrategy[Cost] = all_costs) -> Malleable:
-    """Up to 8 jobs: whole shares or not, more jobs than slots, least shares that fill all."""
+    """Up to 8 jobs: whole shares or not, more jobs than slots, min shares that fill all."""
     count = draw(st.integers(1, 8))
     max_share = [max(0.05, draw(shares)) for _ in range(count)]
     min_share = [min(draw(shares), top) for top in max_share]
@@ -59,7 +59,7 @@ def test_more_jobs_than_slots_share_parts_of_slots() -> None:
 
 
 def test_shares_that_are_not_whole_are_counted_in_tenths() -> None:
-    """Shares of 2.5 and 1.25 slots of 4: most shares are reached, least ones rounded down."""
+    """Shares of 2.5 and 1.25 slots of 4: max shares are reached, least ones rounded down."""
     problem = Malleable.of(4, [10, 10], [1.25, 0], [2.5, 1.25], [Line(1), Line(1)])
     moldable = Moldable.of(problem)
     assert moldable.total == 40

@@ -40,7 +40,7 @@ def random_cost(random: Random) -> Cost:
 
 
 def random_problem(random: Random, count: int, is_mixed: bool = True) -> Malleable:
-    """Jobs that often tie, many without a least share, of mixed penalties or of one kind."""
+    """Jobs that often tie, many without a min share, of mixed penalties or of one kind."""
     capacity = random.randint(1, 12)
     max_share = [float(random.randint(1, capacity)) for _ in range(count)]
     costs = [random_cost(random) for _ in range(count)]
@@ -114,8 +114,8 @@ def test_a_job_once_placed_keeps_its_completion() -> None:
 def test_a_job_once_placed_ends_as_early_as_can_be() -> None:
     """Any due date before its end asks for more slots than there are, with those before it.
 
-    Not so for a job that its least share has done while those before it held the slack: it
-    could be done sooner and leave its least share to them afterwards.
+    Not so for a job that its min share has done while those before it held the slack: it
+    could be done sooner and leave its min share to them afterwards.
     """
 
     def must_have(job: int, due: float, at: float) -> float:
@@ -133,7 +133,7 @@ def test_a_job_once_placed_ends_as_early_as_can_be() -> None:
         order = list(range(len(problem)))
         random.shuffle(order)
         p, prefix, jobs = problem, empty_prefix(problem), jobs_of(problem)
-        due = dict(enumerate(p.ends.tolist()))  # Who is not placed holds its least share.
+        due = dict(enumerate(p.ends.tolist()))  # Who is not placed holds its min share.
         for j in order:
             if jobs[j].end <= prefix.times[0]:
                 continue

@@ -57,7 +57,7 @@ def random_problem(random: Random, count: int, kind: str, capacity: float = 10) 
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
 @given(st.data())
 def test_every_solution_is_a_schedule(aggregate: str, data: st.DataObject) -> None:
-    """Any costs, least shares that may not fit: feasible, of the value it says, never -nan."""
+    """Any costs, min shares that may not fit: feasible, of the value it says, never -nan."""
     problem = data.draw(problems(aggregate=aggregate))
     solution = solve(problem, Budget(30))
     check_packing(problem, solution.packing, solution.completion.tolist())
