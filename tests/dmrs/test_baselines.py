@@ -1,4 +1,4 @@
-"""What DMRS was compared with, as we model it; and that DMRS is better on average."""
+"""Our models of the schedulers compared with DMRS, which is better on average."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_identical_machine_gives_all_machines_the_same() -> None:
 
 
 def test_map_only_places_maps_well_and_reduces_anywhere() -> None:
-    """The maps run as DMRS has them; of 40 reduces many run on each machine, for any seed."""
+    """The maps run as under DMRS; of 40 reduces many run on each machine, for any seed."""
     job = Job((Stage(np.full(4, 4.0)), Stage(np.full(40, 1.0), (0,))))
     problem = RelatedMachines(FAST_AND_SLOW, [job])
     runs = map_only(problem).runs
@@ -79,7 +79,7 @@ def test_fifo_holds_fast_machines_by_reduces_that_wait() -> None:
     (reduce,) = [run for run in runs.runs if run.stage == 1]
     assert (reduce.machine, reduce.start, reduce.end) == (0, 2.0, 10.0)
     runs.check(problem)
-    # Another job that could have used the machine meanwhile has to wait.
+    # Another job that could have used the machine meanwhile must wait.
     other = Job((Stage(np.array([4.0])),))
     both = fifo(RelatedMachines(FAST_AND_SLOW, [job, other]))
     assert both.completion[1] > 8.0
@@ -87,7 +87,7 @@ def test_fifo_holds_fast_machines_by_reduces_that_wait() -> None:
 
 
 def test_fifo_takes_jobs_by_release() -> None:
-    """Not by weight, nor by size, nor by their place."""
+    """Not by weight, size or place."""
     long, short = Stage(np.array([10.0])), Stage(np.array([1.0]))
     jobs = [Job((short,), 2.0, 9.0), Job((long,), 0.0), Job((long,), 1.0)]
     problem = RelatedMachines(np.array([1.0]), jobs)

@@ -1,4 +1,4 @@
-"""Algorithm 1: as one reads it, on plain numbers, by machine code, and with gaps filled."""
+"""Algorithm 1: in plain form, on plain numbers, by machine code, and with gaps filled."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def problem_of(seed: int) -> tuple[RelatedMachines, list[int]]:
 
 
 def key_of(runs: Runs) -> list[tuple[float, ...]]:
-    """The runs, in an order that does not tell how they were found."""
+    """The runs in an order that does not depend on the method."""
     return sorted(tuple(run) for run in runs.runs)
 
 
@@ -94,7 +94,7 @@ def test_a_gap_is_filled_by_hand() -> None:
 
 
 def test_a_task_that_would_be_late_does_not_fill_a_gap() -> None:
-    """The gap is 4 s long; a task of 5 s goes behind everything."""
+    """The gap is 4 s long; a task of 5 s goes after all others."""
     first = Job((Stage(np.array([6.0, 2.0])), Stage(np.array([4.0, 4.0]), (0,))))
     second = Job((Stage(np.array([5.0])),))
     problem = RelatedMachines(np.array([1.0, 1.0]), [first, second])
@@ -109,7 +109,7 @@ def test_a_task_waits_for_a_fast_machine_where_it_is_done_first() -> None:
 
 
 def test_gaps_filled_gain_on_average() -> None:
-    """Single problems may lose by it, as the tasks that are placed later go elsewhere."""
+    """Single problems may become worse, since tasks placed later go elsewhere."""
     plain = filled = 0.0
     for seed in range(60):
         problem = related_machines.drawn(Random(seed), 12, 5, 6)
@@ -123,7 +123,7 @@ def test_gaps_filled_gain_on_average() -> None:
 
 @pytest.mark.parametrize("broken", ["early", "short", "twice", "before", "overlap", "lost"])
 def test_a_wrong_schedule_does_not_pass(broken: str) -> None:
-    """The check that all tests rely on sees each kind of fault."""
+    """`Runs.check`, on which all tests rely, detects each kind of error."""
     job = Job((Stage(np.array([2.0, 2.0])), Stage(np.array([2.0]), (0,))), release=1.0)
     problem = RelatedMachines(np.array([1.0, 1.0]), [job])
     runs = list(list_jobs(problem, [0]).runs)

@@ -95,7 +95,7 @@ def test_every_problem_has_a_moldable_version(problem: Malleable) -> None:
 
 @given(problems(convex_costs))
 def test_lines_and_hinges_are_convex_in_units(problem: Malleable) -> None:
-    """What the generic order takes for granted, for tardiness too, looked at cost by cost."""
+    """The assumption of the generic order, including tardiness, checked cost by cost."""
     moldable = Moldable.of(problem)
     assert moldable.of_any_shape == []
     assert is_convex(moldable.resources)
@@ -103,7 +103,7 @@ def test_lines_and_hinges_are_convex_in_units(problem: Malleable) -> None:
 
 @given(problems(staircases))
 def test_all_corners_of_a_staircase_are_tried(problem: Malleable) -> None:
-    """The few units that are tried hold all at which the cost really falls."""
+    """The unit counts that are tried include all at which the cost falls."""
     resources = Moldable.of(problem).resources
     for job in range(len(problem)):
         row = resources.row(job)
