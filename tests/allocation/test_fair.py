@@ -1,4 +1,4 @@
-"""FAIR: pools first, then what is in them; guarantees, limits and inner policies."""
+"""FAIR: pools first, then their contents; min shares, max shares and inner policies."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_within_a_fair_pool_jobs_share_by_their_weights() -> None:
 
 
 def test_within_a_fifo_pool_the_earliest_is_served_first_above_least_shares() -> None:
-    """The first job takes all but the 2 slots that the third is guaranteed."""
+    """The first job takes all slots except for the third job's min share of 2."""
     problem = pooled(
         20, [(0, 0, 15), (0, 0, 15), (0, 2, 15)], [Group(1, 0, INF, policy="fifo")]
     )
@@ -83,7 +83,7 @@ def test_within_a_fifo_pool_the_earliest_is_served_first_above_least_shares() ->
 
 
 def test_what_is_left_in_a_fifo_pool_goes_by_priority_and_then_by_arrival() -> None:
-    """Of 20 slots the third job, of high priority, takes 15; the first has what is left."""
+    """Of 20 slots the third job, of high priority, takes 15; the first gets the rest."""
     problem = pooled(
         20,
         [(0, 0, 15), (0, 0, 15), (0, 0, 15)],
@@ -95,7 +95,7 @@ def test_what_is_left_in_a_fifo_pool_goes_by_priority_and_then_by_arrival() -> N
 
 
 def test_pools_within_a_pool_share_what_it_gets() -> None:
-    """Weights 2 and 1 at the top make 60 and 30; the 60 are shared as 1 and 3 below."""
+    """Weights 2 and 1 at the top give 60 and 30; the 60 are shared as 1 and 3 below."""
     groups = [
         Group(2, 0, INF),
         Group(1, 0, INF, parent=0),
@@ -107,7 +107,7 @@ def test_pools_within_a_pool_share_what_it_gets() -> None:
 
 
 def test_what_one_pool_leaves_goes_to_those_beside_it_first() -> None:
-    """The second pool uses 5 of its 45: the one beside it takes 55, and the other pool 30."""
+    """The second pool uses 5 of its 45: its sibling takes 55, and the other pool 30."""
     groups = [
         Group(2, 0, INF),
         Group(1, 0, INF, parent=0),
@@ -119,7 +119,7 @@ def test_what_one_pool_leaves_goes_to_those_beside_it_first() -> None:
 
 
 def test_guarantees_of_pools_within_a_pool_are_owed_to_it() -> None:
-    """A pool of little weight gets 70 of 100: its own 10 do not matter beside 40 and 30."""
+    """A pool of low weight gets 70 of 100: its own 10 do not matter, given 40 and 30 inside."""
     groups = [
         Group(1, 10, INF),
         Group(1, 40, INF, parent=0),
@@ -143,18 +143,18 @@ def test_a_limit_goes_before_the_guarantees_within() -> None:
 
 
 def test_a_pool_whose_pools_have_no_demand_reserves_nothing() -> None:
-    """Neither the guarantee of the inner pool nor that around it is kept free."""
+    """Neither the guarantee of the inner pool nor that of the outer pool is kept free."""
     groups = [Group(1, 50, INF), Group(1, 20, INF, parent=0), Group(1, 0, INF)]
     assert Fair().share(pooled(100, [(2, 0, 100)], groups)) == [100]
 
 
 WAYS = [share_by_pools, share_at_once]
-"""Pool by pool and by arrays; `Fair` takes the second where claims are many."""
+"""Pool by pool, and with arrays; `Fair` uses the second for many claims."""
 
 
 @given(trees())
 def test_it_is_what_filling_in_exact_fractions_gives(problem: Claims) -> None:
-    """All shares in a pool rise together, from where they are owed to where they can: that."""
+    """All shares in a pool rise together, from min shares to max shares."""
     exact = pytest.approx(by_filling(problem), rel=1e-9, abs=1e-9)
     assert [share(problem) for share in WAYS] == [exact, exact]
 
@@ -183,7 +183,7 @@ def random_tree(random: Random) -> Claims:
 
 @given(trees())
 def test_every_limit_is_kept_and_no_slot_is_left(problem: Claims) -> None:
-    """Most shares of jobs and pools hold; all slots are used that anybody may use."""
+    """Max shares of jobs and pools hold; all slots that some job may use are used."""
     shares = share_at_once(problem)
     assert sum(shares) == pytest.approx(min(problem.capacity, demand(problem, -1)))
     for part, max_share in zip(shares, problem.max_share, strict=True):
@@ -194,7 +194,7 @@ def test_every_limit_is_kept_and_no_slot_is_left(problem: Claims) -> None:
 
 @given(trees())
 def test_guarantees_are_kept_or_scaled_down_together(problem: Claims) -> None:
-    """What is owed to the pools within one fits into its slots, or all get the same part."""
+    """The guarantees of inner pools fit into the outer one, or all get the same part."""
     shares = share_at_once(problem)
     held = [*held_by(problem, shares), float(problem.capacity)]
     for pool in range(-1, len(problem.groups)):
@@ -207,9 +207,9 @@ def test_guarantees_are_kept_or_scaled_down_together(problem: Claims) -> None:
 
 @given(trees())
 def test_nobody_has_more_for_its_weight_than_one_beside_it_could_use(problem: Claims) -> None:
-    """Of two beside each other, one below its most and one above its least: the first has more.
+    """Of two siblings, one below its max share and one above its min share, the first has more
 
-    That is, for its weight. It makes the shares of a fair pool what they are.
+    for its weight. This characterises the shares of a fair pool.
     """
     shares = share_at_once(problem)
     held = held_by(problem, shares)

@@ -1,4 +1,4 @@
-"""FIFO: first come, first served, with most shares and without least shares (FLEX 4)."""
+"""FIFO: first come, first served, with max shares and without min shares (FLEX 4)."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ def test_the_first_takes_its_most_and_the_next_what_is_left() -> None:
 
 
 def test_arrival_decides_and_not_the_place_in_the_list() -> None:
-    """Who came earlier goes first wherever it stands; ties go by place."""
+    """The earlier job is first at any place in the list; ties go by place."""
     problem = Claims.of(10, [1, 1, 1], max_share=[6, 6, 6], arrival=[5, 0, 5])
     assert Fifo().share(problem) == [4, 6, 0]
 
 
 def test_who_has_a_higher_priority_comes_before_all_others() -> None:
-    """Then it goes by arrival again: the last of all, of low priority, gets nothing."""
+    """Then arrival decides: the last job, of low priority, gets nothing."""
     problem = Claims.of(10, [1, 1, 1, 1], max_share=[4, 4, 4, 4], arrival=[0, 3, 1, 0])
     problem = replace(problem, priority=[1.0, 4.0, 1.0, 0.5])
     assert Fifo().share(problem) == [4, 4, 2, 0]
 
 
 def test_least_shares_are_ignored() -> None:
-    """A later job gets nothing in spite of its least share."""
+    """A later job gets nothing despite its min share."""
     problem = Claims.of(10, [1, 1], min_share=[0, 4], max_share=[10, 10], arrival=[0, 1])
     assert Fifo().share(problem) == [10, 0]
 
 
 def test_most_shares_of_pools_are_kept() -> None:
-    """A pool limited to 3 lets the later job of another pool pass."""
+    """A pool limited to 3 leaves slots to the later job of another pool."""
     problem = replace(
         Claims.of(10, [1, 1, 1], arrival=[0, 1, 2]),
         group=[0, 0, 1],

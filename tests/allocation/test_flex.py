@@ -34,7 +34,7 @@ def best_order(claims: Claims) -> float:
 
 
 def owned_by(claims: Claims, **changes: list[object]) -> Claims:
-    """The same claims, of jobs with other deadlines, steps or penalties."""
+    """The same claims for jobs with other deadlines, steps or penalties."""
     owner = [
         (replace(job, **{key: values[number] for key, values in changes.items()}), phase)
         for number, (job, phase) in enumerate(claims.owner)
@@ -56,7 +56,7 @@ def test_everybody_keeps_the_least_share() -> None:
 
 
 def test_for_stretch_the_weight_is_divided_by_the_size() -> None:
-    """What is left of a large job weighs little: 5 of 10 before 4 of 100."""
+    """The remainder of a large job has low weight: 5 of 10 before 4 of 100."""
     claims = Claims.of(10, [5, 4])
     jobs = [Job(name, (Phase("p", Tasks(1, size)),)) for name, size in (("a", 10), ("b", 100))]
     claims = replace(claims, owner=[(job, job.phases[0]) for job in jobs])
@@ -65,13 +65,13 @@ def test_for_stretch_the_weight_is_divided_by_the_size() -> None:
 
 
 def test_the_makespan_is_shared() -> None:
-    """Two jobs of 40 on 10 slots, most 8 each: 5 slots each end both at 8, no order does."""
+    """Two jobs of 40 on 10 slots, at most 8 each: with 5 slots each, both end at 8."""
     claims = Claims.of(10, [40, 40], max_share=[8, 8])
     assert Flex(Objective("makespan", "max")).share(claims) == pytest.approx([5, 5])
 
 
 def test_for_the_largest_response_who_came_first_is_due_first() -> None:
-    """Three equal jobs, each able to use all slots: all slots to the one that waits longest."""
+    """Of three equal jobs that can use all slots, the one that waits longest gets them."""
     claims = replace(Claims.of(10, [5, 5, 5], arrival=[2, 0, 1]), now=2.0)
     assert Flex(Objective("response", "max")).share(claims) == pytest.approx([0, 10, 0])
 
@@ -85,7 +85,7 @@ def test_a_deadline_is_met_where_it_can_be() -> None:
 
 
 def test_what_comes_after_a_phase_brings_its_due_date_forward() -> None:
-    """A map of 30 due at 9 with a reduce of 2 s behind it is due at 7: too late for it."""
+    """A map of 30 due at 9 before a reduce of 2 s is due at 7: it cannot meet that."""
     reduce = Phase("reduce", Tasks(10, 2.0), after=frozenset({"map"}))
     both = Job("both", (Phase("map", Tasks(10, 3.0)), reduce), deadline=4.5)
     alone = Job("alone", (Phase("map", Tasks(10, 3.0)),), deadline=4.5)
@@ -95,7 +95,7 @@ def test_what_comes_after_a_phase_brings_its_due_date_forward() -> None:
 
 
 def test_metrics_may_be_mixed_job_by_job() -> None:
-    """By response 40 goes before 90; if 90 is due at 9 and 3 a second dear, it goes first."""
+    """By response 40 is before 90; if 90 is due at 9 and costs 3 a second, it is first."""
     claims = Claims.of(10, [90, 40])
     mixed = owned_by(
         claims, penalty=["tardiness", None], deadline=[9.0, None], weight=[3.0, 1.0]
@@ -110,7 +110,7 @@ def test_ties_go_by_place() -> None:
 
 
 def test_an_ordering_may_be_given() -> None:
-    """An order of one's own replaces that of the objective."""
+    """A custom order replaces that of the objective."""
     claims = Claims.of(4, [1, 2, 3])
     flex = Flex(ordering=lambda problem: [2, 1, 0])
     assert flex.share(claims) == [0, 0, 4] == grant(claims, [2, 1, 0])
@@ -127,9 +127,9 @@ def test_smith_is_optimal_on_one_slot() -> None:
 
 
 def test_its_quick_order_is_near_the_best_of_all_orders() -> None:
-    """Weighted response of random jobs with least and most shares, against all J! orders.
+    """Weighted response of random jobs with min and max shares, against all J! orders.
 
-    Measured here, where most shares differ widely: .3 % above on average, 7 % at worst.
+    Measured here, where max shares differ widely: .3 % above on average, 7 % at worst.
     """
     random = Random(5)
     ratios = []
@@ -178,7 +178,7 @@ OBJECTIVES = [
 def test_every_objective_keeps_shares_and_leaves_no_slot_idle(
     claims: Claims, aim: Objective
 ) -> None:
-    """Least shares as far as they fit, most shares of jobs and pools, and no waste."""
+    """Min shares as far as they fit, max shares of jobs and pools, no idle slots."""
     shares = Flex(aim, budget_seconds=0.002).share(claims)
     for share, top in zip(shares, claims.max_share, strict=True):
         assert 0 <= share <= top * (1 + 1e-9)
@@ -204,7 +204,7 @@ def test_what_a_job_shares_by_is_not_what_it_costs(claims: Claims) -> None:
 
 @given(any_claims(), st.sampled_from(OBJECTIVES))
 def test_flex_as_an_add_on_to_fair_gives_the_same_slots(claims: Claims, aim: Objective) -> None:
-    """FAIR, handed FLEX's shares as least shares, has nothing left to decide (FLEX 1.1)."""
+    """FAIR with FLEX's shares as min shares has nothing left to decide (FLEX 1.1)."""
     flex = Flex(aim, budget_seconds=0.002)
     revised = flex.share(claims)
     assert AddOn(flex).revised(claims) == revised

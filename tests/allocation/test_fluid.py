@@ -41,7 +41,7 @@ def job(
 
 @st.composite
 def static_jobs(draw: st.DrawFn, dag: bool = True, capacity: int = 8) -> tuple[Job, ...]:
-    """Jobs that are all there at 0, some of them with phases that wait for others."""
+    """Jobs that are all present at 0, some of them with phases that wait for others."""
     jobs = []
     for number in range(draw(st.integers(1, 5))):
         phases: list[Phase] = []
@@ -89,7 +89,7 @@ NESTED = PoolTree(
 def test_every_plan_is_feasible(
     jobs: tuple[Job, ...], allocator: Allocator, pools: PoolTree
 ) -> None:
-    """Capacity, most shares of jobs and pools, precedence, all work, by all allocators."""
+    """Capacity, max shares of jobs and pools, precedence, all work, by all allocators."""
     cluster = Cluster.of_slots(8)
     for schedule in plan_schedules(jobs, cluster, pools, allocator).schedules:
         schedule.check(jobs, cluster)
@@ -122,7 +122,7 @@ def test_a_pool_never_exceeds_its_most_share_by_parts_of_slots() -> None:
 
 
 def test_phases_of_pools_within_one_lie_side_by_side() -> None:
-    """Half slots in two pools of one that is limited to 1 never are two slots at one time."""
+    """Half slots in two pools within one limited to 1 are never two slots at one time."""
     pools = PoolTree(
         [
             Pool("z", slots_max={"task": 1}),
@@ -140,7 +140,7 @@ def test_phases_of_pools_within_one_lie_side_by_side() -> None:
 
 @given(static_jobs(dag=False))
 def test_for_single_phases_the_fluid_way_is_the_packing_scheme(jobs: tuple[Job, ...]) -> None:
-    """Slots given out in one order, anew at every completion: that is Fig. 3."""
+    """Slots given in one order, again at every completion, are those of Fig. 3."""
     cluster = Cluster.of_slots(8)
     pools = PoolTree([Pool("a"), Pool("b")])
     place = {one.id: number for number, one in enumerate(reversed(jobs))}
@@ -165,7 +165,7 @@ def test_for_single_phases_the_fluid_way_is_the_packing_scheme(jobs: tuple[Job, 
 
 @given(static_jobs(dag=False))
 def test_a_plan_of_single_phases_keeps_least_shares(jobs: tuple[Job, ...]) -> None:
-    """In whole slots, each job always holds its least share, rounded down."""
+    """In whole slots, each job always holds its min share, rounded down."""
     cluster = Cluster.of_slots(8)
     pools = PoolTree([Pool("a"), Pool("b")])
     for aim in (Objective(), Objective("stretch", "max")):
@@ -179,7 +179,7 @@ def test_a_plan_of_single_phases_keeps_least_shares(jobs: tuple[Job, ...]) -> No
 
 
 def covered(pieces: list[Piece], min_share: int) -> bool:
-    """Whether pieces follow each other from 0 on without a gap, each of so many slots."""
+    """Whether pieces cover the time from 0 on without a gap, each with these slots."""
     now = 0.0
     for piece in pieces:
         if abs(piece.start - now) > 1e-9 * max(1.0, now) or piece.slots < min_share:
@@ -189,7 +189,7 @@ def covered(pieces: list[Piece], min_share: int) -> bool:
 
 
 def test_fair_gives_equal_jobs_equal_parts_of_slots() -> None:
-    """Three equal jobs on two slots are done by 6; parts of slots lie behind each other."""
+    """Three equal jobs on two slots are done by 6; fractions of slots follow each other."""
     jobs = [job(name, 4) for name in "abc"]
     (schedule,) = plan_schedules(jobs, Cluster.of_slots(2), DEFAULT, Fair()).schedules
     schedule.check(jobs, Cluster.of_slots(2))
@@ -198,7 +198,7 @@ def test_fair_gives_equal_jobs_equal_parts_of_slots() -> None:
 
 
 def test_a_reduce_begins_when_its_map_ends() -> None:
-    """Map and reduce draw on slots of their own; the reduce waits for the map."""
+    """Map and reduce use different kinds of slots; the reduce waits for the map."""
     phases = (
         Phase("map", Tasks(4, 2.0), kind="map"),
         Phase("reduce", Tasks(2, 3.0), kind="reduce", after=frozenset({"map"})),
@@ -252,7 +252,7 @@ def test_wrap_around_gives_whole_slots_and_exact_areas(
 
 
 def test_an_interval_of_next_to_no_length_gives_no_piece_of_none() -> None:
-    """Two jobs may end one rounding apart; between these instants there are no others."""
+    """Two jobs may end one rounding error apart, with no instants in between."""
     start = 0.5624999999999999
     pieces = wrap_around([(PhaseId("a", "p"), 2.5), (PhaseId("b", "p"), 0.5)], start, 0.5625)
     assert all(piece.start < piece.end for piece in pieces)

@@ -1,4 +1,4 @@
-"""FAIR's plan of many jobs, in slices of time, beside FAIR decided anew at each completion."""
+"""FAIR's plan in slices of time, against FAIR decided again at each completion."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POOLS = PoolTree(
 
 @st.composite
 def many_jobs(draw: st.DrawFn) -> tuple[list[Job], Cluster]:
-    """More jobs than slots, some of them alike, of different weights, in pools within pools."""
+    """More jobs than slots, some equal, of different weights, in pools within pools."""
     pools = draw(st.sampled_from([["default"], ["a", "b"], ["a", "b", "c", "default"]]))
     works = st.sampled_from([1.0, 2.0, 5.0]) | st.floats(0.01, 9.0)
     jobs = [
@@ -61,7 +61,7 @@ def plain(jobs: list[Job], cluster: Cluster) -> tuple[list[Progress], Claims]:
 
 
 def fair_ends(jobs: list[Job], cluster: Cluster) -> dict[str, float]:
-    """When jobs are done that share by FAIR, real parts of slots, from event to event."""
+    """The completions under FAIR with fractional slots, from event to event."""
     ends, now, left = {}, 0.0, [job.work or 0.0 for job in jobs]
     while jobs:
         _, claims = plain(jobs, cluster)
@@ -78,7 +78,7 @@ def fair_ends(jobs: list[Job], cluster: Cluster) -> dict[str, float]:
 
 @given(many_jobs())
 def test_it_is_feasible_and_nobody_is_done_later(problem: tuple[list[Job], Cluster]) -> None:
-    """All work, never more slots than there are, and no completion behind that of FAIR."""
+    """All work, never more slots than the capacity, no completion later than under FAIR."""
     jobs, cluster = problem
     schedule = fair_schedule(*plain(jobs, cluster))
     schedule.check(jobs, cluster)
@@ -98,7 +98,7 @@ def test_levels_tell_when_jobs_are_done(problem: tuple[list[Job], Cluster]) -> N
 
 
 def work_by(schedule: Schedule, instant: float) -> dict[str, float]:
-    """What is done of each job by an instant."""
+    """The work done on each job by an instant."""
     done: dict[str, float] = {}
     for p in schedule.pieces:
         seconds = max(0.0, min(p.end, instant) - p.start)
@@ -109,7 +109,7 @@ def work_by(schedule: Schedule, instant: float) -> dict[str, float]:
 def test_at_the_end_of_a_slice_all_have_had_their_part() -> None:
     """A hundred jobs of 1 s to 100 s on two slots, the first slice until the 26th is done.
 
-    Then all others have had 26 s too; and each of the first is done when it is under FAIR.
+    Then all others have had 26 s, too. Each of the first jobs completes as under FAIR.
     """
     jobs = [Job(f"j{n}", (Phase("m", Tasks(1, float(n))),)) for n in range(1, 101)]
     cluster = Cluster.of_slots(2)
@@ -123,7 +123,7 @@ def test_at_the_end_of_a_slice_all_have_had_their_part() -> None:
 
 
 def test_pieces_are_few_however_many_share() -> None:
-    """Of n jobs that share a few slots, each has some pieces and not n of them."""
+    """Of n jobs that share a few slots, each has a few pieces, not n."""
     cluster = Cluster.of_slots(10)
     jobs = [
         Job(f"j{n}", (Phase("m", Tasks(4, 1.0 + n * 0.618 % 1)),))
@@ -138,7 +138,7 @@ def test_pieces_are_few_however_many_share() -> None:
 
 
 def test_a_pool_with_more_slots_than_jobs_does_not_slow_down_the_others() -> None:
-    """One of ten jobs has a pool of its own, with most of the slots: pieces are few, still."""
+    """One of ten jobs has its own pool with most of the slots: there are still few pieces."""
     cluster = Cluster.of_slots(40)
     tree = PoolTree([Pool(), Pool("a", 4.0)])
     jobs = [
@@ -164,7 +164,7 @@ def test_a_pool_with_more_slots_than_jobs_does_not_slow_down_the_others() -> Non
     "pools", [[Pool("a", slots_min={"task": 1})], [Pool("a", job_weights="size")]]
 )
 def test_what_slices_do_not_show_is_planned_event_by_event(pools: list[Pool]) -> None:
-    """Guarantees of pools, and weights that change as a job goes on: a few jobs show that."""
+    """Guarantees of pools, and weights that change during a job, with a few jobs."""
     jobs = [Job(f"j{n}", (Phase("m", Tasks(1, 1.0)),), pool="a") for n in range(SLICED_FROM)]
     cluster = Cluster.of_slots(2 * SLICED_FROM)
     (schedule,) = plan_schedules(jobs, cluster, PoolTree(pools), Fair()).schedules

@@ -1,4 +1,4 @@
-"""FIFO's plan by events, beside the fluid schedule that decides everything anew each time."""
+"""FIFO's plan by events, against the fluid schedule, which decides again each time."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_it_is_the_fluid_schedule(jobs: tuple[Job, ...], cluster: Cluster) -> No
 
 
 def test_a_phase_that_comes_first_takes_slots_from_later_ones() -> None:
-    """The reduce of the first job is ready at 2: the second job gives way, and goes on at 3."""
+    """The first job's reduce is ready at 2: the second job stops, and continues at 3."""
     first = Job(
         "a", (Phase("m", Tasks(1, 2.0)), Phase("r", Tasks(3, 1.0), after=frozenset({"m"})))
     )

@@ -1,4 +1,4 @@
-"""What is put in force: the first interval of a packing, within the limits of pools."""
+"""The granted slots: the first interval of a packing, within the shares of pools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def in_pools(problem: Claims, group: list[int], groups: list[Group]) -> Claims:
 
 
 def test_the_least_share_of_a_pool_goes_to_its_jobs_in_priority_order() -> None:
-    """A pool guaranteed 6 whose jobs are guaranteed 1 each owes 4 more, the first of them 3."""
+    """A pool guaranteed 6 whose jobs are guaranteed 1 each gives 4 more, 3 to the first."""
     problem = in_pools(
         Claims.of(20, [1, 1, 1], min_share=[1, 1, 0], max_share=[4, 9, 20]),
         [0, 0, 1],
@@ -32,7 +32,7 @@ def test_the_least_share_of_a_pool_goes_to_its_jobs_in_priority_order() -> None:
 
 
 def test_the_most_share_of_a_pool_is_hard() -> None:
-    """Least shares of 6 and 2 in a pool limited to 4 become 3 and 1; slack goes elsewhere."""
+    """Min shares of 6 and 2 in a pool limited to 4 become 3 and 1; slack goes elsewhere."""
     problem = in_pools(
         Claims.of(20, [1, 1, 1], min_share=[6, 2, 0], max_share=[9, 9, 9]),
         [0, 0, 1],
@@ -73,7 +73,7 @@ def test_guarantees_beyond_the_capacity_are_normalised() -> None:
 
 
 def test_the_least_share_of_an_inner_pool_goes_below_it_in_priority_order() -> None:
-    """Owed 9, of which its pools are owed 2 and 1: the 6 others go to the first, up to 5."""
+    """Guaranteed 9, its pools 2 and 1: the other 6 go to the first, up to 5."""
     problem = pooled(
         20,
         [(1, 0, 9), (2, 0, 9), (3, 0, 20)],
@@ -89,7 +89,7 @@ def test_the_least_share_of_an_inner_pool_goes_below_it_in_priority_order() -> N
 
 
 def test_the_most_share_of_an_inner_pool_is_hard() -> None:
-    """Least shares of 6 and 2 in pools within one limited to 4 become 3 and 1."""
+    """Min shares of 6 and 2 in pools within one limited to 4 become 3 and 1."""
     problem = pooled(
         20,
         [(1, 6, 9), (2, 2, 9), (3, 0, 9)],
@@ -107,7 +107,7 @@ def test_the_most_share_of_an_inner_pool_is_hard() -> None:
 
 @given(trees(), st.randoms(use_true_random=False))
 def test_floors_are_what_the_pools_at_the_top_are_owed(problem: Claims, random: Random) -> None:
-    """In any order, those at the top have floors of what they are owed, scaled to fit."""
+    """In any order, the floors at the top are their guarantees, scaled to fit."""
     order = list(range(len(problem)))
     random.shuffle(order)
     floors = held_by(problem, pool_floors(problem, order))
@@ -118,7 +118,7 @@ def test_floors_are_what_the_pools_at_the_top_are_owed(problem: Claims, random: 
 
 @given(trees(), st.randoms(use_true_random=False))
 def test_grants_keep_all_limits_and_leave_no_slot(problem: Claims, random: Random) -> None:
-    """Jobs' and pools' most shares hold, guarantees too where they fit, and nothing idles."""
+    """Max shares of jobs and pools hold, min shares if they fit, and no slot idles."""
     order = list(range(len(problem)))
     random.shuffle(order)
     slots = grant(problem, order)
@@ -135,7 +135,7 @@ def test_grants_keep_all_limits_and_leave_no_slot(problem: Claims, random: Rando
 def test_without_least_shares_the_limits_hold_all_the_same(
     problem: Claims, random: Random
 ) -> None:
-    """As for FIFO: in each limited pool those who come later get what the first leave."""
+    """As for FIFO: in each limited pool later jobs get what the first ones leave."""
     order = list(range(len(problem)))
     random.shuffle(order)
     slots = grant(problem, order, min_share=[0.0] * len(problem))

@@ -1,4 +1,4 @@
-"""A pool's number of slots for all kinds together: what its claims on each kind get of it."""
+"""A pool's min or max share for several kinds of slots: the division among these kinds."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Problem:
         return self.pools.shares(job.pool, job.phases[0].kind)
 
     def share(self, allocator: Allocator, is_whole: bool = False) -> dict[str, float]:
-        """What each job is given."""
+        """The slots of each job."""
         found = {}
         for kind, shares in share_all(allocator, self.claims(), is_whole=is_whole).items():
             mine = [job for job in self.jobs if self.kind(job) == kind]
@@ -101,12 +101,12 @@ class Problem:
 
 
 def job(name: str, kind: str, count: int, work: float = 1.0, **rest: object) -> Job:
-    """A job of one phase of equal tasks."""
+    """A single-phase job of equal tasks."""
     return Job(name, (Phase("p", Tasks(count, work), kind),), **rest)
 
 
 def problem(jobs: Sequence[Job], *pools: Pool, slots: int = 8) -> Problem:
-    """Jobs on a host of as many slots for maps as for reduces."""
+    """Jobs on a host with equal numbers of map and reduce slots."""
     cluster = Cluster((Host("h", {"map": slots, "reduce": slots}),))
     tree = PoolTree(pools).with_pools([job.pool for job in jobs])
     return Problem(jobs, tree, cluster)
@@ -120,7 +120,7 @@ def test_fifo_goes_in_order_over_all_kinds() -> None:
 
 
 def test_priorities_count_over_all_kinds() -> None:
-    """The maps came later, but are of high priority; on each kind alone all are alike."""
+    """The maps came later but have high priority; on each kind alone all are equal."""
     jobs = [
         job("r", "reduce", 9, pool="a"),
         job("m", "map", 2, arrival=1.0, pool="a", priority="high"),
@@ -129,7 +129,7 @@ def test_priorities_count_over_all_kinds() -> None:
 
 
 def test_fair_shares_the_number_by_weight() -> None:
-    """Of three slots the job of weight 2 has two, though it draws on another kind."""
+    """Of three slots the job of weight 2 gets two, although it uses another kind."""
     jobs = [
         job("r", "reduce", 9, pool="a"),
         job("m", "map", 9, pool="a", weight=2.0),
@@ -161,7 +161,7 @@ def test_a_guarantee_is_met_by_what_a_pool_has_anyway() -> None:
 
 
 def test_a_guarantee_is_of_all_kinds_together() -> None:
-    """A light pool that is guaranteed three has three in all, not three of each kind."""
+    """A pool of low weight that is guaranteed three has three in all, not of each kind."""
     jobs = [job(kind, kind, 9, pool="a") for kind in ("map", "reduce")]
     jobs += [job(f"other {kind}", kind, 9, pool="b") for kind in ("map", "reduce")]
     pools = Pool("a", 1e-9, slots_min=3), Pool("b")
@@ -181,7 +181,7 @@ def test_a_guarantee_goes_where_there_is_room_for_it() -> None:
 
 
 def test_a_guarantee_within_a_limit_of_several_kinds_is_kept() -> None:
-    """Of the three slots of the pool around it, two are guaranteed to reduces of two jobs."""
+    """Of the three slots of the outer pool, two are guaranteed to reduces of two jobs."""
     jobs = [job(name, "map", 1, pool="a1") for name in ("m", "n")]
     jobs += [job("r", "reduce", 2, pool="a1"), job("s", "reduce", 1, pool="a1")]
     pools = Pool("a", slots_max=3), Pool("a1", slots_min={"task": 2, "map": 0}, parent="a")
@@ -190,7 +190,7 @@ def test_a_guarantee_within_a_limit_of_several_kinds_is_kept() -> None:
 
 
 def test_plans_stay_below_a_max_share_when_slots_are_rounded_up() -> None:
-    """A slot and a half of each kind are two of each; whole slots are two and one."""
+    """1.5 slots of each kind would be two of each; whole slots are two and one."""
     jobs = [job(kind, kind, 9, pool="a") for kind in ("map", "reduce")]
     some = problem(jobs, Pool("a", slots_max=3))
     assert some.share(Fair()) == pytest.approx({"map": 1.5, "reduce": 1.5})
@@ -249,7 +249,7 @@ def problems(draw: st.DrawFn) -> Problem:
 @given(problems(), st.sampled_from(ALLOCATORS), st.booleans())
 @settings(max_examples=3 * settings.default.max_examples)
 def test_no_number_is_exceeded(some: Problem, allocator: Allocator, is_whole: bool) -> None:
-    """Of no kind more than there is, for no pool more than it states; whole if need be."""
+    """No kind exceeds its capacity, no pool its max share; also in whole slots."""
     found = some.share(allocator, is_whole)
     shares = [found[job.id] for job in some.jobs]
     for kind, capacity in some.cluster.capacity.items():
@@ -271,7 +271,7 @@ def test_no_number_is_exceeded(some: Problem, allocator: Allocator, is_whole: bo
 @given(problems(), st.sampled_from([a for a in ALLOCATORS if a.keeps_min_shares]))
 @settings(max_examples=3 * settings.default.max_examples)
 def test_all_guarantees_are_kept_if_they_can_be(some: Problem, allocator: Allocator) -> None:
-    """A linear program says whether they can; then every phase and pool has its own."""
+    """A linear program decides whether they can; then each phase and pool has its min share."""
     program = _Guarantees(some)
     if not program.can_be_kept:
         return
@@ -286,7 +286,7 @@ def test_all_guarantees_are_kept_if_they_can_be(some: Problem, allocator: Alloca
 class _Guarantees:
     """Whether there are shares that keep all guarantees and limits, found by HiGHS.
 
-    A pool is owed what it is guaranteed, cut to what those in it can use within their limits.
+    The guarantee of a pool is cut to what its jobs can use within their max shares.
     """
 
     def __init__(self, some: Problem) -> None:
@@ -334,7 +334,7 @@ def _solve(
     min_share: Sequence[float],
     max_share: Sequence[float],
 ) -> float | None:
-    """The least value of the goal; None if there is no solution."""
+    """The minimum of the goal; None if there is no solution."""
     rows = [(row, right) for row, right in rows if right < INF]
     matrix = [row for row, _ in rows] or None
     right = [right for _, right in rows] or None

@@ -1,4 +1,4 @@
-"""A slot for each phase of which nothing is known yet: who gets it, and who loses nothing."""
+"""A slot for each phase of unknown work: which phases get it, and what is kept."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def claims_of(
 
 
 def test_unseen_claims_get_a_slot_each_in_order_of_arrival() -> None:
-    """Nobody else waits, so all three slots are for measuring; the fourth claim is too late."""
+    """No seen claim waits, so all three slots are for measuring; the fourth gets none."""
     assert with_measuring(claims_of(3, [True] * 4)).min_share == [1, 1, 1, 0]
 
 
 def test_half_of_the_slots_are_left_to_those_that_were_seen() -> None:
-    """Of five slots two are for measuring: one claim was seen, and can use the rest."""
+    """Of five slots two are for measuring: one claim is seen and can use the rest."""
     assert with_measuring(claims_of(5, [True, False, True, True])).min_share == [1, 0, 1, 0]
 
 
@@ -53,7 +53,7 @@ def test_what_the_seen_ones_cannot_use_is_for_measuring() -> None:
 
 
 def test_a_single_slot_is_for_measuring_first() -> None:
-    """One task of each unseen claim goes before those that were seen."""
+    """One task of each unseen claim comes before the seen claims."""
     assert with_measuring(claims_of(1, [True, False, True])).min_share == [1, 0, 0]
 
 
@@ -66,7 +66,7 @@ def test_no_guarantee_is_touched() -> None:
 
 
 def test_measuring_stays_below_the_max_share_of_its_pool() -> None:
-    """A pool of two slots, in which there are three that nobody has seen."""
+    """A pool limited to two slots with three unseen claims."""
     groups = [Group(1.0, 0, 2), WHOLE]
     members = [(0, 0.0, 9.0)] * 3 + [(1, 0.0, 9.0)]
     claims = claims_of(9, [True] * 4, groups, members)
@@ -83,7 +83,7 @@ def test_a_pool_measures_with_what_it_is_guaranteed() -> None:
 
 @given(trees(), st.data())
 def test_measuring_makes_nothing_impossible(claims: Claims, data: st.DataObject) -> None:
-    """In any tree of pools: one slot at most, all that fitted fits, and half is left.
+    """In any tree of pools: at most one slot, what fitted still fits, and half remains.
 
     Claims of known work that can use them have half of the slots that are not guaranteed.
     """
@@ -124,7 +124,7 @@ def test_measuring_makes_nothing_impossible(claims: Claims, data: st.DataObject)
     ],
 )
 def test_every_flex_gives_an_unseen_claim_its_slot(allocator: Flex) -> None:
-    """It looks far longer than what was seen, and would be last by that."""
+    """It seems far longer than the seen claim, and would otherwise be last."""
     jobs = [
         Job("seen", (Phase("map", Tasks(8, 1.0)),), deadline=1.0),
         Job("new", (Phase("map", Tasks(8)),), deadline=1.0),
@@ -152,7 +152,7 @@ FLEXES = ("flex", "flex-on-fair", "flowflex-fast", "flowflex-paper", "flowflex")
 def told_nothing(
     watched: Callable[..., object], jobs: list[Job], slots: int, name: str
 ) -> dict[str, float]:
-    """When jobs are done whose tasks take what nobody was told."""
+    """The completions of jobs of unknown work."""
     cluster = Cluster.of_slots(slots)
     backend = Untold(SimulatedBackend(cluster, jobs, Simulation()))
     return watched(backend, [untold(job) for job in jobs], cluster, name=name).state.completed
@@ -163,7 +163,7 @@ def told_nothing(
 def test_a_small_job_that_nobody_has_seen_goes_first(
     watched: Callable[..., object], name: str, arrival: float
 ) -> None:
-    """24 calls of 0.5 s, then 2 calls of 0.05 s on two slots: the small job takes no 0.8 s."""
+    """24 calls of 0.5 s, then 2 of 0.05 s on two slots: the small job takes under 0.8 s."""
     jobs = [
         Job("large", (Phase("call", Tasks(24, 0.5)),)),
         Job("small", (Phase("call", Tasks(2, 0.05)),), arrival),
@@ -175,7 +175,7 @@ def test_a_small_job_that_nobody_has_seen_goes_first(
 def test_unseen_jobs_without_end_keep_no_seen_one_waiting(
     watched: Callable[..., object], name: str
 ) -> None:
-    """Three slots, 40 calls of 9 s at 1 s; a job that is seen to be short goes on.
+    """Three slots, 40 calls of 9 s at 1 s; a job that is known to be short continues.
 
     When they come, it has 30 tasks of 0.1 s left. On a single slot these take 3 s; if it had to
     wait until all are measured, it would take more than 100.
@@ -188,7 +188,7 @@ def test_unseen_jobs_without_end_keep_no_seen_one_waiting(
 def test_stated_work_is_not_measured(
     simulated: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where work is stated, or a task has shown it, the log is the same without the rule."""
+    """If work is stated or a task has finished, the log is the same without the rule."""
     jobs = [
         Job(f"j{n}", (Phase("map", Tasks(3 + n, 0.3 + n)),), arrival=0.7 * (n % 4))
         for n in range(8)

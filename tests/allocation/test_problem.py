@@ -1,4 +1,4 @@
-"""Claims: how the state of a run becomes the numeric problem of an allocator."""
+"""Claims: the numeric problem of an allocator, from the state of a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INF = float("inf")
 
 
 def test_a_pool_whose_kinds_have_shares_of_their_own_is_two_groups() -> None:
-    """The weight is split between the shares of maps and those of all else."""
+    """The weight is split between the share of maps and that of all other kinds."""
     pools = PoolTree(
         [
             Pool("a", 4.0, slots_min={"map": 3}, slots_max={"task": 9}),
@@ -44,7 +44,7 @@ def test_a_pool_whose_kinds_have_shares_of_their_own_is_two_groups() -> None:
 
 
 def test_the_shares_of_pools_within_pools_are_a_forest() -> None:
-    """Inner shares come before those below them; b splits its weight where they lie together.
+    """Outer shares come before those in them; b splits its weight between two siblings.
 
     Below the maps of "top" lie those of b alone; below its other share, two of b and one of c.
     """
@@ -69,7 +69,7 @@ def test_the_shares_of_pools_within_pools_are_a_forest() -> None:
 
 
 def test_the_weight_of_a_claim_is_its_jobs_and_its_prioritys_and_perhaps_its_sizes() -> None:
-    """High priority doubles a weight; 7 tasks make it three times as heavy: log2(1 + 7)."""
+    """High priority doubles a weight; 7 tasks multiply it by three: log2(1 + 7)."""
     pools = PoolTree([Pool("stated"), Pool("size", job_weights="size")])
     phases = (Phase("map", Tasks(7, 1.0)),)
     plain = Job("plain", phases, pool="stated", weight=5.0, priority="high")
@@ -81,7 +81,7 @@ def test_the_weight_of_a_claim_is_its_jobs_and_its_prioritys_and_perhaps_its_siz
 
 
 def test_claims_tell_what_is_left_and_what_can_be_used() -> None:
-    """Of 5 tasks of 4 s one is done after 8 s: 4 are left, twice as long as was thought."""
+    """Of 5 tasks of 4 s one is done after 8 s: 4 are left, each twice as long as stated."""
     phase = Phase("map", Tasks(5, 4.0), slots_min=2, slots_max=9)
     state = State(Cluster.of_slots(2, "h"), jobs_expected=1)
     state.at(0.0)
@@ -98,7 +98,7 @@ def test_claims_tell_what_is_left_and_what_can_be_used() -> None:
 
 
 def test_each_kind_of_slot_is_shared_for_itself() -> None:
-    """Maps share map slots; what has no slots of its own kind draws on the plain ones."""
+    """Maps share map slots; phases without slots of their own kind use the plain ones."""
     cluster = Cluster((Host("h", {"map": 6, "task": 3}),))
     state = State(cluster, jobs_expected=2)
     state.at(0.0)
@@ -115,7 +115,7 @@ def test_each_kind_of_slot_is_shared_for_itself() -> None:
 
 @pytest.mark.parametrize("shares", [[9.0], [5.0, 6.0], [-1.0, 2.0], [float("nan"), 1.0]])
 def test_what_an_allocator_promises_is_asserted(shares: list[float]) -> None:
-    """A wrong allocator is named at once, not by what goes wrong later."""
+    """A wrong allocator is named immediately, not by a later error."""
 
     class Wrong:
         reads_work = False

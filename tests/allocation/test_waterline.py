@@ -1,4 +1,4 @@
-"""The water-line against other ways to it: bisection on the level, and lexicographic LPs."""
+"""The water-line against other methods: bisection on the level, and lexicographic LPs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def by_bisection(
     min_share: Sequence[float],
     max_share: Sequence[float],
 ) -> list[float]:
-    """The same shares: 200 halvings of the level, as the Hadoop Fair Scheduler does with 25."""
+    """The same shares by 200 halvings of the level; the Hadoop Fair Scheduler uses 25."""
     floors = min_share
     if sum(min_share) > capacity:
         floors = [share * capacity / sum(min_share) for share in min_share]
@@ -73,7 +73,7 @@ def by_linear_programs(
             assert found.status == 0
             return found.x
 
-        # The largest common level of all that are not settled; least shares may lie above it.
+        # The largest common level of all that are not settled; min shares may lie above it.
         level = solve([0.0] * count + [-1.0], rows, [*bounds, (0, None)])[-1]
         settled = dict(level_at)
         for j in range(count):
@@ -105,7 +105,7 @@ numbers = st.floats(0.01, 10)
 
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
-    """Any sharing, those that rounding makes hard among them."""
+    """Random problems, including some that are difficult because of rounding."""
     count = draw(st.integers(1, 8))
     weight = draw(
         st.lists(
@@ -121,7 +121,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 
 def test_equal_weights_share_equally_above_least_shares() -> None:
-    """Of 100 slots, one job has 60 guaranteed and the other three share what is left."""
+    """Of 100 slots, one job has 60 guaranteed and the other three share the rest."""
     assert water_line(100, [1] * 4, [60, 0, 0, 0], [100] * 4) == pytest.approx(
         [60, 40 / 3, 40 / 3, 40 / 3]
     )
@@ -146,7 +146,7 @@ def test_nobody_to_share_among() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_it_is_the_lexicographic_optimum(seed: int) -> None:
-    """Who has least for its weight has as much as possible, and so on upwards (by HiGHS)."""
+    """The smallest share per weight is maximal, then the next, and so on (by HiGHS)."""
     random = Random(seed)
     capacity, weight, min_share, max_share = random_problem(random)
     min_share = scale_to(capacity, min_share)
@@ -156,7 +156,7 @@ def test_it_is_the_lexicographic_optimum(seed: int) -> None:
 
 
 @given(problems())
-# Rounding at the last bend: the level is beyond all most shares by less than one can see.
+# Rounding at the last bend: the level exceeds all max shares by a rounding error.
 @example(
     (
         13.962795650997931,
@@ -165,7 +165,7 @@ def test_it_is_the_lexicographic_optimum(seed: int) -> None:
         [1, 3, 2, 1.9627956509979316, 3, 3],
     )
 )
-# Rounding at an inner bend: the slope there is nothing but rounding.
+# Rounding at an inner bend: the slope there is only a rounding error.
 @example(
     (
         19,
@@ -181,7 +181,7 @@ def test_it_equals_bisection(problem: Problem) -> None:
 
 @given(problems())
 def test_shares_fill_the_capacity_within_their_limits(problem: Problem) -> None:
-    """Shares sum to min(capacity, all most shares), none above its most or below its floor."""
+    """Shares sum to min(capacity, all max shares), none above its most or below its floor."""
     capacity, _, min_share, max_share = problem
     shares = water_line(*problem)
     assert sum(shares) == pytest.approx(min(capacity, sum(max_share)), rel=1e-12)

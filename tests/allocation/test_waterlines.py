@@ -1,4 +1,4 @@
-"""Many water-lines at once against one after the other."""
+"""Many water-lines at once against one at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ sizes = st.sampled_from([0.1, 0.3, 0.7, 1.0, 2.0]) | st.floats(0.01, 10)
 
 @st.composite
 def ones(draw: st.DrawFn) -> One:
-    """Slots for some who share them, or for nobody; the slots may be all that they can use."""
+    """Slots for some shares, or for none; the slots may be all that they can use."""
     count = draw(st.integers(0, 5))
     weight = [draw(sizes | st.sampled_from([1e-4, 1e4])) for _ in range(count)]
     max_share = [draw(st.integers(1, 9) | sizes) for _ in range(count)]
@@ -43,7 +43,7 @@ def ones(draw: st.DrawFn) -> One:
     None,
 )
 def test_each_group_shares_as_if_alone(problems: list[One], random: object) -> None:
-    """Whoever shares in other groups, and in whatever order they stand."""
+    """For any shares in other groups, and in any order."""
     slots = np.array([one[0] for one in problems])
     group = np.concatenate([[n] * len(one[1]) for n, one in enumerate(problems)]).astype(int)
     columns = [np.array(list(chain(*(one[k] for one in problems))), float) for k in (1, 2, 3)]
@@ -56,7 +56,7 @@ def test_each_group_shares_as_if_alone(problems: list[One], random: object) -> N
 
 
 def test_in_each_group_what_is_left_goes_to_the_first() -> None:
-    """Of 9 slots, after 1 for the last, 5 and 3; of 4 that are owed 6 and 2, parts of them."""
+    """Of 9 slots, 5 and 3 after 1 for the last; min shares of 6 and 2 on 4 slots are scaled."""
     group = np.array([0, 0, 0, 2, 2])
     min_share = np.array([0.0, 0, 1, 6, 2])
     max_share = np.array([5.0, 5, 5, 7, 7])

@@ -135,7 +135,7 @@ OPTIONS = {
     "compare --objective sla": "job 'small': penalty sla needs steps; give it steps: [[",
     "compare --live --slots 1 --objective sla": "job 'small': penalty sla needs steps",
     "compare --live --noise 0.3 --outage a=1+2": "--noise, --outage: for simulations only",
-    "simulate --scheduler dmrs": "dmrs keeps no least and most shares; leave out slots_min",
+    "simulate --scheduler dmrs": "dmrs keeps no min and max shares; leave out slots_min",
     "run --scheduler dmrs --slots map=1,task=1": "not slots of kinds map, task",
     "simulate --objective sla --log log.jsonl": "job 'small': penalty sla needs steps",
     "simulate --assigner delay --waits soon": "--waits is 'soon'; give two numbers",

@@ -1,4 +1,4 @@
-"""The linear program of DMRS beside HiGHS, and beside schedules that it must stay below."""
+"""The linear program of DMRS against HiGHS, and against schedules that it must not exceed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_it_is_the_program_with_all_inequalities(seed: int) -> None:
 @pytest.mark.parametrize("jobs", [10, 20, 40, 60])
 @pytest.mark.parametrize("released", [0.0, 30.0, 600.0])
 def test_it_is_what_cutting_planes_find(jobs: int, released: float) -> None:
-    """With the separation oracle of Lemma 1, which looks at prefixes only."""
+    """With the separation oracle of Lemma 1, which considers prefixes only."""
     problem = related_machines.drawn(Random(jobs), jobs, 9, released=released)
     found, rounds = related_machines.by_cutting_planes(problem)
     assert linear_program(problem, with_tails=False).value == pytest.approx(found, rel=1e-9)
@@ -73,7 +73,7 @@ def test_the_most_violated_set_is_a_prefix() -> None:
 
 
 def test_the_key_of_lemma_one_is_not_the_completion() -> None:
-    """The most violated set leaves out a job that is done before one that it holds.
+    """The most violated set excludes a job that is done before one that it contains.
 
     Ten machines. Twelve jobs of one task of 10 s have a key 5 s below their completion of 10 s,
     and one more has 9 s for 14 s. All 13 could not be done before 13 s, if this were so; ten
@@ -91,7 +91,7 @@ def test_the_key_of_lemma_one_is_not_the_completion() -> None:
 
 
 def test_a_wrong_program_would_be_seen() -> None:
-    """With the speed of one machine for each job the value is another, and above an optimum."""
+    """With the speed of one machine for each job the value differs and exceeds an optimum."""
     differs = above = 0
     for seed in range(25):
         problem = related_machines.drawn(Random(seed), 2, 2, tasks=2)
@@ -117,7 +117,7 @@ def test_by_hand() -> None:
 
 
 def test_a_release_adds_one_to_the_guarantee() -> None:
-    """And nothing else."""
+    """The rest of the guarantee is the same."""
     stages = (Stage(np.array([3.0, 3.0])), Stage(np.array([1.0]), (0,)))
     speed = np.array([1.0, 1.0, 1.0])
     together = RelatedMachines(speed, [NumericJob(stages), NumericJob(stages)])

@@ -1,4 +1,4 @@
-"""DMRS at run time: queues of hosts, looked at before each launch."""
+"""DMRS at run time: queues of hosts, checked before each launch."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ clusters = speeds.map(lambda them: of_speeds(*them))
 
 @st.composite
 def jobs_at_once(draw: st.DrawFn) -> list[Job]:
-    """Up to five jobs that are there from the beginning."""
+    """Up to five jobs that are present from the beginning."""
     return [
         mapreduce(f"j{number}", draw(works), draw(works), weight=draw(st.integers(1, 5)))
         for number in range(draw(st.integers(1, 5)))
@@ -59,7 +59,7 @@ def jobs_at_once(draw: st.DrawFn) -> list[Job]:
 def test_what_runs_as_expected_runs_as_planned(
     simulated: Callable[..., object], jobs: list[Job], cluster: Cluster
 ) -> None:
-    """Where all is known and true, the run is the schedule of Algorithm 1, planned once."""
+    """If all estimates are correct, the run is the schedule of Algorithm 1, planned once."""
     planned = dmrs(related_machines(jobs, cluster, {})).completion
     watch = simulated(jobs, cluster, name="dmrs")
     assert [watch.state.completed[job.id] for job in jobs] == pytest.approx(planned.tolist())
@@ -82,7 +82,7 @@ def test_all_ends_whatever_comes(
     arrivals: list[float],
     seed: int,
 ) -> None:
-    """Jobs come when they come, tasks take longer or shorter than expected: all are done, and
+    """Jobs arrive at any time, tasks take longer or shorter than expected: all are done, and
     the log explains each decision."""
     late = [
         Job(job.id, job.phases, arrival=at, weight=job.weight)
@@ -110,15 +110,15 @@ def test_tasks_that_are_over_when_they_begin_are_queued_in_order(
 
 
 def value(jobs: list[Job], scheduler: Queueing, told: Cluster, true: Cluster) -> float:
-    """The weighted sum of completions, where hosts are not as fast as the scheduler is told."""
+    """The weighted sum of completions when hosts do not have their stated speeds."""
     state = State(told, jobs_expected=len(jobs))
     run(scheduler, SimulatedBackend(true, jobs), state, lambda *_: None)
     return sum(job.weight * state.completed[job.id] for job in jobs)
 
 
 def test_plans_are_made_anew_where_hosts_are_not_as_they_were_said_to_be() -> None:
-    """Two of four hosts are four times slower than stated: who looks before each launch finds
-    out, who does not is far behind; who knew it beforehand is ahead of both."""
+    """Two of four hosts are four times slower than stated. Checks before each launch detect
+    it; without checks the result is far worse; with correct speeds it is better than both."""
     jobs = [
         mapreduce(f"j{number}", [4.0] * 12, [6.0] * 3, weight=1 + number % 3)
         for number in range(8)
@@ -132,8 +132,8 @@ def test_plans_are_made_anew_where_hosts_are_not_as_they_were_said_to_be() -> No
 
 
 def test_estimates_that_are_ten_times_off_are_put_right_by_the_first_task() -> None:
-    """A job was said to need ten times what it needs. When another one comes, the tasks that
-    have ended tell: what is left of the first is less, and it stays first."""
+    """A job states ten times its work. When another job arrives, the finished tasks correct
+    this: the remainder of the first job is smaller, and it stays first."""
     wrong = mapreduce("wrong", [10.0] * 8, [10.0])
     truth = mapreduce("wrong", [1.0] * 8, [1.0])
     late = mapreduce("late", [4.0] * 3, [4.0], arrival=2.5)
@@ -157,7 +157,7 @@ def test_estimates_that_are_ten_times_off_are_put_right_by_the_first_task() -> N
 
 
 class Story:
-    """A state that is told things by hand."""
+    """A state with events applied by hand."""
 
     def __init__(self, cluster: Cluster, *jobs: Job) -> None:
         self.state = State(cluster, jobs_expected=len(jobs))
@@ -165,7 +165,7 @@ class Story:
             self.state.apply(JobArrived(0.0, job))
 
     def decide(self, name: str, now: float) -> list[Decision]:
-        """All that is decided at an instant; it is applied."""
+        """All decisions at an instant, which are applied."""
         snapshot, scheduler = self.state.at(now), make_scheduler(name)
         decided: list[Decision] = []
         while decisions := scheduler.decide(snapshot):
@@ -190,7 +190,7 @@ def test_a_slot_waits_for_the_reduce_that_is_planned_on_it() -> None:
 
 
 def test_what_waits_for_a_silent_host_is_planned_elsewhere_and_what_runs_there_is_not() -> None:
-    """Its queue moves at once; its running task is left to it. Back, it gets new tasks."""
+    """Its queue moves immediately; its running task stays. When it is back, it gets tasks."""
     story = Story(of_speeds(1.0, 1.0), Job("a", (Phase("map", Tasks(8, 1.0)),)))
     story.decide("dmrs", 0.0)
     story.state.apply(HostLost(0.5, "h1"))
@@ -205,7 +205,7 @@ def test_what_waits_for_a_silent_host_is_planned_elsewhere_and_what_runs_there_i
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_decided_while_all_hosts_are_silent(name: str) -> None:
-    """And nothing is forgotten: when one is back, it gets it all."""
+    """When one host is back, it gets all tasks."""
     story = Story(of_speeds(1.0), Job("a", (Phase("map", Tasks(2, 1.0)),)))
     story.state.apply(HostLost(0.0, "h0"))
     assert story.decide(name, 0.0) == [Enqueue({})]
@@ -215,7 +215,7 @@ def test_nothing_is_decided_while_all_hosts_are_silent(name: str) -> None:
 
 
 def test_what_queues_cannot_serve_is_refused() -> None:
-    """Each with its place and a remedy; so are an assigner and a budget that make no sense."""
+    """Each with place and remedy, including invalid assigners and budgets."""
     plain = Job("a", (Phase("map", Tasks(2, 1.0)),))
     cluster = of_speeds(1.0)
     kinds = Cluster((Host("h", {"map": 1, "reduce": 1}),))
@@ -223,7 +223,7 @@ def test_what_queues_cannot_serve_is_refused() -> None:
     check = partial(check_scheduler, "dmrs")
     for bad, told in (
         (lambda: check([plain], kinds, {}), "slots of one kind"),
-        (lambda: check([capped], cluster, {}), "job 'a', phase 'map': dmrs keeps no least"),
+        (lambda: check([capped], cluster, {}), "job 'a', phase 'map': dmrs keeps no min"),
         (
             lambda: check([plain], cluster, {"p": Pool("p", slots_max={"task": 1})}),
             "pool 'p': dmrs keeps no shares of pools",

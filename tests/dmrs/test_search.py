@@ -1,4 +1,4 @@
-"""The search beyond DMRS: never worse, better with more steps."""
+"""The search that improves DMRS: never worse, better with more steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slotwise.dmrs.search import best_found
 
 @given(st.integers(0, 2**32), st.integers(0, 120), st.booleans())
 def test_it_is_feasible_and_never_worse(seed: int, steps: int, dags: bool) -> None:
-    """With any budget; no more steps are taken than there are."""
+    """With any budget; it takes at most the budgeted steps."""
     random = Random(seed)
     problem = related_machines.drawn(
         random, random.randint(1, 9), random.randint(1, 6), 6, random.choice([0.0, 20.0]), dags
@@ -33,7 +33,7 @@ def test_it_is_feasible_and_never_worse(seed: int, steps: int, dags: bool) -> No
 
 
 def test_a_clock_ends_it() -> None:
-    """It asks before each step, and stops when told."""
+    """It calls `is_over` before each step and stops when that is True."""
     asked = 0
 
     def rings() -> bool:
@@ -47,7 +47,7 @@ def test_a_clock_ends_it() -> None:
 
 
 def test_the_same_steps_give_the_same_schedule() -> None:
-    """No chance, no clock."""
+    """It uses no randomness and no clock."""
     problem = related_machines.drawn(Random(3), 10, 5, released=30.0)
     one, other = best_found(problem, Budget(80)), best_found(problem, Budget(80))
     assert one.runs == other.runs
@@ -80,7 +80,7 @@ def test_a_stage_may_leave_slow_machines() -> None:
 
 
 def test_least_speeds_are_the_same_by_machine_code() -> None:
-    """As orders and gaps are."""
+    """As for orders and gaps."""
     if not has_numba():
         pytest.skip("numba is not installed")
     for seed in range(10):

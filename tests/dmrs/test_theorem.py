@@ -1,4 +1,4 @@
-"""What is proven of DMRS, on random problems: Lemma 2, Theorem 1, and the bound's place."""
+"""The proven properties of DMRS on random problems: Lemma 2, Theorem 1 and the bound."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def problems(draw: st.DrawFn, most_jobs: int = 12) -> RelatedMachines:
 
 
 def lemma_two(problem: RelatedMachines, order: list[int]) -> list[float]:
-    """(9): what the completion of each job of an order is at most, for stages of any number."""
+    """(9): the upper bound on the completion of each job of an order, for any stages."""
     others = len(problem.speed) - 1
     areas = accumulate(
         related_machines.work_of(problem.jobs[j])
@@ -50,7 +50,7 @@ def lemma_two(problem: RelatedMachines, order: list[int]) -> list[float]:
 def test_lemma_two_holds_for_every_job_in_any_order(
     problem: RelatedMachines, random: Random
 ) -> None:
-    """(9) asks nothing of the order."""
+    """(9) holds for every order."""
     order = list(range(len(problem)))
     random.shuffle(order)
     runs = list_jobs(problem, order)
@@ -72,7 +72,7 @@ def test_theorem_one_holds_for_every_job_and_in_sum(problem: RelatedMachines) ->
 
 @given(problems())
 def test_theorem_one_holds_with_the_program_of_the_paper(problem: RelatedMachines) -> None:
-    """Without tails the order may be another one; the factor is the same."""
+    """Without tails the order may differ; the factor is the same."""
     program = linear_program(problem, with_tails=False)
     completion = list_jobs(problem, by_completion(program.completion)).completion
     assert np.all(completion <= guarantee(problem) * program.completion * ROUNDED)

@@ -1,4 +1,4 @@
-"""Lower bounds: never above a feasible value or an exact optimum; tight where they must be."""
+"""Lower bounds: never above a feasible value or an exact optimum, and tight where expected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from slotwise.objective.objective import Aggregate
 
 
 def jobs_of(problem: Malleable) -> BoundJobs:
-    """The jobs of a problem, all there at 0."""
+    """The jobs of a problem, all present at 0."""
     start = np.zeros(len(problem))
     return BoundJobs.of(
         problem.costs,
@@ -46,7 +46,7 @@ def bound_jobs(
     max_share: Sequence[float],
     arrival: Sequence[float] | None = None,
 ) -> BoundJobs:
-    """Jobs of one phase each, that arrive at 0 if nothing is said."""
+    """Single-phase jobs that arrive at 0 by default."""
     height = [w / m for w, m in zip(work, max_share, strict=True)]
     return BoundJobs.of(costs, arrival or [0.0] * len(work), work, max_share, height)
 
@@ -61,7 +61,7 @@ def responses(*weights: float) -> list[Cost]:
     "metric", [*MINISUM, *MINIMAX], ids=lambda m: f"{m.aggregate}-{m.name}"
 )
 def test_no_bound_is_above_the_optimum(metric: Metric, with_least: bool) -> None:
-    """Of each metric two problems, beside linear programs; the maximum is met exactly."""
+    """Two problems for each metric against linear programs; the maximum is met exactly."""
     for problem in instances(metric, 1, 2, with_least):
         best = optimum(
             problem.capacity,
@@ -79,7 +79,7 @@ def test_no_bound_is_above_the_optimum(metric: Metric, with_least: bool) -> None
 
 @given(st.data())
 def test_no_bound_is_above_a_packing(data: st.DataObject) -> None:
-    """Any costs, least shares, equal and tiny jobs, more jobs than slots, in any order."""
+    """Any costs, min shares, equal and tiny jobs, more jobs than slots, in any order."""
     aggregate: Aggregate = data.draw(st.sampled_from(["sum", "max"]))
     problem = data.draw(problems(aggregate, jobs_most=8))
     order = data.draw(st.permutations(range(len(problem))))
@@ -93,7 +93,7 @@ def test_no_bound_is_above_a_packing(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("due", [1e-300, 1e-12, 1e-6, 1.0, 1e3, 1e4, 1e5])
 def test_a_due_date_just_behind_the_begin_lifts_no_bound(due: float) -> None:
-    """Rounding of works of 10^9 s is longer than the time until it; all could begin at 0."""
+    """The rounding error of works of 10^9 s exceeds the due date; all could begin at 0."""
     work, max_share = [1e9, 1e9, 1e9, 59e9], [1.0, 1.0, 1.0, 3.375]
     problem = Malleable.of(
         10, work, [0.0] * 4, max_share, [Hinge(1.0, at) for at in (0, 0, 0, due)]
@@ -104,7 +104,7 @@ def test_a_due_date_just_behind_the_begin_lifts_no_bound(due: float) -> None:
 
 @given(st.data())
 def test_no_bound_is_above_a_packing_of_huge_or_tiny_numbers(data: st.DataObject) -> None:
-    """Seconds of a microsecond or of a millennium, weights alike."""
+    """From microseconds to millennia, and weights of the same range."""
     aggregate: Aggregate = data.draw(st.sampled_from(["sum", "max"]))
     problem = data.draw(problems(aggregate, kinds="line hinge"))
     time = data.draw(st.sampled_from([1e-9, 1e9]))
@@ -135,7 +135,7 @@ def test_no_bound_is_above_a_packing_of_huge_or_tiny_numbers(data: st.DataObject
 
 @given(st.data())
 def test_no_bound_is_above_a_schedule_with_arrivals(data: st.DataObject) -> None:
-    """Jobs served in turns on slots of their own order, from whenever they arrive.
+    """Jobs served in a random order of priority from their arrivals on.
 
     Each job takes, in a random order, the slots that all jobs before it leave free, second by
     second: a feasible schedule whose work is whole slot-seconds, late on the clock as well.
@@ -180,7 +180,7 @@ def test_one_job_alone_is_bounded_exactly(aggregate: Aggregate) -> None:
 def test_jobs_that_can_use_all_slots_are_bounded_by_smiths_rule(
     pytestconfig: pytest.Config,
 ) -> None:
-    """One after another by work over weight is optimal then, and the bound says so."""
+    """The order by work over weight is optimal then, and the bound equals it."""
     random = Random(11)
     for _ in range(50 if pytestconfig.getoption("--slow") else 10):
         count = random.randint(1, 7)
@@ -210,7 +210,7 @@ def test_the_number_of_tardy_jobs_is_bounded_by_a_whole_number() -> None:
 
 
 def test_a_deadline_met_but_for_rounding_is_met_in_the_bound_too() -> None:
-    """Alone the job needs half of the tolerance more than its deadline, or three times it."""
+    """The job alone exceeds its deadline by half of the tolerance, or by three times it."""
     for part, tardy in ((0.5, 0.0), (3.0, 1.0)):
         jobs = bound_jobs([Steps(((1.0, 1.0),))], [10.0 * (1 + part * MET)], [10.0])
         assert lower_bound(jobs, 10, "sum") == tardy
@@ -226,7 +226,7 @@ def test_a_curve_of_ones_own_is_bounded_closely() -> None:
 
 
 def test_what_is_guaranteed_to_one_job_lifts_the_bound_of_the_others() -> None:
-    """Of 10 slots 4 are promised to a long job that costs nothing: 60 take 10 s, not 6."""
+    """4 of 10 slots are guaranteed to a long job of no cost: work 60 takes 10 s, not 6."""
     for min_share, tardiness in ((0.0, 0.0), (4.0, 4.0)):
         problem = Malleable.of(
             10.0,
@@ -240,7 +240,7 @@ def test_what_is_guaranteed_to_one_job_lifts_the_bound_of_the_others() -> None:
 
 
 def test_where_a_value_is_met_no_better_bound_is_looked_for() -> None:
-    """The heights alone prove it; a bound is returned that is no worse than they."""
+    """The height bound alone proves it; the result is no worse than that bound."""
     jobs = bound_jobs([Hinge(1.0, 1.0), Hinge(1.0, 1.0)], [5.0, 5.0], [1.0, 1.0])
     assert lower_bound(jobs, 10, "sum", value=8.0) == pytest.approx(8.0)
 

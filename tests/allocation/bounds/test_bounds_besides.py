@@ -1,4 +1,4 @@
-"""The least time of a job beside what others are guaranteed, against the test of due dates."""
+"""The minimum time of a job while others hold min shares, against the due date test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_it_is_the_earliest_due_date_that_can_be_kept(seed: int) -> None:
 
 
 def test_with_many_jobs_it_is_not_more() -> None:
-    """Where instants are left out, the times are shorter than they could be, or equal."""
+    """If instants are omitted, the times are at most as long."""
     random = np.random.default_rng(3)
     count, capacity = 4 * INSTANTS_MOST, 1000.0
     work, max_share = random.uniform(1, 1000, count), random.uniform(1, capacity, count)
@@ -44,6 +44,6 @@ def test_with_many_jobs_it_is_not_more() -> None:
 
 
 def test_without_guarantees_it_is_the_time_alone() -> None:
-    """Nothing stands in the way of a job then."""
+    """Without min shares nothing delays a job."""
     times = least_times(4.0, np.array([8.0, 0.0]), np.zeros(2), np.array([2.0, 3.0]))
     assert times.tolist() == [4.0, 0.0]

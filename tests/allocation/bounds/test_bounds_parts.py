@@ -1,4 +1,4 @@
-"""Jobs of several parts: what can be done late, early and in windows, and what that proves."""
+"""Jobs of several parts: the possible work late, early and in windows, and the bounds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def any_cost(random: Random) -> Cost:
 
 
 def within(amounts: Parts, begin: np.ndarray, instant: float) -> np.ndarray:
-    """What of each part can be done from its begin to an instant."""
+    """The work of each part that can be done from its start to an instant."""
     return np.minimum(amounts.work, amounts.rate * np.maximum(instant - begin, 0.0))
 
 
@@ -59,7 +59,7 @@ def within(amounts: Parts, begin: np.ndarray, instant: float) -> np.ndarray:
 def test_in_its_last_seconds_a_job_does_what_its_parts_and_the_capacity_allow(
     seed: int,
 ) -> None:
-    """The least over all v of what the parts can do in v s and the capacity in the others."""
+    """The minimum over v of the work of the parts in v s plus the capacity in the rest."""
     jobs = random_jobs(Random(seed), 1)
     late = latest_parts(jobs.parts, CAPACITY)
     assert late.work.sum() == pytest.approx(jobs.work.sum())
@@ -98,7 +98,7 @@ def test_the_least_moment_of_a_job_is_that_of_its_latest_schedule() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_job_has_its_cheapest_completion_among_the_points(seed: int) -> None:
-    """At random prices none is cheaper than the cheapest point, and some are hardly dearer."""
+    """At random prices no completion is cheaper than the cheapest point, up to rounding."""
     random = Random(seed)
     jobs = random_jobs(random, 3)
     first = float(jobs.arrival.min())
@@ -120,7 +120,7 @@ def test_a_job_has_its_cheapest_completion_among_the_points(seed: int) -> None:
 
 
 def test_windows_need_what_cannot_be_done_before_or_behind_them() -> None:
-    """Of 8 at rate 2, from 1 s on and until 2 s before the end, 4 may be done before 3 s."""
+    """Of work 8 at rate 2, from 1 s on until 2 s before the end, 4 can be done before 3 s."""
     parts = Parts.of([(0, 8.0, 2.0, 1.0, 2.0), (0, 1.0, 1.0, 6.0, 0.0)])
     jobs = BoundJobs.of(
         [Line(1.0)] * 2, [0.0, 0.0], [9.0, 0.0], [3.0, 1.0], [7.0, 0.0], parts=parts
@@ -134,7 +134,7 @@ def test_windows_need_what_cannot_be_done_before_or_behind_them() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_job_of_one_part_is_bounded_as_if_it_had_none(seed: int) -> None:
-    """Said as a part, all that is known of a job gives the same bound of prices."""
+    """A job stated as one part gives the same price bound."""
     random = Random(seed)
     count = 6
     work = [random.uniform(0.5, 9) for _ in range(count)]

@@ -24,7 +24,7 @@ CAPACITY = 6.0
 
 
 def random_jobs(random: Random, count: int) -> BoundJobs:
-    """Jobs of all kinds of costs, with arrivals or with least shares."""
+    """Jobs of all kinds of costs, with arrivals or with min shares."""
     arrival = [random.choice([0.0, random.uniform(0, 5)]) for _ in range(count)]
     rate = [random.uniform(0.5, CAPACITY) for _ in range(count)]
     work = [random.uniform(0.2, 12) for _ in range(count)]
@@ -49,7 +49,7 @@ def any_cost(random: Random) -> Cost:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_job_has_its_cheapest_completion_among_its_choices(seed: int) -> None:
-    """At random prices no completion is cheaper than the cheapest choice, whatever it is."""
+    """At random prices no completion is cheaper than the cheapest choice."""
     random = Random(seed)
     jobs = random_jobs(random, 5)
     choices = choices_of(jobs, CAPACITY)
@@ -67,7 +67,7 @@ def test_a_job_has_its_cheapest_completion_among_its_choices(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_schedule_does_what_windows_need(seed: int) -> None:
-    """One job at random rates between its shares does in each window at least what it must."""
+    """One job at random rates within its shares does the needed work in each window."""
     random = Random(seed)
     jobs = random_jobs(random, 1)
     rate, min_share, left = float(jobs.rate[0]), float(jobs.min_share[0]), float(jobs.work[0])
@@ -88,7 +88,7 @@ def test_a_schedule_does_what_windows_need(seed: int) -> None:
 @pytest.mark.parametrize("with_least", [False, True])
 @pytest.mark.parametrize("metric", MINISUM, ids=lambda metric: metric.name)
 def test_prices_are_nearly_the_best(metric: Metric, with_least: bool) -> None:
-    """What they prove is what a linear program proves, but for a part in ten thousand."""
+    """Their bound equals that of a linear program up to one part in ten thousand."""
     for problem in instances(metric, 3, 2, with_least):
         jobs = BoundJobs.of(
             problem.costs,
@@ -107,7 +107,7 @@ def test_prices_are_nearly_the_best(metric: Metric, with_least: bool) -> None:
 
 
 def by_linear_program(choices: Choices) -> float:
-    """The least cost of mixed choices that keep within the room, by HiGHS."""
+    """The minimum cost of mixed choices within the room, by HiGHS."""
     count, options, windows = choices.needs.shape
     found = linprog(
         choices.cost.ravel(),
@@ -139,7 +139,7 @@ def test_two_choices_that_share_half_of_what_they_want() -> None:
 
 
 def test_shapes_are_the_costs_or_below_them() -> None:
-    """Lines, hinges and steps are themselves, and a curve is not reached by its staircase."""
+    """Lines, hinges and steps are exact, and the staircase of a curve is at most the curve."""
     random = Random(2)
     costs = [any_cost(random) for _ in range(40)]
     soonest = np.array([random.uniform(0, 4) for _ in costs])
@@ -156,7 +156,7 @@ def test_shapes_are_the_costs_or_below_them() -> None:
 
 
 def test_too_many_jobs_are_not_priced() -> None:
-    """Above some number of jobs the bound is left out; it takes no time then."""
+    """Above some number of jobs the bound is skipped and takes no time."""
     count = 100_000
     ones = np.ones(count)
     jobs = BoundJobs.of([Line(1.0)] * count, 0 * ones, ones, ones, ones)
@@ -165,7 +165,7 @@ def test_too_many_jobs_are_not_priced() -> None:
 
 @pytest.mark.parametrize("metric", MINISUM, ids=lambda metric: metric.name)
 def test_cases_lift_a_bound_and_stay_below_the_optimum(metric: Metric) -> None:
-    """More cases never lower the bound; with a known value they end where that is reached."""
+    """More cases never lower the bound; with a known value they end when it is reached."""
     for problem in instances(metric, 5, 1, True):
         jobs = BoundJobs.of(
             problem.costs,
@@ -192,7 +192,7 @@ def test_cases_lift_a_bound_and_stay_below_the_optimum(metric: Metric) -> None:
 
 
 def test_a_case_keeps_the_completions_on_its_side_of_an_instant() -> None:
-    """Until the step of 5 the job costs nothing; after it, by however little, it costs 1."""
+    """Up to the step at 5 the job costs 0; at any instant after it, it costs 1."""
     jobs = BoundJobs.of(
         [Steps(((5.0, 1.0),))] * 2, np.zeros(2), [8.0] * 2, [4.0] * 2, [2.0] * 2
     )
@@ -206,7 +206,7 @@ def test_a_case_keeps_the_completions_on_its_side_of_an_instant() -> None:
 
 
 def test_arrivals_far_apart_leave_nothing_for_windows_that_begin_late() -> None:
-    """A job that could be done before the next arrives needs nothing of a window after that."""
+    """A job that can complete before the next one arrives needs nothing in later windows."""
     costs = [Line(1.0, at) for at in (0.0, 100.0, 200.0)]
     jobs = BoundJobs.of(costs, [0.0, 100.0, 200.0], [8.0, 0.0, 0.0], [4.0] * 3, [2.0, 0.0, 0.0])
     assert price_bound(jobs, 4.0) == pytest.approx(2.0)

@@ -1,4 +1,4 @@
-"""The greedy for inequalities on all sets of jobs, beside linear programs with each of them."""
+"""The greedy method for inequalities on all sets of jobs, against full linear programs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_greedy_meets_the_linear_program(seed: int) -> None:
 
 
 def test_a_job_without_work_ends_at_its_soonest() -> None:
-    """It asks for nothing, and the other one is alone."""
+    """It needs no capacity, and the other job is alone."""
     ends = least_completions(
         np.array([0.0, 6.0]), np.array([0.0, 18.0]), 1.0, np.array([2.0, 0.0]), np.ones(2)
     )

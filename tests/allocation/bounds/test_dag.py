@@ -1,4 +1,4 @@
-"""Where phases stand at best: earliest starts, least times behind them, and the height."""
+"""Phases in time: earliest starts, minimum times after their ends, and the height."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def before(nodes: list[Node], k: int) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_no_phase_can_begin_before_its_head(seed: int) -> None:
-    """Not even if what comes before it is all that there is; and the height is never more."""
+    """Not even if only the phases before it exist; and the height is never too large."""
     nodes = random_nodes(Random(seed), 5)
     found = stand(nodes, [SLOTS])
     assert critical_path(nodes) <= found.height <= least_makespan(nodes) * (1 + 1e-9)
@@ -68,7 +68,7 @@ def test_no_phase_can_begin_before_its_head(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_read_backwards_tails_are_heads(seed: int) -> None:
-    """What comes behind a phase is what comes before it if time runs the other way."""
+    """If time is reversed, the phases after a phase are those before it."""
     nodes = random_nodes(Random(seed), 9)
     last = len(nodes) - 1
     behind = [
@@ -100,7 +100,7 @@ def test_what_continues_another_phase_need_not_wait_for_all_of_it() -> None:
 
 
 def test_of_a_job_of_very_many_phases_paths_are_known() -> None:
-    """A chain stands where it stood, however long it is."""
+    """A very long chain has the same heads and tails."""
     chain = [Node(1, 1, 0, [k - 1] if k else []) for k in range(2 * LONG)]
     found = stand(chain, [1.0])
     assert found.head == list(range(2 * LONG))

@@ -1,6 +1,6 @@
-"""What can be kept and what is best, decided by linear programs over all orders of completion.
+"""Feasibility and optima, against linear programs over all orders of completion.
 
-The oracle knows nothing of our theorems. First it is tried itself on what can be seen by hand.
+The oracle does not use our theorems. First it is tested itself on examples solved by hand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEPS = [metric for metric in MINISUM if metric.name in ("weighted tardy", "sla"
 LATENESS = next(metric for metric in MINIMAX if metric.name == "weighted lateness")
 
 NEAR = 1e-6
-"""Seconds; HiGHS is good for about a tenth of it."""
+"""Seconds; the error of HiGHS is about a tenth of it."""
 
 FAR = 1e3
 """Seconds; by then every job is done."""
@@ -41,7 +41,7 @@ def test_two_jobs_are_best_done_together() -> None:
 
 
 def test_due_dates_that_no_order_of_priority_keeps() -> None:
-    """On 2 slots work 2.5, most 2, is done at 1.5 and work 2, most 1, at 3: 2, then 1 slot."""
+    """On 2 slots work 2.5, at most 2, is done at 1.5 and work 2, at most 1, at 3."""
     steps = [Steps(((1.5, 1.0),)), Steps(((3.0, 1.0),))]
     hinges = [Hinge(1.0, 1.5), Hinge(1.0, 3.0)]
     for costs in (steps, hinges):
@@ -49,7 +49,7 @@ def test_due_dates_that_no_order_of_priority_keeps() -> None:
 
 
 def test_a_least_share_holds_back_the_other_job() -> None:
-    """Work 10 and 8 on 4 slots: without least shares the first is done at 2.5.
+    """Work 10 and 8 on 4 slots: without min shares the first is done at 2.5.
 
     If the second holds 2 as long as it is not done, then the first is done at 5 before it, or
     at 4.5 after it.
@@ -65,7 +65,7 @@ def test_a_least_share_holds_back_the_other_job() -> None:
 def test_steps_are_chosen_as_well_as_by_trying_all(
     metric: Metric, aggregate: str, with_least: bool, pytestconfig: pytest.Config
 ) -> None:
-    """The cheapest choice of a step for each job whose due dates can all be kept."""
+    """The cheapest combination of steps whose due dates can all be kept."""
     count = 15 if pytestconfig.getoption("--slow") else 5
     for problem in instances(metric, seed=1, count=count, with_least=with_least):
         if len(problem) > 3:
@@ -85,7 +85,7 @@ def test_steps_are_chosen_as_well_as_by_trying_all(
 def test_due_dates_fit_up_to_the_border_and_no_further(
     with_least: bool, request: pytest.FixtureRequest
 ) -> None:
-    """The work needed by each instant tells just which due dates some order can keep.
+    """The work needed by each instant decides exactly which due dates some order can keep.
 
     Random due dates, all moved by the least delay (divided by a weight) with which some order
     of completion keeps them, are on the border: a millionth of a second later they fit, and a
@@ -101,7 +101,7 @@ def test_due_dates_fit_up_to_the_border_and_no_further(
 
 
 def keeps(problem: Malleable, due: Floats) -> bool:
-    """Whether the theorem says that these due dates can be kept."""
+    """Whether these due dates can be kept, by the theorem."""
     return fits(problem.capacity, problem.work, problem.min_share, problem.max_share, due)
 
 
@@ -110,7 +110,7 @@ ONE_AT_A_TIME = ([(0.0, 2.0, 4.0)], [(2.0, 4.0, 4.0)])
 
 WRONG = {
     "more slots than there are": ([(0.0, 2.0, 4.0)], [(1.0, 3.0, 4.0)]),
-    "more than the most share": ([(0.0, 2.0, 4.0)], [(2.0, 3.6, 5.0)]),
+    "more than the max share": ([(0.0, 2.0, 4.0)], [(2.0, 3.6, 5.0)]),
     "less work than there is": ([(0.0, 2.0, 4.0)], [(2.0, 3.9, 4.0)]),
     "two pieces at once": ([(0.0, 2.0, 2.0), (1.0, 3.0, 2.0)], [(3.0, 5.0, 4.0)]),
     "a job never run": ([(0.0, 2.0, 4.0)], []),
@@ -123,7 +123,7 @@ def two_jobs(min_share: float = 0.0) -> Malleable:
 
 
 def test_a_schedule_is_seen_to_be_one() -> None:
-    """One job after the other is a schedule, but not where both have least shares."""
+    """One job after the other is a schedule, but not if both have min shares."""
     check_packing(two_jobs(), ONE_AT_A_TIME, [2.0, 4.0])
     with pytest.raises(AssertionError, match="job 1 holds nothing"):
         check_packing(two_jobs(min_share=1.0), ONE_AT_A_TIME, [2.0, 4.0])

@@ -19,7 +19,7 @@ from slotwise.objective.costs import Floats
 def must_have(
     work: float, min_share: float, max_share: float, due: float, instant: float
 ) -> float:
-    """What the job must have had by an instant, as the theorem writes it."""
+    """The work that the job must have done by an instant, by the formula of the theorem."""
     if due <= instant:
         return work
     return max(min(work, min_share * instant), work - max_share * (due - instant))
@@ -28,13 +28,13 @@ def must_have(
 def excess(
     capacity: float, work: Floats, min_share: Floats, max_share: Floats, due: Floats
 ) -> float:
-    """By how many slot-seconds what is needed by some instant exceeds the room at most."""
+    """The largest excess of the needed work over the room at any instant, slot seconds."""
     instants, needed = needs(work, min_share, max_share, due)
     return float(np.max(needed - capacity * instants))
 
 
 def random_shares(random: Random, count: int, capacity: float) -> tuple[Floats, Floats, Floats]:
-    """Work, least and most shares; the least shares take up to all slots."""
+    """Work, min and max shares; the min shares take up to all slots."""
     work = np.array([random.choice([1.0, 4.0, random.uniform(0.1, 9)]) for _ in range(count)])
     max_share = np.array([random.uniform(0.2, capacity) for _ in range(count)])
     min_share = max_share * [random.choice([0.0, random.random(), 1.0]) for _ in range(count)]
@@ -44,7 +44,7 @@ def random_shares(random: Random, count: int, capacity: float) -> tuple[Floats, 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_needs_are_those_of_the_theorem(seed: int) -> None:
-    """At each instant returned the sum is that of the formula; due dates may be missing."""
+    """At each returned instant the sum equals the formula; due dates may be missing."""
     random = Random(seed)
     work, min_share, max_share = random_shares(random, random.randint(1, 8), 5.0)
     due = np.array([random.choice([0.0, np.inf, random.uniform(0, 9)]) for _ in work])
@@ -97,7 +97,7 @@ def scheduled(
 
 @pytest.mark.parametrize("seed", range(60))
 def test_due_dates_fit_if_and_only_if_a_schedule_exists(seed: int) -> None:
-    """Three jobs with least and most shares, due dates around what is just possible."""
+    """Three jobs with min and max shares, with due dates near the limit of feasibility."""
     random = Random(seed)
     work, min_share, max_share = random_shares(random, 3, 4.0)
     height = work / max_share
@@ -108,7 +108,7 @@ def test_due_dates_fit_if_and_only_if_a_schedule_exists(seed: int) -> None:
     ):
         assert (
             fits(4.0, work, min_share, max_share, due) == expected
-        )  # Else it is a matter of rounding.
+        )  # Otherwise rounding decides.
         assert (excess(4.0, work, min_share, max_share, due) <= 1e-9) == expected
 
 
@@ -149,14 +149,14 @@ def test_a_least_share_of_one_job_can_cost_another_its_due_date() -> None:
 
 
 def test_the_tolerance_says_on_which_side_to_err() -> None:
-    """At the very limit, fits is true with room for rounding and false with less than none."""
+    """At the limit, `fits` is True with a positive and False with a negative tolerance."""
     job = np.array([3.0]), np.array([0.0]), np.array([7.0]), np.array([3.0 / 7.0])
     assert fits(7, *job)
     assert not fits(7, *job, tolerance=-1e-9)
 
 
 def test_no_jobs_always_fit() -> None:
-    """Nothing needs no room."""
+    """An empty problem is feasible."""
     none = np.zeros(0)
     assert fits(3, none, none, none, none)
     assert excess(3, none, none, none, none) == 0.0

@@ -47,7 +47,7 @@ def test_the_first_gets_all_it_can_use_and_the_second_what_is_left() -> None:
 
 
 def test_a_later_promise_leaves_more_to_others() -> None:
-    """If the first is content with 8 s, both can be done by then, at 5 slots each."""
+    """If the first is promised 8 s, both can be done by then, at 5 slots each."""
     problem = two_jobs()
     promises = Promises(problem)
     promises.promise(0, 8.0)
@@ -58,7 +58,7 @@ def test_a_later_promise_leaves_more_to_others() -> None:
 
 
 def test_who_has_a_deadline_is_promised_it_and_nothing_more() -> None:
-    """Due at 10, one of 20 leaves the first 8 s to one whose time counts from the start."""
+    """A job of 20 due at 10 leaves the first 8 s to a job whose cost rises from the start."""
     costs = [Hinge(5.0, 10.0), Line(1.0)]
     problem = Malleable.of(10, [20, 80], [0, 0], [10, 10], costs, "sum")
     promises = Promises(problem)
@@ -91,14 +91,14 @@ def test_promises_can_be_kept_and_are_kept(problem: Malleable, random: Random) -
     completion = [pieces[-1][1] for pieces in packing]
     check_packing(problem, packing, completion)
     assert np.all(np.array(completion) <= promises.due * (1 + 1e-9))
-    # Rounding may carry a completion just over a step, which costs all of it.
+    # Rounding may move a completion just past a step, with its full cost.
     early = np.array(completion) * (1 - 1e-9)
     assert problem.value(early) <= value + 1e-6 * max(1.0, abs(value))
 
 
 @given(problems(), st.randoms())
 def test_an_earliest_completion_is_the_earliest(problem: Malleable, random: Random) -> None:
-    """What is promised fits, and a little earlier would not."""
+    """The promised completion fits, and a slightly earlier one does not."""
     order = list(range(len(problem)))
     random.shuffle(order)
     promises = Promises(problem)
@@ -118,7 +118,7 @@ def test_without_least_shares_they_are_those_of_the_packing_scheme(
     problem: Malleable,
     random: Random,
 ) -> None:
-    """Where costs always rise, each job is promised when Fig. 3 would complete it."""
+    """If costs always rise, each job is promised its completion under Fig. 3."""
     order = list(range(len(problem)))
     random.shuffle(order)
     promises = Promises(problem)
@@ -131,7 +131,7 @@ def test_without_least_shares_they_are_those_of_the_packing_scheme(
 
 @given(problems(kinds="line"), st.randoms())
 def test_with_least_shares_they_are_never_later(problem: Malleable, random: Random) -> None:
-    """In the packing scheme a job at its least share ends as late as that lets it."""
+    """In the packing scheme a job at its min share ends as late as that allows."""
     order = list(range(len(problem)))
     random.shuffle(order)
     promises = Promises(problem)
@@ -143,7 +143,7 @@ def test_with_least_shares_they_are_never_later(problem: Malleable, random: Rand
 
 
 def test_with_least_shares_they_may_be_earlier_than_the_packing_scheme() -> None:
-    """On one slot, the third may be done long before its least share alone would end it."""
+    """On one slot, the third job can be done long before its min share alone completes it."""
     work, min_share = [5.0, 1.0, 5.0], [0.0, 0.1, 0.4]
     problem = Malleable.of(1, work, min_share, [0.8, 0.5, 0.9], [Line(1.0)] * 3, "sum")
     promises = Promises(problem)
@@ -155,7 +155,7 @@ def test_with_least_shares_they_may_be_earlier_than_the_packing_scheme() -> None
 
 @given(problems(kinds="line hinge steps"), st.randoms())
 def test_the_quick_forms_promise_the_same(problem: Malleable, random: Random) -> None:
-    """Plain loops, run by Python and compiled, against one question after the other."""
+    """Plain loops, in Python and compiled, against `promise_in_order`."""
     order = list(range(len(problem)))
     random.shuffle(order)
     promises = Promises(problem)

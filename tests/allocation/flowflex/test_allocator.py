@@ -1,4 +1,4 @@
-"""FlowFlex as an allocator: the first allocation of the plan, within what all are due."""
+"""FlowFlex as an allocator: the first allocation of the plan, within min and max shares."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ QUICK = 1e-3
 
 
 def phase(name: str, work: float, max_share: int, *after: str, kind: str = "task") -> Phase:
-    """A phase of so many tasks."""
+    """A phase with this number of tasks."""
     return Phase(name, Tasks(max_share, work / max_share), kind, after=frozenset(after))
 
 
 def first_claims(
     jobs: Sequence[Job], cluster: Cluster, pools: PoolTree | None = None
 ) -> dict[str, Claims]:
-    """The claims of jobs of which nothing has begun, on each kind of slot."""
+    """The claims of unstarted jobs, on each kind of slot."""
     tree = pools or PoolTree([Pool(name) for name in sorted({job.pool for job in jobs})])
     ready = [progress_of(job, p) for job in jobs for p in job.phases if not p.waits_for]
     return {
@@ -52,7 +52,7 @@ def first_claims(
 
 
 def test_the_names_by_which_users_know_it() -> None:
-    """With and without the network, with and without our search; all look at whole jobs."""
+    """With and without the network, with and without our search; all consider whole jobs."""
     made = {name: make_allocator(name) for name in ALLOCATORS if name.startswith("flowflex")}
     methods = {name: allocator.method for name, allocator in made.items()}
     assert methods == {
@@ -65,7 +65,7 @@ def test_the_names_by_which_users_know_it() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_to_come_counts(method: Method) -> None:
-    """The first phases are alike, but behind a's comes a long one, so b is first."""
+    """The first phases are equal, but a long one follows a's, so b is first."""
     a = Job("a", (phase("p", 10, 10), phase("q", 100, 10, "p")))
     b = Job("b", (phase("p", 10, 10), phase("q", 5, 10, "p")))
     cluster = Cluster.of_slots(10)
@@ -76,7 +76,7 @@ def test_what_is_to_come_counts(method: Method) -> None:
 
 @pytest.mark.parametrize("method", ["best", "fast"])
 def test_the_longest_path_of_a_flow_goes_first(method: Method) -> None:
-    """Of two ready phases of one job the one with a long chain behind it holds its most."""
+    """Of two ready phases of a job, the one before a long chain holds its max share."""
     job = Job(
         "j",
         (
@@ -101,7 +101,7 @@ def test_what_is_due_is_first() -> None:
 
 
 def test_kinds_of_slots_are_planned_together() -> None:
-    """Whose reduces take long should have its maps first, and the reduce slots now."""
+    """The job with long reduces gets map slots first, and the reduce slots now."""
     cluster = Cluster((Host("h", {"map": 4, "reduce": 2}),))
     jobs = [
         Job("x", (phase("m", 16, 4, kind="map"), phase("r", 2, 2, "m", kind="reduce"))),
@@ -156,7 +156,7 @@ POOLS = [Pool("a", slots_min=3), Pool("b", slots_max=4), Pool("c")]
 
 
 def pooled_jobs() -> list[Job]:
-    """Two flows in each of three pools, of which one is owed slots and one is limited."""
+    """Two flows in each of three pools, one with a min share and one with a max share."""
     return [
         Job(
             f"{pool}{number}",
@@ -195,7 +195,7 @@ def test_a_plan_keeps_the_shares_of_pools(method: Method) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_plan_keeps_least_shares_of_phases(method: Method) -> None:
-    """A phase that is owed 2 slots holds them from when it is ready until it is done."""
+    """A phase with a min share of 2 holds 2 slots from when it is ready until it is done."""
     jobs = [
         Job("owed", (replace(phase("p", 60, 8), slots_min=2),)),
         *(Job(f"j{n}", (phase("p", 10, 8), phase("q", 10, 8, "p"))) for n in range(4)),
@@ -214,7 +214,7 @@ def test_a_plan_keeps_least_shares_of_phases(method: Method) -> None:
 @settings(max_examples=EXAMPLES // 10)
 @given(flows(jobs_most=3, phases_most=4), st.sampled_from(METHODS))
 def test_step_by_step_it_comes_to_a_schedule(drawn: Drawn, method: Method) -> None:
-    """What is decided anew whenever a phase is done is a schedule of all jobs."""
+    """Deciding again whenever a phase is done gives a schedule of all jobs."""
     allocator = FlowFlex(method=method, budget_seconds=QUICK / 10)
     pools = PoolTree([Pool("default")])
     schedule = fluid_schedule(drawn.jobs, drawn.cluster, pools, allocator)

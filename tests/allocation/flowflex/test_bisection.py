@@ -1,4 +1,4 @@
-"""Stage 2 for maxima: the level that bisection reaches, and what Theorem 4 promises."""
+"""Stage 2 for maxima: the level that bisection reaches, and the guarantee of Theorem 4."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAXIMA = [
     for name in ("makespan", "response", "stretch", "lateness", "tardiness", "tardy", "sla")
 ]
 SLACK = 1e-6
-"""What the bisection, and the programs of the oracle, may leave."""
+"""The tolerance of the bisection and of the oracle."""
 
 
 def lines(*slopes: float) -> Flows:
@@ -42,7 +42,7 @@ def lines(*slopes: float) -> Flows:
 
 
 def test_deadlines_at_a_level_are_never_before_a_flow_is_done_alone() -> None:
-    """A line of slope 2 costs 10 at 5 s; a step of 20 is never to be feared, one of 4 is."""
+    """A line of slope 2 costs 10 at 5 s; a step of 20 never matters there, one of 4 does."""
     costs = [Line(2.0), Steps(((6.0, 20.0),)), Steps(((1.0, 4.0), (9.0, 12.0))), Hinge(1, 1)]
     problem = Flows.of([2], [[Node(8, 2)]] * 4, costs, "max")
     assert deadlines_at(problem, 10.0).tolist() == [5.0, 6.0, 9.0, 11.0]
@@ -51,7 +51,7 @@ def test_deadlines_at_a_level_are_never_before_a_flow_is_done_alone() -> None:
 
 
 def test_the_least_level_is_found_between_two_that_are_close() -> None:
-    """Whatever is reached from a threshold on: the level is at it, its deadlines with it."""
+    """If all levels from a threshold on are feasible, the level and deadlines are there."""
     problem = lines(1.0, 1.0)
     tried = []
 
@@ -66,7 +66,7 @@ def test_the_least_level_is_found_between_two_that_are_close() -> None:
 
 
 def test_the_least_that_any_schedule_costs_is_tried_first() -> None:
-    """Where that is reached, nothing else is tried."""
+    """If that is feasible, nothing else is tried."""
     tried = []
     level, due = least_level(lines(1.0, 3.0), 50.0, lambda due: tried.append(due) or True)
     assert level == 12.0
@@ -121,8 +121,8 @@ def test_theorem_4(drawn: Drawn, objective: Objective) -> None:
 def test_the_largest_weighted_completion_is_within_two(drawn: Drawn, penalty: str) -> None:
     """Corollary 2, against bounds that hold for any schedule.
 
-    No flow costs less than alone; and the flows that have to be done by a level's deadlines
-    have to fit before the last of these.
+    No flow costs less than alone, and the flows that must be done by the deadlines of a level
+    must fit before the last of these.
     """
     problem = problem_of(drawn, Objective(penalty, "max"))
     low, high = problem.value(problem.alone), solve(problem, method="paper").value
@@ -139,9 +139,9 @@ def test_the_largest_weighted_completion_is_within_two(drawn: Drawn, penalty: st
 @settings(max_examples=EXAMPLES // 4)
 @given(flow_problems(aggregate="max", costs_of="line hinge steps"))
 def test_with_kinds_of_slots_slots_are_faster_by_one_for_each(problem: Flows) -> None:
-    """Where phases draw on k kinds, what can be met is met on slots 1 + k times as fast.
+    """With k kinds of slots, feasible deadlines are met on slots 1 + k times as fast.
 
-    What some list schedule reaches is a level that can be reached.
+    A level that some list schedule reaches is feasible.
     """
     faster = 1 + len(problem.capacity)
     for numbers in (range(len(problem.work)), reversed(range(len(problem.work)))):
@@ -151,7 +151,7 @@ def test_with_kinds_of_slots_slots_are_faster_by_one_for_each(problem: Flows) ->
 
 
 def test_costs_below_zero_are_bisected_too() -> None:
-    """All flows are early; the later its due date, the later a flow is."""
+    """All flows are early; flows with later due dates complete later."""
     costs = [Line(1.0, 20.0), Line(1.0, 30.0)]
     problem = Flows.of([2], [[Node(8, 2)], [Node(8, 2)]], costs, "max")
     found = solve(problem, method="paper")

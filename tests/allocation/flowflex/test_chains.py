@@ -1,4 +1,4 @@
-"""Stage 1: flows become chains of pseudo-jobs, and nothing that counts is lost."""
+"""Stage 1: flows become chains of pseudo-jobs with the same area and critical path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLES = settings.default.max_examples
 
 
 def test_the_pseudo_jobs_of_a_small_dag() -> None:
-    """As in Fig. 4: a 2 s and b 3 s from the start on, c 2 s behind a, d 1 s behind both.
+    """As in Fig. 4: a 2 s and b 3 s from the start on, c 2 s after a, d 1 s after both.
 
     Time is cut where a, b and c end, so there are four pseudo-jobs: a and b, b and c, c, d.
     Two of them are taller than one phase may be, the first and the last as tall as there are
@@ -64,7 +64,7 @@ def test_flows_stay_apart() -> None:
 
 
 def test_a_short_phase_that_runs_late_keeps_its_work() -> None:
-    """By instants around 1e6 s, 1e-4 s would be right to seven digits only."""
+    """As a difference of instants around 1e6 s, 1e-4 s would have few correct digits."""
     problem = Flows.of([25], [[Node(1e6, 1), Node(25e-4, 25, (0,))]], [Line(1.0)])
     assert chains_of(problem).problem.work.tolist() == [1e6, pytest.approx(25e-4, rel=1e-15)]
 
@@ -72,7 +72,7 @@ def test_a_short_phase_that_runs_late_keeps_its_work() -> None:
 @settings(max_examples=EXAMPLES // 4)
 @given(flows())
 def test_area_and_critical_path_stay_what_they_were(drawn: Drawn) -> None:
-    """Of each flow, and so both bounds on when it can be complete alone."""
+    """For each flow, and so both lower bounds on its time alone."""
     problem = problem_of(drawn)
     chained = chains_of(problem).problem
     assert chained.volume == pytest.approx(problem.volume, rel=1e-9)

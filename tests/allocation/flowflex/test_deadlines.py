@@ -1,4 +1,4 @@
-"""Stage 2 for strict deadlines: the greedy scheme of Fig. 5, and what Theorem 2 promises."""
+"""Stage 2 for strict deadlines: the scheme of Fig. 5, and the guarantee of Theorem 2."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ EXAMPLES = settings.default.max_examples
 
 
 class Used:
-    """The utilisation function of Fig. 5: how many slots are taken at each instant."""
+    """The utilisation function of Fig. 5: the number of used slots at each instant."""
 
     def __init__(self) -> None:
         self._since, self._slots = [0.0], [0.0]
 
     def at(self, instant: float) -> tuple[float, float]:
-        """The slots that are taken from this instant on, and until when they stay so many."""
+        """The number of used slots at this instant, and until when it is constant."""
         place = bisect_right(self._since, instant)
         until = self._since[place] if place < len(self._since) else inf
         return self._slots[place - 1], until
 
     def take(self, slots: float, start: float, end: float) -> None:
-        """Take more slots between two instants, of which the first is a cut or becomes one."""
+        """Use more slots between two instants; the first one is or becomes a cut."""
         for cut in (start, end):
             if cut not in self._since:
                 taken = self.at(cut)[0]
@@ -76,7 +76,7 @@ def figure_5(slots: float, problem: Flows, order: Sequence[int]) -> list[float]:
 def test_list_scheduling_by_deadline_is_the_scheme_of_the_paper(
     drawn: Drawn, random: st.Random
 ) -> None:
-    """Chain by chain over all time, or instant by instant over all chains: it is the same."""
+    """Chain by chain over all time equals instant by instant over all chains."""
     chained = chains_of(problem_of(drawn)).problem
     order = random.sample(range(len(chained)), len(chained))
     deadline = np.argsort(order).astype(float)
@@ -137,7 +137,7 @@ def test_the_two_of_theorem_2_is_nearly_needed() -> None:
 
 
 def test_flows_due_at_once_go_by_how_long_they_take_alone() -> None:
-    """The shorter first; within a flow the longest path that is left first."""
+    """The shorter first; within a flow the longest remaining path first."""
     long = [Node(3, 1), Node(9, 1), Node(1, 1, (0,))]
     problem = Flows.of([1], [long, [Node(2, 1)]], [Line(1.0)] * 2)
     assert by_deadline(problem, np.array([5.0, 5.0])).tolist() == [3, 1, 0, 2]

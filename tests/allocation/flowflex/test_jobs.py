@@ -1,4 +1,4 @@
-"""Jobs as flows: whole ones, and what is left of those that have begun."""
+"""Jobs as flows: whole jobs, and the remaining phases of jobs that have begun."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ANY = "task"
 
 
 def phase(name: str, work: float | None, max_share: int, *after: str, kind: str = ANY) -> Phase:
-    """A phase of so many tasks of equal work."""
+    """A phase with this number of equal tasks."""
     each = None if work is None else work / max_share
     return Phase(name, Tasks(max_share, each), kind, after=frozenset(after))
 
@@ -43,7 +43,7 @@ def claims(
     kind: str = ANY,
     now: float = 0.0,
 ) -> Claims:
-    """Claims of ready phases: the job, the phase's name, its work left, its most share."""
+    """Claims of ready phases: the job, the phase's name, its work left, its max share."""
     return Claims(
         cluster.capacity[kind],
         weight=[1.0] * len(ready),
@@ -60,7 +60,7 @@ def claims(
 
 
 def left_of(*ready: tuple[Job, str, float, float]) -> FlowsLeft:
-    """What is left on a cluster of ten slots of one kind."""
+    """The remaining flows on a cluster of ten slots of one kind."""
     return flows_left({ANY: claims(TEN, ready)}, RESPONSE)
 
 
@@ -76,7 +76,7 @@ DIAMOND = Job(
 
 
 def test_a_whole_job_is_a_flow_of_its_phases() -> None:
-    """Work, most shares cut to the cluster, and who waits for whom."""
+    """Work, max shares cut to the cluster, and precedence."""
     problem, ids = whole_flows([DIAMOND], TEN, RESPONSE)
     assert ids == [PhaseId("d", name) for name in "abce"]
     assert problem.work.tolist() == [8, 6, pytest.approx(9), 2]
@@ -86,7 +86,7 @@ def test_a_whole_job_is_a_flow_of_its_phases() -> None:
 
 
 def test_phases_are_taken_in_the_order_in_which_they_can_be_done() -> None:
-    """However they stand in the file."""
+    """In any order in the file."""
     turned = replace(DIAMOND, phases=DIAMOND.phases[::-1])
     problem, ids = whole_flows([turned, replace(DIAMOND, id="f")], TEN, RESPONSE)
     assert [name.phase for name in ids[:4]] == ["a", "c", "b", "e"]
@@ -140,14 +140,14 @@ def test_the_last_phase_of_a_job_is_a_flow_of_its_own() -> None:
 
 
 def test_of_unknown_work_each_task_is_taken_for_ten_seconds() -> None:
-    """To come: nobody has said how long its tasks take. What is ready has an estimate."""
+    """The future phase states no work of its tasks. The ready phase has an estimate."""
     job = Job("j", (phase("a", None, 4), phase("b", None, 3, "a")))
     left = left_of((job, "a", 7.0, 4))
     assert left.flows.work.tolist() == [7, 3 * DEFAULT_WORK]
 
 
 def test_work_of_nothing_is_next_to_nothing() -> None:
-    """It cannot be planned, but simulated: such a phase is done in no time."""
+    """It cannot be planned, only simulated: such a phase takes no time."""
     job = Job("j", (phase("a", 4, 4), phase("b", 0, 3, "a"), phase("c", 4, 2, "b")))
     left = left_of((job, "a", 4.0, 4))
     assert 0 < left.flows.work[1] < 1e-6
@@ -155,7 +155,7 @@ def test_work_of_nothing_is_next_to_nothing() -> None:
 
 
 def test_claims_on_each_kind_of_slot_are_found_again() -> None:
-    """A map of one job and a reduce of the other are ready; their places say where."""
+    """A map of one job and a reduce of the other are ready; `places` refers to both."""
     jobs = [
         Job(n, (phase("m", 12, 6, kind="map"), phase("r", 6, 3, "m", kind="reduce")))
         for n in "xy"
@@ -174,7 +174,7 @@ def test_claims_on_each_kind_of_slot_are_found_again() -> None:
 
 
 def test_a_reduce_that_began_early_waits_for_nothing_more() -> None:
-    """By slow start it is ready beside its maps, on slots of its own."""
+    """By slow start it is ready together with its maps, on its own slots."""
     job = Job(
         "x",
         (
@@ -221,7 +221,7 @@ def test_parts_of_a_job_that_are_ready_together_share_their_most() -> None:
 
 
 def test_a_part_with_nothing_to_do_just_now_is_to_come() -> None:
-    """Those that were copied have been computed, and two still copy: computing waits again."""
+    """The copied tasks have been computed and two still copy: computing waits again."""
     left = left_of((COPIED, "copy", 4.0, 2), (COPIED, "write", 2.0, 2))
     assert left.places[:2] == [(Place(ANY, 0),), ()]
     assert (Place(ANY, 1),) in left.places
@@ -229,7 +229,7 @@ def test_a_part_with_nothing_to_do_just_now_is_to_come() -> None:
 
 
 def test_ready_phases_that_do_not_wait_for_each_other_stay_apart() -> None:
-    """Two branches of one job on one kind of slot each have their own most share."""
+    """Two branches of one job on one kind of slot each have their own max share."""
     left = left_of((DIAMOND, "b", 6.0, 2), (DIAMOND, "c", 9.0, 10))
     assert left.flows.max_share.tolist() == [2, 10, 1]
 

@@ -1,4 +1,4 @@
-"""Stage 2 for sums: what the minimum cost flow proves, and what its deadlines lead to."""
+"""Stage 2 for sums: the bound of the minimum cost flow, and schedules by its deadlines."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Floats = NDArray[np.float64]
 NEAR = 1e-9
 EXAMPLES = settings.default.max_examples
 SUMS = [Objective(name) for name in ("response", "stretch", "tardy", "tardiness", "sla")]
-"""Metrics that are never negative, as the theorems want them."""
+"""Metrics that are never negative, as the theorems require."""
 FRACTIONS = (0.5, 0.25, 0.75, 0.9)
 
 
 def rounding(problem: Flows, network: LeastCost) -> float:
-    """By how much whole units of work and of cost can change the value of the network."""
+    """The effect of whole units of work and cost on the value of the network."""
     dearest = (
         problem.costs.at(np.maximum(network.ends[-1], problem.alone)) - base(problem)
     ).max()
@@ -48,12 +48,12 @@ def rounding(problem: Flows, network: LeastCost) -> float:
 
 
 def base(problem: Flows) -> Floats:
-    """The least that each flow can cost."""
+    """The minimum cost of each flow."""
     return problem.costs.at(problem.alone)
 
 
 def width(network: LeastCost) -> float:
-    """How far the end of an interval is beyond its beginning, at most; the first aside."""
+    """The maximum relative length of an interval, except for the first."""
     return float(np.max(network.ends[1:] / network.ends[:-1], initial=1.0))
 
 
@@ -120,7 +120,7 @@ def test_the_bound_is_that_of_the_paper_but_for_the_width_of_intervals(problem: 
 
 @st.composite
 def whole_steps(draw: st.DrawFn) -> Flows:
-    """Everything happens at whole seconds: critical paths, areas and steps."""
+    """Critical paths, areas and steps are at whole seconds."""
     slots = draw(st.sampled_from([1, 3, 8]))
     chains = [
         [
@@ -143,7 +143,7 @@ def test_with_whole_steps_the_bound_is_that_of_the_paper(problem: Flows) -> None
     """Where costs change at whole instants only, nothing is lost to the width of intervals."""
     network = least_cost(problem)
     exact = in_units(problem, 1.0, is_above=True)
-    # Steps are passed only 1e-9 behind their instants; the network knows, the program does not.
+    # Steps are passed only 1e-9 after their instants, in the network but not in the program.
     slack = rounding(problem, network) + 1e-5 * (1 + exact)
     assert network.bound == pytest.approx(exact, abs=slack)
 
@@ -160,7 +160,7 @@ def test_theorem_3(drawn: Drawn, objective: Objective, fraction: float) -> None:
     chained = chains_of(problem).problem
     network = least_cost(problem)
     dates = network.deadlines(fraction)
-    kept = np.maximum(dates, problem.alone)  # Nobody is done sooner than alone.
+    kept = np.maximum(dates, problem.alone)  # No flow completes before `alone`.
     slack = rounding(problem, network)
     cheap = problem.value(np.maximum(kept / (width(network) * (1 + NEAR)), problem.alone))
     assert cheap <= network.bound / (1 - fraction) + slack / (1 - fraction)
@@ -175,7 +175,7 @@ def test_theorem_3(drawn: Drawn, objective: Objective, fraction: float) -> None:
 @settings(max_examples=EXAMPLES // 2)
 @given(flows(), st.sampled_from(["response", "stretch", "slowdown"]))
 def test_weighted_completion_is_within_six(drawn: Drawn, penalty: str) -> None:
-    """Corollary 1: at half of each flow, 3 times as slow and twice as dear."""
+    """Corollary 1: at half of each flow, 3 times as slow and twice as expensive."""
     problem = problem_of(drawn, Objective(penalty))
     network = least_cost(problem)
     chained = chains_of(problem).problem
@@ -234,7 +234,7 @@ def test_half_of_the_second_flow_comes_after_the_first() -> None:
 
 
 def test_a_flow_too_small_for_the_network_is_still_in_it() -> None:
-    """Work of which the network sees no unit neither breaks it nor gets a false bound."""
+    """Work below one unit of the network neither breaks it nor gives a false bound."""
     problem = Flows.of([4], [[Node(1e9, 4)], [Node(1e-3, 1)]], [Line(1.0), Line(1.0)])
     network = least_cost(problem)
     value = problem.value(Lister(problem).completions([1, 0]))
@@ -244,7 +244,7 @@ def test_a_flow_too_small_for_the_network_is_still_in_it() -> None:
 
 
 def test_without_ortools_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is missing, how to get it, and what does without it; before anything is begun."""
+    """It names what is missing, how to install it, and the alternative, before the run."""
     monkeypatch.setattr(least_cost_module, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError) as refused:
         make_allocator("flowflex", Objective("tardiness"))

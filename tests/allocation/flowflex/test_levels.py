@@ -1,4 +1,4 @@
-"""Slots shared by level: feasible for any flows, and shortest where that is known."""
+"""Slots shared by level: feasible for any flows, and shortest where the optimum is known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slotwise.objective.objective import Objective
 
 
 def makespan(slots: int, nodes: list[Node]) -> float:
-    """Of one flow, shared for a due date at which it could be complete at best."""
+    """The makespan of one flow, shared for its earliest possible completion."""
     problem = Flows.of([slots], [nodes], [Line(1.0)], "max")
     return float(share_by_level(problem, problem.alone).completion[0])
 
@@ -39,7 +39,7 @@ def test_two_wide_phases_share_the_slots() -> None:
 def test_independent_phases_are_done_as_soon_as_can_be(
     slots: int, phases: list[tuple[float, int]]
 ) -> None:
-    """By the greater of their area and the longest of them."""
+    """The maximum of their area and the longest of them."""
     nodes = [Node(work, max_share) for work, max_share in phases]
     area = sum(node.work for node in nodes) / slots
     longest = max(node.work / min(node.max_share, slots) for node in nodes)
@@ -48,7 +48,7 @@ def test_independent_phases_are_done_as_soon_as_can_be(
 
 @given(flows(with_kinds=True), st.data())
 def test_what_is_shared_is_a_schedule(drawn: Drawn, data: st.DataObject) -> None:
-    """In whole slots, with precedence, most shares and capacity kept, and all work done."""
+    """In whole slots, with precedence, max shares and capacity kept, and all work done."""
     problem = problem_of(drawn, Objective("makespan", "max"))
     due = data.draw(st.lists(st.floats(0, 1e3), min_size=len(problem), max_size=len(problem)))
     shared = share_by_level(problem, np.array(due))

@@ -1,4 +1,4 @@
-"""List scheduling of flows: slots go by rank to what is ready; by Python, by machine code."""
+"""List scheduling of flows: slots go by rank to ready phases; in Python and compiled."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lines(count: int) -> list[Line]:
 
 
 def test_what_has_slots_gives_them_up_to_what_is_more_urgent() -> None:
-    """4 slots: b runs beside a's first phase, stops for the second, and goes on behind it."""
+    """4 slots: b runs with a's first phase, stops for the second, and continues after it."""
     problem = Flows.of([4], [[Node(4, 2), Node(8, 4, (0,))], [Node(13, 3)]], lines(2))
     listed = Lister(problem).schedule([0, 1, 2])
     assert listed.pieces() == [[(0.0, 2.0, 2)], [(2.0, 4.0, 4)], [(0.0, 2.0, 2), (4.0, 7.0, 3)]]
@@ -36,7 +36,7 @@ def test_what_has_slots_gives_them_up_to_what_is_more_urgent() -> None:
 
 
 def test_more_slots_come_when_others_are_done() -> None:
-    """What gets the rest of the slots gets more of them later: two pieces."""
+    """The phase that gets the remaining slots gets more later: two pieces."""
     problem = Flows.of([3], [[Node(2, 2)], [Node(5, 3)]], lines(2))
     assert Lister(problem).schedule([0, 1]).pieces() == [
         [(0.0, 1.0, 2)],
@@ -74,7 +74,7 @@ def test_slots_go_by_rank_and_none_idles(problem: Flows, data: st.DataObject) ->
 def test_a_simpler_simulation_ends_at_the_same_instants(
     drawn: Drawn, data: st.DataObject
 ) -> None:
-    """One that goes through all phases at each end."""
+    """It visits all phases at each end."""
     problem, ids = whole_flows(drawn.jobs, drawn.cluster, Objective())
     phases = [(job, phase) for job in drawn.jobs for phase in job.topological]
     ranking = data.draw(rankings(problem))
@@ -133,7 +133,7 @@ def test_no_flows_take_no_time() -> None:
 
 
 def test_the_clock_rounds_and_work_does_not_get_lost() -> None:
-    """Late, a small phase goes on over 200 ends of others: its piece is as long as its work.
+    """At a late instant, a small phase runs across 200 ends of others; its piece is exact.
 
     By then the clock tells instants apart that are 1e-10 s from each other.
     """

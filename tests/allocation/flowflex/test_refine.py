@@ -1,4 +1,4 @@
-"""Better rankings: due dates that can be kept are kept, and nothing gets worse."""
+"""Better rankings: due dates that can be kept are kept, and the value never rises."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXAMPLES = settings.default.max_examples
 
 
 class Asked:
-    """Completions by a list schedule, and the rankings of which they were asked."""
+    """Completions by a list schedule; records the rankings."""
 
     def __init__(self, problem: Flows) -> None:
         self._lister = Lister(problem)
@@ -49,7 +49,7 @@ def two_ways() -> Flows:
 
 
 def test_due_dates_that_are_nearly_kept_are_repaired() -> None:
-    """All is done by 4 only if the chain goes first, though it is due later; so it is."""
+    """All is done by 4 only if the chain goes first, although it is due later."""
     problem = two_ways()
     due = np.array([3.9999999999, 4.0])
     asked = Asked(problem)
@@ -70,7 +70,7 @@ def test_repair_gives_up_on_what_cannot_be() -> None:
 @settings(max_examples=EXAMPLES // 4)
 @given(flow_problems(aggregate="max"), st.data())
 def test_what_repair_says_is_kept_is_kept(problem: Flows, data: st.DataObject) -> None:
-    """It is true of the last ranking that it asked about, and never said of any other."""
+    """It is true of the last ranking tried, and of no earlier one."""
     due = Lister(problem).completions(data.draw(rankings(problem)))
     part = data.draw(st.sampled_from([1.0, 0.9, 0.5]))
     free = data.draw(st.lists(st.booleans(), min_size=len(problem), max_size=len(problem)))
@@ -141,7 +141,7 @@ def test_a_budget_of_nothing_changes_nothing() -> None:
 
 
 def test_how_far_a_flow_is_from_a_cheaper_step() -> None:
-    """Done at 6: it must be 2 s sooner to be on time; the dearer one 5 s, the line is none."""
+    """Done at 6: 2 s earlier meets the step, 5 s the more expensive one; a line has none."""
     costs = [Steps(((4.0, 1.0),)), Steps(((1.0, 2.0), (9.0, 7.0))), Line(1.0)]
     at = np.array([6.0, 6.0, 6.0])
     sums = Flows.of([2], [[Node(2, 1)]] * 3, costs)

@@ -45,7 +45,7 @@ def test_a_pseudo_job_on_fewer_slots_is_wrapped_around() -> None:
 
 
 def test_a_pseudo_job_on_all_its_slots_is_as_in_the_pseudo_schedule() -> None:
-    """Enough slots: every phase holds its most share, and b goes on beside c."""
+    """Enough slots: every phase holds its max share, and b goes on beside c."""
     problem = Flows.of([9], [[Node(4, 2), Node(6, 2), Node(3, 3, (0,))]], [Line(1.0)])
     chains = chains_of(problem)
     listed = Lister(chains.problem).schedule([0, 1])
@@ -61,7 +61,7 @@ def test_a_pseudo_job_on_all_its_slots_is_as_in_the_pseudo_schedule() -> None:
 def test_any_schedule_of_pseudo_jobs_is_one_of_phases(
     drawn: Drawn, data: st.DataObject
 ) -> None:
-    """Whole slots, most shares, precedence, capacity, all work done, and no flow later.
+    """Whole slots, max shares, precedence, capacity, all work done, and no flow later.
 
     Pseudo-jobs are scheduled in any order, those of all flows mixed.
     """

@@ -1,4 +1,4 @@
-"""All stages together: the best that was tried, never worse than the paper's method alone."""
+"""All stages together: the best schedule tried, never worse than the paper's method."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_it_is_never_worse_than_the_method_of_the_paper(
 def test_any_costs_on_several_kinds_of_slots(
     problem: Flows, aggregate: Aggregate, method: Method
 ) -> None:
-    """What comes out is what it says, and the same budget gives the same."""
+    """The solution is consistent, and the same budget gives the same solution."""
     changed = Flows(*(getattr(problem, name) for name in FIELDS), aggregate)
     found = solve(changed, Budget(20), method)
     assert_is_what_it_says(changed, found)
@@ -125,7 +125,7 @@ def test_barriers_that_the_dag_does_not_have_are_not_waited_for() -> None:
 
 
 def test_without_chains_only_flows_themselves_are_scheduled() -> None:
-    """For an allocator, which wants the phases that get slots now."""
+    """For an allocator, which needs the phases that get slots now."""
     dag = [Node(4, 2), Node(6, 1, (0,)), Node(6, 1), Node(4, 2, (2,))]
     problem = Flows.of([2], [dag, dag], [Line(1.0)] * 2)
     for method in METHODS:
@@ -133,12 +133,12 @@ def test_without_chains_only_flows_themselves_are_scheduled() -> None:
 
 
 def fan(width: int) -> list[Node]:
-    """So many phases side by side."""
+    """This number of parallel phases."""
     return [Node(1.0 + number % 7, 1 + number % 40) for number in range(width)]
 
 
 def line(length: int) -> list[Node]:
-    """So many phases, one behind the other."""
+    """This number of phases in sequence."""
     return [
         Node(1.0 + number % 7, 1 + number % 40, (number - 1,) if number else ())
         for number in range(length)
@@ -160,7 +160,7 @@ DEGENERATE = {
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", DEGENERATE)
 def test_degenerate_flows(name: str, method: Method, aggregate: Aggregate) -> None:
-    """Each is complete, not before it could be alone, and by when all work could be done."""
+    """Each completes, not before `alone`, and by when all work can be done."""
     dags = DEGENERATE[name]
     problem = Flows.of([25], dags, [Line(1.0) for _ in dags], aggregate)
     found = solve(problem, Budget(10), method)
@@ -182,7 +182,7 @@ DUES: dict[str, Sequence[Cost]] = {
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", DUES)
 def test_odd_due_dates(name: str, method: Method, aggregate: Aggregate) -> None:
-    """Due together, before now, never, or when nobody can be done: there is a schedule."""
+    """Due together, before now, never, or too early for any flow: there is a schedule."""
     dags = [[Node(4.0 + number, 2), Node(3.0, 3, (0,))] for number in range(6)]
     problem = Flows.of([4], dags, DUES[name], aggregate)
     found = solve(problem, Budget(30), method)

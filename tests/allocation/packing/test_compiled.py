@@ -1,4 +1,4 @@
-"""Machine code: made when asked for, kept where that is possible."""
+"""Machine code: compiled on demand, cached if possible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def double(x: float) -> float:
 
 
 def test_a_function_is_compiled_once() -> None:
-    """Asked again for the same types, it is the same machine code."""
+    """A second call with the same types returns the same machine code."""
     fast = compiled(double, "float64(float64)")
     assert fast(1.5) == 3.0
     assert compiled(double, "float64(float64)") is fast
@@ -32,7 +32,7 @@ def test_what_cannot_be_kept_is_compiled_all_the_same() -> None:
 
 
 def test_a_disk_that_is_full_does_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error of the system while the code is kept is passed over: it is made anew."""
+    """A system error while caching is ignored: the code is compiled again."""
     asked = []
 
     def njit(signature: str, cache: bool = False) -> object:

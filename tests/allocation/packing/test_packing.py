@@ -1,4 +1,4 @@
-"""The malleable packing scheme: three forms of it that must agree, and what they guarantee."""
+"""The malleable packing scheme: its three implementations agree, and its guarantees."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pack_compiled(
     max_share: list[float],
     order: list[int],
 ) -> Packing:
-    """The packing of machine code, whatever the size."""
+    """The packing by machine code, for any size."""
     return (
         CompiledPacker(capacity, work, min_share, max_share).pieces(order).by_claim(len(work))
     )
@@ -133,7 +133,7 @@ def test_machine_code_gives_the_same_bits(seed: int) -> None:
 
 @given(st.data())
 def test_any_real_shares_pack_as_the_book_does(data: st.DataObject) -> None:
-    """Shares of any size, least shares that fill the capacity but for rounding, equal jobs."""
+    """Shares of any size, min shares that fill the capacity but for rounding, equal jobs."""
     count = data.draw(st.integers(1, 7))
     sizes = st.sampled_from([0.1, 1 / 3, 1.0, 7.0]) | st.floats(0.01, 100)
     work = data.draw(st.lists(sizes, min_size=count, max_size=count))
@@ -159,7 +159,7 @@ def test_any_real_shares_pack_as_the_book_does(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_completions_are_the_ends_of_the_pieces(seed: int) -> None:
-    """What is asked without the schedule is what the schedule says, and as plain lists too."""
+    """Completions without the schedule equal those of the schedule, also from plain lists."""
     random = Random(4000 + seed)
     for _ in range(100):
         capacity, work, min_share, max_share, order = random_problem(random)
@@ -171,14 +171,14 @@ def test_completions_are_the_ends_of_the_pieces(seed: int) -> None:
 
 
 def test_neighbouring_pieces_differ() -> None:
-    """A job whose least and most share are equal has one piece, though its turn comes."""
+    """A job whose min and max share are equal has one piece, although its turn comes."""
     packing = pack(4, [2.0, 6.0], [1.0, 2.0], [4.0, 2.0], [0, 1])
     assert packing == [[(0.0, 1.0, 2.0)], [(0.0, 3.0, 2.0)]]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_packing_is_feasible(seed: int) -> None:
-    """Capacity, least shares while active, most shares, and exactly all work."""
+    """Capacity, min shares while active, max shares, and exactly all work."""
     random = Random(1000 + seed)
     for _ in range(100):
         capacity, work, min_share, max_share, order = problem = random_problem(random)
@@ -214,7 +214,7 @@ def test_no_jobs_pack_to_nothing() -> None:
 
 
 def test_a_thousand_jobs_pack_as_the_book_does() -> None:
-    """Many events, with least shares that are no whole numbers: the same completion times."""
+    """Many events, with min shares that are no whole numbers: the same completion times."""
     random = Random(11)
     work = [random.choice([5.0, random.uniform(1, 100)]) for _ in range(1000)]
     max_share = [float(random.randint(1, 40)) for _ in work]
@@ -238,7 +238,7 @@ def test_size_decides_who_packs() -> None:
 
 
 def test_python_packs_all_sizes_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where numba is missing nobody is told: the results are the same."""
+    """Without numba there is no message: the results are the same."""
     many = [1.0] * 5_000
     with_numba = completions(50, many, [0.0] * 5_000, many, range(5_000))
     monkeypatch.setattr(scheme, "has_numba", lambda: False)
@@ -272,7 +272,7 @@ def test_ten_thousand_jobs_pack() -> None:
 
 
 def test_rounding_does_not_hold_up_the_jobs_behind() -> None:
-    """A job that misses its most share by rounding alone counts as being at it."""
+    """A job below its max share only by a rounding error counts as being at it."""
     work = [6.746892761900905, 17.81439234143992, 11.254919869440315, 5.0]
     work += [14.384655905182596, 6.872091706984763]
     max_share = [3.03162622228328, 4.954750041075838, 1.2020674484416727, 7.551833304489416]

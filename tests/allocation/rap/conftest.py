@@ -1,4 +1,4 @@
-"""What the tests of resource allocation share: random problems and trying everything."""
+"""Helpers for the tests of resource allocation: random problems and exhaustive search."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def best_of_all() -> Callable[[ResourceProblem, Aggregate], float]:
 
 @pytest.fixture(scope="session")
 def assert_allowed() -> Callable[[ResourceProblem, np.ndarray], None]:
-    """Units within least and most, together at most what there is."""
+    """Units within min and max shares, together at most the total."""
 
     def check(problem: ResourceProblem, units: np.ndarray) -> None:
         assert (problem.min_share <= units).all()

@@ -1,4 +1,4 @@
-"""Convex envelopes: below the costs, convex, and hardly worse when solved instead of them."""
+"""Convex envelopes: below the costs, convex, and nearly optimal when solved instead."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_an_envelope_by_hand() -> None:
 
 
 def test_what_is_infinite_stays_so() -> None:
-    """Units that a job cannot do without gain inf in the envelope, too."""
+    """Units that a job must have gain inf in the envelope, too."""
     problem = ResourceProblem.of_table(8, [[np.inf, 9, 9, 1], [np.inf]])
     gains = envelope_gains(problem, [0, 1])
     assert gains_of(gains, 0) == [np.inf, 4, 4]

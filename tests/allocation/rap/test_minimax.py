@@ -1,4 +1,4 @@
-"""The minimax transformation: what it must be, and that it finds the least maximum."""
+"""The minimax transformation: its definition, and that it finds the least maximum."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_sum_of_the_transformed_costs_has_the_same_optimum(
 ) -> None:
     """G(s), the sum of F(i) from s to the end, is convex; its best sum has the best maximum.
 
-    The sum is solved by the dynamic programme, which knows nothing of gains.
+    The sum is solved by the dynamic programme, which does not use gains.
     """
     random = Random(100 + seed)
     for _ in range(100):

@@ -27,7 +27,7 @@ shares = st.one_of(st.integers(0, 12).map(float), st.floats(0, 12))
 
 @st.composite
 def problems(draw: st.DrawFn, cost: st.SearchStrategy[Cost] = all_costs) -> Malleable:
-    """Up to 8 jobs: whole shares or not, more jobs than slots, least shares that fill all."""
+    """Up to 8 jobs: whole shares or not, more jobs than slots, min shares that fill all."""
     count = draw(st.integers(1, 8))
     max_share = [max(0.05, draw(shares)) for _ in range(count)]
     min_share = [min(draw(shares), top) for top in max_share]
@@ -59,7 +59,7 @@ def test_more_jobs_than_slots_share_parts_of_slots() -> None:
 
 
 def test_shares_that_are_not_whole_are_counted_in_tenths() -> None:
-    """Shares of 2.5 and 1.25 slots of 4: most shares are reached, least ones rounded down."""
+    """Shares of 2.5 and 1.25 slots of 4: max shares are reached, least ones rounded down."""
     problem = Malleable.of(4, [10, 10], [1.25, 0], [2.5, 1.25], [Line(1), Line(1)])
     moldable = Moldable.of(problem)
     assert moldable.total == 40
@@ -95,7 +95,7 @@ def test_every_problem_has_a_moldable_version(problem: Malleable) -> None:
 
 @given(problems(convex_costs))
 def test_lines_and_hinges_are_convex_in_units(problem: Malleable) -> None:
-    """What the generic order takes for granted, for tardiness too, looked at cost by cost."""
+    """The assumption of the generic order, including tardiness, checked cost by cost."""
     moldable = Moldable.of(problem)
     assert moldable.of_any_shape == []
     assert is_convex(moldable.resources)
@@ -103,7 +103,7 @@ def test_lines_and_hinges_are_convex_in_units(problem: Malleable) -> None:
 
 @given(problems(staircases))
 def test_all_corners_of_a_staircase_are_tried(problem: Malleable) -> None:
-    """The few units that are tried hold all at which the cost really falls."""
+    """The unit counts that are tried include all at which the cost falls."""
     resources = Moldable.of(problem).resources
     for job in range(len(problem)):
         row = resources.row(job)

@@ -43,18 +43,18 @@ def test_a_table_that_rises_or_holds_no_costs_is_refused(row: list[float]) -> No
         ([9, 6, 3, 0], True),
         ([INF, INF, 6, 3, 2], True),
         ([5, 5, 0], False),
-        ([0.3, 0.2, 0.1, 0.0], True),  # But for rounding.
+        ([0.3, 0.2, 0.1, 0.0], True),  # Up to rounding.
         ([1.0, 0.5, 0.0, -0.5 - 1e-9], False),
         ([4], True),
     ],
 )
 def test_convexity_is_looked_at(row: list[float], convex: bool) -> None:
-    """The second of two jobs decides; rounding does not."""
+    """The second of two jobs is not convex; rounding errors do not matter."""
     assert is_convex(ResourceProblem.of_table(9, [[3, 2, 1], row])) == convex
 
 
 def test_convexity_is_looked_at_where_units_may_go() -> None:
-    """A step that no job can reach with the units that there are does not count."""
+    """A step that no job can reach with the available units does not count."""
     table = [[9.0, 5.0, 3.0, 2.0, 2.0, 0.0]]
     assert is_convex(ResourceProblem.of_table(4, table))
     assert not is_convex(ResourceProblem.of_table(5, table))
@@ -64,7 +64,7 @@ def test_convexity_is_looked_at_where_units_may_go() -> None:
 
 
 def test_convexity_is_looked_at_in_batches() -> None:
-    """Three hundred jobs of 2,000 units: one bend in the last is seen."""
+    """300 jobs of 2,000 units: one violation in the last job is found."""
 
     def cost(jobs: np.ndarray, units: np.ndarray) -> np.ndarray:
         return np.asarray(1e4 / (units + 1.0) + ((jobs == 299) & (units < 1500)))
@@ -74,7 +74,7 @@ def test_convexity_is_looked_at_in_batches() -> None:
 
 
 def test_only_units_that_lower_the_cost_are_worth_a_look() -> None:
-    """Of a staircase, its corners; where they are named beforehand, only those are tried."""
+    """The corners of a staircase; with `drops`, only those are evaluated."""
     row = [9, 9, 4, 4, 4, 1, 1]
     problem = ResourceProblem.of_table(6, [row], min_share=[1])
     over, costs = problem.choices(0)

@@ -85,7 +85,7 @@ def test_the_dynamic_programme_finds_the_best_of_all(
     units=st.integers(0, 200),
 )
 def test_selections_take_the_largest_gains(lists: list[list[float]], units: int) -> None:
-    """Of sorted lists with many ties, what is taken is worth what the largest are worth."""
+    """In sorted lists with many ties, the selected gains sum to the largest ones."""
     columns = [sorted(values, reverse=True) for values in lists]
     longest = max(map(len, columns), default=0)
     cells = np.array([values + [0.0] * (longest + 1 - len(values)) for values in columns])
@@ -132,7 +132,7 @@ def test_a_unit_that_gains_nothing_is_not_given() -> None:
 
 
 def test_rounding_in_the_gains_does_no_harm() -> None:
-    """Gains that rise and fall by rounding: as many units go out as there are, and no more."""
+    """With gains that rise by rounding errors, exactly the available units are given."""
     noise = np.random.default_rng(7).uniform(-1e-12, 1e-12, (40, 60))
     gains = Gains(900, np.full(40, 60), lambda jobs, given: 1.0 + noise[jobs, given])
     for select in SELECTIONS:
@@ -157,7 +157,7 @@ def test_selection_looks_at_few_gains() -> None:
 
 @pytest.mark.parametrize("units", [0, 7])
 def test_no_jobs_get_no_units(units: int) -> None:
-    """An empty problem is solved by nothing, whichever way."""
+    """All solvers accept an empty problem."""
     problem = ResourceProblem.of_table(units, [])
     for select in SELECTIONS:
         assert select(minisum_gains(problem)).tolist() == []

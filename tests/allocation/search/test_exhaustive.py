@@ -1,4 +1,4 @@
-"""The best priority order: equal to trying them all, whoever searches."""
+"""The best priority order: equal to exhaustive trials, in Python and compiled."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def random_cost(random: Random) -> Cost:
 
 
 def random_problem(random: Random, count: int, is_mixed: bool = True) -> Malleable:
-    """Jobs that often tie, many without a least share, of mixed penalties or of one kind."""
+    """Jobs that often tie, many without a min share, of mixed penalties or of one kind."""
     capacity = random.randint(1, 12)
     max_share = [float(random.randint(1, capacity)) for _ in range(count)]
     costs = [random_cost(random) for _ in range(count)]
@@ -70,7 +70,7 @@ def paper_problem(random: Random, count: int, make: type[Line] | type[Hinge]) ->
 
 
 def value_of(problem: Malleable, order: list[int]) -> float:
-    """What a packed order costs."""
+    """The cost of a packed order."""
     p = problem
     return p.value(completions(p.capacity, p.work, p.min_share, p.max_share, order))
 
@@ -88,7 +88,7 @@ def test_the_best_order_is_the_best_of_all(seed: int) -> None:
 
 
 def test_the_search_needs_no_good_order_to_begin_with() -> None:
-    """From any order on, and taking it to be infinitely dear, it finds the same value."""
+    """From any order, and with an initial value of inf, it finds the same value."""
     random = Random(5)
     for _ in range(30):
         problem = random_problem(random, 5)
@@ -97,7 +97,7 @@ def test_the_search_needs_no_good_order_to_begin_with() -> None:
 
 
 def test_a_job_once_placed_keeps_its_completion() -> None:
-    """Prefix by prefix, each job's end is what the packing of any whole order says."""
+    """Prefix by prefix, each job's end is that of the packing of any whole order."""
     random = Random(6)
     for _ in range(300):
         problem = random_problem(random, random.randint(1, 9))
@@ -112,10 +112,10 @@ def test_a_job_once_placed_keeps_its_completion() -> None:
 
 
 def test_a_job_once_placed_ends_as_early_as_can_be() -> None:
-    """Any due date before its end asks for more slots than there are, with those before it.
+    """Any due date before its end, with those before it, needs more than all slots.
 
-    Not so for a job that its least share has done while those before it held the slack: it
-    could be done sooner and leave its least share to them afterwards.
+    This does not hold for a job that its min share completes while others hold the slack: it
+    could complete earlier and leave its min share to them afterwards.
     """
 
     def must_have(job: int, due: float, at: float) -> float:
@@ -133,7 +133,7 @@ def test_a_job_once_placed_ends_as_early_as_can_be() -> None:
         order = list(range(len(problem)))
         random.shuffle(order)
         p, prefix, jobs = problem, empty_prefix(problem), jobs_of(problem)
-        due = dict(enumerate(p.ends.tolist()))  # Who is not placed holds its least share.
+        due = dict(enumerate(p.ends.tolist()))  # A job that is not placed holds its min share.
         for j in order:
             if jobs[j].end <= prefix.times[0]:
                 continue
@@ -188,7 +188,7 @@ def test_equal_jobs_are_not_tried_in_all_their_orders() -> None:
 
 
 def test_costs_of_ones_own_are_searched_too() -> None:
-    """A curve is asked for its values alone, in Python."""
+    """Only the values of a curve are used, in Python."""
     curves = [Curve(lambda t, w=w: w * t * t) for w in (1.0, 3.0, 2.0, 5.0)]
     problem = Malleable.of(4, [6.0, 3.0, 8.0, 2.0], [0.5] * 4, [3.0, 2.0, 4.0, 1.0], curves)
     assert best_order(problem)[1] == pytest.approx(best_by_trying(problem)[1])
@@ -200,7 +200,7 @@ def test_no_jobs_cost_nothing() -> None:
 
 
 def test_too_many_jobs_are_refused() -> None:
-    """Thirteen jobs have six thousand million orders; the message says how many may be."""
+    """Thirteen jobs have six thousand million orders; the message gives the maximum."""
     many = [1.0] * (JOBS_MOST + 1)
     problem = Malleable.of(4, many, [0.0] * len(many), many, [Line(1.0)] * len(many))
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""The generic order: that of the ends in the best moldable schedule."""
+"""The generic order: by completion in the best moldable schedule."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_order_by_hand() -> None:
 
 
 def test_for_weighted_response_it_is_smiths_order() -> None:
-    """With shares free the best slots go with the root of w W, so the ends with that of W/w."""
+    """Without limits the best slots go with sqrt(w W), so the ends with sqrt(W / w)."""
     random = np.random.default_rng(4)
     ratio = random.permutation(1.3 ** np.arange(30))
     weight = random.uniform(0.1, 1, 30)
@@ -86,7 +86,7 @@ def test_for_weighted_response_it_is_smiths_order() -> None:
 
 
 def test_for_the_greatest_response_it_is_the_order_of_weights() -> None:
-    """Where all weighted ends are made equal, who weighs most ends first."""
+    """If all weighted ends are equal, the job with the largest weight ends first."""
     random = np.random.default_rng(5)
     weight = random.permutation(1.1 ** np.arange(30))
     work = random.uniform(1, 50, 30)
@@ -97,7 +97,7 @@ def test_for_the_greatest_response_it_is_the_order_of_weights() -> None:
 
 
 def test_due_dates_that_can_all_be_met_give_their_order() -> None:
-    """A job gets no more slots than its due date takes, so the ends follow the due dates."""
+    """A job gets only the slots that its due date needs, so the ends follow the due dates."""
     due = [9.0, 3.0, 20.0, 5.0]
     problem = Malleable.of(
         1000, [90.0] * 4, [0] * 4, [1000] * 4, [Hinge(1, instant) for instant in due]
@@ -106,7 +106,7 @@ def test_due_dates_that_can_all_be_met_give_their_order() -> None:
 
 
 def test_a_job_that_is_given_up_comes_last() -> None:
-    """One of three due dates cannot be met by 10 slots: the job of least weight waits."""
+    """10 slots cannot meet all of three due dates: the job of lowest weight waits."""
     costs = [Steps(((4.0, 3.0),)), Steps(((4.0, 1.0),)), Steps(((4.0, 2.0),))]
     problem = Malleable.of(10, [16.0, 16.0, 16.0], [0] * 3, [10] * 3, costs)
     assert generic_order(problem) == [0, 2, 1]
@@ -122,7 +122,7 @@ def test_ties_go_by_place() -> None:
 
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
 def test_every_problem_has_an_order(aggregate: Aggregate) -> None:
-    """More jobs than slots, parts of slots, guarantees that fill the cluster: each job once."""
+    """More jobs than slots, fractions of slots, min shares that sum to all: each job once."""
     random = Random(8)
     for count, slots in [(1, 1), (40, 3), (7, 7), (25, 200)]:
         problem = random_problem(random, count, slots, aggregate)
@@ -132,7 +132,7 @@ def test_every_problem_has_an_order(aggregate: Aggregate) -> None:
 def test_beyond_the_affordable_it_is_about_one_step_worse(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Steps solved by their envelopes, as for large problems: at most one step dearer."""
+    """Steps solved by their envelopes, as for large problems: at most one step above."""
     random = Random(9)
     for _ in range(20):
         work = [random.uniform(5, 90) for _ in range(25)]

@@ -1,4 +1,4 @@
-"""FLEX's solver: never worse than an order, exact where it says so, the same each time."""
+"""FLEX's solver: never worse than an order, exact where stated, deterministic."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def packed(problem: Malleable, order: list[int]) -> float:
 
 
 def random_problem(random: Random, count: int, kind: str, capacity: float = 10) -> Malleable:
-    """Jobs of two sizes; due dates and steps within the time that all of them take."""
+    """Jobs of two sizes; due dates and steps within the total time."""
     work = [random.uniform(1, 9) * random.choice([1, 1, 1, 10]) for _ in range(count)]
     max_share = [random.uniform(1, capacity) for _ in range(count)]
     min_share = [min(top, random.choice([0.0, 0.3])) for top in max_share]
@@ -57,7 +57,7 @@ def random_problem(random: Random, count: int, kind: str, capacity: float = 10) 
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
 @given(st.data())
 def test_every_solution_is_a_schedule(aggregate: str, data: st.DataObject) -> None:
-    """Any costs, least shares that may not fit: feasible, of the value it says, never -nan."""
+    """Any costs, min shares that may not fit: feasible, with the stated value, never NaN."""
     problem = data.draw(problems(aggregate=aggregate))
     solution = solve(problem, Budget(30))
     check_packing(problem, solution.packing, solution.completion.tolist())
@@ -67,19 +67,19 @@ def test_every_solution_is_a_schedule(aggregate: str, data: st.DataObject) -> No
 
 @given(problems(jobs_most=4))
 def test_no_order_through_the_packing_scheme_is_better(problem: Malleable) -> None:
-    """Small enough to try all orders: search by hand cannot beat what it starts from."""
+    """Small enough to try all orders: none is better than the result."""
     start = min(packed(problem, order(problem)) for order, _ in ORDERS.values())
     assert solve(problem, Budget(0)).value <= start + 1e-9 * (1 + abs(start))
     orders = permutations(range(len(problem)))
     best = min(packed(problem, list(order)) for order in orders)
-    # A local search may miss the best order; by how much is measured in benchmarks/quality.py.
+    # A local search may miss the best order; benchmarks/quality.py measures by how much.
     assert solve(problem, Budget(500)).value <= best + 0.25 * abs(best) + 1e-9
 
 
 @settings(max_examples=50)
 @given(problems(aggregate="max", kinds="line hinge curve"))
 def test_the_largest_cost_is_as_small_as_can_be(problem: Malleable) -> None:
-    """What it reaches fits; a level that is lower by a millionth does not."""
+    """The level reached is feasible; a level lower by a millionth is not."""
     value = solve(problem).value
     due = minimax(problem)
     assert fits(problem.capacity, problem.work, problem.min_share, problem.max_share, due, 1e-9)
@@ -113,7 +113,7 @@ def test_deadlines_that_no_order_keeps_are_kept() -> None:
 
 @pytest.mark.parametrize("count", [6, 9])
 def test_steps_are_chosen_as_well_as_by_trying_all(count: int) -> None:
-    """Branch and bound against every combination of steps, with and without what is tardy."""
+    """Branch and bound against every combination of steps, with and without tardy jobs."""
     random = Random(count)
     for _ in range(6 if count == 6 else 2):
         problem = random_problem(random, count, "steps")
@@ -153,7 +153,7 @@ def test_search_never_harms_and_is_the_same_each_time() -> None:
 
 
 def test_a_budget_may_be_ended_by_a_clock() -> None:
-    """Whoever owns a clock says when; the search stops at the next step."""
+    """The search stops at the next step when `is_over` returns True."""
     asked = []
 
     def is_over() -> bool:
@@ -166,7 +166,7 @@ def test_a_budget_may_be_ended_by_a_clock() -> None:
 
 
 def test_improvement_finds_the_order_of_a_row() -> None:
-    """Each neighbour that stands wrong costs: insertion and exchange sort the row."""
+    """Each adjacent pair in the wrong order costs: insertion and exchange sort the row."""
     order, value = improve(
         [4, 2, 0, 3, 1],
         lambda order: sum(place * job for place, job in enumerate(order)),
@@ -184,10 +184,10 @@ def test_smiths_order_is_by_work_over_weight() -> None:
 
 
 def test_a_long_and_narrow_job_is_begun_sooner() -> None:
-    """40 on 1 of 10 slots ends at 40 whatever comes first, when slots have long been free.
+    """40 on at most 1 of 10 slots ends at 40 if it begins at once, when slots are free again.
 
-    By its area it would wait for all others, and end when they have: by what it takes of dear
-    slots it goes before those of 20 that can use them all.
+    By its area it would come after all others, and end after them. By its contended area it
+    comes before those of 20 that can use all slots.
     """
     costs = [Line(1.0)] * 4
     problem = Malleable.of(10, [40, 20, 20, 20], [0] * 4, [1, 10, 10, 10], costs)
@@ -197,7 +197,7 @@ def test_a_long_and_narrow_job_is_begun_sooner() -> None:
 
 
 def test_where_all_can_use_all_slots_the_dear_area_is_the_area() -> None:
-    """So it is Smith's rule there, which is optimal."""
+    """So the order is Smith's rule there, which is optimal."""
     costs = [Line(1.4), Line(1.0)]
     problem = Malleable.of(2, [6, 4], [0, 0], [2, 2], costs)
     assert by_dear_area(problem) == by_area(problem) == [1, 0]
@@ -210,14 +210,14 @@ def one_machine(work: list[float], due: list[float], weight: list[float]) -> Mal
 
 
 def test_moore_and_hodgsons_rule_gives_up_the_longest() -> None:
-    """Of 4, 3, 2, 5 due at 4, 5, 6, 12 the first cannot be kept beside the next two."""
+    """Of 4, 3, 2, 5 due at 4, 5, 6, 12 the first cannot be kept with the next two."""
     problem = one_machine([4, 3, 2, 5], [4, 5, 6, 12], [1] * 4)
     assert moore_hodgson(problem) == [1, 2, 3, 0]
     assert packed(problem, moore_hodgson(problem)) == 1.0
 
 
 def test_lawler_and_moores_programme_weighs() -> None:
-    """The long one is worth more than both short ones together."""
+    """The long job has more weight than both short ones together."""
     problem = one_machine([4, 3, 2], [4, 5, 6], [5, 2, 2])
     assert lawler_moore(problem) == [0, 2, 1]
     assert packed(problem, lawler_moore(problem)) == 2.0
@@ -225,7 +225,7 @@ def test_lawler_and_moores_programme_weighs() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_both_are_optimal_on_one_machine(seed: int) -> None:
-    """Against branch and bound: the one without weights, the other with them."""
+    """Against branch and bound: the first without weights, the second with weights."""
     random = Random(seed)
     for _ in range(10):
         work = [random.uniform(1, 9) for _ in range(6)]
@@ -240,7 +240,7 @@ def test_both_are_optimal_on_one_machine(seed: int) -> None:
 
 
 def test_thousands_of_jobs_are_solved(pytestconfig: pytest.Config) -> None:
-    """The packing scheme for sums; due dates for maxima, near the bound that all work sets."""
+    """The packing scheme for sums; due dates for maxima, near the bound of the total work."""
     random = Random(1)
     count = 2000 if pytestconfig.getoption("--slow") else 1000
     for kind in ("line", "hinge"):
@@ -259,7 +259,7 @@ def test_nothing_to_do_costs_nothing() -> None:
 
 
 def test_promises_are_copied_not_shared() -> None:
-    """Branches of the search do not see each other."""
+    """Branches of the search do not change each other."""
     problem = random_problem(Random(3), 4, "steps")
     first = Promises(problem)
     other = first.copy()
