@@ -1,4 +1,4 @@
-"""Hosts that fall silent: their worker processes are stopped from outside, and continued."""
+"""Unresponsive hosts: their worker processes are stopped from outside, and continued."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.unresponsive import ResponseMonitor, Turn
 
 PATIENCE = 120.0
-"""Seconds that nothing here takes; a test that waits so long has failed."""
+"""A time-out in seconds: a test that waits for this long has failed."""
 
 PHASE = PhaseId("j", "p")
 
 
 @dataclass
 class Scene:
-    """A live world played by hand; a is a host of two slots, b one of one slot."""
+    """A local backend controlled by the test; host a has two slots, host b one."""
 
     backend: LocalBackend
     calls: Calls
@@ -73,7 +73,7 @@ class Scene:
         return told
 
     def hear(self, *kinds: type) -> list[Any]:
-        """Wait until an event of each kind was told since the last time; all events since."""
+        """Wait for an event of each kind since the last call. All events since then."""
         until, told = time.monotonic() + PATIENCE, []
         while not {*kinds} <= {type(event) for event in told}:
             assert time.monotonic() < until, f"only {told} was told"
@@ -82,7 +82,7 @@ class Scene:
         return told
 
     def hear_until(self, instant: float) -> list[Any]:
-        """All events until an instant of the world."""
+        """All events until an instant of the backend."""
         told: list[Any] = []
         while self.backend.now < instant:
             told += self.backend.wait(instant)
@@ -95,7 +95,7 @@ Play = Callable[..., Scene]
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """We look more often than usual, so that stories are short."""
+    """Checks are more frequent than usual, so that tests are short."""
     monkeypatch.setattr("slotwise.runtime.local.unresponsive.LOOK_SECONDS", 0.1)
 
 
@@ -158,13 +158,13 @@ def let_go(folder: Path, pids: Iterable[int]) -> None:
 
 
 def marks(folder: Path) -> dict[str, int]:
-    """How many steps each attempt has done, by task and process."""
+    """The number of steps that each attempt has done, by task and process."""
     files = (path for path in folder.iterdir() if not path.name.startswith("go-"))
     return {path.name: path.stat().st_size for path in files}
 
 
 def wait_for_marks(folder: Path, count: int, steps: int = 1) -> None:
-    """Block until so many tasks have done so many steps."""
+    """Block until the given number of tasks have done the given number of steps."""
     until = time.monotonic() + PATIENCE
     while sum(done >= steps for done in marks(folder).values()) < count:
         assert time.monotonic() < until
@@ -172,7 +172,7 @@ def wait_for_marks(folder: Path, count: int, steps: int = 1) -> None:
 
 
 def test_the_grace_of_a_silent_host_ends_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the clock that is handed in: it is looked for at that instant, and not before."""
+    """By the given clock: the check comes at that instant, and not before."""
     monkeypatch.setattr("slotwise.runtime.local.unresponsive.SOON_SECONDS", 1 / 16)
     stopped: set[int] = set()
     stop_host = ResponseMonitor({"a": [0, 1], "b": [2]}, 0.2, stopped.__contains__)

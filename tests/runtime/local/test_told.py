@@ -1,4 +1,4 @@
-"""Tasks that are told to stop: who hears it, what they can do, and who is left in peace."""
+"""Tasks that are asked to stop: which ones get the request, and what they can do."""
 
 from __future__ import annotations
 
