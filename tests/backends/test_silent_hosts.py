@@ -48,8 +48,8 @@ HostStage = Callable[..., Play]
 class Disturbed:
     """A local backend whose hosts are stopped and continued, and which gets each launch twice.
 
-    A host is stopped not before the instant at which its outage begins, and while it has
-    something to do; it is continued when it has been missed for as long as the outage lasts.
+    A host is stopped at the beginning of its outage or later, when it has
+    something to do; it is continued when it has been lost for the length of the outage.
     """
 
     backend: LocalBackend
@@ -88,7 +88,7 @@ class Disturbed:
         return self.hear(self.backend.wait(until))
 
     def hear(self, told: Sequence[Event]) -> Sequence[Event]:
-        """The events of lost hosts."""
+        """Plan to continue each lost host at the end of its outage. The same events."""
         for event in told:
             if isinstance(event, HostLost):
                 (seconds,) = (o.seconds for o in self.outages if o.host == event.host)
@@ -96,7 +96,7 @@ class Disturbed:
         return told
 
     def plan(self, at: float, number: signal.Signals, host: str) -> None:
-        """Have a signal sent."""
+        """Plan a signal."""
         self.signals.append((at, number, host))
         self.signals.sort()
 
@@ -163,8 +163,7 @@ def stage(
 
 
 def assert_shared_as_they_are(play: Play, left: int) -> None:
-    """The job is allocated the hosts that are there, from the instant at which one is found
-    silent until that at which it is back, as long as it has tasks for both."""
+    """While it has tasks for both hosts, the job is allocated the responsive ones."""
     silent: set[str] = set()
     for turn in play.log.turns:
         for event in turn.events:

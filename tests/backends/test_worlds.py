@@ -1,7 +1,7 @@
-"""The same stories in every world: simulated, and really, in worker processes of this machine.
+"""The same scenarios on every backend: simulated, and in worker processes of this machine.
 
-A story says which jobs there are and which tasks meet trouble. A stage makes it happen in its
-world; the loop, the state, the scheduler and what is asserted are the same.
+A scenario has jobs and failures of tasks. A stage runs it on its backend; the loop, the
+state, the scheduler and the assertions are the same.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Hosts that are silent are not shared out: allocations, guarantees and their clocks, told as
-stories of simulated runs."""
+"""Unresponsive hosts are not allocated: allocations, guarantees and their clocks, in
+simulated runs."""
 
 from __future__ import annotations
 

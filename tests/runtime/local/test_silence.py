@@ -268,7 +268,7 @@ def test_beyond_the_grace_tasks_are_lost_and_their_results_never_told(
 
 
 def test_a_host_is_silent_when_all_of_its_workers_are(play: Play, tmp_path: Path) -> None:
-    """One of two stopped: the host lives. Both: it is silent, until none is stopped."""
+    """One of two stopped: the host is responsive. Both: unresponsive, until none is stopped."""
     scene = play(marking(tmp_path), grace=600.0)
     first, second = scene.pids("a")
     scene.signal(signal.SIGSTOP, [first])
@@ -317,7 +317,7 @@ def test_a_worker_that_is_stopped_for_longer_than_the_grace_is_replaced(
 
 
 def test_a_machine_is_not_silent_to_itself() -> None:
-    """Where there is one host and all of its workers are stopped, each is replaced."""
+    """If all workers of a single host are stopped, each is replaced."""
     calls = Calls(Job("j", (Phase("p", Tasks(2)),)), abs)
     with LocalBackend([calls], Cluster((Host("a", {"task": 2}),), grace=0.3)) as backend:
         scene = Scene(backend, calls)
@@ -333,7 +333,7 @@ def test_a_machine_is_not_silent_to_itself() -> None:
 
 
 def test_a_result_told_at_the_last_moment_counts(play: Play, tmp_path: Path) -> None:
-    """Continued within the grace, a task may end before anybody looks: that is heard."""
+    """A task continued within the grace may end before the next check: its end is reported."""
     scene = play(marking(tmp_path), grace=600.0)
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
@@ -346,7 +346,7 @@ def test_a_result_told_at_the_last_moment_counts(play: Play, tmp_path: Path) -> 
 
 
 def test_a_result_that_comes_after_the_grace_is_dropped(play: Play, tmp_path: Path) -> None:
-    """The task ends at once when it is continued; who gave it up does not want to know."""
+    """The task ends at once when it is continued; after it was given up, its end is ignored."""
     scene = play(marking(tmp_path))
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
@@ -365,7 +365,7 @@ def test_a_result_that_comes_after_the_grace_is_dropped(play: Play, tmp_path: Pa
 
 
 def test_a_kill_of_a_silent_task_waits_for_the_host(play: Play, tmp_path: Path) -> None:
-    """A host that is silent does not hear that a task is to be stopped; back, it obeys."""
+    """An unresponsive host does not get the request to stop a task until it is back."""
     scene = play(marking(tmp_path), grace=600.0)
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
@@ -379,7 +379,7 @@ def test_a_kill_of_a_silent_task_waits_for_the_host(play: Play, tmp_path: Path) 
 
 
 def test_a_worker_killed_while_its_host_is_silent(play: Play, tmp_path: Path) -> None:
-    """Its task is lost at once, though the grace is not over; a new worker brings it back."""
+    """Its task is lost at once, before the end of the grace; a new worker brings it back."""
     scene = play(marking(tmp_path), grace=600.0)
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
@@ -398,7 +398,7 @@ def test_a_worker_killed_while_its_host_is_silent(play: Play, tmp_path: Path) ->
 def test_all_hosts_silent_costs_no_processor_time(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The world waits; it looks now and then, and does not spin, after the grace neither."""
+    """The backend waits and checks periodically; it does not spin, also after the grace."""
     scene = play(marking(tmp_path))
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
@@ -429,7 +429,7 @@ def test_closing_ends_what_is_silent(play: Play, tmp_path: Path) -> None:
 
 
 def dropped(scene: Scene, task: int, host: str, attempt: int = 1) -> str:
-    """Why a launch was dropped."""
+    """The reason of a dropped launch."""
     scene.launch(task, host, attempt)
     event = scene.hear(LaunchDropped)[-1]
     assert (event.phase, event.task, event.attempt, event.host) == (PHASE, task, attempt, host)
@@ -458,7 +458,7 @@ def test_an_attempt_is_begun_once(play: Play, tmp_path: Path) -> None:
 
 
 def test_an_abandoned_attempt_is_not_begun_again(play: Play, tmp_path: Path) -> None:
-    """Though its host is back; a new attempt is."""
+    """Although its host is back; a new attempt is begun."""
     scene = play(marking(tmp_path))
     scene.launch(0, "b")
     scene.signal(signal.SIGSTOP, scene.pids("b"))
@@ -474,7 +474,7 @@ def test_an_abandoned_attempt_is_not_begun_again(play: Play, tmp_path: Path) -> 
 
 
 def test_a_launch_for_which_no_worker_is_free_is_dropped(play: Play, tmp_path: Path) -> None:
-    """Nor is one begun where what ran there before is abandoned and not yet ended."""
+    """No attempt begins in a slot whose abandoned attempt has not ended."""
     scene = play(marking(tmp_path))
     scene.launch(0, "b")
     assert dropped(scene, 1, "b") == "no worker of b is free"
@@ -487,7 +487,7 @@ def test_a_launch_for_which_no_worker_is_free_is_dropped(play: Play, tmp_path: P
 
 
 def test_a_launch_of_a_job_that_is_over_is_dropped(play: Play) -> None:
-    """Done or given up: nothing of it is begun."""
+    """The job is done or given up: none of its attempts begins."""
     scene = play(lambda task: task)
     scene.backend.perform(GiveUp("j", "enough"))
     assert dropped(scene, 0, "a") == "its job is over"
