@@ -1,4 +1,4 @@
-"""The stage on which stories are played, for all files of stories."""
+"""The fixture that runs scenarios on each backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues of hosts in every world. That trouble ends no other job stands with all flows."""
+"""Queues of hosts on every backend. test_flowflex.py covers failures that end no other job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flows under FlowFlex in every world: their order is kept, and trouble ends no other flow."""
+"""Flows under FlowFlex on every backend: order is kept, and failures end no other flow."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ every_name = pytest.mark.parametrize("name", NAMES)
 
 
 def phase(name: str, count: int, *after: str, kind: str = "task") -> Phase:
-    """A phase of so many short tasks."""
+    """A phase of the given number of short tasks."""
     return Phase(name, Tasks(count, WORK), kind, after=frozenset(after))
 
 
 def diamond(name: str, **rest: object) -> Job:
-    """One phase, then two beside each other, then one that waits for both."""
+    """One phase, then two in parallel, then one that waits for both."""
     phases = phase("top", 2), phase("left", 3, "top"), phase("right", 1, "top")
     return Job(name, (*phases, phase("end", 1, "left", "right")), **rest)
 
 
 def fan(name: str, **rest: object) -> Job:
-    """Six phases of one task beside each other, and one that waits for them all."""
+    """Six parallel phases of one task, and one that waits for all of them."""
     sides = [phase(f"p{number}", 1) for number in range(6)]
     return Job(name, (*sides, phase("end", 1, *(side.name for side in sides))), **rest)
 
 
 def line(name: str, **rest: object) -> Job:
-    """Five phases one behind the other."""
+    """Five phases in a chain."""
     names = [f"p{number}" for number in range(5)]
     before = [(), *((one,) for one in names)]
     return Job(
@@ -153,7 +153,7 @@ def test_the_short_flow_is_first_though_its_first_phase_is_not(stage: Stage) -> 
 def test_flows_of_unknown_work_are_run(
     name: str, watched: Callable[..., object], tmp_path: Path
 ) -> None:
-    """Nobody says how long the calls take, as it is with any function of a user."""
+    """The time of the calls is not stated, as for any user function."""
     jobs = [
         Job(
             f"j{number}",

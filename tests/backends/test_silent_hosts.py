@@ -1,6 +1,6 @@
-"""Hosts that fall silent and launches that come twice, in every world: no harm is done.
+"""Unresponsive hosts and repeated launches, on every backend: they do no harm.
 
-In the simulated world a host is cut off; live, its worker processes are stopped and continued.
+In a simulation a host is cut off; locally, its worker processes are stopped and continued.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ HostStage = Callable[..., Play]
 
 @dataclass
 class Disturbed:
-    """A live world whose hosts are stopped and continued, and which is told all twice.
+    """A local backend whose hosts are stopped and continued, and which gets each launch twice.
 
-    A host is stopped not before the instant at which its outage begins, and while it has
-    something to do; it is continued when it has been missed for as long as the outage lasts.
+    A host is stopped at the beginning of its outage or later, when it has
+    something to do; it is continued when it has been lost for the length of the outage.
     """
 
     backend: LocalBackend
@@ -63,17 +63,17 @@ class Disturbed:
 
     @property
     def now(self) -> float:
-        """As in the world."""
+        """As in the local backend."""
         return self.backend.now
 
     def perform(self, decision: Any) -> None:
-        """Do it; a launch is told again."""
+        """Carry out the decision; repeat a launch."""
         self.backend.perform(decision)
         if self.is_told_twice and isinstance(decision, Launch):
             self.backend.perform(decision)
 
     def wait(self, until: float | None) -> Sequence[Event]:
-        """As in the world, but for what is to be done meanwhile."""
+        """As in the local backend, plus the actions that are due meanwhile."""
         while self.signals:
             at, number, host = self.signals[0]
             if until is not None and until <= at:
@@ -88,7 +88,7 @@ class Disturbed:
         return self.hear(self.backend.wait(until))
 
     def hear(self, told: Sequence[Event]) -> Sequence[Event]:
-        """Of hosts that are missed."""
+        """Plan to continue each lost host at the end of its outage. The same events."""
         for event in told:
             if isinstance(event, HostLost):
                 (seconds,) = (o.seconds for o in self.outages if o.host == event.host)
@@ -96,7 +96,7 @@ class Disturbed:
         return told
 
     def plan(self, at: float, number: signal.Signals, host: str) -> None:
-        """Have a signal sent."""
+        """Plan a signal."""
         self.signals.append((at, number, host))
         self.signals.sort()
 
@@ -106,7 +106,7 @@ class Disturbed:
             os.killpg(self.backend._workers.pids()[self.slot(host)], number)
 
     def is_done(self, host: str) -> bool:
-        """Whether what ran on a host had ended before it was stopped, though unheard of."""
+        """Whether the task on a host had ended before the stop, but was not reported."""
         worker = self.backend._workers._workers[self.slot(host)]
         channel, status = worker.channel, Path(f"/proc/{worker.pid}/stat")
         while status.read_text().rpartition(")")[2].split()[0] != "T":
@@ -125,7 +125,7 @@ def stage(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> HostStage:
-    """Plays a job on hosts a and b, each of one slot, by fair sharing or as it is told."""
+    """Runs a job on hosts a and b, each of one slot, by fair sharing or a given scheduler."""
     monkeypatch.setattr("slotwise.runtime.local.unresponsive.LOOK_SECONDS", 0.05)
 
     def simulated(job: Job, cluster: Cluster, outages: Sequence[Outage], twice: bool) -> Play:
@@ -163,8 +163,7 @@ def stage(
 
 
 def assert_shared_as_they_are(play: Play, left: int) -> None:
-    """The job is allocated the hosts that are there, from the instant at which one is found
-    silent until that at which it is back, as long as it has tasks for both."""
+    """While it has tasks for both hosts, the job is allocated the responsive ones."""
     silent: set[str] = set()
     for turn in play.log.turns:
         for event in turn.events:
@@ -184,12 +183,12 @@ def assert_shared_as_they_are(play: Play, left: int) -> None:
 
 
 def hosts_told(play: Play) -> list[tuple[type, str]]:
-    """What was told of hosts, in order."""
+    """The events of hosts, in order."""
     return [(type(event), event.host) for event in play.events(HostLost | HostJoined)]
 
 
 def test_a_host_silent_for_less_than_its_grace_loses_nothing(stage: HostStage) -> None:
-    """Nothing begins on a meanwhile; what ran there ends as if nothing had been."""
+    """Nothing begins on a meanwhile; the task there ends normally."""
     play = stage(16, Outage("a", 0.25, 0.5))
     assert hosts_told(play) == [(HostLost, "a"), (HostJoined, "a")]
     assert not play.events(TaskFailed)
@@ -204,7 +203,7 @@ def test_a_host_silent_for_less_than_its_grace_loses_nothing(stage: HostStage) -
 
 
 def test_a_host_silent_for_longer_loses_what_ran_there(stage: HostStage) -> None:
-    """It runs again on b; when a is back, it is given others."""
+    """It runs again on b; when a is back, it gets other tasks."""
     play = stage(20, Outage("a", 0.25, 0.8), grace=0.2)
     assert hosts_told(play) == [(HostLost, "a"), (HostJoined, "a")]
     (failed,) = play.events(TaskFailed)
@@ -223,7 +222,7 @@ def test_a_host_silent_for_longer_loses_what_ran_there(stage: HostStage) -> None
 
 
 def test_all_hosts_silent_for_a_while(stage: HostStage) -> None:
-    """Nothing is heard of anybody; then all go on."""
+    """All hosts are unresponsive; then all continue."""
     play = stage(8, Outage("a", 0.15, 0.5), Outage("b", 0.15, 0.5))
     told = hosts_told(play)
     assert {*told} == {(kind, host) for kind in (HostLost, HostJoined) for host in "ab"}
@@ -232,7 +231,7 @@ def test_all_hosts_silent_for_a_while(stage: HostStage) -> None:
 
 
 def test_launches_that_come_twice_are_done_once(stage: HostStage) -> None:
-    """Each second one is dropped, and told so with a reason."""
+    """Each second launch is dropped and reported with a reason."""
     play = stage(6, twice=True)
     launches = play.decisions(Launch)
     dropped = play.events(LaunchDropped)
@@ -247,7 +246,7 @@ def test_launches_that_come_twice_are_done_once(stage: HostStage) -> None:
 
 
 def test_the_grace_of_the_workload_holds_for_this_machine() -> None:
-    """A live run has slots of its own, and yet the grace that the file states."""
+    """A local run has its own slots, but the grace of the file."""
     cluster = Cluster(HOSTS, grace=7.0)
     workload = Workload((Job("nap", (Phase("map", Tasks(1, 0.01)),)),), cluster=cluster)
     for given in ({}, {"slots": 1}, {"emulate_hosts": True}):

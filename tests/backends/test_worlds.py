@@ -1,7 +1,7 @@
-"""The same stories in every world: simulated, and really, in worker processes of this machine.
+"""The same scenarios on every backend: simulated, and in worker processes of this machine.
 
-A story says which jobs there are and which tasks meet trouble. A stage makes it happen in its
-world; the loop, the state, the scheduler and what is asserted are the same.
+A scenario has jobs and failures of tasks. A stage runs it on its backend; the loop, the
+state, the scheduler and the assertions are the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulati
 
 SLOTS = 2
 WORK = 0.01
-"""Seconds of an ordinary task."""
+"""The seconds of a normal task."""
 
 Place = tuple[str, str, int]
 Slots = int | Mapping[str, int]
@@ -42,7 +42,7 @@ class Trouble:
 
 
 class Stage(Protocol):
-    """A world that plays stories."""
+    """A backend that runs scenarios."""
 
     def __call__(
         self,
@@ -53,13 +53,13 @@ class Stage(Protocol):
         attempts_max: int = 4,
         slots: Slots = SLOTS,
     ) -> Play:
-        """What comes of a story."""
+        """Run a scenario. Its result."""
         ...
 
 
 @dataclass(frozen=True)
 class Play:
-    """What came of a story; `calls` counts how often each task was really begun, if it was."""
+    """The result of a scenario; `calls` counts how often each task was really begun."""
 
     log: Log
     completed: Mapping[str, float]
@@ -80,13 +80,13 @@ class Play:
 def stage(
     request: pytest.FixtureRequest, watched: Callable[..., object], tmp_path: Path
 ) -> Stage:
-    """Each test that asks for a stage is played in every world."""
+    """Each test that uses a stage runs on every backend."""
     return Simulated(watched) if request.param == "simulated" else Live(watched, tmp_path)
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """Trouble is a fault of the simulation."""
+    """Failures are faults of the simulation."""
 
     watched: Callable[..., object]
 
@@ -99,7 +99,7 @@ class Simulated:
         attempts_max: int = 4,
         slots: Slots = SLOTS,
     ) -> Play:
-        """Play it by the clock of a heap."""
+        """Run it on the simulated backend."""
 
         def fault(launch: Launch) -> Fault | None:
             trouble = (troubles or {}).get((*launch.phase, launch.task))
@@ -117,7 +117,7 @@ class Simulated:
 
 @dataclass(frozen=True)
 class Live:
-    """Trouble is raised or done by the function that a worker process calls."""
+    """Failures are raised or caused by the function that a worker process calls."""
 
     watched: Callable[..., object]
     folder: Path
@@ -131,7 +131,7 @@ class Live:
         attempts_max: int = 4,
         slots: Slots = SLOTS,
     ) -> Play:
-        """Play it in real time."""
+        """Run it in real time."""
         executions = [
             Calls(
                 job,
@@ -170,7 +170,7 @@ class Live:
 def body(
     job: str, phase: Phase, folder: str, troubles: Mapping[Place, Trouble]
 ) -> Callable[[int], int]:
-    """What a worker process calls for each task: it leaves a mark, then works or fails."""
+    """The function of each task: it leaves a mark, then works or fails."""
     name = phase.name
     work = [phase.tasks.work_of(task) for task in range(phase.tasks.count)]
     trouble = {
@@ -251,7 +251,7 @@ def test_phases_wait_for_those_before_them(stage: Stage) -> None:
 
 
 def test_a_task_that_fails_is_tried_again(stage: Stage) -> None:
-    """Two failures, then it ends well; its job is done, with three attempts told."""
+    """Two failures, then it succeeds; its job is done after three attempts."""
     play = stage([job("a"), job("b")], {("a", "map", 1): Trouble(2)})
     assert play.completed.keys() == {"a", "b"}
     failures = play.events(TaskFailed)
@@ -350,14 +350,14 @@ def test_the_log_replays_identically(stage: Stage, name: str) -> None:
 
 
 def test_no_value_is_below_its_bound(stage: Stage) -> None:
-    """What was measured never beats what is proven to be the least."""
+    """The measured value is never below the lower bound."""
     outcome = Meter.of_log(stage([chain("a"), job("b"), job("c", arrival=0.03)]).log).outcome()
     assert 0 < outcome.bound <= outcome.metrics["value"]
     assert 0 < outcome.metrics["utilisation"] <= 1
 
 
 def test_a_log_file_of_either_world_is_read_back(stage: Stage, tmp_path: Path) -> None:
-    """What is on disk replays like what is in memory."""
+    """The log on disk replays like the log in memory."""
     log = stage([chain("a")]).log
     path = tmp_path / "run.jsonl"
     with LogFile(path, log.header) as record:

@@ -122,7 +122,7 @@ def test_a_database_of_something_else_stays(
     with closing(sqlite3.connect(path)) as other:
         other.execute(f"PRAGMA journal_mode = {mode}")
         other.executescript("CREATE TABLE tasks (id); INSERT INTO tasks VALUES (1);")
-    assert "something else" in refused(use, path)
+    assert "not a history" in refused(use, path)
 
 
 @BOTH

@@ -1,4 +1,4 @@
-"""Where a phase's input lies: however it is said, the same tasks go to the same hosts."""
+"""Input locations of a phase: however they are given, the same tasks go to the same hosts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def third_fails(launch: Launch) -> Fault | None:
 
 
 def decisions(jobs: Sequence[Job], assigner: str) -> list[Decision]:
-    """All that is decided in a simulated run of these jobs under FAIR."""
+    """All decisions of a simulated run of these jobs under FAIR."""
     truth = Simulation(seed=3, noise=0.5, remote_factor=2, fault=third_fails)
     decided: list[Decision] = []
 
@@ -40,7 +40,7 @@ def decisions(jobs: Sequence[Job], assigner: str) -> list[Decision]:
 
 
 def with_blocks(jobs: Sequence[Job], blocks: Callable[[Phase], Sequence[Block]]) -> list[Job]:
-    """The same jobs with the blocks of their phases said in another way."""
+    """The same jobs with the blocks of their phases given in another way."""
     return [
         replace(
             job,
@@ -73,7 +73,7 @@ def test_homes_in_bulk_and_one_by_one_lead_to_the_same_run(assigner: str) -> Non
 
 
 def test_few_homes_are_tried_in_the_order_of_the_cluster() -> None:
-    """With more hosts than homes, which home comes first is not left to the order of a set."""
+    """With more hosts than homes, the first home does not depend on the order of a set."""
     names = [f"host{number}" for number in range(30)]
     state = State(Cluster(tuple(Host(name, {"task": 1}) for name in names)), jobs_expected=1)
     block = Block(frozenset(names[3:15]))
@@ -85,7 +85,7 @@ def test_few_homes_are_tried_in_the_order_of_the_cluster() -> None:
 
 
 def test_a_phase_that_let_slots_pass_is_asked_again_about_those_that_came_free() -> None:
-    """Launches do not bring the others nearer, but a task that comes back may be near."""
+    """Launches bring no other task nearer, but a task that is pending again may be near."""
     hosts = tuple(Host(name, {"task": 1}) for name in ("home", "far"))
     state = State(Cluster(hosts), jobs_expected=1)
     block = Block(frozenset({"home"}))
@@ -105,7 +105,7 @@ def test_a_phase_that_let_slots_pass_is_asked_again_about_those_that_came_free()
 
 
 def settle(state: State, decide: Callable[[State], Sequence[Decision]]) -> None:
-    """Decide, and apply what is decided, until nothing is left."""
+    """Decide and apply the decisions until there are no more."""
     while decided := decide(state):
         for decision in decided:
             state.apply(decision)

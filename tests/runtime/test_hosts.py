@@ -1,4 +1,4 @@
-"""Hosts that fall silent and come back, and launches that were dropped, in the state."""
+"""Hosts that become unresponsive and come back, and dropped launches, in the state."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def state() -> State:
 
 
 def summary(state: State) -> tuple[object, ...]:
-    """What policies see."""
+    """The view of policies."""
     phases = [(p.id, p.pending, p.running, p.done) for p in state.ready("task")]
     free, lost = dict(state.free("task")), set(state.lost)
     return phases, free, lost, state.has_changed, state.is_stale, state.queues.is_outdated
 
 
 def test_no_slot_of_a_silent_host_is_free(state: State) -> None:
-    """Its free one is put away, the one that is held stays held; on return it is free again."""
+    """Its free slot is set aside until it is back; its held slot stays held."""
     state.apply(HostLost(0.1, "h1"))
     state.check()
     assert state.free("task") == {"h2": 1}
@@ -104,7 +104,7 @@ def test_a_host_that_comes_back_full_has_nothing_free(state: State) -> None:
 
 
 def test_a_task_that_was_lost_runs_anew_and_its_old_attempt_is_not_heard(state: State) -> None:
-    """The second attempt, on h2; whatever is still told of the first one changes nothing."""
+    """The second attempt runs on h2; later events of the first one have no effect."""
     state.apply(HostLost(0.1, "h1"))
     state.apply(TaskFailed(0.1, MAP, 0, 1, "silent for too long", lost=True))
     (phase,) = state.ready("task")
@@ -131,7 +131,7 @@ def test_all_hosts_may_be_silent_at_once(state: State) -> None:
 
 
 def test_a_launch_that_was_dropped_changes_nothing(state: State) -> None:
-    """Not so much as that anything has changed: nobody has to decide anew."""
+    """Not even `has_changed` is set: nothing has to be decided again."""
     state.apply(Reallocate({MAP: 3.0}, until=0.5))
     assert not state.has_changed
     before = summary(state)
@@ -142,7 +142,7 @@ def test_a_launch_that_was_dropped_changes_nothing(state: State) -> None:
 
 
 def test_queues_are_out_of_date_when_hosts_come_and_go(state: State) -> None:
-    """What waits for a silent host is to be planned elsewhere."""
+    """Tasks that wait for an unresponsive host must be planned elsewhere."""
     for event in (HostLost(0.1, "h2"), HostJoined(0.1, "h2")):
         state.apply(Enqueue({"h1": ((MAP, 1),), "h2": ((MAP, 2),)}))
         assert not state.queues.is_outdated

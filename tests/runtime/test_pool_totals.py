@@ -1,4 +1,4 @@
-"""Numbers that pools state for all kinds of slots together, in whole simulated runs."""
+"""Shares that pools state for all kinds of slots together, in whole simulated runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def held(log: Log) -> list[tuple[float, dict[str, int]]]:
 
 
 def told(log: Log) -> list[tuple[float, str, int]]:
-    """Who was told to stop when: the instant, the job and the task."""
+    """The tasks that were asked to stop: the instant, the job and the task."""
     return [
         (turn.now, decision.phase.job, decision.task)
         for turn in log.turns
@@ -64,7 +64,7 @@ def test_a_number_alone_is_the_most_of_all_kinds_together(
 
 @pytest.mark.parametrize("name", list(ALLOCATORS))
 def test_plans_hold_no_more_at_any_instant(name: str) -> None:
-    """Maps, reduces and both in one job; parts of slots are laid out side by side."""
+    """Maps, reduces and both in one job; fractions of slots are combined."""
     phases = (
         Phase("map", Tasks(5, 2.0), "map"),
         Phase("reduce", Tasks(4, 3.0), "reduce", frozenset({"map"})),
@@ -103,7 +103,7 @@ def test_the_first_job_goes_first_whatever_its_kind(simulated: Simulate) -> None
 
 
 def test_a_guarantee_for_all_kinds_is_taken_back_once(simulated: Simulate) -> None:
-    """Both kinds are full of the other pool's tasks: three are told to stop, not six."""
+    """The other pool's tasks hold all slots of both kinds: three are asked to stop, not six."""
     pools = [Pool("b"), Pool("a", slots_min=3, preemption=Preemption(least_after=5.0))]
     jobs = [job(f"b {kind}", kind, 8, pool="b") for kind in ("map", "reduce")]
     jobs += [job(f"a {kind}", kind, 8, pool="a", arrival=1.0) for kind in ("map", "reduce")]
@@ -152,7 +152,7 @@ def test_in_a_full_pool_slots_of_another_kind_make_room(simulated: Simulate) -> 
 
 
 def test_room_and_a_slot_may_come_from_different_pools(simulated: Simulate) -> None:
-    """All map slots are held elsewhere, too: one is taken there, and room from d."""
+    """All map slots are held elsewhere, too: one is taken there, and one from d for room."""
     jobs = [
         job("d", "reduce", 9, pool="d"),
         job("o", "map", 8, pool="o"),

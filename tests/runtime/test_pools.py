@@ -1,4 +1,4 @@
-"""Pools in whole simulated runs, story by story: nesting, room for jobs, shares taken back."""
+"""Pools in whole simulated runs, one scenario per test: nesting, `jobs_max`, preemption."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def held(log: Log, instant: float) -> dict[str, int]:
 
 
 def told(log: Log) -> list[tuple[float, str, int]]:
-    """Who was told to stop when: the instant, the job and the task."""
+    """The tasks that were asked to stop: the instant, the job and the task."""
     return [
         (turn.now, decision.phase.job, decision.task)
         for turn in log.turns
@@ -58,14 +58,14 @@ def test_slots_go_down_the_tree(simulated: Simulate) -> None:
 
 
 def test_most_shares_of_outer_pools_are_hard(simulated: Simulate) -> None:
-    """Two pools that lie in one of at most three slots hold three, though others idle."""
+    """Two pools within one of at most three slots hold three, although other slots idle."""
     pools = [Pool("a", slots_max=3), Pool("a1", parent="a"), Pool("a2", parent="a")]
     log = simulated([job("x", "a1", 5), job("y", "a2", 5)], Cluster.of_slots(9), pools).log
     assert sum(held(log, 0.0).values()) == 3
 
 
 def test_a_pool_runs_so_many_jobs_at_once(simulated: Simulate) -> None:
-    """Of three jobs one runs at a time, the one of high priority before the one before it."""
+    """Of three jobs one runs at a time, the one of high priority before an earlier one."""
     pools = [Pool("a", jobs_max=1)]
     jobs = [
         job("first", "a", 1, 2.0),
@@ -85,7 +85,7 @@ def test_inner_pools_count_the_jobs_below_them(simulated: Simulate) -> None:
 
 
 def test_a_pool_takes_its_least_share_back(simulated: Simulate) -> None:
-    """It waits for its time-out, then the newest tasks go at once, as many as are missing."""
+    """After its time-out the newest tasks are killed at once, as many as it lacks slots."""
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=5.0))]
     jobs = [job("x", "a", 3), job("x2", "a", 1, arrival=1.0), job("y", "b", 9, arrival=10.0)]
     log = simulated(jobs, Cluster.of_slots(4), pools).log
@@ -102,7 +102,7 @@ def test_what_comes_free_by_itself_is_not_killed_for(simulated: Simulate) -> Non
 
 
 def test_a_pool_below_its_fraction_takes_its_whole_share(simulated: Simulate) -> None:
-    """Below half of its fair share for ten seconds: then all of it, not just the half."""
+    """Below half of its fair share for ten seconds: it then takes back all, not only half."""
     pools = [Pool("a"), Pool("b", preemption=Preemption(fair_after=10.0, fraction=0.5))]
     jobs = [job("x", "a", 8), job("y", "b", 8, arrival=1.0)]
     log = simulated(jobs, Cluster.of_slots(8), pools).log
@@ -134,7 +134,7 @@ def test_no_pool_is_pushed_below_its_own_share(simulated: Simulate) -> None:
 
 
 def test_a_pool_takes_from_its_sibling(simulated: Simulate) -> None:
-    """What a1 lacks is with a2, which lies in the same pool: b keeps what it has."""
+    """The slots that a1 lacks are held by a2 in the same pool: b keeps its slots."""
     pools = [
         Pool("a"),
         Pool("b"),
@@ -163,7 +163,7 @@ GRACE = Preemption(least_after=5.0, grace=4.0)
 
 
 def test_a_told_task_may_finish_within_its_grace(simulated: Simulate) -> None:
-    """It is told at 15 and done at 17: nothing is lost."""
+    """It is asked to stop at 15 and done at 17: nothing is lost."""
     pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
     jobs = [job("x", "a", 1, 17.0), job("y", "b", 1, arrival=10.0)]
     watch = simulated(jobs, Cluster.of_slots(1), pools)
@@ -178,7 +178,7 @@ def test_a_told_task_may_finish_within_its_grace(simulated: Simulate) -> None:
 
 
 def test_it_is_killed_when_its_grace_is_over(simulated: Simulate) -> None:
-    """Told at 15, killed at 19; 19 seconds are lost, and told."""
+    """Asked at 15, killed at 19; 19 seconds are lost and reported."""
     pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
     jobs = [job("x", "a", 1, 30.0), job("y", "b", 1, arrival=10.0)]
     watch = simulated(jobs, Cluster.of_slots(1), pools)
@@ -189,7 +189,7 @@ def test_it_is_killed_when_its_grace_is_over(simulated: Simulate) -> None:
 
 
 def test_or_it_keeps_what_it_did(simulated: Simulate) -> None:
-    """Told at 15, it has saved its 15 seconds by 16, and does the other 15 later."""
+    """Asked at 15, it has saved its 15 seconds by 16, and does the other 15 later."""
     pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
     jobs = [job("x", "a", 1, 30.0), job("y", "b", 1, arrival=10.0)]
     simulation = Simulation(save_seconds=1.0)
@@ -206,7 +206,7 @@ def test_or_it_keeps_what_it_did(simulated: Simulate) -> None:
 
 
 def test_an_overdue_pool_waits_for_no_locality(simulated: Simulate) -> None:
-    """Its input lies on a busy host; overdue, it takes the other one without its waits."""
+    """Its input is on a busy host; when overdue, it takes the other host without waiting."""
     hosts = (Host("h1", {"task": 1}), Host("h2", {"task": 1}))
     homes = Tasks(1, 5.0, (Block(frozenset({"h1"})),))
     pools = [Pool("a"), Pool("b", slots_min=1, preemption=Preemption(least_after=3.0))]
@@ -225,7 +225,7 @@ def test_an_overdue_pool_waits_for_no_locality(simulated: Simulate) -> None:
 
 
 def test_flex_keeps_what_pools_are_guaranteed(simulated: Simulate) -> None:
-    """FLEX would serve the short job alone; the other pool takes its least share back."""
+    """FLEX would serve the short job alone; the other pool takes its min share back."""
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=1.0))]
     jobs = [job("x", "a", 8, 10.0), job("y", "b", 8, 50.0, arrival=0.5)]
     log = simulated(jobs, Cluster.of_slots(4), pools, name="flex").log
@@ -264,7 +264,7 @@ def test_waits_come_from_the_heartbeat() -> None:
 
 
 def test_each_shortage_has_a_clock_of_its_own(simulated: Simulate) -> None:
-    """For an instant a pool lacks both; what it lacks of its least share it lacks on."""
+    """For an instant a pool lacks both; the shortage of its min share continues."""
     patience = Preemption(least_after=5.0, fair_after=0.0)
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=patience)]
     jobs = [job("x", "a", 3), job("y", "b", 2, arrival=1.0)]
@@ -274,7 +274,7 @@ def test_each_shortage_has_a_clock_of_its_own(simulated: Simulate) -> None:
 
 
 def test_in_a_full_pool_siblings_give(simulated: Simulate) -> None:
-    """Slots are free, but the pool that both lie in holds its most share."""
+    """Slots are free, but the pool that contains both holds its max share."""
     pools = [
         Pool("a", slots_max=3),
         Pool("a1", parent="a"),

@@ -1,5 +1,5 @@
-"""Hosts that are silent are not shared out: allocations, guarantees and their clocks, told as
-stories of simulated runs."""
+"""Unresponsive hosts are not allocated: allocations, guarantees and their clocks, in
+simulated runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def job(name: str, count: int, work: float = 100.0, **rest: object) -> Job:
 
 
 def silent(at: float, seconds: float, host: str = "h1") -> Simulation:
-    """A simulation in which a host is silent for a while."""
+    """A simulation in which a host is unresponsive for a while."""
     return Simulation(outages=(Outage(host, at, seconds),))
 
 
@@ -44,14 +44,14 @@ def allocated(log: Log) -> list[tuple[float, dict[str, float]]]:
 
 @pytest.mark.parametrize("name", ["fair", "flex", "flowflex-fast"])
 def test_the_slots_that_are_there_are_allocated(simulated: Simulate, name: str) -> None:
-    """Of four slots two are silent from 10 to 25, and at both instants all is decided anew."""
+    """Two of four slots are unavailable from 10 to 25; both instants lead to a reallocation."""
     log = simulated([job("x", 9, 50.0)], HOSTS, name=name, simulation=silent(10, 15)).log
     found = dict(allocated(log))
     assert [found[at]["x"] for at in (0.0, 10.0, 25.0)] == [4, 2, 4]
 
 
 def test_what_runs_on_a_silent_host_is_no_part_of_a_share(simulated: Simulate) -> None:
-    """The job on h1 has nothing that is there, so it gets the next slot that comes free."""
+    """The job on h1 holds no slot of a responsive host, so it gets the next free slot."""
     jobs = [job("x", 9), job("y", 6, 12.0, arrival=1.0)]
     watch = simulated(jobs, HOSTS, simulation=silent(5, 500, "h1"))
     begun = [
@@ -69,7 +69,7 @@ def test_what_runs_on_a_silent_host_is_no_part_of_a_share(simulated: Simulate) -
 
 
 def test_a_min_share_is_of_slots_that_are_there(simulated: Simulate) -> None:
-    """Pool b has both slots on h1, which is silent from 10 on. At 15 it takes two back."""
+    """Pool b has both slots on h1, unresponsive from 10 on. At 15 it takes two back."""
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=5.0))]
     jobs = [job("y", 4, pool="b"), job("x", 4, pool="a")]
     watch = simulated(jobs, HOSTS, pools, simulation=silent(10, 100))
@@ -83,7 +83,7 @@ def test_a_min_share_is_of_slots_that_are_there(simulated: Simulate) -> None:
 
 
 def test_no_guarantee_is_taken_back_beyond_what_is_there(simulated: Simulate) -> None:
-    """Both pools are guaranteed two of four slots. Of the two that are left each has one."""
+    """Both pools are guaranteed two of four slots. Each has one of the two that are left."""
     taking = Preemption(least_after=5.0)
     pools = [Pool(name, slots_min=2, preemption=taking) for name in "ab"]
     jobs = [job("x", 4, pool="a"), job("y", 4, pool="b")]
@@ -93,7 +93,7 @@ def test_no_guarantee_is_taken_back_beyond_what_is_there(simulated: Simulate) ->
 
 
 def test_a_max_share_counts_what_runs_unseen(simulated: Simulate) -> None:
-    """Of three slots, two are held on the silent host, so one more task may begin."""
+    """Of three slots, two are held on the unresponsive host, so one more task may begin."""
     pools = [Pool("a", slots_max=3)]
     watch = simulated([job("x", 9, pool="a")], HOSTS, pools, simulation=silent(10, 50))
     assert dict(allocated(watch.log))[10.0] == {"x": 1}
@@ -101,7 +101,7 @@ def test_a_max_share_counts_what_runs_unseen(simulated: Simulate) -> None:
 
 @pytest.mark.parametrize("name", ["fair", "flex", "flowflex-fast"])
 def test_where_nothing_is_there_nothing_is_allocated(simulated: Simulate, name: str) -> None:
-    """The only host with slots for reduces is silent; maps go on, and all is done at last."""
+    """The only host with reduce slots is unresponsive; maps continue, and all jobs complete."""
     cluster = Cluster((Host("m", {"map": 2}), Host("r", {"reduce": 1})), grace=1000.0)
     phases = (
         Phase("map", Tasks(4, 5.0), "map"),
@@ -122,7 +122,7 @@ def test_where_nothing_is_there_nothing_is_allocated(simulated: Simulate, name: 
 
 
 def test_explanations_tell_of_the_slots_that_are_there(simulated: Simulate) -> None:
-    """While h1 is silent, the share is of two slots, and those on h1 are not held of it."""
+    """While h1 is unresponsive, two slots are shared, and slots held on h1 do not count."""
     jobs = [job("x", 4, pool="a"), job("y", 4, pool="b")]
     log = simulated(jobs, HOSTS, [Pool("a"), Pool("b")], simulation=silent(10, 50)).log
     (phase,) = explain(log, "x", 10.0).phases

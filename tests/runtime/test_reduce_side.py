@@ -24,7 +24,7 @@ CLUSTER = Cluster((Host("h1", {"map": 2, "reduce": 2}),))
 def mapreduce(
     name: str, maps: int, reduces: int, work: float = 1.0, copy: float = 0.0, **rest: object
 ) -> Job:
-    """A job of maps of so many seconds, and of reduces of one second that copy before."""
+    """A job of maps with the given seconds, and of reduces that copy and take 1 s."""
     return Job(
         name,
         (
@@ -46,7 +46,7 @@ def begun(log: Log, phase: PhaseId) -> list[float]:
 
 
 def test_reduces_begin_when_the_first_maps_are_done(simulated: Simulate) -> None:
-    """With a slow start of a quarter, two of eight maps; they end after the last of them."""
+    """With slow start 1/4 they begin after two of eight maps, and end after the last."""
     job = Shuffle(slow_start=0.25).job(mapreduce("j", 8, 2), CLUSTER)
     watch = simulated([job], CLUSTER)
     assert begun(watch.log, PhaseId("j", "reduce")) == [1.0, 1.0]
@@ -54,7 +54,7 @@ def test_reduces_begin_when_the_first_maps_are_done(simulated: Simulate) -> None
 
 
 def test_without_slow_start_they_wait_for_all(simulated: Simulate) -> None:
-    """The same job, as it is."""
+    """The same job without a slow start."""
     watch = simulated([mapreduce("j", 8, 2)], CLUSTER)
     assert begun(watch.log, PhaseId("j", "reduce")) == [4.0, 4.0]
     assert watch.state.completed == {"j": 5.0}
@@ -96,7 +96,7 @@ def small_ends(simulated: Simulate, shuffle: Shuffle) -> tuple[float, float]:
 
 
 def test_a_large_job_hoards_the_reduce_slots(simulated: Simulate) -> None:
-    """Its reduces wait in all slots for its maps, and the small job's reduce for them.
+    """Its reduces wait in all slots for its maps, and the small job's reduce waits for them.
 
     The small job's maps have long been done (slides, problem 4; FLEX 4.2).
     """

@@ -1,4 +1,4 @@
-"""Whole runs in the simulated world: who gets which slots when, story by story."""
+"""Whole runs on the simulated backend: which job gets which slots when, by scenario."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def job(name: str, count: int, work: float = 1.0, min_share: int = 0, **rest: ob
 
 
 def launches(log: Log) -> list[tuple[float, str]]:
-    """When which job got a slot."""
+    """The instant and the job of each launch."""
     return [
         (turn.now, decision.phase.job)
         for turn in log.turns
@@ -89,7 +89,7 @@ def test_pools_share_by_weight_whatever_their_number_of_jobs(simulated: Simulate
 def test_a_least_share_is_reached_at_the_first_free_slots(
     simulated: Simulate, name: str
 ) -> None:
-    """A long job with 3 slots guaranteed comes late: the first 3 that come free are its."""
+    """A long job with 3 guaranteed slots comes late: it gets the first 3 free slots."""
     jobs = [
         job("a", 40, 2.0),
         job("b", 40, 2.0),
@@ -101,7 +101,7 @@ def test_a_least_share_is_reached_at_the_first_free_slots(
 
 
 def test_the_guarantee_of_a_pool_is_reached_too(simulated: Simulate) -> None:
-    """FLEX would serve the short job only, but the pool of the long one owns 2."""
+    """FLEX would serve only the short job, but the pool of the long one is guaranteed 2."""
     jobs = [job("short", 30), job("long", 30, 9.0, pool="p")]
     pools = [Pool("p", slots_min={"task": 2})]
     log = simulated(jobs, Cluster.of_slots(6), pools, "flex").log
@@ -186,7 +186,7 @@ def test_a_job_whose_task_always_fails_is_given_up_and_the_others_finish(
 
 
 def test_two_jobs_doomed_at_one_instant_are_both_given_up(simulated: Simulate) -> None:
-    """Each failure is told and each job ends for its own reason."""
+    """Each failure is reported, and each job fails with its own reason."""
     simulation = Simulation(fault=lambda launch: Fault(f"{launch.phase.job} broke"))
     jobs = [job("a", 2), job("b", 2), job("c", 1, arrival=9.0)]
     watch = simulated(jobs, Cluster.of_slots(4), simulation=simulation, attempts_max=1)
@@ -194,7 +194,7 @@ def test_two_jobs_doomed_at_one_instant_are_both_given_up(simulated: Simulate) -
 
 
 def test_lost_slots_are_tried_again_beyond_the_attempts(simulated: Simulate) -> None:
-    """A slot that dies ten times under a task is no fault of the task."""
+    """A task that loses its slot ten times does not fail."""
     fault = Fault("the host died", lost=True)
     simulation = Simulation(fault=lambda launch: fault if launch.attempt <= 10 else None)
     watch = simulated([job("a", 2)], Cluster.of_slots(2), simulation=simulation, attempts_max=1)
@@ -239,7 +239,7 @@ def test_tasks_without_work_take_no_time(simulated: Simulate) -> None:
 
 
 def test_an_epoch_needs_a_length() -> None:
-    """Zero, negative and endless epochs are refused."""
+    """Zero, negative and infinite epochs are rejected."""
     for seconds in (0, -1, float("inf"), float("nan")):
         with pytest.raises(InputError, match="epoch_seconds is"):
             make_scheduler("fair", epoch_seconds=seconds)
@@ -261,7 +261,7 @@ def test_an_epoch_needs_a_length() -> None:
     ],
 )
 def test_unknown_names_are_refused(make: Callable[[], Scheduler], words: str) -> None:
-    """The message tells what would be known."""
+    """The message lists the known names."""
     with pytest.raises(InputError) as caught:
         make()
     assert words in str(caught.value)
@@ -306,7 +306,7 @@ def test_noise_has_mean_one(simulated: Simulate) -> None:
 def test_parts_of_slots_are_shared_by_weight_in_the_long_run(
     simulated: Simulate, slots: int, weights: tuple[float, float]
 ) -> None:
-    """Two thirds of a slot are a slot two thirds of the time."""
+    """Two thirds of a slot are one slot for two thirds of the time."""
     jobs = [job(name, 400, weight=w) for name, w in zip("ab", weights, strict=True)]
     simulation = Simulation(seed=1, noise=0.5)
     log = simulated(jobs, Cluster.of_slots(slots), name="fair", simulation=simulation).log

@@ -1,4 +1,4 @@
-"""The state of a run: late and repeated messages, failures, waits, and what is forgotten."""
+"""The state of a run: late and repeated messages, failures, waits, and cleanup."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def state() -> State:
 
 
 def summary(state: State) -> tuple[object, ...]:
-    """What an event could have changed."""
+    """The parts of the state that an event can change."""
     phases = [
         (phase.id, phase.pending, phase.running, phase.done, phase.work_left(state.now))
         for phase in state.ready("task")
@@ -51,7 +51,7 @@ def summary(state: State) -> tuple[object, ...]:
 
 
 def test_tasks_run_reduces_become_ready_and_the_job_completes(state: State) -> None:
-    """Two maps, then the reduce, then it is over and nothing is remembered."""
+    """Two maps, then the reduce, then the job is over and removed."""
     for task in (0, 1):
         state.apply(launch(task))
     state.check()
@@ -86,7 +86,7 @@ def test_tasks_run_reduces_become_ready_and_the_job_completes(state: State) -> N
     ],
 )
 def test_late_and_repeated_messages_change_nothing(state: State, late: Event) -> None:
-    """Once an attempt is over, whatever is still told of it is passed over."""
+    """Later events of an attempt that is over are ignored."""
     state.apply(launch(0))
     state.apply(launch(1))
     state.at(1.0)
@@ -100,7 +100,7 @@ def test_late_and_repeated_messages_change_nothing(state: State, late: Event) ->
 
 
 def test_messages_of_an_earlier_attempt_do_not_end_a_later_one(state: State) -> None:
-    """The first attempt failed; that it finished after all does not finish the second."""
+    """The first attempt failed; a late report that it finished does not finish the second."""
     state.apply(launch(0))
     state.apply(TaskFailed(0.0, MAP, 0, 1, "it broke"))
     state.apply(launch(0, attempt=2))
@@ -173,7 +173,7 @@ def test_the_state_wakes_for_waits_and_epochs(state: State) -> None:
 
 
 def test_nothing_new_needs_no_epoch(state: State) -> None:
-    """As long as nothing was applied since the allocation, nobody is woken."""
+    """As long as nothing was applied since the allocation, there is no wake-up."""
     assert state.next_wakeup() is None
 
 
@@ -188,13 +188,13 @@ def test_nothing_new_needs_no_epoch(state: State) -> None:
 def test_decisions_that_cannot_be_stop_the_run(
     state: State, wrong: Reallocate | Defer | Launch, reason: str
 ) -> None:
-    """They are bugs of a scheduler, not news."""
+    """They are bugs of a scheduler."""
     with pytest.raises(AssertionError, match=reason):
         state.apply(wrong)
 
 
 def test_limits_are_asserted_at_every_launch() -> None:
-    """Neither its own most share nor its pool's may be exceeded."""
+    """Neither its own max share nor that of its pool may be exceeded."""
     for limits, pool_most in ((1, {}), (None, {"task": 1})):
         state = State(
             Cluster.of_slots(4, "h"), [Pool("p", slots_max=pool_most)], jobs_expected=1

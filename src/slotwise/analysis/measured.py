@@ -41,7 +41,7 @@ def _measured(job: Job, seconds: dict[tuple[PhaseId, int], float]) -> Job:
         missing = [task for task in tasks if task not in seconds]
         if missing:
             raise InputError(
-                f"{name} task {missing[0][1]} never succeeded; its work is not known"
+                f"{name} task {missing[0][1]} never succeeded: its work is unknown"
             )
         work = tuple(seconds[task] for task in tasks)
         phases.append(replace(phase, tasks=replace(phase.tasks, work=work)))

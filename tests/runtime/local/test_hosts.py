@@ -1,4 +1,4 @@
-"""Several hosts on this machine: each has worker processes of its own."""
+"""Several hosts on this machine: each has its own worker processes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CLUSTER = Cluster((Host("a", {"map": 1, "reduce": 1}), Host("b", {"task": 1})))
 
 
 def pids_of(job: Job) -> Calls:
-    """Calls that tell which process they run in, long enough for several to run at once."""
+    """Calls that return their process, long enough for several to run at once."""
     return Calls(job, lambda task: (time.sleep(0.02), os.getpid())[1])
 
 
 def test_a_launch_goes_to_a_worker_of_its_host(watched: Callable[..., object]) -> None:
-    """Two workers run what is launched on a, another one what is launched on b."""
+    """Two workers run the launches on a, and another one those on b."""
     job = Job("j", (Phase("p", Tasks(12)),))
     calls = pids_of(job)
     hosts = Cluster((Host("a", {"task": 2}), Host("b", {"task": 1})))
@@ -39,7 +39,7 @@ def test_a_launch_goes_to_a_worker_of_its_host(watched: Callable[..., object]) -
 
 
 def test_any_worker_of_a_host_runs_any_kind() -> None:
-    """Two reduces at once on a host of one map and one reduce slot: kinds are not looked at."""
+    """Two reduces at once on a host of one map and one reduce slot: workers run all kinds."""
     job = Job("j", (Phase("p", Tasks(2), "reduce"),))
     calls = pids_of(job)
     with LocalBackend([calls], CLUSTER) as backend:

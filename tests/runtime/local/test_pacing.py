@@ -1,4 +1,4 @@
-"""Slots that run a part of the time: how large a part, and that nothing stays stopped."""
+"""Slots that run a part of the time: the part is right, and no worker stays stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from slotwise.runtime.local.hosts import emulated
 from slotwise.runtime.local.workers import Reply, Workers
 
 PATIENCE = 120.0
-"""Seconds that nothing here takes; a test that waits so long has failed."""
+"""A time-out in seconds: a test that waits for this long has failed."""
 
 SPEEDS = (1.0, 0.5, 0.25)
 
@@ -44,7 +44,7 @@ def workers() -> Iterator[Workers]:
 
 
 def state(pid: int) -> str:
-    """What a process does: "T" if it is stopped, "Z" if it has ended."""
+    """The state of a process: "T" if it is stopped, "Z" if it has ended."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
@@ -176,7 +176,7 @@ def test_an_idle_worker_is_not_slowed(workers: Workers) -> None:
 
 
 def test_children_of_a_task_are_slowed_with_it(workers: Workers, tmp_path: Path) -> None:
-    """What a task starts belongs to its host; what runs at full speed is never stopped."""
+    """Children of a task are slowed with it; a worker of full speed is never stopped."""
 
     def work(path: str) -> None:
         import os
@@ -218,7 +218,7 @@ def test_a_task_that_starts_many_children_gets_on(workers: Workers) -> None:
 
 
 def test_a_stopped_worker_hears_that_it_is_to_stop(workers: Workers) -> None:
-    """However slow, it ends by itself and keeps what it has done."""
+    """A task on a slow host ends by itself and keeps its work."""
 
     def work() -> None:
         from slotwise import task as running
@@ -238,7 +238,7 @@ def test_a_stopped_worker_hears_that_it_is_to_stop(workers: Workers) -> None:
 def test_who_has_something_to_hear_is_continued_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In the midst of a stop of ten minutes; what was left of it is made up for."""
+    """It is within a stop of ten minutes, whose rest is made up for later."""
     sent: list[signal.Signals] = []
     monkeypatch.setattr(pacing, "PERIOD_SECONDS", 600.0)
     monkeypatch.setattr(pacing, "_signal", lambda pace, number: sent.append(number))
@@ -275,7 +275,7 @@ def test_a_slow_worker_can_be_killed_at_any_moment(workers: Workers) -> None:
 
 
 def test_a_slow_worker_killed_from_outside_is_replaced(workers: Workers) -> None:
-    """Even while we have it stopped."""
+    """Even while the pacer has it stopped."""
     workers.start(2, "sleep", time.sleep, (600,))
     pid = workers.pids()[2]
     wait_for_stop(workers, 2)
@@ -363,7 +363,7 @@ def test_a_sleeper_asks_for_as_long_as_its_host_needs(
 
 
 def test_a_task_knows_the_speed_of_its_host() -> None:
-    """As its host's worker was told when it was started; outside of any it is 1."""
+    """The value that the worker got at its start; outside of a worker it is 1."""
     job = Job("j", (Phase("p", Tasks(3)),))
     calls = Calls(job, lambda task: running.host_speed())
     assert running.host_speed() == 1.0
@@ -397,7 +397,7 @@ def test_a_task_knows_the_speed_of_its_host() -> None:
     ],
 )
 def test_hosts_that_cannot_be_played_are_refused(cluster: Cluster | None, says: str) -> None:
-    """With place, value and remedy."""
+    """The message has place, value and remedy."""
     with pytest.raises(InputError) as refused:
         emulated(cluster)
     assert says in str(refused.value)

@@ -1,4 +1,4 @@
-"""Slots taken back on this machine, by the real scheduler: in time, and nothing done twice."""
+"""Preemption on the local backend with a real scheduler: in time, and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slotwise.results import RunInterrupted
 from slotwise.runtime.loop import Record
 
 AFTER, GRACE = 0.2, 0.3
-"""How long the new pool puts up with too little, and how long others have to end."""
+"""The time-out of the new pool, and the grace of the others, in seconds."""
 
 PREEMPTION = Preemption(fair_after=AFTER, grace=GRACE)
 
@@ -30,7 +30,7 @@ def new() -> Job:
 
 
 def at_its_end(act: Callable[[], object]) -> Record:
-    """Does something when the new job is done: until then the old one holds what it has."""
+    """Acts when the new job is done: until then the old one keeps its slots."""
     left = 2
 
     def progress(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
@@ -45,7 +45,7 @@ def at_its_end(act: Callable[[], object]) -> Record:
 
 
 def held_from(log: Log, job: str, slots: int) -> float:
-    """When a job first held so many slots."""
+    """When a job first held the given number of slots."""
     held = 0
     for turn in log.turns:
         for decision in turn.decisions:
@@ -74,7 +74,7 @@ def entries(log: Log, kind: type) -> list[object]:
 
 
 def test_a_new_pool_gets_its_share_from_tasks_that_stop() -> None:
-    """Sleepers stop as soon as they are told, long before they are done or killed."""
+    """Sleepers stop as soon as they are asked, long before they are done or killed."""
     old = Job("old", (Phase("p", Tasks(4, 600.0)),), pool="old")
 
     def enough() -> None:
@@ -154,7 +154,7 @@ def test_a_new_pool_gets_its_share_from_tasks_that_do_not_heed_it(tmp_path: Path
 
 
 def test_tasks_that_end_in_their_grace_are_not_killed(tmp_path: Path) -> None:
-    """Told and done: nothing is lost, and the new pool has its share by their ends."""
+    """They are done before the kill: nothing is lost, and the new pool gets its share."""
     go = str(tmp_path / "go")
 
     def work(task: int) -> int:

@@ -1,4 +1,4 @@
-"""Hosts that fall silent: their worker processes are stopped from outside, and continued."""
+"""Unresponsive hosts: their worker processes are stopped from outside, and continued."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.unresponsive import ResponseMonitor, Turn
 
 PATIENCE = 120.0
-"""Seconds that nothing here takes; a test that waits so long has failed."""
+"""A time-out in seconds: a test that waits for this long has failed."""
 
 PHASE = PhaseId("j", "p")
 
 
 @dataclass
 class Scene:
-    """A live world played by hand; a is a host of two slots, b one of one slot."""
+    """A local backend controlled by the test; host a has two slots, host b one."""
 
     backend: LocalBackend
     calls: Calls
@@ -73,7 +73,7 @@ class Scene:
         return told
 
     def hear(self, *kinds: type) -> list[Any]:
-        """Wait until an event of each kind was told since the last time; all events since."""
+        """Wait for an event of each kind since the last call. All events since then."""
         until, told = time.monotonic() + PATIENCE, []
         while not {*kinds} <= {type(event) for event in told}:
             assert time.monotonic() < until, f"only {told} was told"
@@ -82,7 +82,7 @@ class Scene:
         return told
 
     def hear_until(self, instant: float) -> list[Any]:
-        """All events until an instant of the world."""
+        """All events until an instant of the backend."""
         told: list[Any] = []
         while self.backend.now < instant:
             told += self.backend.wait(instant)
@@ -95,7 +95,7 @@ Play = Callable[..., Scene]
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """We look more often than usual, so that stories are short."""
+    """Checks are more frequent than usual, so that tests are short."""
     monkeypatch.setattr("slotwise.runtime.local.unresponsive.LOOK_SECONDS", 0.1)
 
 
@@ -158,13 +158,13 @@ def let_go(folder: Path, pids: Iterable[int]) -> None:
 
 
 def marks(folder: Path) -> dict[str, int]:
-    """How many steps each attempt has done, by task and process."""
+    """The number of steps that each attempt has done, by task and process."""
     files = (path for path in folder.iterdir() if not path.name.startswith("go-"))
     return {path.name: path.stat().st_size for path in files}
 
 
 def wait_for_marks(folder: Path, count: int, steps: int = 1) -> None:
-    """Block until so many tasks have done so many steps."""
+    """Block until the given number of tasks have done the given number of steps."""
     until = time.monotonic() + PATIENCE
     while sum(done >= steps for done in marks(folder).values()) < count:
         assert time.monotonic() < until
@@ -172,7 +172,7 @@ def wait_for_marks(folder: Path, count: int, steps: int = 1) -> None:
 
 
 def test_the_grace_of_a_silent_host_ends_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the clock that is handed in: it is looked for at that instant, and not before."""
+    """By the given clock: the check comes at that instant, and not before."""
     monkeypatch.setattr("slotwise.runtime.local.unresponsive.SOON_SECONDS", 1 / 16)
     stopped: set[int] = set()
     stop_host = ResponseMonitor({"a": [0, 1], "b": [2]}, 0.2, stopped.__contains__)
@@ -268,7 +268,7 @@ def test_beyond_the_grace_tasks_are_lost_and_their_results_never_told(
 
 
 def test_a_host_is_silent_when_all_of_its_workers_are(play: Play, tmp_path: Path) -> None:
-    """One of two stopped: the host lives. Both: it is silent, until none is stopped."""
+    """One of two stopped: the host is responsive. Both: unresponsive, until none is stopped."""
     scene = play(marking(tmp_path), grace=600.0)
     first, second = scene.pids("a")
     scene.signal(signal.SIGSTOP, [first])
@@ -317,7 +317,7 @@ def test_a_worker_that_is_stopped_for_longer_than_the_grace_is_replaced(
 
 
 def test_a_machine_is_not_silent_to_itself() -> None:
-    """Where there is one host and all of its workers are stopped, each is replaced."""
+    """If all workers of a single host are stopped, each is replaced."""
     calls = Calls(Job("j", (Phase("p", Tasks(2)),)), abs)
     with LocalBackend([calls], Cluster((Host("a", {"task": 2}),), grace=0.3)) as backend:
         scene = Scene(backend, calls)
@@ -333,7 +333,7 @@ def test_a_machine_is_not_silent_to_itself() -> None:
 
 
 def test_a_result_told_at_the_last_moment_counts(play: Play, tmp_path: Path) -> None:
-    """Continued within the grace, a task may end before anybody looks: that is heard."""
+    """A task continued within the grace may end before the next check: its end is reported."""
     scene = play(marking(tmp_path), grace=600.0)
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
@@ -346,7 +346,7 @@ def test_a_result_told_at_the_last_moment_counts(play: Play, tmp_path: Path) -> 
 
 
 def test_a_result_that_comes_after_the_grace_is_dropped(play: Play, tmp_path: Path) -> None:
-    """The task ends at once when it is continued; who gave it up does not want to know."""
+    """The task ends at once when it is continued; after it was given up, its end is ignored."""
     scene = play(marking(tmp_path))
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
@@ -365,7 +365,7 @@ def test_a_result_that_comes_after_the_grace_is_dropped(play: Play, tmp_path: Pa
 
 
 def test_a_kill_of_a_silent_task_waits_for_the_host(play: Play, tmp_path: Path) -> None:
-    """A host that is silent does not hear that a task is to be stopped; back, it obeys."""
+    """An unresponsive host does not get the request to stop a task until it is back."""
     scene = play(marking(tmp_path), grace=600.0)
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
@@ -379,7 +379,7 @@ def test_a_kill_of_a_silent_task_waits_for_the_host(play: Play, tmp_path: Path) 
 
 
 def test_a_worker_killed_while_its_host_is_silent(play: Play, tmp_path: Path) -> None:
-    """Its task is lost at once, though the grace is not over; a new worker brings it back."""
+    """Its task is lost at once, before the end of the grace; a new worker brings it back."""
     scene = play(marking(tmp_path), grace=600.0)
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
@@ -398,7 +398,7 @@ def test_a_worker_killed_while_its_host_is_silent(play: Play, tmp_path: Path) ->
 def test_all_hosts_silent_costs_no_processor_time(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The world waits; it looks now and then, and does not spin, after the grace neither."""
+    """The backend waits and checks periodically; it does not spin, also after the grace."""
     scene = play(marking(tmp_path))
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
@@ -429,7 +429,7 @@ def test_closing_ends_what_is_silent(play: Play, tmp_path: Path) -> None:
 
 
 def dropped(scene: Scene, task: int, host: str, attempt: int = 1) -> str:
-    """Why a launch was dropped."""
+    """The reason of a dropped launch."""
     scene.launch(task, host, attempt)
     event = scene.hear(LaunchDropped)[-1]
     assert (event.phase, event.task, event.attempt, event.host) == (PHASE, task, attempt, host)
@@ -458,7 +458,7 @@ def test_an_attempt_is_begun_once(play: Play, tmp_path: Path) -> None:
 
 
 def test_an_abandoned_attempt_is_not_begun_again(play: Play, tmp_path: Path) -> None:
-    """Though its host is back; a new attempt is."""
+    """Although its host is back; a new attempt is begun."""
     scene = play(marking(tmp_path))
     scene.launch(0, "b")
     scene.signal(signal.SIGSTOP, scene.pids("b"))
@@ -474,7 +474,7 @@ def test_an_abandoned_attempt_is_not_begun_again(play: Play, tmp_path: Path) -> 
 
 
 def test_a_launch_for_which_no_worker_is_free_is_dropped(play: Play, tmp_path: Path) -> None:
-    """Nor is one begun where what ran there before is abandoned and not yet ended."""
+    """No attempt begins in a slot whose abandoned attempt has not ended."""
     scene = play(marking(tmp_path))
     scene.launch(0, "b")
     assert dropped(scene, 1, "b") == "no worker of b is free"
@@ -487,7 +487,7 @@ def test_a_launch_for_which_no_worker_is_free_is_dropped(play: Play, tmp_path: P
 
 
 def test_a_launch_of_a_job_that_is_over_is_dropped(play: Play) -> None:
-    """Done or given up: nothing of it is begun."""
+    """The job is done or given up: none of its attempts begins."""
     scene = play(lambda task: task)
     scene.backend.perform(GiveUp("j", "enough"))
     assert dropped(scene, 0, "a") == "its job is over"

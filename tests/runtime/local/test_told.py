@@ -1,4 +1,4 @@
-"""Tasks that are told to stop: who hears it, what they can do, and who is left in peace."""
+"""Tasks that are asked to stop: which ones get the request, and what they can do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slotwise import task as running
 from slotwise.runtime.local.workers import Reply, Workers
 
 PATIENCE = 120.0
-"""Seconds that nothing here takes; a test that waits so long has failed."""
+"""A time-out in seconds: a test that waits for this long has failed."""
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def workers() -> Iterator[Workers]:
 
 @pytest.fixture
 def fifo(tmp_path: Path) -> str:
-    """A place where a task can tell the test something while it runs."""
+    """A pipe through which a running task can send messages to the test."""
     path = tmp_path / "fifo"
     os.mkfifo(path)
     return str(path)
@@ -48,7 +48,7 @@ def begun(workers: Workers, function: Callable[..., object], fifo: str) -> None:
 
 
 def told(workers: Workers, seconds: float = 600.0) -> None:
-    """Tells the task to stop within so many seconds."""
+    """Asks the task to stop within the given seconds."""
     workers.tell(0, time.monotonic() + seconds)
 
 
@@ -62,7 +62,7 @@ def call(workers: Workers, function: Callable[..., object], kept: bytes = b"") -
 
 
 def test_a_task_can_ask_whether_it_is_stop_requested(workers: Workers, fifo: str) -> None:
-    """It learns of it and of its time; going on and ending well, it is done."""
+    """It sees the request and its time; if it continues and succeeds, it is done."""
 
     def ask(fifo: str) -> tuple[bool, float, float]:
         before = running.stop_requested(), running.seconds_left()
@@ -81,7 +81,7 @@ def test_a_task_can_ask_whether_it_is_stop_requested(workers: Workers, fifo: str
 
 
 def test_a_hook_is_called_once_however_often_it_is_told(workers: Workers, fifo: str) -> None:
-    """It gets the seconds left; the task goes on; a new instant is seen at once."""
+    """The hook gets the seconds left; the task continues; a new instant is seen at once."""
 
     def work(fifo: str) -> list[float]:
         heard: list[float] = []
@@ -103,7 +103,7 @@ def test_a_hook_is_called_once_however_often_it_is_told(workers: Workers, fifo: 
 
 
 def test_what_a_hook_raises_is_shown_and_the_task_goes_on(workers: Workers, fifo: str) -> None:
-    """Even an exit: a hook is no way to fail."""
+    """Even an exit: an error in a hook does not fail the task."""
 
     def work(fifo: str) -> str:
         called: list[float] = []
@@ -173,7 +173,7 @@ def test_a_task_that_blocks_is_woken_up(workers: Workers, fifo: str) -> None:
 
 
 def test_what_is_kept_comes_to_the_next_attempt_alone(workers: Workers, fifo: str) -> None:
-    """A value of a class of the task's own; who is given nothing finds nothing."""
+    """A value of a class of the task; an attempt that gets nothing finds nothing."""
 
     def work(fifo: str) -> None:
         class Own:
@@ -198,7 +198,7 @@ def test_what_is_kept_comes_to_the_next_attempt_alone(workers: Workers, fifo: st
 
 
 def test_100_megabytes_are_kept(workers: Workers, fifo: str) -> None:
-    """Large values go to the manager and to the next attempt unread."""
+    """Large values are passed to the manager and to the next attempt without unpickling."""
 
     def work(fifo: str) -> None:
         running.on_stop_request(lambda seconds: running.stop(keep=bytes(range(256)) * 400_000))
@@ -215,7 +215,7 @@ def test_100_megabytes_are_kept(workers: Workers, fifo: str) -> None:
 
 
 def test_what_cannot_be_pickled_cannot_be_kept(workers: Workers, fifo: str) -> None:
-    """It is an error of the task, whose text says so; so is to stop without being told."""
+    """It is an error of the task, and so is a stop without a request; the text says so."""
 
     def work(fifo: str) -> None:
         running.on_stop_request(lambda seconds: running.stop(keep=threading.Lock()))
@@ -233,7 +233,7 @@ def test_what_cannot_be_pickled_cannot_be_kept(workers: Workers, fifo: str) -> N
 
 
 def test_a_task_that_stops_without_a_value_keeps_nothing(workers: Workers, fifo: str) -> None:
-    """Its outcome is empty; its cleaning up has been done."""
+    """It keeps nothing; its cleanup has run."""
 
     def work(fifo: str) -> None:
         running.on_stop_request(lambda seconds: running.stop())
@@ -254,7 +254,7 @@ def test_a_task_that_stops_without_a_value_keeps_nothing(workers: Workers, fifo:
 
 
 def test_sigterm_from_elsewhere_means_nobody(workers: Workers, fifo: str) -> None:
-    """Neither a worker that waits nor a task hears of it, and nobody dies."""
+    """A stray signal affects neither an idle worker nor a task."""
     assert call(workers, lambda: 1).value == 1
     os.kill(workers.pids()[0], signal.SIGTERM)
 
@@ -271,7 +271,7 @@ def test_sigterm_from_elsewhere_means_nobody(workers: Workers, fifo: str) -> Non
 
 
 def test_a_worker_that_starts_does_not_die_of_sigterm() -> None:
-    """From its first instant on, a worker is not hurt."""
+    """A signal does no harm from the first instant of a worker."""
     with Workers(1) as workers:
         (pid,) = workers.pids()
         until = time.monotonic() + 0.2
@@ -284,7 +284,7 @@ def test_a_worker_that_starts_does_not_die_of_sigterm() -> None:
 def test_told_in_the_instant_of_its_end_a_task_is_done_or_stopped_and_no_other(
     hook: bool, times: int, workers: Workers
 ) -> None:
-    """Tasks are told as they begin and end: each is whole, and no next one hears of it."""
+    """Requests at the start and end of tasks: each task is whole; the next is not affected."""
 
     def work(number: int) -> int:
         if hook:
@@ -324,7 +324,7 @@ def test_told_in_the_instant_of_its_end_a_task_is_done_or_stopped_and_no_other(
 def test_who_stops_in_the_midst_of_something_leaves_no_broken_process(
     workers: Workers, fifo: str
 ) -> None:
-    """A module that was imported by half is no trouble for the next attempt."""
+    """A half-imported module does not affect the next attempt."""
     folder = str(Path(fifo).parent)
     Path(folder, "half.py").write_text(
         "import sys, time\n"
@@ -350,7 +350,7 @@ def test_who_stops_in_the_midst_of_something_leaves_no_broken_process(
 
 
 def test_who_fails_after_having_stopped_has_stopped(workers: Workers, fifo: str) -> None:
-    """What goes wrong while a task unwinds does not count against it."""
+    """An error while a stopped task unwinds does not make it fail."""
 
     def work(fifo: str) -> None:
         running.on_stop_request(lambda seconds: running.stop(keep="place"))
@@ -368,7 +368,7 @@ def test_who_fails_after_having_stopped_has_stopped(workers: Workers, fifo: str)
 
 
 def test_large_results_and_arguments_are_not_hurt_by_signals(workers: Workers) -> None:
-    """While frames of megabytes go both ways, signals come all the time."""
+    """Signals arrive constantly while frames of megabytes go both ways."""
     large = bytes(range(256)) * 80_000
     over = threading.Event()
 
@@ -417,7 +417,7 @@ def test_a_handler_of_user_code_stays_for_its_task_alone(workers: Workers, fifo:
 
 
 def test_a_forked_child_ends_by_sigterm(workers: Workers) -> None:
-    """What user code forks off can be terminated as ever."""
+    """Processes that user code forks can be terminated normally."""
 
     def fork() -> int:
         child = os.fork()
@@ -430,7 +430,7 @@ def test_a_forked_child_ends_by_sigterm(workers: Workers) -> None:
 
 
 def test_outside_of_any_task_nobody_is_told() -> None:
-    """Code that is tried out without a worker meets nothing unusual."""
+    """Code that runs without a worker gets the defaults."""
     assert running.stop_requested() is False
     assert running.seconds_left() == float("inf")
     assert running.kept(3) == 3

@@ -1,4 +1,4 @@
-"""Worker processes: what comes back, what a dying one costs, that nothing is left behind."""
+"""Worker processes: results, the effects of a dying one, and cleanup."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slotwise.runtime.local.worker import DONE, FORGET, REPLY
 from slotwise.runtime.local.workers import Reply, Workers
 
 PATIENCE = 120.0
-"""Seconds that nothing here takes; a test that waits so long has failed."""
+"""A time-out in seconds: a test that waits for this long has failed."""
 
 
 @pytest.fixture
@@ -70,14 +70,14 @@ def await_end(*pids: int) -> None:
 
 @pytest.fixture
 def fifo(tmp_path: Path) -> str:
-    """A place where a task can tell the test something while it runs."""
+    """A pipe through which a running task can send messages to the test."""
     path = tmp_path / "fifo"
     os.mkfifo(path)
     return str(path)
 
 
 def busy() -> Callable[[str], None]:
-    """A task that never ends in Python code; it tells the pid of a child that sleeps."""
+    """A task that never ends in Python code; it sends the pid of a sleeping child."""
 
     def run(fifo: str) -> None:
         child = subprocess.Popen(["sleep", "600"])
@@ -112,7 +112,7 @@ def test_times_are_on_the_clock_of_the_manager(workers: Workers) -> None:
 
 
 def test_wait_ends_at_its_timeout(workers: Workers) -> None:
-    """Without news there is an empty list, not before the time is up."""
+    """Without a reply the list is empty, and not before the time-out."""
     before = time.monotonic()
     assert workers.wait(0.05) == []
     assert time.monotonic() - before >= 0.05
@@ -146,7 +146,7 @@ def test_more_is_forgotten_than_fits_into_the_channel(workers: Workers, fifo: st
 
 
 def test_100_megabytes_both_ways(workers: Workers) -> None:
-    """What no pipe holds goes to a worker and back while the other slot works on."""
+    """Data larger than a pipe goes to a worker and back while the other slot keeps working."""
     large = bytes(range(256)) * 400_000
     workers.start(0, "large", lambda data: data[::-1], (large,))
     assert call(workers, lambda: "small", slot=1).value == "small"
@@ -193,7 +193,7 @@ def test_an_error_comes_as_the_traceback_of_user_code(workers: Workers) -> None:
 
 
 def test_what_is_no_exception_is_an_error_too(workers: Workers) -> None:
-    """A cancelled coroutine raises beside Exception; its worker need not die of that."""
+    """A cancelled coroutine raises no Exception; its worker survives."""
 
     def cancelled() -> None:
         import asyncio
@@ -301,7 +301,7 @@ def test_what_leaves_while_it_is_unpickled_is_an_error_of_the_task(
 def test_an_interrupt_while_a_result_is_read_goes_through(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A signal that comes just then is for us, whatever the result is."""
+    """A signal at that moment interrupts the manager, whatever the result is."""
     loads, left = pickle.loads, [1]
 
     def interrupted(body: bytes) -> object:
@@ -317,7 +317,7 @@ def test_an_interrupt_while_a_result_is_read_goes_through(
 
 @pytest.mark.parametrize("text", [b"\0", b"hello", b"\xff" * 100, b"x" * 1_000_000])
 def test_what_a_task_writes_to_the_channel_is_its_error(workers: Workers, text: bytes) -> None:
-    """It is no reply, and does no harm to later tasks: the worker is replaced."""
+    """It is not taken for a reply, and later tasks are not affected: the worker is replaced."""
     dead, other = workers.pids()
     outcome = call(workers, lambda: os.write(int(sys.argv[1]), text))
     assert outcome.status == "error"
@@ -352,7 +352,7 @@ def test_what_is_written_between_two_tasks_costs_none(workers: Workers, fifo: st
 def test_what_a_task_reads_from_the_channel_is_lost_with_it(
     workers: Workers, fifo: str
 ) -> None:
-    """Nobody knows where the next request begins: the worker ends, and is replaced."""
+    """The start of the next request is unknown: the worker ends and is replaced."""
     dead, _ = workers.pids()
 
     def read() -> None:
@@ -372,12 +372,12 @@ def test_what_a_task_reads_from_the_channel_is_lost_with_it(
 
 
 def reply(length: int) -> bytes:
-    """The head of a reply of so many bytes, as the worker sends it."""
+    """The head of a reply of the given length, as the worker sends it."""
     return REPLY.pack(bytes.fromhex(sys.argv[4]), DONE, 0.0, 0.0, length)
 
 
 def test_a_result_without_bound_is_an_error_of_the_task(workers: Workers) -> None:
-    """There is no room for it; the manager goes on."""
+    """It does not fit into memory; the manager continues."""
     outcome = call(workers, lambda: os.write(int(sys.argv[1]), reply(2**60)))
     assert (outcome.status, outcome.value) == (
         "error", "the result of the task does not fit into memory",
@@ -437,7 +437,7 @@ def test_a_child_left_behind_by_a_crash_is_killed(workers: Workers, fifo: str) -
 
 
 def test_an_idle_worker_killed_from_outside_is_replaced(workers: Workers) -> None:
-    """Nobody misses it, whether the manager sees its end first or sends it a task."""
+    """No task is lost, whether the manager sees its end first or sends it a task."""
     for see_first in (True, False):
         dead = workers.pids()[0]
         assert call(workers, lambda: os.getpid()).value == dead
@@ -452,7 +452,7 @@ def test_an_idle_worker_killed_from_outside_is_replaced(workers: Workers) -> Non
 
 
 def test_a_task_sent_to_a_worker_that_dies_before_reading_it_is_lost(workers: Workers) -> None:
-    """Nobody can know how far it came, so it is told."""
+    """Its progress is unknown, so it is reported as lost."""
     dead = workers.pids()[0]
     os.kill(dead, signal.SIGSTOP)
     workers.start(0, "key", lambda data: None, (bytes(10_000_000),))
@@ -476,7 +476,7 @@ def test_kill_stops_a_task_with_its_children_and_tells_nothing(
 
 
 def test_kill_drops_an_outcome_that_nobody_has_seen(workers: Workers) -> None:
-    """A task that could not be sent and was then killed is not told of."""
+    """A task that could not be sent and was then killed is not reported."""
     workers.start(0, "key", print, (threading.Lock(),))
     workers.kill(0)
     assert workers.wait(0) == []
@@ -495,7 +495,7 @@ def test_workers_that_cannot_start_stop_the_run_with_a_message() -> None:
 
 
 def test_a_waiting_worker_has_imported_little(workers: Workers) -> None:
-    """Of our package only what a task may ask is there, and numpy not before it is needed."""
+    """Of our package only slotwise.task is imported, and numpy only when needed."""
     heavy = [
         "slotwise.program",
         "slotwise.model",
@@ -512,7 +512,7 @@ def test_a_waiting_worker_has_imported_little(workers: Workers) -> None:
 
 
 def test_a_worker_has_no_files_of_others(workers: Workers) -> None:
-    """Beside its channel, its lifeline and a word to share the standard three are open."""
+    """Open are its channel, its lifeline, the shared word and the three standard streams."""
 
     def others() -> list[str]:
         own = ["0", "1", "2", *sys.argv[1:]]

@@ -36,7 +36,7 @@ def table_of(paths: list[list[int]]) -> np.ndarray:
 def test_rates_are_those_of_linear_programmes(
     case: tuple[list[list[int]], list[float]],
 ) -> None:
-    """Both ways to compute them find the lexicographic optimum."""
+    """Both functions find the lexicographic optimum."""
     paths, capacity = case
     expected = max_min_rates(paths, capacity)
     assert rates_of_few(paths, capacity) == pytest.approx(expected, rel=1e-6)

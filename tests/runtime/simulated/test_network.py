@@ -71,7 +71,7 @@ def test_a_flow_speeds_up_when_another_one_ends() -> None:
 
 
 def test_one_that_is_stopped_leaves_its_part_to_others() -> None:
-    """What had arrived is told."""
+    """The bytes that had arrived are returned."""
     fluid = flowing(Network(host=10), ("a1", "a2", 30.0), ("a1", "a3", 10.0))
     assert fluid.stop(1.0, 1) == 5.0
     assert fluid.rate(0) == 10.0
@@ -105,7 +105,7 @@ def test_a_flow_from_several_hosts_ends_with_its_last_part() -> None:
 
 
 def test_parts_of_one_flow_end_apart() -> None:
-    """It is over when the slower part is there."""
+    """It is over when the slower part has arrived."""
     fluid = FlowNetwork(CLUSTER, Network(host=10, core=2))
     fluid.start(0.0, "copy", ["b1", "a2"], "a3", 20.0)
     assert fluid.advance(4.0) == []
@@ -162,7 +162,7 @@ few_or_many = st.sampled_from([0, 3, 24])
 
 @dataclass
 class Watched:
-    """A network whose rates are looked at whenever they may have changed."""
+    """A network whose rates are checked whenever they may have changed."""
 
     network: Network
     fluid: FlowNetwork
@@ -255,7 +255,7 @@ def test_rates_stay_max_min_fair_as_flows_come_and_go(
     changes: list[tuple[str, str, bool]],
     few: int,
 ) -> None:
-    """After each start or stop all rates are those of linear programmes, touched or not."""
+    """After each start or stop all rates are those of linear programmes, recomputed or not."""
     network = Network(host, rack, core)
     links, fluid = Links(CLUSTER, network), FlowNetwork(CLUSTER, network)
     flows: dict[Hashable, tuple[int, ...]] = {}

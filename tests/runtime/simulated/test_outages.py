@@ -1,4 +1,4 @@
-"""Simulated hosts that are cut off for a while, and that go at other speeds than was told."""
+"""Simulated hosts that are cut off for a while, or have other speeds than believed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def backend_of(
     work: float = 4.0,
     **simulation: Any,
 ) -> SimulatedBackend:
-    """A world in which a job of eight maps and a reduce of 1 s has arrived."""
+    """A backend in which a job of eight maps and a reduce of 1 s has arrived."""
     maps = Phase("map", Tasks(8, work))
     job = Job("a", (maps, Phase("reduce", Tasks(2, 1.0), after=frozenset({"map"}))))
     truth = Simulation(outages=outages, **simulation)
@@ -60,7 +60,7 @@ def launch(task: int, host: str = "h1", attempt: int = 1) -> Launch:
 
 
 def finished(at: float, task: int, seconds: float = 4.0, attempt: int = 1) -> TaskFinished:
-    """The good end of a map."""
+    """The success of a map."""
     return TaskFinished(at, MAP, task, attempt, seconds)
 
 
@@ -71,7 +71,7 @@ def lost(at: float, task: int, host: str = "h1", grace: float = 5.0) -> TaskFail
 
 
 def until_quiet(backend: SimulatedBackend) -> list[Event]:
-    """All that is still to happen."""
+    """All remaining events."""
     events: list[Event] = []
     while heard := backend.wait(until=1000.0):
         events += heard
@@ -82,7 +82,7 @@ def until_quiet(backend: SimulatedBackend) -> list[Event]:
 
 
 def test_what_ends_in_a_silence_is_known_when_it_is_over() -> None:
-    """Two tasks of 4 s on h1, begun at 0 and 1.5; nothing is heard of it from 3 to 6."""
+    """Two tasks of 4 s on h1, begun at 0 and 1.5; it is cut off from 3 to 6."""
     backend = backend_of(Outage("h1", 3, 3))
     backend.perform(launch(0))
     assert backend.wait(1.5) == ()
@@ -98,7 +98,7 @@ def test_what_ends_in_a_silence_is_known_when_it_is_over() -> None:
 
 
 def test_what_ends_later_ends_as_if_nothing_had_been() -> None:
-    """A silence from 1 to 3 within a task of 4 s."""
+    """An outage from 1 to 3 within a task of 4 s."""
     backend = backend_of(Outage("h1", 1, 2))
     backend.perform(launch(0))
     assert until_quiet(backend) == [
@@ -183,7 +183,7 @@ def test_an_outage_between_two_reports_is_not_noticed() -> None:
 
 
 def test_outages_without_a_report_between_them_are_one_silence() -> None:
-    """At 2 and at 4 nothing is heard, though the host could be reached from 2.5 to 3.5."""
+    """The reports at 2 and 4 are missing, although the host was reachable from 2.5 to 3.5."""
     backend = backend_of(Outage("h1", 1.5, 1), Outage("h1", 3.5, 1), heartbeat=2.0)
     assert until_quiet(backend) == [HostLost(2.0, "h1"), HostJoined(6.0, "h1")]
 
@@ -222,7 +222,7 @@ def test_a_launch_that_nobody_heard(seconds: float, events: list[Event]) -> None
 
 
 def test_a_kill_reaches_a_silent_host_when_it_is_back() -> None:
-    """One of two tasks is done by then, and ends as if nothing had been."""
+    """One of two tasks is done by then, and ends normally."""
     backend = backend_of(Outage("h1", 2, 3), work=4.0)
     backend.perform(launch(0))
     assert backend.wait(1.5) == ()
@@ -256,7 +256,7 @@ def test_a_launch_and_its_kill_may_both_wait() -> None:
 
 
 def test_what_was_saved_in_a_silence_is_known_when_it_is_over() -> None:
-    """Told to stop at 1 after 1 s, it saves until 2, and is heard of at 4: not as done."""
+    """Asked to stop at 1 after 1 s, it saves until 2; at 4 it is reported as killed."""
     backend = backend_of(Outage("h1", 1.5, 3), work=2.0, save_seconds=0.5)
     backend.perform(launch(0))
     assert backend.wait(1.0) == ()
@@ -282,7 +282,7 @@ def reduce_backend(*outages: Outage, grace: float = 5.0) -> SimulatedBackend:
 
 
 def reduced(at: float, task: int) -> TaskFinished:
-    """The good end of a reduce."""
+    """The success of a reduce."""
     return TaskFinished(at, REDUCE, task, 1, 1.0)
 
 
@@ -328,7 +328,7 @@ def reading_backend(*outages: Outage) -> SimulatedBackend:
 
 
 def test_hosts_that_the_scheduler_cannot_reach_send_and_read_on() -> None:
-    """Both have their blocks at 4, whoever is cut off: only that they are done is late."""
+    """Both have their blocks at 4 during any outage: only their ends are reported late."""
     backend = reading_backend(Outage("h1", 1, 1), Outage("h2", 4.5, 1))
     assert until_quiet(backend) == [
         HostLost(1.0, "h1"),
@@ -364,7 +364,7 @@ def test_when_all_hosts_are_silent_everything_waits() -> None:
 
 
 def test_a_pool_below_another_waits_for_the_only_host_of_its_kind() -> None:
-    """Reduces run on h1 alone: lost at 3 by a grace of 1 s, begun anew at 8, done at 10."""
+    """Reduces run only on h1: lost at 3 with a grace of 1 s, begun again at 8, done at 10."""
     hosts = (Host("h1", {"reduce": 2}), Host("h2", {"map": 2}))
     phases = (
         Phase("map", Tasks(2, 1.0), "map"),
@@ -381,7 +381,7 @@ def test_a_pool_below_another_waits_for_the_only_host_of_its_kind() -> None:
 
 
 def test_no_pool_takes_slots_of_a_silent_host() -> None:
-    """b takes the slot of the older task on h2: that of the newer one on h1 cannot be had."""
+    """b takes the slot of the older task on h2, because that of the newer one on h1 is away."""
     hosts = tuple(Host(name, {"task": 1}) for name in ("h2", "h1"))
     long = Phase("map", Tasks(2, 50.0))
     jobs = (
@@ -398,7 +398,7 @@ def test_no_pool_takes_slots_of_a_silent_host() -> None:
 
 
 def test_true_speeds_decide_and_the_bound_is_by_them() -> None:
-    """Told that both go at 1, the scheduler takes h1, which goes at 0.1: 100 s, of 10."""
+    """The scheduler believes that both have speed 1 and uses h1 of speed 0.1: 100 s, not 10."""
     hosts = tuple(Host(name, {"task": 1}) for name in ("h1", "h2"))
     workload = Workload((Job("a", (Phase("map", Tasks(1, 10.0)),)),), Cluster(hosts))
     result = simulate(workload, "fair", simulation=Simulation(speeds={"h1": 0.1}))
@@ -409,7 +409,7 @@ def test_true_speeds_decide_and_the_bound_is_by_them() -> None:
 
 
 def test_what_goes_wrong_stands_in_the_log_and_nothing_else_does() -> None:
-    """The outages; of a run without any not so much as a key."""
+    """The outages; without any there is no key."""
     workload = Workload((Job("a", (Phase("map", Tasks(1, 1.0)),)),), cluster())
     plain = simulate(workload).log.header.parameters
     truth = Simulation(outages=(Outage("h1", 3, 2),), repeats=lambda _: None)
@@ -442,13 +442,13 @@ def test_what_goes_wrong_stands_in_the_log_and_nothing_else_does() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(make: Callable[[], object], words: str) -> None:
-    """With the place, the value and the remedy."""
+    """The message has the place, the value and the remedy."""
     with pytest.raises(InputError) as refused:
         make()
     assert words in str(refused.value)
 
 
 def simulated(simulation: Simulation) -> object:
-    """What comes of a small job."""
+    """The result of a small job."""
     workload = Workload((Job("a", (Phase("map", Tasks(1, 1.0)),)),), cluster())
     return simulate(workload, simulation=simulation)

@@ -29,13 +29,13 @@ TEN = Simulation(network=Network(host=10, core=5))
 
 
 def job_of(*homes: str, size: int = 20, work: float = 3.0) -> Job:
-    """A job whose tasks read blocks of so many bytes, each held by these hosts: "a1 b1"."""
+    """A job whose tasks read blocks of the given bytes, each on hosts such as "a1 b1"."""
     blocks = tuple(Block(frozenset(hosts.split()), size) for hosts in homes)
     return Job("a", (Phase("map", Tasks(len(homes), work, blocks)),))
 
 
 def backend_of(job: Job, simulation: Simulation = TEN) -> SimulatedBackend:
-    """A world in which the job has arrived."""
+    """A backend in which the job has arrived."""
     backend = SimulatedBackend(CLUSTER, (job,), simulation)
     assert backend.wait(None) == [JobArrived(0.0, job)]
     return backend
@@ -47,12 +47,12 @@ def launch(task: int, host: str, far: Locality, attempt: int = 1) -> Launch:
 
 
 def finished(at: float, task: int, seconds: float = 3.0) -> TaskFinished:
-    """A first attempt that ended well."""
+    """A first attempt that succeeded."""
     return TaskFinished(at, MAP, task, 1, seconds)
 
 
 def events_of(backend: SimulatedBackend, count: int) -> list[Event]:
-    """The next so many events."""
+    """The given number of next events."""
     events: list[Event] = []
     while len(events) < count:
         events += backend.wait(None)
@@ -103,7 +103,7 @@ def test_a_block_that_no_host_holds_comes_from_outside() -> None:
 
 
 def test_a_killed_reader_leaves_the_network_to_others() -> None:
-    """Killed after 1 s: the other one, at 5 until then, gets its other 15 bytes at 10."""
+    """Killed after 1 s: the other one, at rate 5 until then, gets its other 15 bytes at 10."""
     backend = backend_of(job_of("a1", "a1"))
     backend.perform(launch(0, "a2", Locality.RACK))
     backend.perform(launch(1, "a3", Locality.RACK))
@@ -116,7 +116,7 @@ def test_a_killed_reader_leaves_the_network_to_others() -> None:
 
 
 def test_a_reader_with_grace_is_killed_when_that_is_over() -> None:
-    """It reads on until then; one that has computed for a while is killed as ever."""
+    """It reads until then; one that already computes is killed as usual."""
     backend = backend_of(job_of("a1", "a2"))
     backend.perform(launch(0, "a3", Locality.RACK))
     backend.perform(launch(1, "a2", Locality.NODE))
@@ -168,7 +168,7 @@ def attempts_of(log: Log) -> list[Attempt]:
 def test_a_run_counts_the_bytes_that_pass(
     simulated: Callable[..., Any], seed: int, network: Network, assigner: str
 ) -> None:
-    """What launches read is what passes the network, and the area of what is drawn."""
+    """The bytes that launches read equal those of the network and the area of the chart."""
     job = Job("a", (Phase("map", Tasks(30, 2.0)),))
     other = Job("b", (Phase("map", Tasks(20, 1.0)),), arrival=1.0)
     jobs = place_blocks((job, other), CLUSTER, 2, seed, block_bytes=64)
@@ -190,7 +190,7 @@ def test_a_run_counts_the_bytes_that_pass(
 
 
 def test_the_same_seed_makes_the_same_log(watched: Callable[..., Any]) -> None:
-    """And the network counts the bytes that the launches tell of."""
+    """The network counts the same bytes as the launches."""
     job = Job("a", (Phase("map", Tasks(60, 2.0)),))
     jobs = place_blocks((job,), CLUSTER, 2, 7, block_bytes=9)
     truth = Simulation(seed=7, noise=0.4, network=Network(host=4, core=3))

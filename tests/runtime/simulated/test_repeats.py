@@ -1,4 +1,4 @@
-"""Launches that come twice: the second one is dropped, and nothing else changes."""
+"""Repeated launches: the second one is dropped, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_launch_that_comes_twice_is_dropped(after: float, events: list[Event])
 
 
 def test_a_repeated_launch_of_what_ended_badly_is_dropped() -> None:
-    """One was killed and begun anew, one was killed, one failed."""
+    """One was killed and begun again, one was killed, one failed."""
     faults = {2: Fault("it broke", 0.25)}
     backend = backend_of(repeats=lambda _: 2.0, fault=lambda launch: faults.get(launch.task))
     for task in range(3):
@@ -93,7 +93,7 @@ def test_to_perform_a_launch_twice_does_no_harm() -> None:
 
 
 def test_a_repeated_launch_waits_for_the_host_and_for_its_report() -> None:
-    """Told twice while the host is cut off: it begins once, on return."""
+    """Launched twice while the host is cut off: it begins once, when the host is back."""
     backend = backend_of(Outage("h1", 0.5, 2), heartbeat=2.0, repeats=lambda _: 0.25)
     assert backend.wait(1.0) == ()
     backend.perform(launch(0))
