@@ -62,7 +62,7 @@ def test_it_tells_the_same_as_json(slotwise: Any, known: Path) -> None:
 def test_an_empty_history_says_so(slotwise: Any, folder: Path) -> None:
     """Nothing is known yet, and that is no error."""
     append_history(folder / "h.db", [])
-    assert slotwise("history", "h.db").stdout == "nothing is known yet\n"
+    assert slotwise("history", "h.db").stdout == "no measurements yet\n"
     assert json.loads(slotwise("history", "h.db", "--json").stdout) == {
         "programs": [],
         "hosts": [],

@@ -254,7 +254,7 @@ def test_what_the_history_does_not_know_is_told(
     )
     told = slotwise(*command, "--json", "--history", "h.db")
     assert (told.exit_code, told.stderr.count("\n")) == (0, 1)
-    assert "history 'h.db' does not know words/map" in told.stderr
+    assert "history 'h.db' has no record of words/map" in told.stderr
     assert "run it once with --history" in told.stderr
 
 
