@@ -62,7 +62,7 @@ def changes() -> None:
 
 
 def seconds_a_change(network: Network, count: int) -> float:
-    """The time for one flow that ends and one that starts, with so many under way."""
+    """The time for one flow that ends and one that starts, with this number under way."""
     rng, fluid = np.random.default_rng(1), FlowNetwork(CLUSTER, network)
     hosts, key, now = CLUSTER.hosts, 0, 0.0
 
