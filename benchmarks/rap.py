@@ -2,8 +2,9 @@
 
 First the sum of convex costs, weight * work / units, then the greatest of them, as ratios to
 Frederickson and Johnson's selection in the same run. Then the resulting orders, with the
-dynamic programme where it is fast enough, and their quality compared with other orders. Goals for the generic order with convex costs: 2 ms at 10 jobs on 100 slots, 10 ms at
-172 on 1,000, 100 ms at 1,000 on 10,000.
+dynamic programme where it is fast enough, and their quality compared with other orders. Goals
+for the generic order with convex costs: 2 ms at 10 jobs on 100 slots, 10 ms at 172 on 1,000,
+100 ms at 1,000 on 10,000.
 """
 
 from __future__ import annotations

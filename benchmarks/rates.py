@@ -81,7 +81,7 @@ def run(folder: Path, size: int, number: int) -> Run:
 
 
 def others_of(keep: Callable[[int, int], bool]) -> Callable[..., Iterable[list[Run]]]:
-    """All runs of the other rounds whose size has this relation to that of the estimated run."""
+    """All runs of other rounds whose size has this relation to that of the estimated run."""
 
     def chosen(others: Sequence[dict[int, Run]], size: int) -> Iterable[list[Run]]:
         known = [run for one in others for other, run in one.items() if keep(other, size)]
