@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def changes() -> None:
-    columns = ("flows at once", "network", "an end and a start", "x if all anew")
+    columns = ("flows at once", "network", "an end and a start", "x if all again")
     print("{:>14} {:>18} {:>20} {:>14}".format(*columns))
     for count in (10, 100, 1_000, 6_000):
         for name, network in NETWORKS.items():
