@@ -1,8 +1,8 @@
-"""What the base case of FLEX, Fig. 5, owes to the draw, and its deadlines to their range.
+"""The base case of FLEX, Fig. 5, by random seed, and by the range of its deadlines.
 
 First the ratios of FIFO and FAIR to the better of two orders (area and least time alone) over
-many seeds; then metrics with deadlines by how late deadlines may be, as a part of the time that
-all work takes, by the best order of all.
+many seeds; then metrics with deadlines by the latest deadline, as a fraction of the time that
+all work takes, relative to the best order of all.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
             f" deviation of one experiment {ratios[:, :, scheme].std():.2f}"
         )
     print(
-        f"\nDeadlines up to so many times the time of all work, {RUNS} experiments: FIFO, FAIR"
+        f"\nDeadlines up to a multiple of the time of all work, {RUNS} experiments: FIFO, FAIR"
     )
     for metric in METRICS:
         cells = (by_range(metric, latest) for latest in RANGES)
@@ -66,7 +66,7 @@ def base_case(seed: int, run: int) -> tuple[float, float]:
 
 
 def by_range(metric: Metric, latest: float) -> str:
-    """Mean ratios of FIFO and FAIR by the best order, where that is above 0."""
+    """Mean ratios of FIFO and FAIR to the best order, where that is above 0."""
     base = FlexGenerator()
     generator = replace(base, deadline_most=latest * base.deadline_most)
     ratios = []

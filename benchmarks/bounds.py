@@ -1,7 +1,7 @@
-"""How near the bounds are to the best that is known, and how long they take.
+"""The distance of the bounds from the best known values, and their computing times.
 
-Jobs as in FLEX 4.1: 80 % small and 20 % ten times larger. Beside each bound stands the best
-schedule that FLEX finds; the optimum lies between the two. Without least shares, and with least
+Jobs as in FLEX 4.1: 80 % small and 20 % ten times larger. Each bound is compared with the best
+schedule that FLEX finds; the optimum lies between the two. Without min shares, and with min
 shares that take a quarter of the slots. Then seconds for jobs that are DAGs of phases.
 """
 
@@ -56,7 +56,7 @@ def main() -> None:
                 mean, worst = quality(metric, aggregate, jobs, part, problems)
                 line += f" {mean:9.4f} {worst:7.3f}"
         print(line, flush=True)
-    print("\nMilliseconds a bound, with least shares")
+    print("\nMilliseconds a bound, with min shares")
     print(f"{'jobs':>6}" + "".join(f"{name:>12}" for name in BOUNDS))
     for jobs in (10, 100, 1000):
         print(f"{jobs:6}" + "".join(f"{spent(bound, jobs):12.2f}" for bound in BOUNDS.values()))
@@ -93,7 +93,7 @@ def quality(
 
 
 def generate(jobs: int, metric: str, aggregate: Aggregate, part: float, seed: int) -> Malleable:
-    """A problem of which least shares take a part of the slots."""
+    """A problem whose min shares take a fraction of the slots."""
     rng = random.Random(f"{jobs} {metric} {aggregate} {part} {seed}")
     slots = float(SLOTS_A_JOB * jobs)
     drawn = [truncated(rng, 1.0 if rng.random() < 0.8 else 10.0) for _ in range(jobs)]
@@ -152,7 +152,7 @@ BOUNDS: dict[str, tuple[str, Callable[[BoundJobs, float], float]]] = {
     "due dates": ("response", due_date_bound),
     "max SLA": ("sla", due_date_bound),
 }
-"""A name, the metric that it is timed with, and the bound."""
+"""A name, the metric for the timing, and the bound."""
 
 
 def spent(timed: tuple[str, Callable[[BoundJobs, float], float]], jobs: int) -> float:

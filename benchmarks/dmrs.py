@@ -1,9 +1,9 @@
-"""DMRS: seconds for its linear program beside HiGHS, for whole plans, and what search gains.
+"""DMRS: seconds for its linear program and for HiGHS, for whole plans, and gains of search.
 
 Jobs of maps and reduces on fast and slow machines, as in DMRS VI: two groups of releases,
 weights from 1 to 5. HiGHS solves the same program with a variable for each pair of jobs, which
-stands for the inequalities of all sets; above 200 jobs these are too many for it. With --quick
-the schedulers are not compared.
+is equivalent to the inequalities of all sets; above 200 jobs these are too many for it. With
+--quick the schedulers are not compared.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def draw(
 
 
 def programs() -> None:
-    """Each problem is new to the program: what it keeps of a problem is computed again."""
+    """Each problem is new to the program, so its cached values are computed again."""
     print("The linear program, milliseconds (goals: 1, 10, 1000)")
     print(f"{'jobs':>6} {'releases':>11} {'ours':>9} {'HiGHS':>10} {'ratio':>8} {'differs':>9}")
     for jobs in (50, 200, 2000, 20000):
@@ -92,9 +92,9 @@ def programs() -> None:
 
 
 def by_highs(problem: RelatedMachines) -> float:
-    """The value of the same program, all of its 2^N inequalities told in N rows.
+    """The value of the same program, with its 2^N inequalities expressed by N rows.
 
-    Each pair of jobs shares what they delay each other: x and 1 - x of P_i P_j / mu. Then
+    Each pair of jobs divides their mutual delay: x and 1 - x of P_i P_j / mu. Then
 
         P_j C_j >= A_j + P_j^2 / (2 mu) + sum over the others i of x_ij P_i P_j / mu
 
@@ -142,7 +142,7 @@ def by_highs(problem: RelatedMachines) -> float:
 
 
 def plans() -> None:
-    """Program, order and all runs; the first line reads the machine code, too."""
+    """Program, order and all runs; the first line includes loading the machine code."""
     print("\nA whole plan, seconds (goal: under 1): 1,000 jobs of 100 tasks, 200 machines")
     print(f"{'releases':>11} {'gaps':>6} {'seconds':>8} {'value / bound':>14} {'at most':>8}")
     for releases in RELEASES:
@@ -180,7 +180,7 @@ def schedulers() -> None:
 
 
 def best_of(act: Callable[[], Found], runs: int = 5) -> tuple[float, Found]:
-    """The shortest of some runs, seconds, and what it gave."""
+    """The shortest of some runs, seconds, and its result."""
     best = inf
     for _ in range(runs):
         begun = time.perf_counter()

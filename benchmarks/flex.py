@@ -1,8 +1,8 @@
-"""How long FLEX takes to decide, for weighted response: ordering, packing, allocation.
+"""The time of a FLEX decision, for weighted response: ordering, packing, allocation.
 
-A decision is the order (`dear_first`), the whole schedule that the packing scheme makes of it,
-and the allocation that is put in force. It starts from plain lists, as those of a scheduler.
-In the same run stand
+A decision is the order (`dear_first`), the whole schedule of the packing scheme in that order,
+and the allocation that is applied. It starts from plain lists, like those of a scheduler.
+The same run measures
 
 - Fig. 3 of the paper line by line instead of the packing by events, where its quadratic time
   allows. The paper reports less than 10 ms at 172 jobs;
@@ -11,7 +11,7 @@ In the same run stand
   ten thousand jobs would have fifty million;
 - the exact search for the best order of ten jobs, in Python and compiled.
 
-Quote the ratios of one run; milliseconds depend on the machine and on who else uses it.
+Quote the ratios of one run; milliseconds depend on the machine and its load.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> None:
     print("Decision: ordering, packing and allocation, best of several, in ms")
     print(
         f"{'phases':>8} {'goal':>7} {'Python':>9} {'compiled':>9} {'Fig. 3':>9}"
-        f" {'HiGHS':>9}   what is slower, than the way that is chosen at that size"
+        f" {'HiGHS':>9}   slower alternatives, relative to the form chosen at that size"
     )
     for count, goal in GOALS.items():
         claims = generate(count)
@@ -135,7 +135,7 @@ def best_in_order(claims: Claims) -> tuple[float, float]:
     """The least weighted response if jobs end in the order of our schedule; seconds to solve.
 
     Completions cut time into columns of lengths l_k. Of the job at place p, y_pk is done in
-    column k <= p beyond its least share.
+    column k <= p in addition to its min share.
     """
     from scipy.optimize import linprog
     from scipy.sparse import csr_array
@@ -144,7 +144,7 @@ def best_in_order(claims: Claims) -> tuple[float, float]:
     columns = (claims.work, claims.min_share, claims.max_share, claims.weight)
     work, min_share, max_share, weight = (np.asarray(c)[by_end] for c in columns)
     count = len(by_end)
-    place, column = np.tril_indices(count)  # of each y; behind them stand the lengths
+    place, column = np.tril_indices(count)  # of each y; the lengths follow them
     pairs = len(place)
     y, lengths = np.arange(pairs), pairs + np.arange(count)
 

@@ -1,4 +1,4 @@
-"""How long FlowFlex takes to plan flows of 20 phases each, and how near its bound it comes.
+"""The time of FlowFlex plans for flows of 20 phases each, and their distance from the bound.
 
 The flows are those of FlowFlex 5.1 on 25 slots. Four tables:
 
@@ -6,9 +6,9 @@ The flows are those of FlowFlex 5.1 on 25 slots. Four tables:
 - the minimum cost flow with intervals of time, and with one node per unit of time, as the paper
   writes it: seconds and bounds of both, by the same solver (ortools);
 - one list schedule, in Python and as machine code (numba);
-- one decision of a running scheduler, with all flows there.
+- one decision of a running scheduler, with all flows present.
 
-Quote the ratios of one run; seconds depend on the machine and on who else uses it.
+Quote the ratios of one run; seconds depend on the machine and its load.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ OBJECTIVES = {
     "max of stretch": Objective("stretch", "max"),
 }
 UNITS = ((20, 500), (20, 4_000), (200, 2_000))
-"""Flows, and units of time in which all work is done: what the paper's network is made of."""
+"""Flows, and units of time in which all work is done: the dimensions of the paper's network."""
 
 
 def main() -> None:
@@ -59,14 +59,14 @@ def main() -> None:
 
 
 def draw(count: int) -> tuple[Job, ...]:
-    """So many flows of FlowFlex 5.1, each of as many phases."""
+    """This number of flows of FlowFlex 5.1, each with the same number of phases."""
     sizes = {"flows_least": count, "flows_most": count}
     phases = {"phases_least": PHASES, "phases_most": PHASES}
     return FlowGenerator(**sizes, **phases, slots=SLOTS).draw(np.random.default_rng(count))
 
 
 def print_plans(drawn: dict[int, tuple[Job, ...]]) -> None:
-    plan(drawn[20], "flowflex", slots=SLOTS)  # Imports what is imported when it is needed.
+    plan(drawn[20], "flowflex", slots=SLOTS)  # Triggers the lazy imports.
     print(f"Whole plans of flows of {PHASES} phases on {SLOTS} slots, in seconds")
     print(
         f"{'flows':>6} {'goal':>5}  {'objective':16} {'plan':>7} {'solve':>7} {'bound':>7}",
@@ -147,7 +147,7 @@ def claimed(jobs: Sequence[Job]) -> dict[str, Claims]:
 
 
 def unit_bound(flows: Flows, units: int) -> float:
-    """The value of the network of Fig. 6 line by line, time being cut into so many units."""
+    """The value of the network of Fig. 6 line by line, with this number of units of time."""
     from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
     count, capacity = len(flows), float(flows.capacity.sum())
@@ -177,7 +177,7 @@ def unit_bound(flows: Flows, units: int) -> float:
 
 
 def timed(act: Callable[[], Any], runs: int = 3) -> tuple[Any, float]:
-    """What an action gives, and the shortest of its times in seconds."""
+    """The result of an action, and the shortest of its times in seconds."""
     best = float("inf")
     for _ in range(runs):
         start = time.perf_counter()

@@ -2,9 +2,9 @@
 
 Files are generated: jobs of one phase, of random work, tasks and weights, on 100 slots; the
 same in three nested pools; a chain of phases in one job; and a long file that is only read.
-Seconds are those of the processor, in a process of its own, so what it takes to start is part
-of them. A ratio of 2 is linear growth. Goals: 10 s for plans of 50,000 jobs and of a chain of
-3,001 phases, 60 s for reading 700,000 jobs.
+The times are processor seconds of a separate process, so they include its start. A ratio of 2
+is linear growth. Goals: 10 s for plans of 50,000 jobs and of a chain of 3,001 phases, 60 s for
+reading 700,000 jobs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def compare(title: str, count: int, make: Any, allocator: str | None) -> None:
-    """Print the seconds for so many, for twice as many, and their ratio."""
+    """Print the seconds for this number, for twice the number, and their ratio."""
     once, twice = (seconds_of(make(n), allocator) for n in (count, 2 * count))
     print(f"{title:24} {count:9,} {once:9.2f} {twice:9.2f} {twice / once:7.2f}", flush=True)
 

@@ -1,10 +1,10 @@
-"""How long the exact least largest cost takes: due dates alone, and with their slots.
+"""The time of the exact least largest cost: due dates alone, and with their slots.
 
-Beside it stands HiGHS (scipy, extra `test`) on maximum lateness: jobs complete in the order of
-their due dates there, whatever the lateness, so that it is one linear program, of J (J + 1) / 2
+It is compared with HiGHS (scipy, extra `test`) on maximum lateness: there, jobs complete in the
+order of their due dates for any lateness, so it is one linear program of J (J + 1) / 2
 variables and as many rows. At 172 jobs that is 15,000; at 1,000 half a million.
 
-Quote the ratios of one run; milliseconds depend on the machine and on who else uses it.
+Quote the ratios of one run; milliseconds depend on the machine and its load.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def generate(count: int) -> Malleable:
-    """Jobs as in FLEX 4.1, due within the time that all work takes, without least shares."""
+    """Jobs as in FLEX 4.1, due within the time that all work takes, without min shares."""
     rng = random.Random(count)
     work = []
     for _ in range(count):
@@ -97,7 +97,7 @@ def by_program(problem: Malleable) -> tuple[float, float]:
 
 
 def best_of(act: Callable[[], float]) -> tuple[float, float]:
-    """What an action gives, and the shortest of its times."""
+    """The result of an action, and the shortest of its times."""
     best, value = float("inf"), 0.0
     for _ in range(REPEATS):
         start = time.perf_counter()

@@ -1,9 +1,11 @@
-"""How fast flows start and end, and blocks are placed and indexed. Ratios of one run.
+"""The speed of starting and ending flows, and of placing and indexing blocks.
 
-First the fluid network: so many flows at once between 3,000 hosts in 75 racks, each end
-followed by a new start, where only hosts have limits and where the core is full; beside it,
-what finding all rates anew at each change would take. Then the blocks of a phase of a million
-tasks. Then a simulated run with a network, as a ratio to the same run without one.
+All results are ratios of one run.
+
+First the fluid network: a number of flows at once between 3,000 hosts in 75 racks, each end
+followed by a new start, where only hosts have limits and where the core is full, compared with
+recomputing all rates at each change. Then the blocks of a phase of a million tasks. Then a
+simulated run with a network, as a ratio to the same run without one.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def main() -> None:
 
 
 def changes() -> None:
-    columns = ("flows at once", "network", "an end and a start", "x if all anew")
+    columns = ("flows at once", "network", "an end and a start", "x if all again")
     print("{:>14} {:>18} {:>20} {:>14}".format(*columns))
     for count in (10, 100, 1_000, 6_000):
         for name, network in NETWORKS.items():
@@ -62,7 +64,7 @@ def changes() -> None:
 
 
 def seconds_a_change(network: Network, count: int) -> float:
-    """The time for one flow that ends and one that starts, with so many under way."""
+    """The time for one flow that ends and one that starts, with this number under way."""
     rng, fluid = np.random.default_rng(1), FlowNetwork(CLUSTER, network)
     hosts, key, now = CLUSTER.hosts, 0, 0.0
 

@@ -1,7 +1,7 @@
-"""No-op tasks a second on 2 slots, one in flight in each, beside Dask's LocalCluster.
+"""No-op tasks a second on 2 slots, one in flight in each, compared with Dask's LocalCluster.
 
-Ours is the whole way: the loop, FAIR, a launch, a worker process, the event, the log in
-memory. Dask is gated alike: the next task is submitted when one has come back.
+Ours is the whole path: the loop, FAIR, a launch, a worker process, the event, the log in
+memory. Dask is gated in the same way: the next task is submitted when one has returned.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ def main() -> None:
 
 
 def nothing(task: int) -> None:
-    """What each task does."""
+    """The body of each task."""
 
 
 def slotwise_rate(tasks: int) -> float:
     job = Job("noop", (Phase("map", Tasks(tasks, 0.0001)),))
     result = slotwise.run([Calls(job, {"map": nothing})], "fair", slots=SLOTS)
     attempts = result.jobs["noop"]
-    # From the first launch on; starting the worker processes is no task's time.
+    # From the first launch on, without the start of the worker processes.
     return tasks / ((attempts["completion"] or 0.0) - first_end(result))
 
 
 def first_end(result: slotwise.Result) -> float:
-    """When the workers were up: the end of the first task."""
+    """The time at which the workers were up: the end of the first task."""
     return next(turn.events[0].at for turn in result.log.turns[1:] if turn.events)
 
 

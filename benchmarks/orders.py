@@ -1,8 +1,8 @@
-"""How good the orders of FLEX are before any search, for weighted response.
+"""The quality of the orders of FLEX before any search, for weighted response.
 
 The value of each order over that of plain area (Smith's rule on the squashed area), mean over
-problems: jobs as in FLEX 4.1, with weights and with those of stretch, and jobs whose most
-shares have nothing to do with their work.
+problems: jobs as in FLEX 4.1, with weights and with those of stretch, and jobs whose max
+shares are independent of their work.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def of_any_shape(rng: random.Random, count: int) -> Malleable:
 GENERATORS: dict[str, Callable[[random.Random, int], Malleable]] = {
     "FLEX 4.1": of_the_paper,
     "FLEX 4.1, stretch": lambda rng, count: of_the_paper(rng, count, by_stretch=True),
-    "most shares of their own": of_any_shape,
+    "independent max shares": of_any_shape,
 }
 
 

@@ -1,14 +1,13 @@
-"""Hosts played at chosen speeds: stated and measured speed, and what it costs the manager.
+"""Emulated hosts at chosen speeds: stated and measured speed, and the cost to the manager.
 
-One task after the other computes for about a second, in a worker that is let run a part of the
-time. Speed by work: how long the same loop took on a slot of speed 1 before and after, over
-how long it took here, the median of several rounds; a single round may be off by a third on a
-machine that is shared, whose processors run now faster and now slower. Share: the part of
-the duration of the task in which it ran or waited for a processor, so was not stopped; that is
-what we decide. Short: the speed by work of 200 tasks of 5 ms, shorter than a run and a stop.
-Busy: the share while the manager computes in Python all the time, so that the thread that stops
-and continues has to fight for its turn. Cost: processor time of the manager while it waits, a
-second.
+One task after the other computes for about a second, in a worker that runs only a part of the
+time. Speed by work: the time of the same loop on a slot of speed 1 before and after, over its
+time here, the median of several rounds; on a shared machine, whose processor speed varies, a
+single round may be wrong by a third. Share: the part of the duration of the task in which it
+ran or waited for a processor, so was not stopped; this is the part under our control. Short:
+the speed by work of 200 tasks of 5 ms, shorter than a run and a stop. Busy: the share while the
+manager computes in Python all the time, so that the pacing thread competes for the interpreter.
+Cost: processor time of the manager while it waits, a second.
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ def run(workers: Workers, slot: int, loops: int) -> Shares:
 
 
 def speed_by_work(workers: Workers, slot: int, loops: int) -> float:
-    """How fast a slot is beside one of speed 1, asked just before and just after."""
+    """The speed of a slot relative to one of speed 1, measured just before and just after."""
     before = run(workers, 0, loops)[0]
     here = run(workers, slot, loops)[0]
     return (before + run(workers, 0, loops)[0]) / 2 / here
 
 
 def per_second(work: Callable[[], object]) -> tuple[object, float]:
-    """What a call gives, and the processor time that this process takes for it, a second."""
+    """The result of a call, and the processor time of this process during it, a second."""
     begun, used = time.perf_counter(), time.process_time()
     value = work()
     return value, (time.process_time() - used) / (time.perf_counter() - begun)

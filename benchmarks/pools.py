@@ -1,11 +1,11 @@
-"""How long FAIR needs for many jobs in nested pools, beside other ways to the same shares.
+"""The time of FAIR for many jobs in nested pools, compared with other ways to the same shares.
 
 Fair.share for 10,000 jobs in 100 pools, flat and nested three deep; as ratios to it in the same
 run: the Hadoop Fair Scheduler's way, in arrays (the level of every pool is doubled until it is
-too high, then halved 25 times), and the rule pool by pool as one reads it. Bisection ends near
-the shares; how near is printed, as the largest error of a share of the mean share. Goal: well
-under 10 ms. Then the whole decision, from the state of a run to an allocation, and small
-problems, where arrays do not pay.
+too high, then bisected 25 times), and the rule pool by pool. Bisection is approximate; its
+largest error of a share is printed, relative to the mean share. Goal: well under 10 ms. Then
+the whole decision, from the state of a run to an allocation, and small problems, where arrays
+do not pay.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def main() -> None:
 
 
 def pools_of(pools: int, depth: int) -> list[tuple[float, int, float, int]]:
-    """Weight, least share, most share and parent of pools: leaves behind all others."""
+    """Weight, min share, max share and parent of pools: leaves after all others."""
     rng = np.random.default_rng(pools)
     made: list[tuple[float, int, float, int]] = []
     below = [-1]
     for level in range(1, depth + 1):
-        # Five pools at the top, four in each of these, and the leaves in these by turns.
+        # Five pools at the top, four in each of these, and the leaves in these in turn.
         count = pools if level == depth else len(below) * (5 if level == 1 else 4)
         level_of = range(len(made), len(made) + count)
         for number in range(count):
@@ -101,7 +101,7 @@ def generate(jobs: int, pools: int, depth: int) -> Claims:
 
 
 def state_of(jobs: int, pools: int, depth: int) -> State:
-    """The state of a run when as many jobs have just arrived."""
+    """The state of a run when this number of jobs has just arrived."""
     made = pools_of(pools, depth)
     tree = [
         Pool(

@@ -1,10 +1,10 @@
-"""How near FLEX comes to the optimum, metric by metric, with and without least shares.
+"""The distance of FLEX from the optimum, metric by metric, with and without min shares.
 
 Random problems of up to five jobs after FLEX 4.1, each solved by FLEX and by an oracle that
 solves a linear program for every order of completion. `mean` and `worst` are ratios of value to
-optimum; where the optimum is 0 there is none, and "0, not met" counts what we did not bring to
-0. `proven` counts values that their own bound shows to be optimal; `bound` is by how much of
-the optimum the bound is below it on average.
+optimum. Where the optimum is 0 there is no ratio, and "0, not met" counts the values above 0.
+`proven` counts values that their bound proves optimal; `bound` is the mean distance of the
+bound below the optimum, relative to the optimum.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""DMRS at run time: what a launch costs beside FAIR, and what looking at plans is worth.
+"""DMRS at run time: the cost of a launch compared with FAIR, and the benefit of plans.
 
-Jobs of maps and reduces come in two groups, on hosts half of which have half the speed; tasks
-take longer or shorter than expected, and some hosts are not as fast as the scheduler is told.
-All schedulers meet the same tasks. Times are those of the whole loop, over the launches.
+Jobs of maps and reduces arrive in two groups, on hosts half of which have half the speed; tasks
+take longer or shorter than expected, and some hosts are slower than stated. All schedulers
+have the same tasks. Times are those of the whole loop, divided by the launches.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def draw(jobs: int, maps: int, hosts: int, seed: int) -> tuple[list[Job], Cluster, Cluster]:
-    """Jobs, the cluster that schedulers are told of, and the true one."""
+    """Jobs, the cluster as stated to schedulers, and the true one."""
     rng = np.random.default_rng(seed)
 
     def phase(name: str, count: int, seconds: float, *after: str) -> Phase:
@@ -66,7 +66,7 @@ def draw(jobs: int, maps: int, hosts: int, seed: int) -> tuple[list[Job], Cluste
 def simulated(
     name: str, jobs: list[Job], told: Cluster, true: Cluster
 ) -> tuple[float, int, float]:
-    """Seconds a launch, how often queues were planned, and the sum of weighted completions."""
+    """Seconds a launch, the number of plans, and the sum of weighted completions."""
     launches = sum(phase.tasks.count for job in jobs for phase in job.phases)
     plans = 0
 

@@ -1,10 +1,10 @@
-"""How long the resource allocation problem of FLEX 3.2 takes, solver beside solver.
+"""The time of the resource allocation problem of FLEX 3.2, by solver.
 
 First the sum of convex costs, weight * work / units, then the greatest of them, as ratios to
-Frederickson and Johnson's selection in the same run. Then the orders that come of it, the
-dynamic programme included where it can be afforded, and what they are worth beside other
-orders. Goals for the generic order with convex costs: 2 ms at 10 jobs on 100 slots, 10 ms at
-172 on 1,000, 100 ms at 1,000 on 10,000.
+Frederickson and Johnson's selection in the same run. Then the resulting orders, with the
+dynamic programme where it is fast enough, and their quality compared with other orders. Goals
+for the generic order with convex costs: 2 ms at 10 jobs on 100 slots, 10 ms at 172 on 1,000,
+100 ms at 1,000 on 10,000.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from slotwise.objective.objective import Aggregate
 SIZES = ((10, 100), (172, 1_000), (1_000, 10_000), (10_000, 100_000), (10_000, 1_000))
 KINDS = ("response", "tardiness", "tardy", "SLA")
 AGGREGATES: tuple[Aggregate, Aggregate] = ("sum", "max")
-PROGRAMME_MOST = 200_000_000  # J S^2 that the dynamic programme is still asked for.
+PROGRAMME_MOST = 200_000_000  # The largest J S^2 for which the dynamic programme is run.
 
 
 def main() -> None:
@@ -85,7 +85,7 @@ def orders() -> None:
 
 
 def quality(problems: int = 40, count: int = 6, slots: int = 40) -> None:
-    """The generic order and the shortest work first, beside the best of all orders."""
+    """The generic order and the shortest work first, compared with the best of all orders."""
     print(f"value by the packing scheme, {problems} problems of {count} jobs on {slots} slots:")
     for kind, aggregate in product(KINDS, AGGREGATES):
         totals = np.zeros(4)
@@ -106,14 +106,14 @@ def quality(problems: int = 40, count: int = 6, slots: int = 40) -> None:
 
 
 def packed(problem: Malleable, order: Sequence[int]) -> float:
-    """What the packing scheme makes of an order."""
+    """The value of an order under the packing scheme."""
     shares = (problem.work.tolist(), problem.min_share.tolist(), problem.max_share.tolist())
     pieces = pack(problem.capacity, *shares, order)
     return problem.value(np.array([of_job[-1][1] for of_job in pieces]))
 
 
 def looked_at(gains: Gains) -> int:
-    """How many gains Frederickson and Johnson's selection asks for."""
+    """The number of gains that Frederickson and Johnson's selection examines."""
     asked = 0
 
     def gain(jobs: np.ndarray, given: np.ndarray) -> np.ndarray:

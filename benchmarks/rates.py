@@ -1,10 +1,10 @@
-"""Estimates by a history: a rate for each byte, beside a line with a fixed cost for each task.
+"""Estimates by a history: a rate for each byte, and a line with a fixed cost for each task.
 
     python benchmarks/rates.py [--rounds 3]
 
-Four programs really run on inputs of several sizes, each size once a round. The seconds of each
-phase are then estimated from what the other rounds tell, and compared with what they were: the
-factor by which an estimate is off, either way, over all phases of at least 0.2 s.
+Four programs run live on inputs of several sizes, each size once a round. The seconds of each
+phase are then estimated from the other rounds and compared with the measured ones. The result
+is the error factor, in either direction, over all phases of at least 0.2 s.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SPLIT_BYTES = 3_000_000
 PROGRAMS = ("wordcount", "grep", "sort", "terasort")
 LEAST_SECONDS = 0.2
 APART = 4.0
-"""A line is drawn through sizes of which the largest is so many times the smallest."""
+"""A line is fitted only if the largest size is at least this many times the smallest."""
 
 Phase = tuple[str, str]
 Tasks = Sequence[Observation]
@@ -54,11 +54,11 @@ def main() -> None:
                     compare(phases, known, off)
         shown = " ".join(f"{spread(off[method]):>18}" for method in ("rate", "line"))
         print(f"{label:>40} {len(off['rate']):10} {shown}")
-    print("\nmedian of the factors, and nine of ten are below the second number")
+    print("\nmedian of the factors, and their 90th percentile")
 
 
 def run(folder: Path, size: int, number: int) -> Run:
-    """All programs on inputs of one size, by themselves, one after the other."""
+    """All programs on inputs of one size, each alone, one after the other."""
     place = folder / f"{size}-{number}"
     place.mkdir()
     text = write_input("wordcount", place, size)
@@ -81,7 +81,7 @@ def run(folder: Path, size: int, number: int) -> Run:
 
 
 def others_of(keep: Callable[[int, int], bool]) -> Callable[..., Iterable[list[Run]]]:
-    """All runs of the other rounds whose size is so to that of the run that is estimated."""
+    """All runs of other rounds whose size has this relation to that of the estimated run."""
 
     def chosen(others: Sequence[dict[int, Run]], size: int) -> Iterable[list[Run]]:
         known = [run for one in others for other, run in one.items() if keep(other, size)]
@@ -106,7 +106,7 @@ CASES = {
 
 
 def compare(phases: Run, known: Sequence[Run], off: dict[str, list[float]]) -> None:
-    """Note by which factors the estimates of a run are off."""
+    """Record the error factors of the estimates of a run."""
     for phase, tasks in phases.items():
         true = sum(task.seconds for task in tasks)
         seen = [task for run in known for task in run.get(phase, ())]
@@ -121,7 +121,7 @@ def compare(phases: Run, known: Sequence[Run], off: dict[str, list[float]]) -> N
 
 
 def line(tasks: Tasks) -> tuple[float, float] | None:
-    """Fixed cost and slope by medians of pairs (Theil and Sen); None if sizes are alike."""
+    """Fixed cost and slope by medians of pairs (Theil and Sen); None if sizes are similar."""
     sizes = [task.bytes for task in tasks]
     if max(sizes) < APART * min(sizes):
         return None
@@ -135,7 +135,7 @@ def line(tasks: Tasks) -> tuple[float, float] | None:
 
 
 def spread(factors: Sequence[float]) -> str:
-    """Their median, and what nine of ten are below."""
+    """Their median and 90th percentile."""
     ordered = sorted(factors)
     return f"{statistics.median(ordered):.2f}, {ordered[int(0.9 * (len(ordered) - 1))]:.3g}"
 

@@ -4,7 +4,7 @@
 
 The loop runs in this process and sums in a dict the pairs that the same generators yield.
 Slotwise, with one worker process and with two, also shuffles, reduces and writes its output,
-sorted by word. Times are of one run on one machine: only their ratios mean something.
+sorted by word. Times are of one run on one machine: only their ratios are meaningful.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main() -> None:
                 result = contender()
                 best[name] = min(best[name], time.perf_counter() - begin)
                 counts = read_output(result) if isinstance(result, Path) else result
-                assert counts == plain, f"{name} counts otherwise"
+                assert counts == plain, f"{name} has different counts"
     for name, seconds in best.items():
         print(
             f"{name:42}{seconds:8.2f} s   {seconds / best['plain loop']:.2f} of the plain loop"

@@ -1,11 +1,11 @@
-"""Simulated task events a second, beside SimPy's bare M/M/c loop with as many servers.
+"""Simulated task events a second, compared with SimPy's bare M/M/c loop of equal size.
 
 Ours decides every launch with a real scheduler (FAIR and FLEX with delay scheduling over blocks
 with three replicas; FAIR also over 20 pools in 4 parents) for 200 jobs on 1,000 and on 10,000
-slots. SimPy's customers only queue, hold a server and leave; for each that leaves, SimPy looks
-through the list of all that are served. An event is a launch or an end of a task, an arrival at
-or a departure from a server. Seconds are those of the processor, and the best of several
-interleaved rounds counts for each, since machines are shared.
+slots. SimPy's customers only queue, hold a server and leave; for each that leaves, SimPy
+searches the list of all that are served. An event is a launch or an end of a task, an arrival
+at or a departure from a server. Times are processor seconds, the best of several interleaved
+rounds, since machines are shared.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def compare(slots: int, count: int, mean_tasks: int, rounds: int) -> None:
-    """Run all on a cluster of so many slots; print the rates beside that of SimPy."""
+    """Run all on a cluster of this number of slots; print the rates relative to SimPy's."""
     cluster, jobs = workload(slots, count, mean_tasks)
     slots = sum(cluster.capacity.values())
     tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
@@ -71,7 +71,7 @@ def compare(slots: int, count: int, mean_tasks: int, rounds: int) -> None:
 
 
 def workload(slots: int, count: int, mean_tasks: int) -> tuple[Cluster, tuple[Job, ...]]:
-    """Jobs of exponentially distributed sizes, all there at 0, each task with three homes."""
+    """Jobs of exponentially distributed sizes, all present at 0, each task with three homes."""
     rng = random.Random(1)
     cluster = racked_cluster(
         slots // SLOTS_A_HOST, slots=SLOTS_A_HOST, hosts_a_rack=HOSTS_A_RACK
@@ -113,7 +113,7 @@ def slotwise_rate(
 
 
 def forget(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
-    """A record that keeps nothing, as SimPy keeps nothing."""
+    """A record that keeps nothing, like SimPy."""
 
 
 def simpy_rate(customers: int, servers: int) -> float:

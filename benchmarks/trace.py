@@ -1,14 +1,14 @@
 """A day of jobs on 3,000 hosts x 2 slots under FAIR + delay: events a second, minutes, memory.
 
 `scripts/bench trace PATH` replays a SWIM trace (see slotwise.workload.swim). Without a path it
-makes one of the same shape: as many jobs, their sizes by the table of the delay scheduling
-slides. By the default rates the FB-2010 day loads the slots to 87 %.
+generates one of the same shape: as many jobs, their sizes by the table of the delay scheduling
+slides. With the default rates the FB-2010 day loads the slots to 87 %.
 
-Each launch is decided by the real scheduler: fair shares over all jobs that are there, anew at
-each arrival and end of a phase and every 5 seconds; a job waits up to 5 seconds for a slot that
-holds its input, and up to 10 for one in the rack of it. Input lies on three hosts, over racks.
-The log is not kept: the run is measured as it goes on. The collector of garbage is off: what is
-over goes by counting references, and a look through all that lives finds nothing to collect.
+The real scheduler decides each launch: fair shares over all present jobs, recomputed at each
+arrival and end of a phase and every 5 seconds; a job waits up to 5 seconds for a slot next to
+its input, and up to 10 for one in the same rack. Input is on three hosts, over racks. The log
+is not kept: the run is measured while it proceeds. The garbage collector is off: reference
+counting frees all finished objects, and a collection would find nothing.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ SIZES = ((1, 25, 58.0), (25, 100, 18.0), (100, 400, 14.0), (400, 1600, 7.0), (16
 """Maps of a job, from and to, and the percent of jobs (the slides, "Job Sizes at Facebook")."""
 
 LARGEST = (6400, 30_000)
-"""The same of the remaining jobs; the slides say no more than "> 6400"."""
+"""The same of the remaining jobs; the slides state only "> 6400"."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("path", nargs="?", help="a SWIM trace; left out: one is made")
-    parser.add_argument("--first", type=int, help="read so many jobs only")
+    parser.add_argument("path", nargs="?", help="a SWIM trace; generated if omitted")
+    parser.add_argument("--first", type=int, help="read only this number of jobs")
     parser.add_argument("--hosts", type=int, default=HOSTS)
     parser.add_argument("--epoch", type=float, default=5.0, help="seconds")
     parser.add_argument("--waits", type=float, nargs=2, default=(5.0, 10.0), help="seconds")
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def trace(path: str | None, first: int | None) -> tuple[Job, ...]:
-    """The jobs of a trace, or of one that is made up, by the default rates."""
+    """The jobs of a given or generated trace, with the default rates."""
     if path is not None:
         return read_swim(path, first=first)
     with tempfile.TemporaryDirectory() as folder:
@@ -84,8 +84,8 @@ def trace(path: str | None, first: int | None) -> tuple[Job, ...]:
 def made_up(count: int) -> Iterator[str]:
     """Lines of a trace: Poisson arrivals over a day, sizes by the table of the slides.
 
-    Within a row of the table the logarithm of the size is drawn evenly. A third of the jobs
-    has no reduces; the others shuffle and write less than they read.
+    Within a row of the table the logarithm of the size is uniformly distributed. A third of the
+    jobs has no reduces; the others shuffle and write less than they read.
     """
     rng = random.Random(1)
     block = SwimRates().block_bytes
@@ -104,7 +104,7 @@ def made_up(count: int) -> Iterator[str]:
 
 
 def describe(jobs: Sequence[Job], cluster: Cluster) -> None:
-    """How much there is to do, and how much of the slots' time that takes."""
+    """The total work, and the fraction of the slots' time that it takes."""
     work = sum(job.work or 0.0 for job in jobs)
     slots = sum(cluster.capacity.values())
     span = max(job.arrival for job in jobs)
@@ -116,7 +116,7 @@ def describe(jobs: Sequence[Job], cluster: Cluster) -> None:
 def replay(
     jobs: tuple[Job, ...], cluster: Cluster, epoch: float, waits: tuple[float, float]
 ) -> Outcome:
-    """Simulate it; what it came to."""
+    """Simulate it; return the results."""
     objective = Objective()
     truth = Simulation(
         seed=1, noise=NOISE, remote_factor=REMOTE_FACTOR, rack_factor=RACK_FACTOR
@@ -139,7 +139,7 @@ def replay(
 
 
 def show(outcome: Outcome, minutes: float, seconds: float, peer: float) -> None:
-    """Speed by the seconds of the processor, memory, and how the jobs fared."""
+    """Speed by processor seconds, memory, and the metrics of the jobs."""
     metrics = outcome.metrics
     events = 2 * metrics["tasks_done"]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)

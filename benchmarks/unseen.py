@@ -1,8 +1,8 @@
-"""Mean response of jobs whose work nobody has told, simulated: FLEX beside FAIR and FIFO.
+"""Mean response of jobs of unknown work, simulated: FLEX compared with FAIR and FIFO.
 
-`without` is FLEX that gives unseen phases no slot to be measured by. `told` is FLEX that knows
-the work beforehand: what measuring can come near to. All by the mean response under FAIR,
-geometric mean over the draws and the largest.
+`without` is FLEX without measuring slots for unseen phases. `told` is FLEX with all work known
+beforehand: a limit for measuring. All relative to the mean response under FAIR, geometric mean
+over the draws and the largest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOAD = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """FLEX that never hears which claims are unseen."""
+    """FLEX that treats no claim as unseen."""
 
     reads_work: ClassVar[bool] = True
     keeps_min_shares: ClassVar[bool] = True
@@ -83,7 +83,7 @@ def mixture(
     seconds: Callable[[random.Random], float],
     at_once: bool = False,
 ) -> Callable[[random.Random], list[Job]]:
-    """Jobs of one phase, or of two with tasks of their own; they come at random, or at once."""
+    """Jobs of one phase, or of two with different tasks; random arrivals, or all at once."""
 
     def draw(rng: random.Random) -> list[Job]:
         jobs, now = [], 0.0

@@ -1,10 +1,10 @@
-"""Word count on real text: slotwise against a Pool with Counter written by hand, and Dask bag.
+"""Word count on real text: slotwise against a hand-written Pool with Counter, and Dask bag.
 
     python benchmarks/wordcount.py [--megabytes 500] [--rounds 3] [--skip-dask]
 
-The text is the source of Python's standard library, repeated to the wished size. All use two
+The text is the source of Python's standard library, repeated to the requested size. All use two
 processes and the same byte ranges; the counts are compared. Slotwise also writes its output,
-sorted by word. Times are of one run on one machine: only their ratios mean something.
+sorted by word. Times are of one run on one machine: only their ratios are meaningful.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def measure(
             counted = count(text)
             best[name] = min(best[name], time.perf_counter() - begin)
             counts = counted if isinstance(counted, Counter) else read_output(counted)
-            assert expected is None or counts == expected, f"{name} counts otherwise"
+            assert expected is None or counts == expected, f"{name} has different counts"
             expected = counts
     assert expected is not None
     words = sum(expected.values())
@@ -90,7 +90,7 @@ def read_output(output: Path) -> Counter[str]:
 
 
 def run_job(execution: Execution, processes: int = PROCESSES) -> None:
-    """Run a job live, the whole way: worker processes, scheduler, commit."""
+    """Run a job live, with worker processes, scheduler and commit."""
     result = slotwise.run([execution], "fifo", slots=processes)
     assert not result.failed, result.failed
 

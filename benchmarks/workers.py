@@ -1,8 +1,8 @@
 """Worker processes against ready-made pools: `python benchmarks/workers.py`.
 
-Two slots with one task in flight each, as a scheduler that decides anew at every end of a task
-needs it: the next task is handed in when the result of the one before has come. Everything in
-the table is measured or tried out in this run; speeds are ratios to slotwise's own.
+Two slots with one task in flight each, as for a scheduler that decides again at every end of a
+task: the next task is submitted when the result of the one before has arrived. Everything in
+the table is measured or tested in this run; speeds are ratios to slotwise's own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rich.table import Table
 from slotwise.runtime.local.workers import Workers
 
 TASKS, ROUNDS, SLOTS = 10_000, 3, 2
-SPAWN = multiprocessing.get_context("spawn")  # To fork beside the pools' threads is unsafe.
+SPAWN = multiprocessing.get_context("spawn")  # Forking with the pools' threads is unsafe.
 
 
 def noop(number: int) -> int:
@@ -71,7 +71,7 @@ class Slotwise:
 
 
 class Pipes:
-    """The least that could do: a process and a pipe for each slot, functions named before."""
+    """The minimal solution: a process and a pipe for each slot, with functions fixed before."""
 
     def __init__(self, slots: int) -> None:
         self._processes: dict[Connection, Any] = {}
@@ -114,7 +114,7 @@ class Pipes:
 
 
 class Pool:
-    """A pool of futures; a callback brings them to the one thread that schedules."""
+    """A pool of futures; a callback passes them to the scheduling thread."""
 
     def __init__(self, make: Callable[[int], Any], slots: int) -> None:
         self._make, self._slots = make, slots
@@ -130,7 +130,7 @@ class Pool:
         return [self._done.get().result()]
 
     def stop_running(self) -> None:
-        """Without a way to stop a task the whole pool must go."""
+        """Stop the whole pool, because a single task cannot be stopped."""
         for process in self._pool._processes.values():
             os.kill(process.pid, signal.SIGKILL)
         self._pool.shutdown()
@@ -174,7 +174,7 @@ CONTENDERS: dict[str, Callable[[int], Any]] = {
 
 @contextmanager
 def opened(name: str, slots: int) -> Iterator[Any]:
-    """A pool that has answered already on all slots."""
+    """A pool that has already returned a result from all slots."""
     pool = CONTENDERS[name](slots)
     try:
         for _ in range(50):
@@ -185,7 +185,7 @@ def opened(name: str, slots: int) -> Iterator[Any]:
 
 
 def run_gated(pool: Any, slots: int, tasks: int) -> float:
-    """Seconds that so many no-op tasks take with one in flight for each slot."""
+    """Seconds of this number of no-op tasks with one in flight for each slot."""
     begun = time.perf_counter()
     for number in range(slots):
         pool.submit(noop, number)
@@ -206,9 +206,9 @@ def ask(pool: Any, function: Callable[[int], object]) -> Any:
 
 
 def seconds_to_replace(pool: Any) -> float:
-    """From the wish to stop a running task to the result of the next in the same slot."""
+    """Seconds from stopping a running task to the result of the next in the same slot."""
     pool.submit(hang, 0)
-    time.sleep(0.2)  # No pool tells when a task runs; this is long enough for all.
+    time.sleep(0.2)  # No pool reports the start of a task; this is long enough for all.
     begun = time.perf_counter()
     pool.stop_running()
     ask(pool, noop)
@@ -216,11 +216,11 @@ def seconds_to_replace(pool: Any) -> float:
 
 
 def after_kill_from_outside(name: str) -> str:
-    """What happens to the pool when somebody kills an idle worker by SIGKILL."""
+    """The effect on the pool of killing an idle worker with SIGKILL."""
     pool = CONTENDERS[name](1)
     pid = ask(pool, pid_of)
     os.kill(pid, signal.SIGKILL)
-    time.sleep(0.2)  # The pool shall have time to see it.
+    time.sleep(0.2)  # Gives the pool time to notice it.
     try:
         assert ask(pool, pid_of) != pid
         return "replaced"

@@ -32,29 +32,30 @@ from slotwise.runtime.state import State
 from slotwise.scheduler import Scheduler
 
 SCHEMES: Mapping[str, Callable[[], Allocator]] = MappingProxyType({"fair": Fair, "flex": Flex})
-"""The schemes that are compared."""
+"""The compared schemes."""
 
 EPOCH_SECONDS = 0.5
 """As in the paper."""
 
 SLOW_START = 0.05
-"""The part of the maps that is done before reduces begin, as in Hadoop."""
+"""The fraction of the maps done before reduces begin, as in Hadoop."""
 
 
 UNSEEN_SECONDS = 1000.0
-"""More than any task needs: FLEX serves what it has seen first, and gives what it has not seen
-its least share."""
+"""More than any task needs: FLEX serves phases with finished tasks first, and gives unseen
+phases their min share."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSetting:
-    """What is run, and on which terms.
+    """The workload and its conditions.
 
-    slack    part of the slots of each kind that the pool of all jobs is not guaranteed
-    noise    of the true work of tasks, which nobody is told: the standard deviation of its
-             logarithm
-    shuffle  when reduces begin, and whether copying is apart
-    unseen   seconds that a task is taken to need in a phase of which none has finished
+    slack    the fraction of the slots of each kind that is not guaranteed to the pool of all
+             jobs
+    noise    of the true work of tasks, which no scheduler receives: the standard deviation of
+             its logarithm
+    shuffle  when reduces begin, and whether copying is a separate phase
+    unseen   assumed seconds of a task in a phase of which no task has finished
     """
 
     jobs: Drawing = field(default_factory=SpreadJobs)
@@ -85,7 +86,7 @@ def simulate(
     scheme: str,
     seed: tuple[int, int],
 ) -> dict[str, float]:
-    """When each job is done. The scheduler learns what tasks take from those that are done."""
+    """The completion time of each job. The scheduler estimates work from finished tasks."""
     allocator = SharedLeast(SCHEMES[scheme](), setting.slack)
     scheduler = Scheduler(allocator, Greedy(), EPOCH_SECONDS)
     truth = Simulation(seed=1_000_003 * seed[0] + seed[1], noise=setting.noise)
@@ -97,14 +98,14 @@ def simulate(
 
 @dataclass(frozen=True, slots=True)
 class SharedLeast:
-    """Hands an allocator the least shares of jobs that share those of their pool equally.
+    """Gives an allocator min shares that divide the min share of the pool equally among jobs.
 
-    So the Hadoop Fair Scheduler sets them, and FLEX finds them (FLEX 4.2): the more jobs run,
-    the less each is guaranteed. A job that can use less leaves the rest to the others. An
-    allocator that reads work gives a phase of which nothing has been seen yet one slot at
-    least, so that there is something to extrapolate from.
+    The Hadoop Fair Scheduler sets them in this way, and FLEX uses them (FLEX 4.2): the more
+    jobs run, the smaller is the guarantee of each. A job that can use less leaves the rest to
+    the others. An allocator that uses the work gives an unseen phase at least one slot, so
+    that there are measurements to extrapolate from.
 
-    slack  part of the slots of each kind that the pool is not guaranteed
+    slack  the fraction of the slots of each kind that is not guaranteed to the pool
     """
 
     allocator: Allocator
@@ -114,7 +115,7 @@ class SharedLeast:
 
     @property
     def reads_work(self) -> bool:
-        """As the allocator does."""
+        """As for the wrapped allocator."""
         return self.allocator.reads_work
 
     def share(self, claims: Claims) -> list[float]:
@@ -123,7 +124,7 @@ class SharedLeast:
         nothing = [0.0] * len(claims)
         least = water_line(guaranteed, [1.0] * len(claims), nothing, claims.max_share)
         if self.reads_work:
-            # Of a phase that can still use a slot for each of its tasks, none is done.
+            # A phase that can still use a slot for each of its tasks has no finished task.
             is_new = [
                 most == phase.slots_most
                 for most, (_, phase) in zip(claims.max_share, claims.owner, strict=True)
@@ -133,22 +134,22 @@ class SharedLeast:
 
 
 class Untold:
-    """A world that keeps to itself what tasks take: schedulers see only what has finished."""
+    """A backend that hides the work of tasks: schedulers see that of finished tasks only."""
 
     def __init__(self, backend: SimulatedBackend) -> None:
         self._backend = backend
 
     @property
     def now(self) -> float:
-        """The clock of the world."""
+        """The clock of the wrapped backend."""
         return self._backend.now
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
-        """As the world does."""
+        """Perform the decision on the wrapped backend."""
         self._backend.perform(decision)
 
     def wait(self, until: float | None) -> Sequence[Event]:
-        """What happens in the world, but jobs without the work of their tasks."""
+        """The events of the wrapped backend, with jobs without the work of their tasks."""
         return [
             JobArrived(event.at, untold(event.job)) if isinstance(event, JobArrived) else event
             for event in self._backend.wait(until)
@@ -156,7 +157,7 @@ class Untold:
 
 
 def untold(job: Job) -> Job:
-    """The job without what its tasks take."""
+    """The job without the work of its tasks."""
     return replace(
         job,
         phases=tuple(

@@ -37,18 +37,18 @@ SPREADS = (0, 1, 2, 3, 4)
 """Standard deviations of sizes, as in the paper."""
 
 SUBMISSION = 0.25
-"""Mean minutes that the client of a Hadoop job takes to submit it, about; ours."""
+"""Approximate mean minutes for a Hadoop client to submit a job; ours."""
 
 HADOOP = Shuffle(slow_start=SLOW_START)
 """Reduces hold their slots while they copy."""
 
 SPLIT = Shuffle(slow_start=SLOW_START, split=True, copies_per_job=39)
-"""Copying apart from computing; no job takes more than a quarter of the slots for copying."""
+"""Copying separate from computing; no job uses more than a quarter of the slots for copying."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterPoint:
-    """A place on the x axis of a panel, and what is run there."""
+    """A place on the x axis of a panel, and the setting of its experiments."""
 
     x: float
     setting: ClusterSetting
@@ -59,8 +59,8 @@ class ClusterPoint:
 class ClusterRow:
     """Mean responses of a point in minutes: means and deviations over its experiments.
 
-    better        by which part of FAIR's mean response FLEX's is below it
-    better_least  the same in the experiment in which it is least, and below where it is most
+    better        the reduction of the mean response by FLEX, relative to FAIR's
+    better_least  the same in the experiment in which it is least; below, where it is most
     """
 
     panel: str
@@ -79,7 +79,7 @@ class ClusterRow:
 class ClusterFigure:
     """A figure of mean responses under FAIR and FLEX.
 
-    published  what the paper's text says of a place on the axis
+    published  the statements of the paper's text about places on the axis
     """
 
     name: str
@@ -106,7 +106,7 @@ class ClusterFigure:
         ]
 
     def table(self, rows: Sequence[Row], runs: int) -> Table:
-        """Both means, and by how much FLEX is better, beside what the paper says."""
+        """Both means and the gain of FLEX, next to the statements of the paper."""
         has_panels = len({row["panel"] for row in rows}) > 1
         table = Table(
             title=f"{self.title}: mean response (min), mean of {runs} experiments",
@@ -141,7 +141,7 @@ class ClusterFigure:
 
 
 def row_of(point: ClusterPoint, outcomes: Sequence[Mapping[str, float]]) -> ClusterRow:
-    """What came out of the experiments of one point."""
+    """The results of the experiments of one point."""
     fair, flex = ([outcome[scheme] for outcome in outcomes] for scheme in ("fair", "flex"))
     better = [1 - mine / other for mine, other in zip(flex, fair, strict=True)]
     return ClusterRow(

@@ -1,4 +1,4 @@
-"""Workloads of the FLEX paper's cluster experiments (FLEX 4.2), as far as it tells of them."""
+"""Workloads of the FLEX paper's cluster experiments (FLEX 4.2), as far as it describes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slotwise.model.job import Job, Phase, Tasks
 
 HOSTS_EACH = 13
 SMALL_SLOTS, LARGE_SLOTS = 2, 4
-"""Map slots of a host of 4 and of 8 cores; reduce slots as many, so that a core has a slot."""
+"""Map slots of a host of 4 and of 8 cores; with as many reduce slots, there is one a core."""
 
 SIZE_MEAN = 7.66
 """Mean work of a job, in the unit of the paper's deviations: with a deviation of 4 the smallest
@@ -46,17 +46,17 @@ class Drawing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SpreadJobs:
-    """Jobs of one program at different sizes, as FLEX 4.2 has them.
+    """Jobs of one program at different sizes, as in FLEX 4.2.
 
     As in the paper:
 
-    jobs      how many; ten of them take about 45 minutes
+    jobs      their number; ten of them take about 45 minutes
     gap       mean minutes from one submission to the next, exponentially distributed
-    spread    standard deviation of the sizes, in the paper's unit; 0: all alike
+    spread    standard deviation of the sizes, in the paper's unit; 0: all equal
 
     Ours, since the paper does not state them: a mean job of ten has 560 maps of 30 s and 60
-    reduces of 60 s, which need 10 s to copy; more jobs are smaller in proportion, so that all
-    take as long together. Sizes are evenly spaced and come in random order, or with
+    reduces of 60 s, which need 10 s to copy. A larger number of jobs has proportionally smaller
+    jobs, so that the total is constant. Sizes are evenly spaced, in random order; with
     `largest_first` all but the first.
     """
 
@@ -71,7 +71,7 @@ class SpreadJobs:
     largest_first: bool = False
 
     def draw(self, rng: np.random.Generator) -> list[Job]:
-        """One workload; whatever the parameters, as many random numbers are taken."""
+        """One workload. It draws as many random numbers whatever the parameters are."""
         order = rng.permutation(self.jobs)
         gaps = rng.exponential(size=self.jobs)
         places = np.linspace(-1.0, 1.0, self.jobs) if self.jobs > 1 else np.zeros(1)
@@ -98,11 +98,11 @@ class SpreadJobs:
 
 @dataclass(frozen=True, slots=True)
 class GridMix:
-    """Jobs after the kinds of GridMix2, the benchmark of Hadoop, in three sizes.
+    """Jobs of the kinds of GridMix2, the benchmark of Hadoop, in three sizes.
 
-    The paper states their number alone, 172. The sizes are ours: small, medium and large jobs
-    read 1, 10 and 100 % of the same 300 blocks, and kinds come in turn.
-    All take about as long together as the ten jobs of the other figures.
+    The paper states only their number, 172. The sizes are ours: small, medium and large jobs
+    read 1, 10 and 100 % of the same 300 blocks, and kinds alternate.
+    Their total work is about that of the ten jobs of the other figures.
 
     gap  mean seconds from one submission to the next, exponentially distributed
     """
@@ -127,7 +127,7 @@ class GridMix:
 
 
 Counted = tuple[int, float]
-"""How many tasks, and the seconds of work of each."""
+"""The number of tasks, and the seconds of work of each."""
 
 
 def map_reduce(name: str, arrival: float, maps: Counted, reduces: Counted, copy: float) -> Job:
@@ -146,12 +146,12 @@ def _stage(
 
 
 def _sort(maps: int) -> tuple[Phase, ...]:
-    """All is sent to the reduces and written by them."""
+    """All data is sent to the reduces and written by them."""
     return _stage("", (maps, 30.0), (max(1, maps // 5), 60.0), 10.0)
 
 
 def _combine(maps: int) -> tuple[Phase, ...]:
-    """Words are counted; what the combiner leaves is little."""
+    """A word count; the combiner leaves little data."""
     return _stage("", (maps, 30.0), (max(1, maps // 10), 20.0), 3.0)
 
 
@@ -161,7 +161,7 @@ def _select(maps: int) -> tuple[Phase, ...]:
 
 
 def _query(maps: int) -> tuple[Phase, ...]:
-    """Three stages, each of which reads what the one before wrote: a tenth, then all of it."""
+    """Three stages that each read the output of the one before: a tenth, then all of it."""
     fewer = max(1, maps // 10)
     phases = _stage("-1", (maps, 30.0), (fewer, 40.0), 5.0)
     for number in ("-2", "-3"):

@@ -21,7 +21,7 @@ SENTENCE = (
 )
 
 WIDTH, HEIGHT = 520, 280
-"""Of all panels together, and of each, in pixels."""
+"""Sizes of all panels together, and of each, in pixels."""
 
 WIDTH_LEAST = 240
 

@@ -20,15 +20,15 @@ from slotwise.objective.penalty import PENALTIES, Size
 from slotwise.workload.generators import DrawnJobs, FlexGenerator
 
 MEETS = 1e-6
-"""A value that is above a bound by no more than this, relatively, meets it."""
+"""A value meets a bound if it exceeds it by no more than this, relatively."""
 
 DONE = 1e-12
-"""A job with no more than this part of its work left is done: the rest is rounding."""
+"""A job counts as done if no more than this fraction of its work is left: rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What the schemes are compared by: a penalty, weighted or not, and its sum or maximum."""
+    """The criterion of a comparison: a penalty, weighted or not, and its sum or maximum."""
 
     name: str
     penalty: str
@@ -41,7 +41,7 @@ MEAN_RESPONSE = Metric("mean response", "response")
 
 @dataclass(frozen=True, slots=True)
 class FlexSetting:
-    """What the jobs of an experiment are like, and the metric."""
+    """The generator of the jobs of an experiment, and the metric."""
 
     generator: FlexGenerator = field(default_factory=FlexGenerator)
     metric: Metric = MEAN_RESPONSE
@@ -49,10 +49,10 @@ class FlexSetting:
 
 @dataclass(frozen=True, slots=True)
 class SchemeValues:
-    """The value of each scheme in one experiment, and of the yardsticks.
+    """The value of each scheme in one experiment, and the reference values.
 
-    best_order  the least value of all priority orders: the paper's yardstick
-    bound       no schedule that keeps the least shares, as FIFO need not, has a lower value
+    best_order  the least value of all priority orders: the paper's reference
+    bound       a lower bound for schedules that keep the min shares; FIFO need not keep them
     """
 
     fifo: float
@@ -93,7 +93,7 @@ def problem_of(drawn: DrawnJobs, metric: Metric) -> Malleable:
 
 
 def bound_of(problem: Malleable, value: float) -> float:
-    """What no schedule that keeps the least shares costs less than; `value` is one's cost."""
+    """A lower bound for schedules that keep the min shares; `value` is the cost of one."""
     jobs = BoundJobs.of(
         problem.costs,
         np.zeros(len(problem)),
@@ -106,9 +106,9 @@ def bound_of(problem: Malleable, value: float) -> float:
 
 
 def fifo_completion(problem: Malleable) -> Floats:
-    """When each job is done under FIFO: the packing scheme in the order of the jobs.
+    """The completion times under FIFO: the packing scheme in the order of the jobs.
 
-    Without least shares, but with most shares (FLEX 4). O(J log J).
+    Without min shares, but with max shares (FLEX 4). O(J log J).
     """
     nothing = [0.0] * len(problem)
     packing = pack(
@@ -122,9 +122,9 @@ def fifo_completion(problem: Malleable) -> Floats:
 
 
 def fair_completion(problem: Malleable) -> Floats:
-    """When each job is done under FAIR: a water-line, anew after each completion.
+    """The completion times under FAIR: a water-line, recomputed after each completion.
 
-    All jobs have the same weight there, since FAIR knows nothing of metrics. O(J^2 log J).
+    All jobs have the same weight, since FAIR does not use the metric. O(J^2 log J).
     """
     completion, left = np.zeros(len(problem)), problem.work.copy()
     active, now = np.arange(len(problem)), 0.0

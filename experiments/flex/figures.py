@@ -1,6 +1,6 @@
 """FLEX, Fig. 5: FIFO, FAIR and FLEX by the best priority order, in simulations (FLEX 4.1).
 
-`flex-tasks` is not in the paper: it shows what the base case owes to a number left open there.
+`flex-tasks` is not in the paper: it varies a number of the base case that the paper omits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SLACKS = tuple(range(5, 100, 10))
 """In percent."""
 
 SMALL_JOBS = tuple(range(0, 100, 10))
-"""In percent. Without 100: ten small jobs are, once normalised, as ten large ones."""
+"""In percent. Without 100: once normalised, ten small jobs equal ten large ones."""
 
 TASKS = (100, 200, 300, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 100_000)
 """Tasks of an experiment, a number that the paper does not state."""

@@ -17,20 +17,20 @@ COLOURS = {"fifo": RUNS[1], "fair": RUNS[0], "flex": RUNS[2]}
 LABELS = {"fifo": "FIFO", "fair": "FAIR", "flex": "FLEX"}
 
 CUT = 10.0
-"""Ratios above this are drawn as arrows, with the number beside them."""
+"""Ratios above this are drawn as arrows, with the number next to them."""
 
 DIGITS = 6
-"""Behind the point: what is smaller comes of rounding, and would stretch the axis."""
+"""Decimal places: smaller differences are rounding errors, and would stretch the axis."""
 
 _LEAST = 0.88  # The axis of ratios begins here: FLEX can do better than the best order.
 _DASH = [5, 4]
 
 HEIGHT, HEIGHT_CLOSER, LABEL_HEIGHT = 300, 130, 14
-"""Of the two parts of a picture and of a label, in pixels."""
+"""Sizes of the two parts of a picture and of a label, in pixels."""
 
 
 def draw_lines(figure: RatioFigure, rows: Sequence[RatioRow]) -> Picture:
-    """Ratios over a numeric axis, and below it FLEX alone, seen closer."""
+    """Ratios over a numeric axis, and below it FLEX alone, enlarged."""
     by_order = [
         part
         for row in rows
@@ -143,7 +143,7 @@ def _ends(points: Rows, extent: tuple[float, float], height: int) -> Rows:
 
 
 def _extent(points: Rows) -> tuple[float, float]:
-    """The range of the y axis. Where all is nearly the same, it still shows a tenth."""
+    """The range of the y axis. It is at least a tenth, even if all values are nearly equal."""
     low, high = (extreme((p["y"] for p in points), default=0.0) for extreme in (min, max))
     return low, max(high, low + 0.1)
 

@@ -1,10 +1,10 @@
-"""Hammr, Fig. 5: three pools share six slots, simulated and really run (Hammr 7.3).
+"""Hammr, Fig. 5: three pools share six slots, simulated and live (Hammr 7.3).
 
-Each pool counts the words of the same text by six maps and one reduce. A and B begin, C comes
-after 5 s. The paper says when things happen, but not how long a map takes. From what it says
-of time 55 that follows, nearly: C, which gets its 3 slots at about 7, ends its fourth map then,
-so two maps of C take 48 s; and B, with 2 slots, has its last two running then. Our maps take
-23 to 29 s, not all the same, so that the slots of C come free one after another.
+Each pool counts the words of the same text by six maps and one reduce. A and B begin, C arrives
+after 5 s. The paper states the times of events, but not the duration of a map. Its statement
+about time 55 nearly determines it: C, which gets its 3 slots at about 7, ends its fourth map
+then, so two maps of C take 48 s; and B, with 2 slots, has its last two running then. Our maps
+take 23 to 29 s, not all the same, so that the slots of C become free one after another.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ POOLS = ("A", "B", "C")
 SLOTS = 6
 
 COMES = 5.0
-"""When C comes, in seconds."""
+"""The arrival of C, in seconds."""
 
 MAPS = (23.0, 24.0, 25.0, 25.0, 27.0, 29.0)
 REDUCE = 10.0
-"""Seconds that tasks take."""
+"""Durations of tasks, in seconds."""
 
 FRACTION, PATIENCE, GRACE = 2 / 3, 1.0, 1.0
-"""Below two thirds of its share for so many seconds, a pool takes slots back (Hammr 5.2); whom
-it takes them from has so many seconds more to end. The paper does not state the last two."""
+"""A pool below two thirds of its share for PATIENCE seconds takes slots back (Hammr 5.2); the
+stopped tasks have GRACE seconds to end. The paper does not state the last two numbers."""
 
 EPOCH = 0.5
 
 LINE = 0.5
-"""Seconds that the word count takes for a line of its text."""
+"""Seconds of the word count for a line of its text."""
 
 WORDS = ("able", "acid", "also", "away", "baby", "back", "ball", "band", "bank", "base")
-"""All of one length, so that texts of as many words are as large. A reduce takes as long for
-each of them."""
+"""Words of equal length, so that texts with the same number of words have the same size. A
+reduce takes the same time for each of them."""
 
 WORDS_EACH = 3_000
 """Words of the text of a map, whatever the number of its lines."""
@@ -73,9 +73,9 @@ def simulated() -> list[Held]:
 
 
 def live(speed: float) -> list[Held]:
-    """The same for words that are really counted, so many times as fast.
+    """The same for a live word count, faster by this factor.
 
-    The word count has no hook for being told to stop: its maps are killed after the grace
+    The word count has no hook for stop requests: its maps are killed after the grace
     period, and their words are counted again. AssertionError if a count is wrong.
     """
     with TemporaryDirectory(prefix="slotwise-") as name:
@@ -129,8 +129,8 @@ def _counting(pool: str, folder: Path, speed: float) -> ProgramJob:
 
 
 def _write_texts(folder: Path) -> Counter[str]:
-    """A text for each map, all of one size, so that each is a split; and how often each word
-    occurs in all of them."""
+    """A text for each map, all of one size, so that each is a split; and the number of
+    occurrences of each word in all of them."""
     (folder / "text").mkdir()
     words = list(islice(cycle(WORDS), WORDS_EACH))
     for number, seconds in enumerate(MAPS):

@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
 
 SPEED = 5.0
-"""By how much the live words are counted faster than those of the paper."""
+"""The factor by which the live word count is faster than the paper's."""
 
 SIMULATED, LIVE = "simulated", "live"
 
 LONG_ENOUGH = 2.0
-"""Seconds: between two tasks a slot is held by nobody, or by somebody else, for less."""
+"""Seconds. Between two tasks of a pool, its slot is free or held by another pool for less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What the paper tells of its figure, read off a course of shares; times in seconds.
+    """The numbers that the paper states of its figure, for one course; times in seconds.
 
-    before   mean slots of each pool until C comes
-    full_at  when C has its share
+    before   mean slots of each pool until C arrives
+    full_at  the time at which C has its share
     between  mean slots of each pool from then on
-    spare_at when A gets a spare slot
+    spare_at the time at which A gets a spare slot
     after    mean slots of each pool just after that
     """
 
@@ -55,7 +55,7 @@ class SharesFigure:
     speed: float = SPEED
 
     def experiments(self, runs: int, seed: int) -> Sequence[Experiment]:
-        """Nothing is drawn at random; live runs differ because they are real."""
+        """There is no randomness; live runs differ in measured times only."""
         return [simulated, *(partial(live, self.speed) for _ in range(runs))]
 
     def rows(self, outcomes: Sequence[Sequence[Held]]) -> Sequence[Row]:
@@ -68,7 +68,7 @@ class SharesFigure:
         ]
 
     def table(self, rows: Sequence[Row], runs: int) -> Table:
-        """The course that the paper describes, beside ours."""
+        """The course that the paper describes, next to ours."""
         table = Table(
             title=f"{self.title}: slots of {', '.join(POOLS)}",
             title_justify="left",
@@ -100,7 +100,7 @@ class SharesFigure:
         return table
 
     def draw(self, rows: Sequence[Row]) -> Picture:
-        """Stacked areas, simulated beside live."""
+        """Stacked areas, simulated next to live."""
         from experiments.hammr.pictures import draw_shares
 
         panels = {
@@ -111,7 +111,7 @@ class SharesFigure:
 
 
 def courses(rows: Sequence[Row], backend: str) -> list[Course]:
-    """What is read off each course of a world."""
+    """The numbers of each course of a backend."""
     runs = dict.fromkeys(row["run"] for row in rows if row["world"] == backend)
     return [
         course_of(
@@ -126,7 +126,7 @@ def courses(rows: Sequence[Row], backend: str) -> list[Course]:
 
 
 def course_of(held: Sequence[Held]) -> Course:
-    """Read off one course: when C holds three slots, and when after that A holds two."""
+    """The numbers of one course: when C holds three slots, and when after that A holds two."""
     last = POOLS[-1]
     first = next(h.seconds for h in held if h.slots[last] > 0)
     full_at = next(h.seconds for h in held if h.slots[last] >= 3)

@@ -1,4 +1,4 @@
-"""A word count that takes a known time. Workers import little more than this."""
+"""A word count with a known duration. Workers import little more than this."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slotwise.program.mapreduce import MapReduce, Pair
 
 
 class PacedWordCount(MapReduce):
-    """Counts words, but takes a given time for each line, and in its reduce for each word."""
+    """Counts words, with a given time for each line, and in its reduce for each word."""
 
     def __init__(self, line_seconds: float, word_seconds: float) -> None:
         self.line_seconds = line_seconds
@@ -22,6 +22,6 @@ class PacedWordCount(MapReduce):
         return Counter(value.split()).items()
 
     def reduce(self, key: str, values: Iterator[int]) -> Iterable[Pair]:
-        """A word and how often it occurs."""
+        """A word and its number of occurrences."""
         time.sleep(self.word_seconds)
         yield key, sum(values)

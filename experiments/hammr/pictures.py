@@ -1,4 +1,4 @@
-"""The picture of shares over time: stacked areas, one panel for each world."""
+"""The picture of shares over time: stacked areas, one panel for each backend."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def draw_shares(
 
 
 def _stacked(rows: Sequence[Row]) -> Rows:
-    """A rectangle for each pool and each time in which nothing changes."""
+    """A rectangle for each pool and each interval without changes."""
     rectangles = []
     for row, later in pairwise(rows):
         low = 0.0

@@ -1,4 +1,4 @@
-"""The cluster of the delay scheduling slides, simulated, and the users who keep it busy."""
+"""The cluster of the delay scheduling slides, simulated, and users that keep it busy."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from slotwise.scheduler import Scheduler, make_allocator
 from slotwise.workload.placement import place_blocks
 
 HOSTS, RACKS, MAP_SLOTS, REDUCE_SLOTS, COPIES = 100, 4, 2, 1, 3
-"""100 nodes are the slides'; all other numbers are ours. Slots are those of a host."""
+"""The slides state 100 nodes; all other numbers are ours. Slots are those of a host."""
 
 HEARTBEAT = 3.0
 """Seconds between two reports of a host, the least in Hadoop."""
 
 WAITS = (4.5, 5.0)
 """Seconds until a job takes slots in the rack, and any: one and a half heartbeats, as in the
-Hadoop Fair Scheduler, and what some five slots more take to come free."""
+Hadoop Fair Scheduler, and the time in which about five more slots become free."""
 
 BLOCK_BYTES = 256_000_000
 MAP_SECONDS = 16.0
-"""What a map reads, and how long it takes beside its input, on average."""
+"""The input of a map, and its mean duration next to its input."""
 
 NOISE = 0.3
 """Spread of that time: the standard deviation of its logarithm."""
@@ -48,13 +48,13 @@ _NEVER = 1e12
 
 @dataclass(frozen=True, slots=True)
 class JobType:
-    """Jobs that are alike. Each of its users has one at a time, and the next one at once.
+    """Equal jobs. Each user has one at a time, and submits the next one when it is done.
 
     maps, reduces  tasks of a job
     users          jobs at any time
-    map_seconds    mean time of a map beside its input
-    pool           whose share they count against
-    reads          whether maps read blocks; if not, they do not mind where they run
+    map_seconds    mean time of a map next to its input
+    pool           the pool of the jobs
+    reads          whether maps read blocks; if not, they run equally well on any host
     """
 
     name: str
@@ -66,7 +66,7 @@ class JobType:
     reads: bool = True
 
     def job(self, number: int, arrival: float) -> Job:
-        """Job number so-and-so of this type."""
+        """The job of this number and type."""
         phases = [Phase("map", Tasks(self.maps, self.map_seconds), kind="map")]
         if self.reduces:
             tasks = Tasks(self.reduces, self.map_seconds)
@@ -74,18 +74,18 @@ class JobType:
         return Job(f"{self.name}-{number}", tuple(phases), arrival, self.pool)
 
     def jobs_most(self, seconds: float) -> int:
-        """More jobs than its users can have in that time, by far."""
+        """Many more jobs than its users can run in that time."""
         at_once = min(self.users, HOSTS * MAP_SLOTS / self.maps)
         return self.users + ceil(2 * at_once * seconds / self.map_seconds) + 10
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A workload, a scheduler, and for how long it is observed.
+    """A workload, a scheduler, and the time of observation.
 
     waits    of delay scheduling; None: no job ever waits for a slot near its input
-    seconds  from the end of `warm_up` on; what is launched and done then is counted. Until
-             then, jobs that began together still end together
+    seconds  from the end of `warm_up` on; launches and completions in that time are counted.
+             Before it, jobs that began together still end together
     """
 
     types: tuple[JobType, ...]
@@ -98,7 +98,7 @@ class Trial:
 
 @dataclass(slots=True)
 class Seen:
-    """What jobs of one type did in so many seconds: maps launched, by locality, and done."""
+    """The results of jobs of one type in a time: maps launched, by locality, and done."""
 
     launches: Counter[Locality] = field(default_factory=Counter)
     done: int = 0
@@ -106,12 +106,12 @@ class Seen:
 
     @property
     def node(self) -> float:
-        """The part of its maps that ran beside their input."""
+        """The fraction of its maps that ran next to their input."""
         return self.launches[Locality.NODE] / self.launches.total()
 
     @property
     def rack(self) -> float:
-        """The part of its maps that ran in a rack that holds their input."""
+        """The fraction of its maps that ran in a rack that holds their input."""
         return 1.0 - self.launches[Locality.ANY] / self.launches.total()
 
     @property
@@ -128,7 +128,7 @@ def slides_cluster() -> Cluster:
 
 
 def observe(trial: Trial, seed: int, number: int) -> dict[str, Seen]:
-    """Run a trial and count what the jobs of each type do. The same for the same numbers."""
+    """Run a trial and count the results of the jobs of each type. Deterministic."""
     cluster, end = slides_cluster(), trial.warm_up + trial.seconds
     jobs = _placed(trial, cluster, 1_000_003 * seed + number)
     truth = Simulation(1_000_003 * seed + number, NOISE, network=trial.network)
@@ -148,7 +148,7 @@ def observe(trial: Trial, seed: int, number: int) -> dict[str, Seen]:
 
 
 class Users:
-    """A world in which users submit their next job when one of theirs is done."""
+    """A backend in which users submit their next job when one of theirs is done."""
 
     def __init__(self, backend: Backend, types: Iterable[JobType], jobs: Sequence[Job]) -> None:
         self._backend = backend
@@ -161,15 +161,15 @@ class Users:
 
     @property
     def now(self) -> float:
-        """The clock of the world."""
+        """The clock of the wrapped backend."""
         return self._backend.now
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
-        """As the world does."""
+        """Perform the decision on the wrapped backend."""
         self._backend.perform(decision)
 
     def wait(self, until: float | None) -> Sequence[Event]:
-        """What happens in the world, and the jobs that follow from it."""
+        """The events of the wrapped backend, and the jobs submitted in response."""
         events = self._backend.wait(until)
         ended = [event for event in events if isinstance(event, TaskFinished)]
         return [*events, *(job for event in ended for job in self._submit(event))]
@@ -189,7 +189,7 @@ def type_of(job: str) -> str:
 
 
 def _placed(trial: Trial, cluster: Cluster, seed: int) -> list[Job]:
-    """All jobs, those that users begin with at 0, and where their input lies."""
+    """All jobs, the first ones of the users at 0, and the placement of their input."""
     end = trial.warm_up + trial.seconds
     drawn: dict[bool, list[Job]] = {True: [], False: []}
     for kind in trial.types:

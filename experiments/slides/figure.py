@@ -1,4 +1,4 @@
-"""What the figures of the delay scheduling slides have in common: trials, rows, table."""
+"""The common parts of the figures of the delay scheduling slides: trials, rows, table."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ WITHOUT, WITH = "without waiting", "with waiting"
 
 @dataclass(frozen=True, slots=True)
 class SlidesPoint:
-    """A place on the x axis under one scheme: the trial, and whose jobs of it are looked at.
+    """A place on the x axis under one scheme: the trial, and the type of its jobs that counts.
 
-    expected   locality at the node by a formula, if there is one for it
+    expected   locality at the node by a formula, if there is one
     published  localities that the slides state, at the node and in the rack
     """
 
@@ -42,12 +42,12 @@ class SlidesPoint:
 
 @dataclass(frozen=True, slots=True)
 class SlidesRow:
-    """What came out for a point: means over its experiments, and their standard errors.
+    """The results of a point: means over its experiments, and their standard errors.
 
-    node, rack       parts of the maps that ran beside their input, and in a rack that holds it
+    node, rack       fractions of the maps that ran next to their input, and in a rack with it
     maps_per_second  of this type of job
     launches         maps, in all experiments
-    Errors are None where there is one experiment only.
+    Errors are None where there is only one experiment.
     """
 
     x: float | str
@@ -68,7 +68,7 @@ class SlidesRow:
 
 @dataclass(frozen=True, slots=True)
 class SlidesFigure:
-    """A figure of trials. `tabling` and `drawing` show its rows, each in its own manner."""
+    """A figure of trials. `tabling` and `drawing` make the table and the picture."""
 
     name: str
     title: str
@@ -80,7 +80,7 @@ class SlidesFigure:
 
     @property
     def trials(self) -> list[Trial]:
-        """Each trial once: several points may look at the same one."""
+        """Each trial once: several points may use the same one."""
         return list(dict.fromkeys(point.trial for point in self.points))
 
     def experiments(self, runs: int, seed: int) -> Sequence[Experiment]:
@@ -101,19 +101,19 @@ class SlidesFigure:
         return [asdict(row_of(point, of_trial[point.trial])) for point in self.points]
 
     def table(self, rows: Sequence[Row], runs: int) -> Table:
-        """The rows for people."""
+        """The rows as a readable table."""
         table = self.tabling(self, [SlidesRow(**row) for row in rows])
         table.title, table.title_justify = f"{self.title}: mean of {runs} experiments", "left"
         table.box = SIMPLE_HEAD
         return table
 
     def draw(self, rows: Sequence[Row]) -> Picture:
-        """The picture, as the figure says."""
+        """The picture, made by `drawing`."""
         return self.drawing(self, [SlidesRow(**row) for row in rows])
 
 
 def row_of(point: SlidesPoint, outcomes: Sequence[Mapping[str, Seen]]) -> SlidesRow:
-    """What came out of the experiments of one point."""
+    """The results of the experiments of one point."""
     seen = [outcome[point.type] for outcome in outcomes]
     nodes, racks = [one.node for one in seen], [one.rack for one in seen]
     speeds = [one.maps_per_second for one in seen]
@@ -137,7 +137,7 @@ def row_of(point: SlidesPoint, outcomes: Sequence[Mapping[str, Seen]]) -> Slides
 
 
 def percent(part: float | None) -> str:
-    """A part in percent, as people read it."""
+    """A fraction in percent, for printing."""
     return MISSING if part is None else f"{100 * part:.1f} %"
 
 

@@ -1,8 +1,8 @@
 """Delay scheduling, the figures of the slides: locality and throughput (Zaharia and others).
 
 By job size, by the number of jobs that share the cluster, by type of job; traffic is in
-`slides_traffic`. The slides state no numbers but the table of locality gains and one gain in
-throughput, and nothing of hardware but the number of nodes.
+`traffic`. The slides state no numbers except the table of locality gains and one gain in
+throughput, and of the hardware only the number of nodes.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ SCHEMES = {
     f"FAIR, {WITHOUT}": ("fair", None),
     f"FAIR, {WITH}": ("fair", WAITS),
 }
-"""How jobs share, and the waits."""
+"""The policy of sharing, and the waits."""
 
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
 """Maps of a job."""
 
 CROWD = JobType("crowd", maps=20, users=30, pool="crowd", reads=False)
-"""Other users' jobs: they fill every slot that is left, wherever it is."""
+"""Other users' jobs: they fill all remaining slots, on any host."""
 
 JOBS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50)
 """Jobs that share the cluster."""
 
 MAPS_OF_ALL_JOBS = 2_000
-"""Of the jobs that share the cluster, together: ten for each slot."""
+"""Maps of the jobs that share the cluster, together: ten for each slot."""
 
 TYPES = (
     JobType("small sort", maps=1, users=10, reduces=1, pool="small sorts"),
@@ -67,7 +67,7 @@ TYPES = (
     JobType("medium scan", maps=30, users=6, pool="medium scans"),
     JobType("large scan", maps=400, users=3, pool="large scans"),
 )
-"""As large as the slides' localities without waiting say: see EXPERIMENTS.md."""
+"""Sizes inferred from the slides' localities without waiting: see EXPERIMENTS.md."""
 
 GAINS = {
     "small sort": ((0.02, 0.50), (0.81, 0.96)),
@@ -78,7 +78,7 @@ GAINS = {
 """The slides' table: localities at the node and in the rack, without waiting and with."""
 
 GAIN = 0.70
-"""In throughput, as the slides state it."""
+"""The gain in throughput that the slides state."""
 
 COMPUTING = (4.0, 8.0, 12.0, 16.0, 24.0, 32.0)
 """Seconds that a map computes."""
@@ -88,15 +88,15 @@ ALONE = {
     "medium scan": (30, 20, 600.0),
     "large scan": (400, 3, 1_200.0),
 }
-"""Maps of a job, so many users that each slot has work when no others use the cluster, and
-the seconds that they are observed."""
+"""Maps of a job, the number of users that keeps all slots busy without others, and the seconds
+of observation."""
 
 
 def expected_by_size(maps: int, waits: tuple[float, float] | None) -> float:
-    """The locality of a job of so many maps by the analysis, for the skips of the first wait.
+    """The locality of a job of this number of maps by the analysis, for the first wait's skips.
 
-    Without a wait a job takes the first slot that it is offered: it is local as one offer is.
-    With one it is offered what comes free in that time, and a slot at its end.
+    Without a wait a job takes the first slot that it is offered, so it has one offer. With a
+    wait its offers are the slots that become free in that time, and a slot at its end.
     """
     turnaround = MAP_SECONDS + HEARTBEAT / 2
     skips = waits[0] * HOSTS * MAP_SLOTS / turnaround if waits else 0.0
@@ -104,10 +104,10 @@ def expected_by_size(maps: int, waits: tuple[float, float] | None) -> float:
 
 
 def expected_when_sticky(jobs: int) -> float:
-    """The part of its blocks that a job has on its nodes, if it never gets other slots.
+    """The fraction of a job's blocks on its nodes, if it always keeps its slots.
 
-    Its slots lie on a part f = 1 - (1 - 1/k)^L of the nodes, and 1 - (1 - f)^R of all blocks
-    have a copy there.
+    Its slots are on a fraction f = 1 - (1 - 1/k)^L of the nodes, and 1 - (1 - f)^R of all
+    blocks have a copy there.
     """
     nodes = HOSTS * locality_of_launch(1 / jobs, MAP_SLOTS)
     return 1.0 - (1.0 - nodes / HOSTS) ** COPIES
@@ -146,7 +146,7 @@ def _waits(scheme: str) -> tuple[float, float] | None:
 
 
 def _localities(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Table:
-    """Locality at the node, a column for each scheme, with what formulas say of it."""
+    """Locality at the node, a column for each scheme, with the values of the formulas."""
     table = Table()
     table.add_column(figure.axis, vertical="bottom")
     schemes = list(dict.fromkeys(row.scheme for row in rows))

@@ -27,11 +27,11 @@ COLOURS = {
 TRAFFIC = {"from other racks": RUNS[1], "from hosts of the same rack": RUNS[4]}
 
 WIDTH, HEIGHT = 520, 300
-"""Of a picture's plots together and of each, in pixels."""
+"""Sizes of a picture's plots together and of each, in pixels."""
 
 
 def draw_localities(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Picture:
-    """Locality at the node over a logarithmic axis, with what formulas say of it dashed."""
+    """Locality at the node over a logarithmic axis, with the values of formulas dashed."""
     schemes = list(dict.fromkeys(row.scheme for row in rows))
     points = [
         {"x": row.x, "y": 100 * row.node, "scheme": row.scheme, **_range(row)} for row in rows
@@ -90,7 +90,7 @@ def draw_gains(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Picture:
 
 
 def draw_throughputs(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Picture:
-    """Maps a second over the time that a map computes, a panel for each type of job."""
+    """Maps a second over the computing time of a map, a panel for each type of job."""
     names = list(dict.fromkeys(row.type for row in rows))
     found = {(row.type, row.x, row.scheme): row.maps_per_second for row in rows}
     top = max(found.values())

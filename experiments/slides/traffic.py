@@ -1,7 +1,7 @@
 """Delay scheduling, the traffic of a sort over time, without and with waiting (the slides).
 
-What passes the network is what maps read from afar. Copying from maps to reduces, which a real
-sort has as well, is not in it: the simulated world has no flows for it.
+The traffic consists of the remote reads of maps. It does not include the copying from maps to
+reduces of a real sort, because the simulated backend has no flows for it.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
 
 SORT = JobType("sort", maps=30, users=80, reduces=5)
-"""Eighty sorts, all there at time 0, of the size of the medium jobs of the other figures."""
+"""Eighty sorts, all present at time 0, of the size of the medium jobs of the other figures."""
 
 BIN = 10.0
-"""Seconds of a point in time."""
+"""Seconds of a bin of time."""
 
 SCHEMES = {WITHOUT: None, WITH: WAITS}
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What passed in one run, bin by bin: bytes from the same rack and others, maps done."""
+    """The traffic of one run, bin by bin: bytes from the same rack and others, maps done."""
 
     rack: list[float]
     core: list[float]
@@ -58,7 +58,7 @@ class Passed:
 def sort_run(
     kind: JobType, waits: tuple[float, float] | None, seed: int, number: int
 ) -> Passed:
-    """Run the sorts and see what passes the network. The same for the same numbers."""
+    """Run the sorts and measure the network traffic. Deterministic."""
     workload = Workload(
         tuple(kind.job(job, 0.0) for job in range(kind.users)),
         slides_cluster(),
@@ -109,7 +109,7 @@ class TrafficFigure:
         ]
 
     def table(self, rows: Sequence[Row], runs: int) -> Table:
-        """All that passed, and how long maps went on."""
+        """The total traffic, and the time of the maps."""
         table = Table(
             title=f"{self.title}: mean of {runs} runs", title_justify="left", box=SIMPLE_HEAD
         )
@@ -155,13 +155,13 @@ def _passed(log: Log) -> Passed:
 
 
 def _mean(number: int, of_runs: Sequence[Sequence[float]]) -> float:
-    """The mean of what the runs have at a place; those that were over by then have 0."""
+    """The mean over the runs at a bin; runs that had ended by then count 0."""
     values = [one[number] if number < len(one) else 0.0 for one in of_runs]
     return fmean(values) if isinstance(of_runs[0][0], float) else fmean(values) / BIN
 
 
 def _most_done(rows: Sequence[Row]) -> float:
-    """When nine in ten maps were done: the last few take long whatever the network does."""
+    """When nine in ten maps were done: the last few take long in any case."""
     total, done = sum(row["maps_per_second"] for row in rows), 0.0
     for row in rows:
         done += row["maps_per_second"]
