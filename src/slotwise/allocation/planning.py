@@ -151,9 +151,9 @@ def _refuse_lost_work(jobs: Sequence[Job], cluster: Cluster) -> None:
         for phase in job.phases:
             slots = min(phase.slots_most, cluster.capacity[cluster.slot_kind(phase.kind)])
             spans[job.id, phase.name] = (phase.tasks.work_total() or 0.0) / max(slots, 1)
-    min_share = APART * sum(spans.values())
+    shortest = APART * sum(spans.values())
     for (job_id, name), span in spans.items():
-        if 0 < span < min_share:
+        if 0 < span < shortest:
             raise InputError(
                 f"job {job_id!r}, phase {name!r}: takes {span:.3g} s, which is lost in a plan"
                 f" of {sum(spans.values()):.3g} s; leave it out, or simulate"

@@ -75,9 +75,9 @@ class _Victims:
         self._snapshot, self._above = snapshot, above
         self._taken_from: Counter[PoolView] = Counter()
 
-    def take(self, slot_kind: str, within: PoolView | None, max_share: int) -> list[Launch]:
-        """Up to `max_share` more of them on a kind of slot, within a pool if one is given."""
-        return list(islice(self._find(slot_kind, within), max(0, max_share)))
+    def take(self, slot_kind: str, within: PoolView | None, count_max: int) -> list[Launch]:
+        """Up to `count_max` more of them on a kind of slot, within a pool if one is given."""
+        return list(islice(self._find(slot_kind, within), max(0, count_max)))
 
     def _find(self, slot_kind: str, within: PoolView | None) -> Iterator[Launch]:
         for phase, launch in _newest_first(self._snapshot.ready(slot_kind)):

@@ -90,6 +90,6 @@ class _Chains:
         self.longest: Floats = np.maximum.reduceat(tail + length, starts)
         self.late: Floats = np.add.reduceat(stages.total * (tail + spread / 2), starts)
         # Stages of a chain run one at a time; otherwise all stages may run at once.
-        max_share = np.maximum.reduceat(stages.count, starts)
-        at_once = np.where(stages.is_chain, max_share, np.add.reduceat(stages.count, starts))
+        widest = np.maximum.reduceat(stages.count, starts)
+        at_once = np.where(stages.is_chain, widest, np.add.reduceat(stages.count, starts))
         self.rate: Floats = problem.rate(at_once)

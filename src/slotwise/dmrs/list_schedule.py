@@ -173,7 +173,7 @@ def run_tasks(
              completes it first and before the gap ends: no placed task is delayed. Each task
              then considers all gaps
     """
-    machines, min_share = len(speed), min(work)
+    machines, smallest = len(speed), min(work)
     free = [free_from[i] for i in range(machines)]
     gap_machine, gap_start, gap_end = [0] * 0, [0.0] * 0, [0.0] * 0
     for number in order:
@@ -199,7 +199,7 @@ def run_tasks(
                         gap_end[gap],
                     )
                     gap_end[gap] = begin
-                    if (begin - gap_start[gap]) * speed[place] < min_share:
+                    if (begin - gap_start[gap]) * speed[place] < smallest:
                         gap_machine[gap], gap_start[gap] = gap_machine[-1], gap_start[-1]
                         gap_end[gap] = gap_end[-1]
                         gap_machine.pop()
@@ -209,7 +209,7 @@ def run_tasks(
                     begin = max(free[place], ready)
                     idle_from, idle_until = free[place], begin
                     free[place] = best
-                if fills and (idle_until - idle_from) * speed[place] >= min_share:
+                if fills and (idle_until - idle_from) * speed[place] >= smallest:
                     gap_machine.append(place)
                     gap_start.append(idle_from)
                     gap_end.append(idle_until)

@@ -51,9 +51,9 @@ class Runs:
         ends: dict[tuple[int, int], float] = {}
         for run in self.runs:
             work = problem.jobs[run.job].stages[run.stage].work[run.task]
-            min_share = float(work / problem.speed[run.machine])
-            rounded = TOLERANCE * (min_share + run.end)
-            assert run.end - run.start >= min_share - rounded, (
+            shortest = float(work / problem.speed[run.machine])
+            rounded = TOLERANCE * (shortest + run.end)
+            assert run.end - run.start >= shortest - rounded, (
                 "a task takes its work over the speed"
             )
             assert run.start >= problem.jobs[run.job].release * (1 - TOLERANCE), "not released"

@@ -43,15 +43,13 @@ def best_found(problem: RelatedMachines, budget: Budget | None = None) -> Runs:
         return problem.value(lister.completions(order, True, slowest))
 
     order = min(dmrs, smith, key=value)
-    min_share, before = value(order), float("inf")
-    while min_share < before and budget.may_go_on():
-        before = min_share
-        order, min_share = improve(
-            order, value, budget.part(PART * (budget.steps - budget.spent))
-        )
-        min_share = _leave_slow(problem, lister, order, slowest, min_share, budget)
-    order, min_share = improve(order, value, budget)
-    if problem.value(lister.completions(dmrs)) <= min_share:
+    lowest, before = value(order), float("inf")
+    while lowest < before and budget.may_go_on():
+        before = lowest
+        order, lowest = improve(order, value, budget.part(PART * (budget.steps - budget.spent)))
+        lowest = _leave_slow(problem, lister, order, slowest, lowest, budget)
+    order, lowest = improve(order, value, budget)
+    if problem.value(lister.completions(dmrs)) <= lowest:
         return lister.runs(dmrs)
     return lister.runs(order, True, slowest)
 
@@ -85,7 +83,7 @@ def _leave_slow(
     lister: Lister,
     order: Sequence[int],
     slowest: list[float],
-    min_share: float,
+    lowest: float,
     budget: Budget,
 ) -> float:
     """Change the minimum speed of the machines of stages where it helps.
@@ -100,14 +98,14 @@ def _leave_slow(
             if floor == kept:
                 continue
             if not budget.may_go_on():
-                return min_share
+                return lowest
             slowest[stage] = floor
             found = problem.value(lister.completions(order, True, slowest))
-            if found < min_share - BETTER * abs(min_share):
-                min_share = found
+            if found < lowest - BETTER * abs(lowest):
+                lowest = found
             else:
                 slowest[stage] = kept
-    return min_share
+    return lowest
 
 
 def _floors(problem: RelatedMachines) -> list[float]:

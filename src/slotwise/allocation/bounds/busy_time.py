@@ -24,8 +24,8 @@ def busy_time_bound(jobs: BoundJobs, capacity: float) -> float:
     slope, origin = jobs.costs.slope, jobs.costs.origin
     work = np.where(jobs.work > 0, jobs.work, 1.0)
     busy = _moments(jobs, capacity) * capacity / work
-    min_share = busy + latest_moments(jobs, capacity) / work
-    return float(np.sum(slope * (jobs.arrival - origin + min_share)))
+    earliest = busy + latest_moments(jobs, capacity) / work
+    return float(np.sum(slope * (jobs.arrival - origin + earliest)))
 
 
 def _moments(jobs: BoundJobs, capacity: float) -> np.ndarray:

@@ -67,8 +67,8 @@ class Points:
     def cheapest(self, prices: Floats) -> Floats:
         """A lower bound on the minimum of cost plus priced needs, for each job. O(J M)."""
         total, lost = self._totals(prices)
-        min_share: Floats = total.min(axis=1) - lost
-        return min_share
+        lowest: Floats = total.min(axis=1) - lost
+        return lowest
 
     def best(self, prices: Floats) -> tuple[Floats, Floats, Floats]:
         """J x 1 each: a completion that is nearly the cheapest, its cost and `above`."""

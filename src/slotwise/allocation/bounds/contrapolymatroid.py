@@ -45,7 +45,7 @@ def least_completions(
     # the further jobs in each longer prefix.
     area, linear, best = 0.0, 0.0, -1
     areas, linears = np.zeros(len(some)), np.zeros(len(some))
-    max_share = 0.0
+    highest = 0.0
     taken = zip(order.tolist(), scaled[order].tolist(), own[order].tolist(), strict=True)
     for j, add, part in taken:
         start = best + 1
@@ -71,8 +71,8 @@ def least_completions(
                 areas[best:] -= more
                 linears[best:] -= further
                 now = linear + area * area
-        if now > max_share:
-            gained[j] = now - max_share
-            max_share = now
+        if now > highest:
+            gained[j] = now - highest
+            highest = now
     ends[some] += gained / size
     return ends

@@ -100,13 +100,13 @@ def _before(nodes: Sequence[Node]) -> tuple[list[int], list[int]]:
 
 def _area(nodes: Sequence[Node], areas: list[float], starts: list[float], some: int) -> float:
     """The maximum of a + (work of one kind that starts at a or later) / its capacity."""
-    min_share = 0.0
+    shortest = 0.0
     sums: dict[int, float] = {}
     for k in sorted(_bits(some), key=starts.__getitem__, reverse=True):
         kind = nodes[k].kind
         sums[kind] = sums.get(kind, 0.0) + areas[k]
-        min_share = max(min_share, starts[k] + sums[kind])
-    return min_share
+        shortest = max(shortest, starts[k] + sums[kind])
+    return shortest
 
 
 def _bits(some: int) -> Iterable[int]:

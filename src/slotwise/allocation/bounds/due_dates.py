@@ -61,8 +61,8 @@ def _from_the_first(jobs: BoundJobs, capacity: float) -> Callable[[float], bool]
             return False
         instants, needed = needs(parts.work, min_share, parts.rate, np.maximum(due, heights))
         # When all work can be done, the needed work can be done, whatever the rounding.
-        max_share = np.where(instants < room.full, room.after(instants * grace) * grace, np.inf)
-        return bool(np.all(needed <= max_share))
+        available = np.where(instants < room.full, room.after(instants * grace) * grace, np.inf)
+        return bool(np.all(needed <= available))
 
     return are_in_time
 

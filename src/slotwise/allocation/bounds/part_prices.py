@@ -78,8 +78,8 @@ def _choices(jobs: BoundJobs, capacity: float, windows: Windows) -> Choices:
     completion = with_ends(jobs, turns, np.concatenate(inner, axis=1))
     cost = shapes.at(completion)
     first = jobs.arrival.min()
-    max_share = Room.of(jobs, capacity).after(windows.end - first)
-    space = np.where(windows.start == first, max_share, capacity * windows.lengths)
+    available = Room.of(jobs, capacity).after(windows.end - first)
+    space = np.where(windows.start == first, available, capacity * windows.lengths)
     points = None if shapes.are_stairs else Points.of(falls, shapes, completion, count)
     return Choices(
         completion,

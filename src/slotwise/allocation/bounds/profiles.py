@@ -43,8 +43,8 @@ def latest_moments(jobs: BoundJobs, capacity: float) -> Floats:
     """
     parts = latest_parts(jobs.parts.fitted(capacity), capacity)
     moments = parts.work * parts.work / (2 * parts.rate) + parts.work * parts.tail
-    min_share: Floats = np.bincount(parts.job, moments, minlength=len(jobs)).astype(float)
-    return min_share
+    lowest: Floats = np.bincount(parts.job, moments, minlength=len(jobs)).astype(float)
+    return lowest
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class Room:
 
     def after(self, seconds: Floats) -> Floats:
         """The work that can be done in these seconds from the first arrival on."""
-        max_share: Floats = np.interp(seconds, self.seconds, self.amounts)
-        return max_share
+        highest: Floats = np.interp(seconds, self.seconds, self.amounts)
+        return highest
 
     @property
     def full(self) -> float:

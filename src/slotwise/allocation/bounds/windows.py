@@ -70,11 +70,11 @@ class Windows:
 
 def first_windows(jobs: BoundJobs, capacity: float) -> Windows | None:
     """The initial windows; None if there are too many jobs, or no work."""
-    max_share = _windows_most(len(jobs), kinks_most(jobs.costs))
-    if max_share < WINDOWS_LEAST or not jobs.work.sum() > 0:
+    count_max = _windows_most(len(jobs), kinks_most(jobs.costs))
+    if count_max < WINDOWS_LEAST or not jobs.work.sum() > 0:
         return None
     kinks = np.array([kink for cost in jobs.costs for kink in cost.kinks])
-    return windows_of(jobs, capacity, kinks, max_share)
+    return windows_of(jobs, capacity, kinks, count_max)
 
 
 def _windows_most(jobs: int, kinks: int) -> int:
@@ -83,13 +83,13 @@ def _windows_most(jobs: int, kinks: int) -> int:
     return int(min(WINDOWS_MOST, np.sqrt(NUMBERS_MOST / jobs + other**2) - other))
 
 
-def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, max_share: int) -> Windows:
-    """At most `max_share` windows, from arrivals to instants before all work can be done."""
+def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, count_max: int) -> Windows:
+    """At most `count_max` windows, from arrivals to instants before all work can be done."""
     starts = np.unique(jobs.arrival)
     if len(starts) > 1:
-        count = min(len(starts), BEGINS_MOST, max(max_share // 4, 1))
+        count = min(len(starts), BEGINS_MOST, max(count_max // 4, 1))
         starts = starts[np.linspace(0, len(starts) - 1, count + 1).astype(int)[:-1]]
-    share = max_share // len(starts)
+    share = count_max // len(starts)
     begins, ends = [], []
     for start in starts:
         before = np.maximum(start - jobs.arrival, 0.0)
@@ -103,27 +103,27 @@ def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, max_share: int) 
     return Windows(np.concatenate(begins), np.concatenate(ends))
 
 
-def _instants(until: float, kinks: Floats, heights: Floats, max_share: int) -> Floats:
+def _instants(until: float, kinks: Floats, heights: Floats, count_max: int) -> Floats:
     """Instants evenly spread before `until`, and as many kinks of costs as fit."""
     if until <= 0:
         return np.zeros(0)
     inside = np.unique(kinks[(kinks > SHORTEST * until) & (kinks < until)])
-    room = max_share // 2
+    room = count_max // 2
     if len(inside) > room:
         inside = inside[np.linspace(0, len(inside) - 1, room).astype(int)]
-    step = _step(until / (max_share - len(inside) + 1), heights)
+    step = _step(until / (count_max - len(inside) + 1), heights)
     even = np.arange(step, until - step / 2, step)
     return np.unique(np.concatenate([even, inside]))
 
 
-def _step(min_share: float, heights: Floats) -> float:
-    """The distance of instants, about `min_share` seconds; it divides the height of most jobs.
+def _step(step: float, heights: Floats) -> float:
+    """The distance of instants, about `step` seconds; it divides the height of most jobs.
 
     The need of a window for a job begins to fall when the job completes at the end of the
     window and stops falling one height later. Prices are better if another window ends there.
     """
     height = float(np.median(heights))
     alike = np.abs(heights - height) <= ALIKE * height
-    if height < 2 * min_share or alike.mean() < 0.5:
-        return min_share
-    return height / int(height / min_share)
+    if height < 2 * step or alike.mean() < 0.5:
+        return step
+    return height / int(height / step)

@@ -87,8 +87,8 @@ def solve(
         return Solution(np.zeros(0, np.int64), np.zeros(0), 0.0)
     search = _Search(flows, budget or Budget(BUDGET_STEPS), method, listed)
     bound = search.try_maxima() if flows.aggregate == "max" else search.try_sums()
-    min_share = max(bound, flows.value(flows.alone))  # No flow completes before `alone`.
-    if method != "paper" and search.best.value > min_share:
+    lowest = max(bound, flows.value(flows.alone))  # No flow completes before `alone`.
+    if method != "paper" and search.best.value > lowest:
         search.improve()
     return replace(search.best, bound=bound)
 

@@ -68,7 +68,7 @@ class _Search:
     def run(self) -> float:
         """Search while the budget lasts; returns the lower bound of the unexplored nodes."""
         root = Promises(self.problem)
-        nodes = [_Node(root, self.by_stake, 0.0, self._min_share(root, self.by_stake))]
+        nodes = [_Node(root, self.by_stake, 0.0, self._lowest_cost(root, self.by_stake))]
         while nodes:
             if not self.budget.may_go_on():
                 return min(node.bound for node in nodes)
@@ -78,7 +78,7 @@ class _Search:
     def _visit(self, nodes: list[_Node]) -> None:
         """Replace the last node by its branches, the cheapest last."""
         node = nodes.pop()
-        bound = max(node.bound, node.cost + self._min_share(node.promises, node.undecided))
+        bound = max(node.bound, node.cost + self._lowest_cost(node.promises, node.undecided))
         if bound >= self.value * (1 - SLACK):
             return
         if not node.undecided:
@@ -92,7 +92,7 @@ class _Search:
                 branch.promise(job, due)
                 nodes.append(_Node(branch, rest, node.cost + price, bound))
 
-    def _min_share(self, promises: Promises, undecided: list[int]) -> float:
+    def _lowest_cost(self, promises: Promises, undecided: list[int]) -> float:
         """A lower bound on the cost of the undecided jobs."""
         if not undecided:
             return 0.0
@@ -100,11 +100,11 @@ class _Search:
         for job in undecided:
             earliest = promises.earliest(job)
             options.append([(d, c) for d, c in self.choices[job] if d >= earliest])
-        min_share = sum(choices[0][1] for choices in options)
-        min_share += self._cover(promises, undecided, options)
+        lowest = sum(choices[0][1] for choices in options)
+        lowest += self._cover(promises, undecided, options)
         if self.quantum:
-            return float(np.ceil(min_share / self.quantum - 1e-6)) * self.quantum
-        return min_share
+            return float(np.ceil(lowest / self.quantum - 1e-6)) * self.quantum
+        return lowest
 
     def _cover(
         self,
@@ -153,9 +153,7 @@ def _choices(steps: tuple[tuple[float, float], ...]) -> list[tuple[float, float]
 
 def _quantum(costs: list[float]) -> float:
     """The least positive cost if all costs are multiples of it, otherwise 0."""
-    min_share = min((cost for cost in costs if cost > 0), default=0.0)
-    if min_share and all(
-        abs(cost / min_share - round(cost / min_share)) < 1e-9 for cost in costs
-    ):
-        return min_share
+    lowest = min((cost for cost in costs if cost > 0), default=0.0)
+    if lowest and all(abs(cost / lowest - round(cost / lowest)) < 1e-9 for cost in costs):
+        return lowest
     return 0.0
