@@ -49,7 +49,7 @@ def test_simulate_shows_what_was_done(
     assert "flex (interrupted)" in told.stdout
     assert "report: page.html" in told.stderr
     assert told.stderr.endswith("slotwise: interrupted after 10 tasks; done: small\n")
-    assert "when 1 of 2 jobs were over" in (folder / "page.html").read_text()
+    assert "when 1 of 2 jobs had ended" in (folder / "page.html").read_text()
 
 
 def test_compare_shows_the_runs_before_it(
