@@ -266,7 +266,7 @@ def test_the_page_says_who_waited_and_why(three_runs, hostile_runs, hostile_name
     """For each run its longest waits, with who held the slots; what users wrote stays text."""
     texts = page_of(three_runs, tmp_path / "r.html").texts
     assert "Waits and their causes" in texts
-    [told] = [t for t in texts if "fifo serves jobs in the order" in t and "pool0, from" in t]
+    [told] = [t for t in texts if "fifo serves jobs in order" in t and "pool0, from" in t]
     assert "behind" in told
     page = page_of(hostile_runs, tmp_path / "r.html")
     assert not [tag for tag, _ in page.tags if tag in ("img", "alert")]
