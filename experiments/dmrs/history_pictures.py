@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from experiments.dmrs.history import first_ratios, mean_ratio, ratio_of
 from experiments.dmrs.history_experiment import HISTORIES, WRONG
+from experiments.dmrs.history_ratios import first_ratios, mean_ratio, ratio_of
 from slotwise.report.palette import INK, MUTED, cycle
 from slotwise.report.palette import JOBS as COLOURS
 from slotwise.report.pictures.picture import Picture, Rows, source
 
 if TYPE_CHECKING:
-    from experiments.dmrs.history import HistoryFigure
-    from experiments.figure import Row
+    from experiments.figure import Figure, Row
 
 SENTENCE = (
     "Left: the work of a job when it comes. Right: the work left of its maps (lines) and"
@@ -27,7 +26,7 @@ TICKS = (0.03, 0.1, 0.3, 1, 3, 10, 30)
 WIDTH, HEIGHT = 250, 300
 
 
-def draw_history(figure: HistoryFigure, rows: Sequence[Row]) -> Picture:
+def draw_history(figure: Figure, rows: Sequence[Row]) -> Picture:
     """First estimates by history, and the course of the estimates with a wrong history."""
     jobs = list(dict.fromkeys(row["job"] for row in rows))
     datasets: dict[str, Rows] = {"right": [{"y": 1.0}], "first": _first(rows, jobs)}

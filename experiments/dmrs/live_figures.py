@@ -13,6 +13,7 @@ from rich.table import Table
 
 from experiments.dmrs.experiment import DMRS
 from experiments.dmrs.live import SCHEDULERS, SLOW_SPEED, LiveRun, live_runs
+from experiments.dmrs.live_row import DmrsLiveRow
 from experiments.figure import Experiment, Row
 from slotwise.report.numbers import number
 
@@ -20,26 +21,6 @@ if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
 
 RUNS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class DmrsLiveRow:
-    """One live run of the jobs of an experiment.
-
-    twct, bound  total weighted completion time, weight x seconds; its lower bound for the task
-                 durations of this run
-    over_bound   their ratio
-    gain         1 - DMRS's ratio / this one's, in the same experiment
-    slow_speed   of the slow host relative to the fast one, measured by the tasks of the run
-    """
-
-    experiment: int
-    scheduler: str
-    twct: float
-    bound: float
-    over_bound: float
-    gain: float
-    slow_speed: float
 
 
 @dataclass(frozen=True, slots=True)

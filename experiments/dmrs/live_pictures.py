@@ -13,7 +13,7 @@ from slotwise.report.palette import INK, MUTED
 from slotwise.report.pictures.picture import Picture, Rows, source
 
 if TYPE_CHECKING:
-    from experiments.dmrs.live_figures import DmrsLiveRow
+    from experiments.dmrs.live_row import DmrsLiveRow
 
 WIDTH, HEIGHT = 520, 260
 

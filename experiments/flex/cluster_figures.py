@@ -19,6 +19,7 @@ from experiments.flex.cluster_experiment import (
     experiment,
 )
 from experiments.flex.cluster_jobs import GridMix, SpreadJobs
+from experiments.flex.cluster_row import ClusterRow
 from slotwise.model.shuffle import Shuffle
 
 if TYPE_CHECKING:
@@ -53,26 +54,6 @@ class ClusterPoint:
     x: float
     setting: ClusterSetting
     panel: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterRow:
-    """Mean responses of a point in minutes: means and deviations over its experiments.
-
-    better        the reduction of the mean response by FLEX, relative to FAIR's
-    better_least  the same in the experiment in which it is least; below, where it is most
-    """
-
-    panel: str
-    x: float
-    experiments: int
-    fair: float
-    fair_deviation: float
-    flex: float
-    flex_deviation: float
-    better: float
-    better_least: float
-    better_most: float
 
 
 @dataclass(frozen=True, slots=True)

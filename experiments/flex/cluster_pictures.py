@@ -11,7 +11,7 @@ from slotwise.report.palette import MUTED, RUNS
 from slotwise.report.pictures.picture import Picture, Rows, source
 
 if TYPE_CHECKING:
-    from experiments.flex.cluster_figures import ClusterRow
+    from experiments.flex.cluster_row import ClusterRow
 
 COLOURS = {"FAIR": RUNS[0], "FLEX": RUNS[2]}
 

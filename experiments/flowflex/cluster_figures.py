@@ -21,6 +21,7 @@ from experiments.flowflex.cluster import (
     experiment,
 )
 from experiments.flowflex.jobs import GridMixFlows
+from experiments.flowflex.rows import FlowClusterRow
 from slotwise.report.numbers import number
 
 if TYPE_CHECKING:
@@ -33,28 +34,6 @@ GAP = 60.0
 """Mean seconds between arrivals, about a quarter of the time that ten flows take: ours."""
 
 OTHERS = ("fair", "fifo")
-
-
-@dataclass(frozen=True, slots=True)
-class FlowClusterRow:
-    """A metric of FlowFlex, planning for it, and of the others: means over the sets of flows.
-
-    better_S          the reduction of the mean by FlowFlex, relative to that of scheme S
-    better_S_least    the same in the set in which it is least; below, where it is most
-    """
-
-    arrivals: str
-    metric: str
-    sets: int
-    flowflex: float
-    fair: float
-    fifo: float
-    better_fair: float
-    better_fair_least: float
-    better_fair_most: float
-    better_fifo: float
-    better_fifo_least: float
-    better_fifo_most: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from experiments.flowflex.experiment import (
     FlowSetting,
     experiment,
 )
+from experiments.flowflex.rows import FlowRow
 from slotwise.report.numbers import number
 
 if TYPE_CHECKING:
@@ -58,31 +59,6 @@ MINIMAX = (
 MAY_BE_NOTHING = frozenset({"tardy", "tardiness", "sla"})
 """Penalties that a job may avoid. Where a bound of 0 is possible, 1 is added to both values and
 bounds, in every experiment, as we interpret the paper (FlowFlex, footnote 10)."""
-
-
-@dataclass(frozen=True, slots=True)
-class FlowRow:
-    """The results of all experiments by one metric, for one scheme.
-
-    mean, worst, least  of the ratios of its value to the bound
-    deviation           of that sample of ratios, 0 for a single experiment
-    added               to value and bound: 0 or 1
-    proven              experiments in which its value is proven to be the optimum
-    behind              those in which it is above the value of the paper's method alone
-    nothing             those in which the bound is 0
-    """
-
-    metric: str
-    scheme: str
-    mean: float
-    worst: float
-    least: float
-    deviation: float
-    added: float
-    proven: int
-    behind: int
-    nothing: int
-    experiments: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from slotwise.report.palette import MUTED, RULE, RUNS
 from slotwise.report.pictures.picture import Picture, Rows, source
 
 if TYPE_CHECKING:
-    from experiments.flowflex.cluster_figures import FlowClusterRow
-    from experiments.flowflex.figures import FlowRow
+    from experiments.flowflex.rows import FlowClusterRow, FlowRow
 
 LABELS = {
     FLOWFLEX: "FlowFlex",

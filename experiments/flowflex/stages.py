@@ -17,6 +17,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from experiments.figure import Experiment, Row
+from experiments.flowflex.stage_rows import SLOTS, completions
 from slotwise.allocation.flowflex.chains import Chains, chains_of
 from slotwise.allocation.flowflex.deadlines import by_deadline
 from slotwise.allocation.flowflex.flows import Flows, Ints
@@ -33,7 +34,6 @@ from slotwise.report.numbers import number
 if TYPE_CHECKING:
     from slotwise.report.pictures.picture import Picture
 
-SLOTS = 4
 
 HALF = 0.5
 """The fraction of each flow that is counted by its deadline (Fig. 6, line 5)."""
@@ -288,14 +288,6 @@ def _later_cells(rows: Sequence[Row]) -> Cells:
         said = (number(ends[flow]) for flow in flows)
         cells.append((title, *said, number(sum(ends.values()))))
     return cells
-
-
-def completions(rows: Sequence[Row]) -> dict[str, float]:
-    """The last end of each flow in a schedule."""
-    ends: dict[str, float] = {}
-    for row in rows:
-        ends[row["flow"]] = max(ends.get(row["flow"], 0.0), row["end"])
-    return ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 import altair as alt
 
-from experiments.figure import Row
-from experiments.flowflex.stages import SLOTS, StageFigure, completions
+from experiments.figure import Figure, Row
+from experiments.flowflex.stage_rows import SLOTS, completions
 from slotwise.report.palette import INK, JOBS, MUTED, RULE, tinted
 from slotwise.report.pictures.picture import Picture, Rows, source
 
@@ -32,7 +32,7 @@ LABEL_AREA = 0.9
 """Slots times seconds; smaller rectangles have no name in them."""
 
 
-def draw_first_stage(figure: StageFigure, rows: Sequence[Row]) -> Picture:
+def draw_first_stage(figure: Figure, rows: Sequence[Row]) -> Picture:
     """The DAG, its pseudo-schedule, and the pseudo-jobs cut from that."""
     phases = [row for row in rows if row["part"] == "phase"]
     jobs = [row for row in rows if row["part"] != "phase"]
@@ -88,7 +88,7 @@ def draw_first_stage(figure: StageFigure, rows: Sequence[Row]) -> Picture:
     return Picture(figure.name, figure.title, sentence, chart, datasets)
 
 
-def draw_network(figure: StageFigure, rows: Sequence[Row]) -> Picture:
+def draw_network(figure: Figure, rows: Sequence[Row]) -> Picture:
     """The network, its intervals grouped by seconds, and the work counted over time."""
     flows = {row["flow"]: row for row in rows}
     last = ceil(max(row["end"] for row in rows))
@@ -147,7 +147,7 @@ def draw_network(figure: StageFigure, rows: Sequence[Row]) -> Picture:
     return Picture(figure.name, figure.title, sentence, chart, datasets)
 
 
-def draw_later_stages(figure: StageFigure, rows: Sequence[Row]) -> Picture:
+def draw_later_stages(figure: Figure, rows: Sequence[Row]) -> Picture:
     """The three schedules under each other on one time axis."""
     titles = list(dict.fromkeys(row["schedule"] for row in rows))
     end = max(row["end"] for row in rows)

@@ -77,8 +77,6 @@ GAINS = {
 }
 """The slides' table: localities at the node and in the rack, without waiting and with."""
 
-GAIN = 0.70
-"""The gain in throughput that the slides state."""
 
 COMPUTING = (4.0, 8.0, 12.0, 16.0, 24.0, 32.0)
 """Seconds that a map computes."""

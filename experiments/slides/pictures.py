@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from experiments.slides.figure import WITH, WITHOUT
-from experiments.slides.figures import GAIN
+from experiments.slides.figure import GAIN, WITH, WITHOUT
 from slotwise.report.palette import INK, MUTED, RUNS
 from slotwise.report.pictures.picture import Picture, Rows, source
 
 if TYPE_CHECKING:
-    from experiments.figure import Row
+    from experiments.figure import Figure, Row
     from experiments.slides.figure import SlidesFigure, SlidesRow
-    from experiments.slides.traffic import TrafficFigure
 
 COLOURS = {
     f"FIFO, {WITHOUT}": RUNS[1],
@@ -106,7 +104,7 @@ def draw_throughputs(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Picture
     return Picture(figure.name, figure.title, sentence, chart, datasets)
 
 
-def draw_traffic(figure: TrafficFigure, rows: Sequence[Row]) -> Picture:
+def draw_traffic(figure: Figure, rows: Sequence[Row]) -> Picture:
     """Bytes a second over time, without waiting above and with it below."""
     kinds = {
         "from hosts of the same rack": "rack_bytes_per_second",

@@ -188,7 +188,10 @@ def test_what_is_no_history_is_refused_at_each_door(
     (folder / "half.db").write_bytes(half[:4096] + b"\xff" * (len(half) - 4096))
     reasons = {
         "text.db": ("no database", "name a file that `slotwise run --history` has written"),
-        "foreign.db": ("this file is not a history", "name a file that `slotwise run --history`"),
+        "foreign.db": (
+            "this file is not a history",
+            "name a file that `slotwise run --history`",
+        ),
         "newer.db": ("its format is 99", "update it, or name another file"),
         "half.db": ("damaged", "name another file"),
     }

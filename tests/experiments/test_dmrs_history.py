@@ -10,11 +10,6 @@ from rich.console import Console
 
 from experiments.dmrs.history import (
     DMRS_HISTORY,
-    first_ratios,
-    later_ratios,
-    mean_ratio,
-    mean_wrong,
-    ratio_of,
 )
 from experiments.dmrs.history_experiment import (
     HISTORIES,
@@ -25,6 +20,13 @@ from experiments.dmrs.history_experiment import (
     Ran,
     left_of,
     live,
+)
+from experiments.dmrs.history_ratios import (
+    first_ratios,
+    later_ratios,
+    mean_ratio,
+    mean_wrong,
+    ratio_of,
 )
 from experiments.figure import Row
 from experiments.reproduction import Reproduction
