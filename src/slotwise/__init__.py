@@ -1,8 +1,8 @@
-"""slotwise shares a cluster among many MapReduce jobs.
+"""slotwise schedules many jobs on a shared machine.
 
-What people care about (mean response, stretch, makespan) is optimised while everyone keeps a
-guaranteed share. The same scheduler drives a simulated cluster and this machine, and a proven
-lower bound stands beside every result.
+It minimizes the metric that users choose (mean response time, stretch, missed deadlines, SLA
+cost, makespan) while every pool keeps its guaranteed share. The same scheduler plans, simulates
+and runs jobs, and every result has a proven lower bound.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from slotwise.workload.workload import Workload as Workload
     from slotwise.workload.workload import mapreduce as mapreduce
 
-# Names are imported when they are first asked for: a worker process that runs a user's map
-# needs none of the planner, and starts in a fraction of the time.
+# Names are imported on first use: a worker process that runs a user's map does not need the
+# planner, and starts in a fraction of the time.
 PUBLIC = {
     # Do
     "plan": "slotwise.plans",

@@ -9,7 +9,7 @@ from types import FrameType
 
 
 def main() -> None:
-    """Run the command; a signal before its modules are loaded ends it at once."""
+    """Run the command. A signal before its modules are loaded ends the process at once."""
     fill_standard_streams()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # As nohup has it, and a shell's `&`.
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def show_version() -> None:
-    """Print the version. Nothing else of the package is loaded for it."""
+    """Print the version without loading the other modules of the package."""
     from slotwise import __version__
     from slotwise.cli.streams import StdoutError, guard_streams
 
@@ -36,7 +36,7 @@ def show_version() -> None:
 
 
 def fill_standard_streams() -> None:
-    """Open those of descriptors 0 to 2 that are closed: no file of ours shall become stderr."""
+    """Open those of descriptors 0 to 2 that are closed, so that none of our files gets them."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -45,7 +45,7 @@ def fill_standard_streams() -> None:
 
 
 def leave(number: int, frame: FrameType | None) -> None:
-    """End the process: nothing is begun yet, or all is done."""
+    """End the process. Nothing has begun yet, or everything is done."""
     os.write(2, b"slotwise: interrupted\n")
     os._exit(130)
 

@@ -1,7 +1,8 @@
-"""plan, simulate, run, compare, replay, explain: the functions that put the parts together.
+"""simulate, run, compare, replay, explain: the functions that combine all parts.
 
-Each takes a workload (a `Workload`, the path of a workload file, or a list of jobs) and gives
-a value. InputError, with place, value and remedy, before anything is begun.
+Each takes a workload (a `Workload`, the path of a workload file, or a list of jobs) or a log,
+and returns a value. Bad input raises InputError, with place, value and remedy, before anything
+begins.
 """
 
 from __future__ import annotations
@@ -45,10 +46,11 @@ def simulate(
     history: str | Path | None = None,
     **options: Unpack[Options],
 ) -> Result:
-    """Run a workload task by task on the simulated cluster, the same each time.
+    """Simulate a workload task by task on its cluster. The same input gives the same result.
 
-    From a `history` comes the work of programs that it knows, and the speeds of hosts that the
-    scheduler is told of; the cluster goes at the speeds that are stated. Nothing is added.
+    A `history` (a database of earlier runs) gives the estimated work of programs and the host
+    speeds that the scheduler believes; the simulated hosts have the stated speeds. The history
+    is not changed.
     """
     from slotwise.runtime.simulated.backend import SimulatedBackend
     from slotwise.workload.placement import place_blocks
@@ -96,18 +98,18 @@ def run(
     history: str | Path | None = None,
     **options: Unpack[Options],
 ) -> Result:
-    """Run a workload really, in worker processes of this machine.
+    """Run a workload in worker processes of this machine.
 
-    Jobs of stated work sleep for it, and copy nothing. `slots` is the number of processors
-    unless given, or a number for each kind. With `emulate_hosts` the run uses the
-    hosts of the workload's cluster instead, emulated on this machine: each host has workers of
-    its own, which run for as much of the time as its speed says. No host may be faster than
+    Jobs of stated work sleep for that time and copy nothing. `slots` is a number of slots, or a
+    number for each kind; the number of processors by default. With `emulate_hosts` the run uses
+    the hosts of the workload's cluster instead, emulated on this machine: each host has its own
+    workers, which run for as much of the time as its speed says. No host may be faster than
     this machine, whose speed is 1.
 
-    `history` is a database of earlier runs: from it come the work of programs and the speeds of
-    hosts that it knows, and each task of a program that ends is added to it within seconds; it
-    is made if there is none. RunInterrupted (a KeyboardInterrupt) carries what was done when
-    Ctrl-C comes.
+    `history` is a database of earlier runs, created if it is missing. It gives the estimated
+    work of programs and the speeds of hosts, and each task of a program that ends is added to
+    it within seconds. Ctrl-C raises RunInterrupted (a KeyboardInterrupt), which has the result
+    so far.
     """
     _refuse_log(history, options)
     source = _source(workload, options, _existing(history))
@@ -116,7 +118,7 @@ def run(
 
 
 def _live_cluster(source: Source, slots: Slots | None, emulate_hosts: bool) -> Cluster:
-    """What a live run runs on: this machine, or the hosts that are played on it."""
+    """The cluster of a local run: this machine, or the hosts that are emulated on it."""
     stated = source.workload.cluster
     if not emulate_hosts:
         from slotwise.runtime.local.backend import LocalBackend
@@ -139,7 +141,7 @@ def _run(
     history: str | Path | None,
     options: Options,
 ) -> Result:
-    """Run really what is known by now, and add to the history what ends."""
+    """Run the jobs of a source, and add the tasks that end to the history."""
     from slotwise.runtime.local.backend import LocalBackend
 
     executions = source.executions(cluster)
@@ -176,13 +178,13 @@ def compare(
     history: str | Path | None = None,
     **options: Unpack[Options],
 ) -> Results:
-    """The same workload under several schedulers, in the simulated world or really.
+    """Simulate the same workload under several schedulers, or run it with `live=True`.
 
-    Live, each scheduler's programs write to outputs of their own: OUTPUT-fifo and so on. Logs
-    are named in the same way. `emulate_hosts` is for live runs, as in run. A `history` tells
-    all of them the same, what is known before the first; live, it is made if there is none, and
-    what ends is added. If a run is stopped, or cannot be recorded, the exception has the
-    results of those before it as `earlier`.
+    In live runs the programs of each scheduler write to their own outputs: OUTPUT-fifo and so
+    on. Logs are named in the same way. `emulate_hosts` is for live runs, as in `run`. All
+    schedulers get the same estimates from a `history`: its contents before the first run. Live
+    runs create it if it is missing and add to it. If a run is stopped, or cannot be recorded,
+    the exception has the results of the earlier runs as `earlier`.
     """
     names = _check_names([schedulers] if isinstance(schedulers, str) else schedulers)
     apiece = {name: _apart(options, name) for name in names}
@@ -222,7 +224,7 @@ def compare(
 
 
 def _check_names(schedulers: Iterable[str]) -> list[str]:
-    """The names of schedulers, each known and named once; refused before the first run."""
+    """The names of schedulers. InputError for an unknown name and for one given twice."""
     names = list(schedulers)
     for name in names:
         make_scheduler(name)
@@ -232,7 +234,7 @@ def _check_names(schedulers: Iterable[str]) -> list[str]:
 
 
 def replay(log: Log | str | Path) -> Replay:
-    """Decide everything in a log again by its own scheduler, and compare."""
+    """Make all decisions of a log again with its own scheduler, and compare them."""
     from slotwise.analysis.replay import replay_log
 
     with following(log) as read:
@@ -250,10 +252,10 @@ def explain(log: Log | str | Path, job: str | None = None) -> tuple[Wait, ...]: 
 def explain(
     log: Log | str | Path, job: str | None = None, at: float | None = None
 ) -> Explanation | tuple[Wait, ...]:
-    """Why a job holds the slots that it holds at an instant of a run, in seconds.
+    """Explain why a job holds its slots at an instant `at` of a run, in seconds.
 
     Without an instant: the longest waits of the job, or of all jobs, the longest first, each
-    with who held the slots meanwhile and what would have helped.
+    with the jobs that held the slots meanwhile and what would have helped.
     """
     from slotwise.analysis.explain import explain as explain_log
     from slotwise.analysis.timeline import timeline_of
@@ -270,12 +272,12 @@ def explain(
 def write_report(
     results: Sequence[Result], path: str | Path, *, pictures: bool = False
 ) -> list[Path]:
-    """Write one page that shows these results side by side; the paths that were written."""
+    """Write one page that shows these results side by side. Returns the paths written."""
     return page.write_report([result.reported for result in results], path, pictures=pictures)
 
 
 def _apart(options: Options, name: str) -> Options:
-    """The options for one scheduler of several, with a log of its own."""
+    """The options for one scheduler of several, with its own log."""
     mine = options.copy()
     if log := options.get("log"):
         mine["log"] = Path(log).with_name(f"{Path(log).stem}-{name}{Path(log).suffix}")
@@ -283,7 +285,7 @@ def _apart(options: Options, name: str) -> Options:
 
 
 def _source(workload: Given, options: Options, history: str | Path | None = None) -> Source:
-    """The workload with what the options say in its place, and what a history knows of it."""
+    """The workload with the options of a run and the estimates of a history applied."""
     refuse_unknown(options)
     return read_source(workload).with_options(
         history=history,
@@ -293,12 +295,12 @@ def _source(workload: Given, options: Options, history: str | Path | None = None
 
 
 def _existing(history: str | Path | None) -> str | Path | None:
-    """A history that is there; none where one is still to be made."""
+    """The history if it exists; None if a run will create it."""
     return history if history is not None and os.path.exists(history) else None
 
 
 def _refuse_log(history: str | Path | None, options: Options) -> None:
-    """Refuse to write the log over the history, or over a file that is no log."""
+    """Refuse to write the log over the history, or over a file that is not a log."""
     log = options.get("log")
     if history is not None and log is not None and is_same_file(log, history):
         raise InputError(f"history {str(history)!r} is the log, too; name another file")
@@ -307,5 +309,5 @@ def _refuse_log(history: str | Path | None, options: Options) -> None:
 
 
 def _plain(network: Network) -> dict[str, float | None]:
-    """A network for the log; JSON has no infinite numbers, so None stands for no limit."""
+    """A network for the log. JSON has no infinite numbers, so None means no limit."""
     return {key: None if rate == inf else rate for key, rate in asdict(network).items()}

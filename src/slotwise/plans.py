@@ -1,4 +1,4 @@
-"""Plans: what a schedule of known jobs comes to, before anything runs."""
+"""Plans: schedules of known jobs, computed before anything runs."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ def plan(
     budget_seconds: float | None = None,
     budget_steps: int | None = None,
 ) -> Plan:
-    """The malleable schedule to which an allocator leads when all jobs are there at time 0.
+    """The malleable schedule of an allocator when all jobs are present at time 0.
 
-    FLEX searches for `budget_seconds` (`PLAN_SECONDS` unless given) or until nothing helps any
-    more. With `budget_steps` instead, the same schedule comes out on every machine. In a plan
-    nothing is copied: a phase begins when all that it comes after, or continues, is done.
-    Programs that a `history` knows have the work that is known from there; its slots are those
-    that are stated.
+    FLEX searches for `budget_seconds` (`PLAN_SECONDS` by default) or until nothing improves the
+    schedule. With `budget_steps` instead, the schedule is the same on every machine. Plans do
+    not copy data: a phase begins when all phases before it are done. A `history` gives the
+    estimated work of programs; slots have the stated speeds.
     """
     source = read_source(workload).with_options(history=history)
     aim = objective_of(objective, source)
@@ -74,11 +73,11 @@ def plan_tasks(
     budget_seconds: float | None = None,
     budget_steps: int | None = None,
 ) -> TaskPlan:
-    """A schedule of whole tasks on hosts of any speeds, jobs arriving when they do.
+    """A schedule of whole tasks on hosts of any speed, for jobs with arrival times.
 
-    What is to be small is the sum of weight times completion. `dmrs` is the algorithm of the
-    paper, `dmrs-best` what search makes of it; the others are what DMRS was compared with.
-    From a `history` come the work of programs and the speeds of hosts that it knows.
+    The objective is the sum of weight times completion. `dmrs` is the algorithm of the paper,
+    `dmrs-best` improves it by search; the others are the schedulers that the paper compares
+    DMRS with. A `history` gives the estimated work of programs and the speeds of hosts.
     """
     if scheduler not in PLANNERS:
         raise InputError(f"unknown scheduler {scheduler!r}; known: {', '.join(PLANNERS)}")
@@ -132,7 +131,7 @@ def _budget(seconds: float | None, steps: int | None) -> Budget:
 
 
 class _Alarm:
-    """Rings so many seconds after it was asked first."""
+    """Whether a number of seconds has passed since the first call."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -1,4 +1,4 @@
-"""Results: what a plan, a simulation or a run gives back."""
+"""Results of plans, simulations and runs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from slotwise.report.page import write_report
 from slotwise.report.reported import ReportedRun
 
 EXACT = 1e-8
-"""A gap up to here is rounding: the bound is met, so the value is proven optimal. Bounds are
-lowered by about 1e-9, since deadlines are met that are missed by no more."""
+"""A relative gap up to this is rounding, and the value is proven optimal. Lower bounds are
+reduced by about 1e-9, since a deadline missed by no more than that counts as met."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A malleable schedule, its value, and the bound.
+    """A malleable schedule, its value and its lower bound.
 
-    No schedule has a lower value than the bound that keeps the least shares which the allocator
-    keeps; FIFO keeps none. `penalties` names those of the jobs, if they have some of their own.
+    No schedule that keeps the min shares has a lower value than `bound`. FIFO keeps no min
+    shares: there, no schedule at all has. `penalties` names the penalties of the jobs if some
+    have their own.
     """
 
     allocator: str
@@ -39,12 +40,12 @@ class Plan:
 
     @property
     def gap(self) -> float | None:
-        """value / bound - 1; 0 where the two meet, None where the bound is else not above 0."""
+        """value / bound - 1; 0 if both are equal, None if the bound is otherwise not positive."""
         return gap_of(self.value, self.bound)
 
     @property
     def is_exact(self) -> bool:
-        """Whether the value is proven optimal: it meets the bound."""
+        """Whether the value is proven optimal: it equals the lower bound."""
         return self.value - self.bound <= EXACT * max(abs(self.value), abs(self.bound))
 
     def to_plain(self) -> dict[str, Any]:
@@ -62,7 +63,7 @@ class Plan:
         }
 
     def summary(self) -> str:
-        """What it is worth, in a line."""
+        """The value, the lower bound and the gap in one line."""
         gap = "-" if self.gap is None else "0 %" if self.is_exact else f"{100 * self.gap:.3g} %"
         names = in_words(self.penalties or (self.objective.penalty,))
         return (
@@ -84,12 +85,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """A schedule of whole tasks on the hosts, and the bound of its weighted completion times.
+    """A schedule of whole tasks on the hosts, and a lower bound of the objective.
 
-    value       of the sum of weight times completion
-    bound       no schedule has a lower one
-    guarantee   value / bound is proven to be no more for DMRS; None for other schedulers
-    skewness    the task-skewness product D, on which that depends
+    value       the sum of weight times completion
+    bound       no schedule has a lower value
+    guarantee   the proven upper limit of value / bound for DMRS; None for other schedulers
+    skewness    the task-skewness product D, on which the guarantee depends
     completion  of each job, seconds
     assignment  (job, phase, task, host, start, end) of each task, seconds
     """
@@ -105,7 +106,7 @@ class TaskPlan:
 
     @property
     def ratio(self) -> float:
-        """value / bound: 1 is proven optimal."""
+        """value / bound; 1 means proven optimal."""
         return self.value / self.bound
 
     def to_plain(self) -> dict[str, Any]:
@@ -123,7 +124,7 @@ class TaskPlan:
         }
 
     def summary(self) -> str:
-        """What it is worth, in a line."""
+        """The value, the lower bound and the gap in one line."""
         proven = "" if self.guarantee is None else f", at most {self.guarantee:.4g} by theorem"
         return (
             f"{self.scheduler}: sum of weighted completion {self.value:.6g},"
@@ -144,7 +145,7 @@ class TaskPlan:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a workload under one scheduler, in one world."""
+    """The result of a workload under one scheduler on one backend."""
 
     scheduler: str
     backend: Literal["live", "simulated"]
@@ -163,17 +164,17 @@ class Result:
 
     @property
     def bound(self) -> float:
-        """What no schedule of this work can go below."""
+        """The lower bound: no schedule of this work has a smaller value."""
         return self.outcome.bound
 
     @property
     def failed(self) -> dict[str, str]:
-        """The jobs that failed, and why."""
+        """The jobs that failed, with their reasons."""
         return self.outcome.failed
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the run ended, or its log was read, before all of its jobs were over."""
+        """Whether the run ended, or its log was read, before all its jobs had ended."""
         return not self.outcome.is_over
 
     def to_plain(self) -> dict[str, Any]:
@@ -192,7 +193,7 @@ class Result:
 
     @property
     def reported(self) -> ReportedRun:
-        """As the report takes it."""
+        """The form that the report takes."""
         return ReportedRun(self.scheduler, self.backend, self.log, self.outcome)
 
     def _repr_html_(self) -> str:
@@ -203,17 +204,17 @@ class Result:
 
     @classmethod
     def of_log(cls, log: Log) -> Result:
-        """The result that a log tells of."""
+        """The result of the run in a log."""
         outcome = Meter.of_log(log).outcome()
         return cls(log.header.scheduler["name"], log.header.backend, outcome, log)
 
     def report(self, path: str | Path, *, pictures: bool = False) -> list[Path]:
-        """Write the page that shows it, and the pictures as PNG and SVG if wished."""
+        """Write the page that shows it; with `pictures` also the pictures as PNG and SVG."""
         return write_report([self.reported], path, pictures=pictures)
 
 
 class Results(list[Result]):
-    """Results of one workload under several schedulers: a list that notebooks can show."""
+    """Results of one workload under several schedulers: a list that notebooks display."""
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: the runs side by side, as a table and in pictures."""
@@ -223,9 +224,9 @@ class Results(list[Result]):
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """A run was stopped from outside; `result` tells what was done until then.
+    """A run was interrupted; `result` has what was done until then.
 
-    Where several are compared, `earlier` has the results of those before it.
+    In a comparison, `earlier` has the results of the runs before it.
     """
 
     def __init__(self, result: Result) -> None:
@@ -235,10 +236,10 @@ class RunInterrupted(KeyboardInterrupt):
 
 
 class RunUnrecorded(SlotwiseError):
-    """A run is over, but not all that was to be written of it could be.
+    """A run has ended, but its log or history could not be written completely.
 
-    `result` is the run's: its jobs are done, or have failed, as if nothing had been. Where
-    several are compared, `earlier` has the results of those before it.
+    `result` is the result of the run; its jobs are done, or have failed, as usual. In a
+    comparison, `earlier` has the results of the runs before it.
     """
 
     def __init__(self, reason: SlotwiseError, result: Result) -> None:

@@ -1,4 +1,4 @@
-"""Running: all that makes a run but the world, and the loop that it goes through."""
+"""Running: everything that makes a run except its backend, and the loop."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from slotwise.sources import Source, objective_of
 
 
 class Options(TypedDict, total=False):
-    """How a run is scheduled, in either world; the keyword arguments of simulate and run.
+    """How a run is scheduled on any backend: the keyword arguments of simulate and run.
 
     assigner       "greedy" or "delay"
-    epoch_seconds  how often the allocation is decided anew
+    epoch_seconds  seconds between decisions on the allocation
     waits          delay scheduling's two waits in seconds: for the rack, for any slot; None:
-                   one and a half and three heartbeats of the cluster, 5 and 10 without any
-    budget_seconds how long flex may search at each decision, about; None leaves it to flex
+                   1.5 and 3 heartbeats of the cluster, or 5 and 10 without a heartbeat
+    budget_seconds about how long flex may search at each decision; None: flex decides
     objective      instead of the workload's own: an Objective, or the name of a penalty
-    preemption     instead of the workload's: how pools take slots back that do not say so
-                   themselves
-    shuffle        instead of the workload's: how reduces come to what maps have written
+    preemption     instead of the workload's: how pools without their own setting take slots
+                   back
+    shuffle        instead of the workload's: how reduces get the output of maps
     attempts_max   how often a task may fail before its job does
     log            file to write the log to
-    progress       told of every turn of the loop; unless given, a notebook shows a table with
-                   bars while the run goes on
+    progress       called for every turn of the loop; by default, a notebook shows a table with
+                   bars during the run
     """
 
     assigner: str
@@ -65,7 +65,7 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """All that makes a run, but the world."""
+    """Everything that makes a run except its backend."""
 
     scheduler: str
     backend: Literal["live", "simulated"]
@@ -77,10 +77,10 @@ class RunSpec:
     listeners: Sequence[Remembering] = ()
 
     def run(self, make_backend: Callable[[], AbstractContextManager[Backend]]) -> Result:
-        """Run the loop in a world and measure what came of it.
+        """Run the loop on a backend and measure the result.
 
-        The world is made last: whatever can be refused is refused before it begins. If the log
-        or the history cannot be written at the end, RunUnrecorded has the result.
+        The backend is made last: bad input is refused before it starts anything. If the log or
+        the history cannot be written at the end, RunUnrecorded has the result.
         """
         header = self._header()
         scheduler = make_scheduler(**header.scheduler, objective=Objective(**header.objective))
@@ -105,7 +105,7 @@ class RunSpec:
                     title = f"{self.scheduler}, {self.backend}"
                     records.append(stack.enter_context(NotebookProgress(show, title)))
                 records += [stack.enter_context(listener) for listener in self.listeners]
-                with undisturbed():  # Whatever the world has taken, it gives back.
+                with undisturbed():  # So that a backend that has started is always closed.
                     backend = stack.enter_context(make_backend())
                 run_loop(scheduler, backend, state, _all_of(records))
         except KeyboardInterrupt:
@@ -117,7 +117,7 @@ class RunSpec:
         return Result.of_log(log)
 
     def _header(self) -> Header:
-        """All that is needed to decide the same again: the run itself begins from it, too."""
+        """Everything needed to make the same decisions again. The run itself starts from it."""
         options = self.options
         attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
         if attempts_max < 1:
@@ -149,7 +149,7 @@ class RunSpec:
         )
 
     def _waits(self) -> tuple[float, float] | None:
-        """Delay scheduling's waits: as asked for, else by the cluster's heartbeat if any."""
+        """Delay scheduling's waits: as given, else by the cluster's heartbeat if it has one."""
         waits, heartbeat = self.options.get("waits"), self.cluster.heartbeat
         if waits is None and heartbeat > 0 and self.options.get("assigner") == "delay":
             found = Delay.of_heartbeat(heartbeat)
@@ -158,7 +158,7 @@ class RunSpec:
 
 
 def refuse_unknown(options: Options) -> None:
-    """Refuse what is no option; what makes a simulation true or not stands in a Simulation."""
+    """Refuse unknown options. Those of a simulation belong in `Simulation`."""
     for name in sorted(options.keys() - Options.__annotations__.keys()):
         if name in Simulation.__dataclass_fields__:
             raise InputError(
@@ -170,7 +170,7 @@ def refuse_unknown(options: Options) -> None:
 
 
 def _refuse_stranded(job: Job, cluster: Cluster) -> None:
-    """Refuse tasks that must go on where others ran, if they cannot on some host."""
+    """Refuse tasks that must continue on the host of others, if some host cannot run them."""
     for phase in job.phases:
         if phase.continues is not None:
             try:

@@ -1,10 +1,10 @@
-"""The scheduler: an allocator and an assigner, joined; and the names by which users know them.
+"""The scheduler: an allocator combined with an assigner, and the names of both for users.
 
-Beside it stand those that plan a queue of whole tasks for each host (`Queueing`).
+`Queueing` schedulers plan a queue of whole tasks for each host instead.
 
-It is pure: it keeps no memory, reads no clock and starts nothing. What it must remember it
-says (`Defer`, `Reallocate`) and finds again in the next snapshot, so that the log tells it and
-a run can be replayed decision for decision.
+Schedulers are pure: they keep no memory, read no clock and start nothing. What a scheduler must
+remember it emits as decisions (`Defer`, `Reallocate`) and reads from the next snapshot, so the
+log contains it and a run can be replayed decision for decision.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
     from slotwise.dmrs.queueing import Queueing
 
 EPOCH_SECONDS = 0.5
-"""How often an allocation is decided anew if nothing else calls for it (FLEX 4.2)."""
+"""Seconds between decisions on the allocation when no event requires one (FLEX 4.2)."""
 
 PLAN_SECONDS = EPOCH_SECONDS / 2
 """How long a plan may search by default: it would be ready within an epoch."""
 
 EPOCH_LEAST = 1e-6
-"""Seconds; no cluster tells instants apart that are closer."""
+"""Seconds; the shortest epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
     """Decides the allocation at every epoch, arrival and end, and fills free slots by it.
 
-    Slots that are not free are taken back for pools that have waited for them for too long.
+    Preemption takes slots back for pools that have been below their shares for too long.
     """
 
     allocator: Allocator
@@ -64,7 +64,7 @@ class Scheduler:
     def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next decisions at this instant; empty when there is nothing more to decide.
 
-        The loop applies them and asks again, so each answer sees what the last one changed.
+        The loop applies them and calls again, so each call sees the changes of the last one.
         """
         if snapshot.doomed:
             return give_up(snapshot)
@@ -75,18 +75,18 @@ class Scheduler:
         return self.assigner.assign(snapshot) or preempt(snapshot)
 
     def _may_differ(self, snapshot: Snapshot) -> bool:
-        """Whether a new epoch's allocation can be another one than the last."""
+        """Whether the allocation of a new epoch can differ from the last one."""
         return snapshot.has_changed if self.allocator.reads_work else snapshot.has_shrunk
 
     def _epoch_after(self, now: float) -> float:
-        """The first multiple of the epoch's length that lies ahead."""
+        """The first multiple of the length of an epoch after this instant."""
         passed = floor(now / self.epoch_seconds)
-        # Rounding may put an instant that is a multiple into the epoch before it.
+        # Rounding may put an instant that is a multiple into the previous epoch.
         for number in (passed + 1, passed + 2):
             until = number * self.epoch_seconds
             if until > now:
                 return until
-        return nextafter(now, inf)  # So late in time, floats are farther apart than epochs.
+        return nextafter(now, inf)  # At such instants, floats are farther apart than epochs.
 
 
 ALLOCATORS: Mapping[str, Callable[[Objective, float | None], Allocator]] = MappingProxyType(
@@ -104,7 +104,7 @@ ALLOCATORS: Mapping[str, Callable[[Objective, float | None], Allocator]] = Mappi
 
 
 def _flowflex(objective: Objective, method: Method, budget: float | None) -> Allocator:
-    # FlowFlex and DMRS are imported where they are chosen: most commands use neither.
+    # FlowFlex and DMRS are imported when they are chosen: most commands use neither.
     from slotwise.allocation.flowflex.allocator import FlowFlex
 
     return FlowFlex(objective, method, budget)
@@ -135,10 +135,10 @@ ASSIGNERS: Mapping[str, Callable[..., Assigner]] = MappingProxyType(
 def make_allocator(
     name: str, objective: Objective | None = None, budget_seconds: float | None = None
 ) -> Allocator:
-    """The allocator of this name, for an objective (mean response if none is given).
+    """The allocator of this name, for an objective (mean response by default).
 
-    `budget_seconds` is for the search at each decision, where the allocator searches; None
-    leaves it to the allocator.
+    `budget_seconds` limits the search at each decision, for allocators that search; None: the
+    allocator decides. InputError for an unknown name.
     """
     if name not in ALLOCATORS:
         raise InputError(f"unknown allocator {name!r}; known: {', '.join(ALLOCATORS)}")
@@ -155,10 +155,11 @@ def make_scheduler(
     waits: tuple[float, float] | None = None,
     budget_seconds: float | None = None,
 ) -> Scheduler | Queueing:
-    """The scheduler of these names. `waits` are delay scheduling's two, in seconds.
+    """The scheduler of these names. `waits` are the two waits of delay scheduling, in seconds.
 
-    `budget_seconds` is what it may search for at each decision, about. Those that plan queues
-    are for weighted completion times, know no epochs and place tasks themselves.
+    `budget_seconds` is about how long it may search at each decision. Schedulers that plan
+    queues minimize weighted completion times, have no epochs and place tasks themselves.
+    InputError for unknown names and for options that do not fit together.
     """
     if name not in SCHEDULERS:
         raise InputError(f"unknown scheduler {name!r}; known: {', '.join(SCHEDULERS)}")

@@ -82,13 +82,13 @@ class Source:
     def jobs(self, cluster: Cluster | None = None) -> tuple[Job, ...]:
         """The jobs with their phases, as schedulers see them.
 
-        In a cluster they shuffle as the workload says. Without one, in a plan, reduces come
+        On a cluster they shuffle as the workload says. Without one, in a plan, reduces come
         after all maps.
         """
         return tuple(self._job(entry, cluster) for entry in self.entries)
 
     def executions(self, cluster: Cluster) -> list[Execution]:
-        """The jobs as the live world runs them in this cluster."""
+        """The jobs as the local backend runs them on this cluster."""
         executions = [_execution(entry, self.workload, cluster) for entry in self.entries]
         _refuse_shared_outputs(executions)
         for execution in executions:
@@ -97,11 +97,11 @@ class Source:
         return executions
 
     def believed(self, cluster: Cluster) -> Cluster:
-        """This cluster as schedulers are told of it: with speeds that were learned."""
+        """This cluster as schedulers believe it to be: with the speeds of the history."""
         return self.rates.cluster(cluster)
 
     def unknown(self) -> list[PhaseId]:
-        """The phases of programs of which the rates know nothing."""
+        """The phases of programs that the rates have no estimate for."""
         planned = (
             execution
             for entry in self.entries
@@ -115,7 +115,7 @@ class Source:
         ]
 
     def pools(self) -> PoolTree:
-        """The pools, those that only jobs name among them."""
+        """The pools, including those that are only named by jobs."""
         named = (_stated(entry).pool for entry in self.entries)
         tree = PoolTree(self.workload.pools).with_pools(named)
         preemption = self.workload.preemption
@@ -123,11 +123,11 @@ class Source:
 
     @property
     def shuffle(self) -> Shuffle | None:
-        """How reduces come to what maps have written."""
+        """How reduces get the output of maps; None: not modelled."""
         return self.workload.shuffle
 
     def cluster(self, cluster: Cluster) -> Cluster:
-        """This cluster, with slots for copying if the workload splits that off."""
+        """This cluster, with slots for copying if copying has its own slots."""
         return cluster if self.shuffle is None else self.shuffle.cluster(cluster)
 
     def _job(self, entry: Entry, cluster: Cluster | None) -> Job:
@@ -140,7 +140,7 @@ class Source:
         return self.shuffle.job(found, cluster)
 
     def _planned(self, entry: Entry, cluster: Cluster | None) -> Job | Execution:
-        """The entry, or what a program has been made into to look at it."""
+        """The entry; for a program, its execution, which has looked at the input."""
         if isinstance(entry, ProgramJob):
             # Where nothing is written, it does not matter whether the output exists.
             return _planned(_overwriting(entry), self.workload, cluster)
@@ -148,7 +148,7 @@ class Source:
 
 
 Given = Workload | str | Path | Entry | Iterable[Entry] | Source
-"""A workload as callers may give it: as a value, as the path of a file, as a job or jobs."""
+"""A workload in the forms that callers may give: a value, the path of a file, a job or jobs."""
 
 
 def read_source(workload: Given) -> Source:
@@ -175,14 +175,14 @@ def read_source(workload: Given) -> Source:
 
 
 def objective_of(asked: Objective | str | None, source: Source) -> Objective:
-    """The objective asked for, or the workload's own."""
+    """The given objective, or the workload's."""
     if isinstance(asked, str):
         return Objective.named(asked)
     return asked or source.workload.objective
 
 
 def cluster_of(workload: Workload, slots: Slots | None) -> Cluster:
-    """The cluster to plan for or to simulate: as many slots as asked for, or the workload's."""
+    """The cluster to plan for or to simulate: the given slots, or the workload's cluster."""
     if isinstance(slots, int):
         return Cluster.of_slots(slots)
     if slots is not None:
@@ -191,17 +191,17 @@ def cluster_of(workload: Workload, slots: Slots | None) -> Cluster:
 
 
 def processors() -> int:
-    """How many processors this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def _stated(entry: Entry) -> Job | ProgramJob:
-    """What is said of a job: its id, pool and so on."""
+    """The stated properties of a job: its id, pool and so on."""
     return entry if isinstance(entry, Job | ProgramJob) else entry.job
 
 
 def _expected(execution: Execution, rates: Rates) -> Job:
-    """The job of an execution, with the work of its tasks as far as it is known."""
+    """The job of an execution, with estimates of the work of its tasks where there are any."""
     if isinstance(execution, HasInputSizes):
         return rates.job(execution.job, execution.program, execution.sizes)
     return execution.job
@@ -220,7 +220,7 @@ def _execution(entry: Entry, workload: Workload, cluster: Cluster) -> Execution:
 
 
 def _without_copying(job: Job) -> Job:
-    """The job with no phase that begins early: who sleeps does not wait for what it copies."""
+    """The job without early phases: a task that sleeps does not wait for data to copy."""
     phases = (replace(phase, slow_start=1.0) for phase in job.phases)
     return replace(job, phases=tuple(phases))
 
@@ -267,7 +267,7 @@ def _with_suffix(entry: Entry, suffix: str) -> Entry:
 
 
 def _refuse_shared_outputs(executions: Iterable[Execution]) -> None:
-    """Refuse outputs that are one place, or one of which lies in the other, by any name."""
+    """Refuse two outputs at the same real path, and one inside another."""
     writers = [one for one in executions if isinstance(one, WritesOutput)]
     places = sorted((*_real(one.output).split("/"), "", one.job.id) for one in writers)
     for (*outer, _, one), (*inner, _, other) in pairwise(places):

@@ -1,4 +1,4 @@
-"""The commands: their options, and the functions of slotwise.api that they call."""
+"""The commands: their options, and the functions that they call."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    help="""Share a cluster among many jobs; every result has a proven bound beside it.
+    help="""Schedule many jobs on a shared machine. Every result has a proven lower bound.
 
-    A workload file says what jobs there are: `slotwise plan --help` shows one.""",
+    A workload file describes the jobs: `slotwise plan --help` shows one.""",
 )
 app.add_typer(trace, name="trace")
 app.command(name="history")(show_history)
@@ -82,7 +82,7 @@ EmulateHosts = Annotated[
 History = Annotated[
     Path | None,
     typer.Option(
-        metavar="DB", help="Estimate programs by what this database knows, and add to it."
+        metavar="DB", help="Estimate programs by this database of earlier runs, and add to it."
     ),
 ]
 
@@ -91,13 +91,13 @@ Known = Annotated[
     typer.Option(
         "--history",
         metavar="DB",
-        help="Estimate programs and hosts by what this database of `run --history` knows.",
+        help="Estimate programs and hosts by this database, written by `run --history`.",
     ),
 ]
 
 
 COLLECTED_FROM = 50_000
-"""New objects after which cycles are looked for. Large workloads have many, but no cycles."""
+"""New objects between searches for cycles. Large workloads have many objects and no cycles."""
 
 
 @app.callback(invoke_without_command=True)
@@ -122,8 +122,8 @@ def _plan(
     scheduler: Annotated[
         str | None,
         typer.Option(
-            help="Instead of an allocator: whole tasks on hosts of any speed, for the sum of"
-            f" weighted completion times; {', '.join(PLANNERS)}."
+            help="Instead of an allocator: plan whole tasks on hosts of any speed, for the sum"
+            f" of weighted completion times; {', '.join(PLANNERS)}."
         ),
     ] = None,
     budget_seconds: Annotated[
@@ -139,10 +139,10 @@ def _plan(
     history: Known = None,
     as_json: Json = False,
 ) -> None:
-    """The malleable schedule of a static problem, its value, bound and gap.
+    """Print the malleable schedule of a static problem, its value, lower bound and gap.
 
-    With `--scheduler`, a schedule of whole tasks on hosts of any speeds instead, jobs coming
-    when they arrive.
+    With `--scheduler`: a schedule of whole tasks on hosts of any speed, for jobs with arrival
+    times.
 
     `slotwise plan jobs.yaml --allocator flex --objective tardiness --aggregate max --json`
 
@@ -192,7 +192,7 @@ def _simulate(
     truth: Truth,
     output: Output,
 ) -> None:
-    """Task by task on the simulated cluster, the same each time for the same seed.
+    """Simulate the workload task by task; the same seed gives the same result.
 
     `slotwise simulate jobs.yaml --scheduler flex --assigner delay --seed 1 --noise 0.3`
     """
@@ -225,7 +225,7 @@ def _run(
     scheduling: Scheduling,
     output: Output,
 ) -> None:
-    """Really, in worker processes of this machine. Jobs of stated work sleep for it.
+    """Run the workload in worker processes of this machine. Jobs of stated work sleep.
 
     `slotwise run jobs.yaml --scheduler fair --slots 2 --log run.jsonl --report run.html`
     """
@@ -254,23 +254,24 @@ def _compare(
     file: File,
     *,
     schedulers: Annotated[str, typer.Option(help="Their names.")] = "fifo,fair,flex",
-    live: Annotated[bool, typer.Option("--live", help="Really, one after the other.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Run on this machine, in turn.")] = False,
     slots: SlotsText = None,
     emulate_hosts: EmulateHosts = False,
     overwrite: Overwrite = False,
     history: Annotated[
         Path | None,
         typer.Option(
-            metavar="DB", help="Estimate by what this database knows; with --live, add to it."
+            metavar="DB",
+            help="Estimate by this database of earlier runs; with --live, add to it.",
         ),
     ] = None,
     scheduling: Scheduling,
     truth: Truth,
     output: Output,
 ) -> None:
-    """The same workload under several schedulers, side by side, with the bound.
+    """Compare several schedulers on the same workload, with the lower bound.
 
-    Live, programs write to OUTPUT-fifo and so on; logs are named alike.
+    With `--live`, programs write to OUTPUT-fifo and so on; logs are named in the same way.
 
     `slotwise compare jobs.yaml --schedulers fifo,fair,flex --report compare.html`
     """
@@ -309,7 +310,7 @@ def _report(
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")],
     pictures: Annotated[bool, typer.Option(help="Also as PNG and SVG, beside it.")] = False,
 ) -> None:
-    """One page that works offline, from the logs of one or several runs.
+    """Write a page that works offline from the logs of one or several runs.
 
     `slotwise report fifo.jsonl flex.jsonl -o report.html --pictures`
     """
@@ -327,7 +328,7 @@ def _replay(
     log: Annotated[Path, typer.Argument(metavar="LOG", help="A log that --log has written.")],
     as_json: Json = False,
 ) -> None:
-    """Decide everything in a log again and compare, decision by decision.
+    """Make all decisions of a log again and compare them one by one.
 
     Exit code 1 if a decision differs.
 
@@ -373,11 +374,11 @@ def _explain(
     job: Annotated[str | None, typer.Option("--job", help="A job.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Who waited longest for slots, behind whom, and what would have helped.
+    """Explain which jobs waited longest for slots, behind which, and what would have helped.
 
-    With `--job`, the waits of this job. With `--at` too, why it holds the slots that it holds
-    at that instant: its pools' shares, what it could use, who holds the slots, who is served
-    before it and after it.
+    With `--job`, the waits of this job. With `--at` as well, why it holds its slots at that
+    instant: the shares of its pools, what it could use, which jobs hold the slots, and which
+    jobs are served before it and after it.
 
     `slotwise explain run.jsonl`
 
@@ -405,13 +406,13 @@ def _explain(
 def main() -> None:
     """The `slotwise` command, once its modules are loaded."""
     guard_streams()
-    gc.freeze()  # What has been imported stays.
+    gc.freeze()  # Imported modules stay in memory.
     gc.set_threshold(COLLECTED_FROM)
     try:
         try:
             app()
         finally:
             sys.stdout.flush()
-    except StdoutError as error:  # Of what is printed outside of commands, such as help.
+    except StdoutError as error:  # From output outside of commands, such as help.
         say(f"slotwise: {error}", style="red")
         sys.exit(2)
