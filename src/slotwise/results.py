@@ -40,7 +40,7 @@ class Plan:
 
     @property
     def gap(self) -> float | None:
-        """value / bound - 1; 0 if both are equal, None if the bound is otherwise not positive."""
+        """value / bound - 1; 0 if both are equal, else None if the bound is not positive."""
         return gap_of(self.value, self.bound)
 
     @property
