@@ -3,7 +3,7 @@
 Files are generated: jobs of one phase, of random work, tasks and weights, on 100 slots; the
 same in three nested pools; a chain of phases in one job; and a long file that is only read.
 The times are processor seconds of a separate process, so they include its start. A ratio of 2
-is linear growth. Goals: 10 s for plans of 50,000 jobs and of a chain of 3,001 phases, 60 s for
+is linear growth. Goals: 10 s for plans of 50,000 jobs and of a chain of 3,002 phases, 60 s for
 reading 700,000 jobs.
 """
 
