@@ -19,10 +19,10 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from slotwise.allocation.search.budget import Budget
-from slotwise.dmrs.linear_program import guarantee, linear_program, skewness
-from slotwise.dmrs.list_schedule import Lister, by_completion
-from slotwise.dmrs.planning import PLANNERS
-from slotwise.dmrs.problem import Job, RelatedMachines, Stage
+from slotwise.assignment.dmrs.linear_program import guarantee, linear_program, skewness
+from slotwise.assignment.dmrs.list_schedule import Lister, by_completion
+from slotwise.assignment.dmrs.planning import PLANNERS
+from slotwise.assignment.dmrs.problem import Job, RelatedMachines, Stage
 
 RELEASES = ("together", "two groups", "spread")
 HIGHS_UP_TO = 200

@@ -11,7 +11,7 @@ import time
 
 import slotwise
 from slotwise.model.job import Job, Phase, Tasks
-from slotwise.program.calls import Calls
+from slotwise.programs.calls import Calls
 
 SLOTS = 2
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from slotwise.program import MapReduce, plan_mapreduce
+from slotwise.programs import MapReduce, plan_mapreduce
 from wordcount import read_output, run_job, write_text
 
 Pairs = Iterable[tuple[str, int]]

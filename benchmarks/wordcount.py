@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import slotwise
-from slotwise.program import Execution, plan_mapreduce
+from slotwise.programs import Execution, plan_mapreduce
 
 PROCESSES = 2
 SPLIT_BYTES = 64 << 20

@@ -15,7 +15,7 @@ from oracles.guarantees import (
     assert_taken_rightly,
 )
 from slotwise.allocation.problem import allocate
-from slotwise.dmrs.queueing import Queueing
+from slotwise.assignment.dmrs.queueing import Queueing
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision
 from slotwise.model.event import Event

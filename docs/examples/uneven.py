@@ -3,10 +3,10 @@
 import numpy as np
 
 from slotwise.allocation.search.budget import Budget
-from slotwise.dmrs.linear_program import guarantee, linear_program, skewness
-from slotwise.dmrs.list_schedule import dmrs
-from slotwise.dmrs.planning import PLANNERS
-from slotwise.dmrs.problem import NumericJob, RelatedMachines, Stage
+from slotwise.assignment.dmrs.linear_program import guarantee, linear_program, skewness
+from slotwise.assignment.dmrs.list_schedule import dmrs
+from slotwise.assignment.dmrs.planning import PLANNERS
+from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
 
 
 def job(maps, reduces, release=0.0, weight=1.0):

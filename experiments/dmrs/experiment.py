@@ -13,8 +13,8 @@ from experiments.dmrs.profiles import MB, REDUCES, Profile
 from experiments.dmrs.waiting import map_only_eager
 from slotwise.allocation.search.budget import Budget
 from slotwise.analysis.measured import measured_jobs
-from slotwise.dmrs.jobs import related_machines
-from slotwise.dmrs.planning import PLANNERS
+from slotwise.assignment.dmrs.jobs import related_machines
+from slotwise.assignment.dmrs.planning import PLANNERS
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool_tree import PoolTree

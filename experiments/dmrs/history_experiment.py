@@ -18,7 +18,7 @@ from experiments.dmrs.profiles import words
 from slotwise.model.decision import Launch
 from slotwise.model.event import JobArrived, TaskFinished
 from slotwise.model.job import PhaseId
-from slotwise.program.builtin.teragen import TeraGen
+from slotwise.programs.builtin.teragen import TeraGen
 from slotwise.record.history import append_history, read_history
 from slotwise.record.log import Log, Turn
 from slotwise.runtime.state import State

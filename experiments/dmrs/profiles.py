@@ -16,7 +16,7 @@ import numpy as np
 
 import slotwise
 from slotwise.estimation.rates import estimate_rates
-from slotwise.program.builtin.teragen import TeraGen
+from slotwise.programs.builtin.teragen import TeraGen
 from slotwise.record.history import read_history
 
 MB = 1 << 20

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from slotwise.dmrs.baselines import map_only
-from slotwise.dmrs.problem import RelatedMachines
-from slotwise.dmrs.schedule import Run, Runs
+from slotwise.assignment.dmrs.baselines import map_only
+from slotwise.assignment.dmrs.problem import RelatedMachines
+from slotwise.assignment.dmrs.schedule import Run, Runs
 
 
 def map_only_eager(problem: RelatedMachines) -> Runs:

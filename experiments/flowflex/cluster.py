@@ -15,7 +15,7 @@ from slotwise.model.decision import GiveUp, Launch, Preempt
 from slotwise.model.event import Event, JobArrived
 from slotwise.model.job import Job
 from slotwise.objective.objective import Objective
-from slotwise.program.calls import Sleep
+from slotwise.programs.calls import Sleep
 from slotwise.runtime.backend import Backend
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.loop import run

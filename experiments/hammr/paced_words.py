@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from slotwise.program.mapreduce import MapReduce, Pair
+from slotwise.programs.mapreduce.program import MapReduce, Pair
 
 
 class PacedWordCount(MapReduce):

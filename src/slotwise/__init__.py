@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from slotwise.objective.objective import Objective as Objective
     from slotwise.plans import plan as plan
     from slotwise.plans import plan_tasks as plan_tasks
-    from slotwise.program.calls import Calls as Calls
-    from slotwise.program.mapreduce import BatchMapReduce as BatchMapReduce
-    from slotwise.program.mapreduce import MapReduce as MapReduce
+    from slotwise.programs.calls import Calls as Calls
+    from slotwise.programs.mapreduce.program import BatchMapReduce as BatchMapReduce
+    from slotwise.programs.mapreduce.program import MapReduce as MapReduce
     from slotwise.record.log import read_log as read_log
     from slotwise.results import Plan as Plan
     from slotwise.results import Result as Result
@@ -87,9 +87,9 @@ PUBLIC = {
     "Placement": "slotwise.workload.workload",
     "Objective": "slotwise.objective.objective",
     # Programs
-    "MapReduce": "slotwise.program.mapreduce",
-    "BatchMapReduce": "slotwise.program.mapreduce",
-    "Calls": "slotwise.program.calls",
+    "MapReduce": "slotwise.programs.mapreduce.program",
+    "BatchMapReduce": "slotwise.programs.mapreduce.program",
+    "Calls": "slotwise.programs.calls",
     # A simulation
     "Simulation": "slotwise.runtime.simulated.simulation",
     "Fault": "slotwise.runtime.simulated.simulation",

@@ -20,7 +20,7 @@ from slotwise.model.decision import Locality
 from slotwise.model.errors import InputError
 from slotwise.model.network import Network
 from slotwise.opening import is_same_file
-from slotwise.program.execution import HasInputSizes
+from slotwise.programs.execution import HasInputSizes
 from slotwise.record.log import Log, check_log, following
 from slotwise.record.remembering import Remembering
 from slotwise.report import page

@@ -35,7 +35,7 @@ from slotwise.objective.objective import Objective
 
 if TYPE_CHECKING:
     from slotwise.allocation.flowflex.solve import Method
-    from slotwise.dmrs.queueing import Queueing
+    from slotwise.assignment.dmrs.queueing import Queueing
 
 EPOCH_SECONDS = 0.5
 """Seconds between decisions on the allocation when no event requires one (FLEX 4.2)."""
@@ -111,7 +111,13 @@ def _flowflex(objective: Objective, method: Method, budget: float | None) -> All
 
 
 def _queueing(name: str, budget: float | None) -> Queueing:
-    from slotwise.dmrs.queueing import Queueing, by_identical, by_maps, by_program, by_search
+    from slotwise.assignment.dmrs.queueing import (
+        Queueing,
+        by_identical,
+        by_maps,
+        by_program,
+        by_search,
+    )
 
     if name == "dmrs":
         return Queueing(by_program)
@@ -184,7 +190,7 @@ def check_scheduler(
     """Refuse jobs, a cluster or pools that this scheduler cannot serve."""
     if name not in QUEUEINGS:
         return
-    from slotwise.dmrs.jobs import check_queues
+    from slotwise.assignment.dmrs.jobs import check_queues
 
     check_queues(jobs, cluster, pools)
     for pool in pools.values():

@@ -22,8 +22,8 @@ from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
-from slotwise.program.calls import Sleep
-from slotwise.program.execution import Execution, HasInputSizes, WritesOutput
+from slotwise.programs.calls import Sleep
+from slotwise.programs.execution import Execution, HasInputSizes, WritesOutput
 from slotwise.record.history import read_history
 from slotwise.workload.file import read_workload
 from slotwise.workload.workload import ProgramJob, Workload
@@ -209,8 +209,8 @@ def _expected(execution: Execution, rates: Rates) -> Job:
 
 def _execution(entry: Entry, workload: Workload, cluster: Cluster) -> Execution:
     if isinstance(entry, ProgramJob):
-        from slotwise.program.commit import check_overwritten
-        from slotwise.program.formats.files import absolute
+        from slotwise.programs.commit import check_overwritten
+        from slotwise.programs.formats.files import absolute
 
         planned = _planned(entry, workload, cluster)
         if entry.settings.get("overwrite"):
@@ -226,7 +226,7 @@ def _without_copying(job: Job) -> Job:
 
 
 def _planned(entry: ProgramJob, workload: Workload, cluster: Cluster | None) -> Execution:
-    from slotwise.program.planning import plan_mapreduce
+    from slotwise.programs.mapreduce.planning import plan_mapreduce
 
     try:
         return plan_mapreduce(

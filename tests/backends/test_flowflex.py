@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
+from backends.test_worlds import WORK, Play, Stage, Trouble
 
 import slotwise
-from backends.test_worlds import WORK, Play, Stage, Trouble
 from slotwise.analysis.metrics import Meter
 from slotwise.analysis.replay import replay_log
 from slotwise.model.decision import Launch
 from slotwise.model.event import TaskFailed, TaskFinished
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.shuffle import Shuffle
-from slotwise.program.calls import Calls
+from slotwise.programs.calls import Calls
 from slotwise.record.log import Log, read_log
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.scheduler import QUEUEINGS

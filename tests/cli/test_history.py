@@ -92,7 +92,7 @@ def test_a_name_that_is_too_long_is_refused(command: str, slotwise: Any, folder:
 
 PACED = """\
 import time
-from slotwise.program.builtin.wordcount import WordCount
+from slotwise.programs.builtin.wordcount import WordCount
 
 class Paced(WordCount):
     def fold_chunk(self, text, table):

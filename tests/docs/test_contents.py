@@ -15,7 +15,7 @@ from slotwise import Job, Phase, Tasks
 from slotwise.model.decision import Decision
 from slotwise.model.event import Event
 from slotwise.objective.penalty import PENALTIES
-from slotwise.program.loading import BUILTINS
+from slotwise.programs.loading import BUILTINS
 from slotwise.record.codec import encode_job
 from slotwise.scheduler import ASSIGNERS, SCHEDULERS
 from slotwise.workload import schema

@@ -22,7 +22,7 @@ from slotwise.model.decision import Decision, GiveUp, Launch, Locality, Preempt
 from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.snapshot import Snapshot
-from slotwise.program import Calls, Execution, Sleep, plan_mapreduce
+from slotwise.programs import Calls, Execution, Sleep, plan_mapreduce
 from slotwise.runtime.local.backend import HOST, LocalBackend
 from slotwise.runtime.loop import Decider, run
 from slotwise.runtime.state import State

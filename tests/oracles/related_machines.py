@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 from scipy.optimize import linprog
 
-from slotwise.dmrs.problem import NumericJob, RelatedMachines, Stage
+from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
 from slotwise.objective.costs import Floats
 
 VIOLATED = 1e-10

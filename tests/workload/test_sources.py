@@ -12,7 +12,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.model.shuffle import Shuffle
-from slotwise.program.calls import Calls
+from slotwise.programs.calls import Calls
 from slotwise.sources import read_source
 from slotwise.workload.workload import Workload, mapreduce
 

@@ -11,6 +11,7 @@ from typing import Annotated, TypedDict
 import typer
 
 from slotwise import __version__, api
+from slotwise.assignment.dmrs.planning import PLANNERS
 from slotwise.cli.history import show_history
 from slotwise.cli.option_texts import parse_slots
 from slotwise.cli.options import (
@@ -38,7 +39,6 @@ from slotwise.cli.terminal import (
     showing_what_came,
 )
 from slotwise.cli.trace import trace
-from slotwise.dmrs.planning import PLANNERS
 from slotwise.model.errors import InputError
 from slotwise.record.log import RULES, following
 from slotwise.report.printable import printable

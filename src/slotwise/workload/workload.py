@@ -35,7 +35,7 @@ class ProgramJob:
     """A job that runs a program: its input, the program and its output.
 
     Its phases and tasks are determined later, from its input. `settings` are arguments of
-    slotwise.program.planning.plan_mapreduce.
+    slotwise.programs.mapreduce.planning.plan_mapreduce.
     """
 
     id: str

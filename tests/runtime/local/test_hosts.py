@@ -11,7 +11,7 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.event import TaskFinished
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.program.calls import Calls
+from slotwise.programs.calls import Calls
 from slotwise.runtime.local.backend import LocalBackend
 
 CLUSTER = Cluster((Host("a", {"map": 1, "reduce": 1}), Host("b", {"task": 1})))

@@ -19,7 +19,7 @@ from slotwise.model.decision import Launch, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.event import TaskFinished
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.program.calls import Calls, Sleep
+from slotwise.programs.calls import Calls, Sleep
 from slotwise.runtime.local import pacing
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.hosts import emulated

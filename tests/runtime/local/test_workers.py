@@ -497,7 +497,7 @@ def test_workers_that_cannot_start_stop_the_run_with_a_message() -> None:
 def test_a_waiting_worker_has_imported_little(workers: Workers) -> None:
     """Of our package only slotwise.task is imported, and numpy only when needed."""
     heavy = [
-        "slotwise.program",
+        "slotwise.programs",
         "slotwise.model",
         "numpy",
         "pydantic",

@@ -24,8 +24,8 @@ from slotwise.model.event import (
     TaskFinished,
     TaskKilled,
 )
-from slotwise.program.calls import Sleep
-from slotwise.program.execution import Execution
+from slotwise.programs.calls import Sleep
+from slotwise.programs.execution import Execution
 from slotwise.runtime.local.jobs import DONE, LiveJob
 from slotwise.runtime.local.unresponsive import ResponseMonitor, Turn
 from slotwise.runtime.local.workers import Pickle, Reply, Workers

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from slotwise.model.decision import Launch
-from slotwise.program.execution import Execution, ReportsWaiting
+from slotwise.programs.execution import Execution, ReportsWaiting
 from slotwise.runtime.local.workers import Pickle
 
 DONE = 2**32 - 1

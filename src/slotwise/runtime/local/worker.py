@@ -302,7 +302,7 @@ def story(error: BaseException) -> str:
 
     trace = error.__traceback__.tb_next if error.__traceback__ else None
     error.__traceback__ = without_ours(trace) or trace
-    where = vars(error).get("slotwise_where", "")  # See slotwise.program.formats.places.
+    where = vars(error).get("slotwise_where", "")  # See slotwise.programs.formats.places.
     text = "".join(traceback.format_exception(error)).strip()
     return f"{where}: {text}" if where else text
 

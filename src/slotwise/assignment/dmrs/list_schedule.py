@@ -1,0 +1,225 @@
+"""Algorithm 1: tasks one by one, each on the machine that completes it first (DMRS III-C)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+import numpy as np
+
+from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
+from slotwise.assignment.dmrs.linear_program import linear_program
+from slotwise.assignment.dmrs.problem import RelatedMachines
+from slotwise.assignment.dmrs.schedule import Run, Runs
+from slotwise.objective.costs import Floats
+
+COMPILED_FROM = 2_000_000
+"""Tasks times machines; below this, loading machine code takes longer than it saves."""
+
+
+def dmrs(problem: RelatedMachines) -> Runs:
+    """The list schedule of the jobs in order of their completions in the linear program.
+
+    It costs at most `guarantee` times the value of the program (Theorem 1).
+    """
+    return Lister(problem).runs(by_completion(linear_program(problem).completion))
+
+
+def by_completion(completion: Floats) -> list[int]:
+    """The jobs by these completions; ties by place."""
+    order: list[int] = np.argsort(completion, kind="stable").tolist()
+    return order
+
+
+def list_jobs(problem: RelatedMachines, order: Sequence[int]) -> Runs:
+    """The schedule of Algorithm 1 for an order of the jobs, in its plain form.
+
+    Each task goes to the machine that completes it first, by (20) and (21). O(m) for each task,
+    with numpy arrays.
+    """
+    return hand_out(problem, order, lambda job, stage, task, done: int(done.argmin()))
+
+
+Choice = Callable[[int, int, int, Floats], int]
+"""choose(job, stage, task, done): the machine of a task; `done` is its end on each machine."""
+
+
+def hand_out(problem: RelatedMachines, order: Sequence[int], choose: Choice) -> Runs:
+    """The schedule in which each task goes after the tasks already on its chosen machine.
+
+    Tasks are placed job by job and stage by stage, the largest first. No task begins before its
+    job is released, its stage is ready and all stages before it are done.
+    """
+    free = problem.free.copy()
+    runs: list[Run] = []
+    for number in order:
+        job = problem.jobs[number]
+        ends: list[float] = []
+        for place, stage in enumerate(job.stages):
+            earliest = (job.release, stage.ready, *(ends[other] for other in stage.before))
+            last = 0.0
+            for task in stage.largest_first:
+                begin = np.maximum(free, max(earliest))
+                done = begin + stage.work[task] / problem.speed
+                machine = choose(number, place, task, done)
+                start, end = float(begin[machine]), float(done[machine])
+                runs.append(Run(number, place, task, machine, start, end))
+                free[machine] = end
+                last = max(last, end)
+            ends.append(last)
+    return Runs.of(problem, runs)
+
+
+class Lister:
+    """Computes the schedules of `list_jobs` for many orders, in machine code if that pays off.
+
+    asked  the approximate number of schedules to compute
+    """
+
+    def __init__(self, problem: RelatedMachines, asked: float = 1) -> None:
+        self._problem = problem
+        stages = [(j, s) for j, job in enumerate(problem.jobs) for s in range(len(job.stages))]
+        self._stage_of = np.array(stages, dtype=np.int64).reshape(-1, 2)
+        tasks = [stage for job in problem.jobs for stage in job.stages]
+        self._largest = [stage.largest_first for stage in tasks]
+        first = np.cumsum([0, *(len(job.stages) for job in problem.jobs)])
+        before = [
+            [int(first[j]) + other for other in problem.jobs[j].stages[s].before]
+            for j, s in stages
+        ]
+        numbers = (
+            problem.speed.astype(float),
+            problem.free.astype(float),
+            problem.earliest,
+            first,
+            np.cumsum([0, *(len(stage.work) for stage in tasks)]),
+            np.concatenate([s.work[o] for s, o in zip(tasks, self._largest, strict=True)]),
+            np.cumsum([0, *map(len, before)]),
+            np.array([other for others in before for other in others], dtype=np.int64),
+        )
+        self._count = len(numbers[5])
+        self._is_fast = (
+            self._count * len(problem.speed) * asked >= COMPILED_FROM and has_numba()
+        )
+        self._numbers = numbers if self._is_fast else [n.tolist() for n in numbers]
+
+    def completions(
+        self, order: Sequence[int], fills: bool = False, slowest: Sequence[float] | None = None
+    ) -> Floats:
+        """The completion of each job, seconds.
+
+        fills    whether gaps are used, too (`run_tasks`)
+        slowest  the minimum speed of the machines of each stage, for the stages of all jobs in
+                 one row; at most the largest speed. Without it, all machines are allowed
+        """
+        first = self._numbers[3]
+        ends, *_ = self._run(order, fills, slowest)
+        done: Floats = np.maximum.reduceat(np.asarray(ends), np.asarray(first[:-1]))
+        return done
+
+    def runs(
+        self, order: Sequence[int], fills: bool = False, slowest: Sequence[float] | None = None
+    ) -> Runs:
+        """The whole schedule."""
+        _, machine, start, end = self._run(order, fills, slowest)
+        first = self._numbers[4]
+        runs = []
+        for number, (j, s) in enumerate(self._stage_of.tolist()):
+            for task, place in zip(
+                self._largest[number], range(first[number], first[number + 1]), strict=True
+            ):
+                runs.append(Run(j, s, task, int(machine[place]), start[place], end[place]))
+        return Runs.of(self._problem, runs)
+
+    def _run(
+        self, order: Sequence[int], fills: bool, slowest: Sequence[float] | None
+    ) -> tuple[Numbers, ...]:
+        count, stages = self._count, len(self._largest)
+        floors = [0.0] * stages if slowest is None else list(slowest)
+        if self._is_fast:
+            ends, start, end = np.zeros(stages), np.zeros(count), np.zeros(count)
+            machine = np.zeros(count, np.int64)
+            run = compiled(run_tasks, RUN_TASKS)
+            which = np.array(order, np.int64), np.array(floors)
+            run(*self._numbers, *which, fills, ends, machine, start, end)
+            return ends, machine.tolist(), start.tolist(), end.tolist()
+        lists = [0.0] * stages, [0] * count, [0.0] * count, [0.0] * count
+        numbers = [*self._numbers, list(order), floors, fills, *lists]
+        run_tasks(*numbers)
+        return lists
+
+
+def run_tasks(
+    speed: Numbers,
+    free_from: Numbers,
+    earliest: Numbers,
+    stage_first: Numbers,
+    task_first: Numbers,
+    work: Numbers,
+    before_first: Numbers,
+    before: Numbers,
+    order: Numbers,
+    slowest: Numbers,
+    fills: bool,
+    ends: Numbers,
+    machine: Numbers,
+    start: Numbers,
+    end: Numbers,
+) -> None:
+    """`list_jobs` on plain numbers: fill in the end of each stage, and the run of each task.
+
+    slowest  of each stage: its tasks do not run on slower machines
+    fills    a task may also run in a gap in which its machine waits for a stage, if that
+             completes it first and before the gap ends: no placed task is delayed. Each task
+             then considers all gaps
+    """
+    machines, smallest = len(speed), min(work)
+    free = [free_from[i] for i in range(machines)]
+    gap_machine, gap_start, gap_end = [0] * 0, [0.0] * 0, [0.0] * 0
+    for number in order:
+        for stage in range(stage_first[number], stage_first[number + 1]):
+            floor, ready = slowest[stage], earliest[stage]
+            for arc in range(before_first[stage], before_first[stage + 1]):
+                ready = max(ready, ends[before[arc]])
+            last = 0.0
+            for task in range(task_first[stage], task_first[stage + 1]):
+                best, place, gap = inf, 0, -1
+                for i in range(machines):
+                    done = max(free[i], ready) + work[task] / speed[i]
+                    if done < best and speed[i] >= floor:
+                        best, place = done, i
+                for g in range(len(gap_machine)):
+                    done = max(gap_start[g], ready) + work[task] / speed[gap_machine[g]]
+                    if done < best and done <= gap_end[g] and speed[gap_machine[g]] >= floor:
+                        best, place, gap = done, gap_machine[g], g
+                if gap >= 0:
+                    begin, idle_from, idle_until = (
+                        max(gap_start[gap], ready),
+                        best,
+                        gap_end[gap],
+                    )
+                    gap_end[gap] = begin
+                    if (begin - gap_start[gap]) * speed[place] < smallest:
+                        gap_machine[gap], gap_start[gap] = gap_machine[-1], gap_start[-1]
+                        gap_end[gap] = gap_end[-1]
+                        gap_machine.pop()
+                        gap_start.pop()
+                        gap_end.pop()
+                else:
+                    begin = max(free[place], ready)
+                    idle_from, idle_until = free[place], begin
+                    free[place] = best
+                if fills and (idle_until - idle_from) * speed[place] >= smallest:
+                    gap_machine.append(place)
+                    gap_start.append(idle_from)
+                    gap_end.append(idle_until)
+                machine[task], start[task], end[task] = place, begin, best
+                last = max(last, best)
+            ends[stage] = last
+
+
+RUN_TASKS = (
+    f"void({FLOATS}, {FLOATS}, {FLOATS}, {INTS}, {INTS}, {FLOATS}, {INTS}, {INTS}, {INTS},"
+    f" {FLOATS}, boolean, {FLOATS}, {INTS}, {FLOATS}, {FLOATS})"
+)
+"""The types of the arguments of `run_tasks`, in order."""

@@ -1,0 +1,196 @@
+"""DMRS at run time: a queue for each host, replanned when estimates change (DMRS V)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from slotwise.allocation.search.budget import Budget
+from slotwise.assignment.dmrs.baselines import identical_machine, map_only
+from slotwise.assignment.dmrs.linear_program import linear_program
+from slotwise.assignment.dmrs.list_schedule import Lister, by_completion
+from slotwise.assignment.dmrs.problem import RelatedMachines
+from slotwise.assignment.dmrs.remaining import Remaining, remaining
+from slotwise.assignment.dmrs.schedule import Run, Runs
+from slotwise.assignment.dmrs.search import best_order
+from slotwise.assignment.giving_up import give_up
+from slotwise.estimation.corrections import Corrected, corrected
+from slotwise.model.decision import Decision, Enqueue, Launch
+from slotwise.model.job import PhaseId
+from slotwise.model.snapshot import Snapshot
+
+TOLERANCE = 1e-9
+"""Relative; an end that is earlier by less does not cause a new plan."""
+
+LISTINGS = 1_000
+"""The approximate number of list schedules in a run, enough to make machine code worthwhile."""
+
+LIST_SECONDS = 1.4e-7
+"""The approximate time of a list schedule in Python per task and machine. It converts a budget
+in seconds into one in steps, so that a run is decided in the same way on every machine."""
+
+MORE_MACHINES = 4
+"""The fixed time per task in a list schedule, as a number of machines."""
+
+BUDGET_SECONDS = 0.01
+"""For the search at each plan, by default."""
+
+Task = tuple[PhaseId, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Queueing:
+    """A queue for each host: when a slot is free, the head of its host's queue runs.
+
+    When jobs, tasks or hosts come or go, `plan` plans all tasks that have not begun, for
+    example by Algorithm 1. Before each launch, the ends of running tasks are estimated again
+    from the finished tasks (`corrected`), and all tasks before it in the plan are listed again.
+    If another machine would now complete the task earlier by (20) and (21), all tasks that have
+    not begun are planned again. A head whose phase is not ready keeps its slot idle, as
+    planned.
+
+    plan     from the remaining problem and the previous order of its jobs, a new order of the
+             jobs and a schedule
+    checks   whether plans are checked before each launch; if not, plans change only when jobs,
+             tasks or hosts come or go
+    fills    whether other tasks use gaps before a task; gaps are then searched whenever slots
+             idle
+
+    A plan costs as much as `plan`. A launch costs a list schedule of the jobs up to its own,
+    with `fills` of all jobs.
+    """
+
+    plan: Callable[[RelatedMachines, Sequence[int]], tuple[Sequence[int], Runs]]
+    checks: bool = True
+    fills: bool = False
+
+    def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
+        """The next decisions at this instant; empty when there are no more."""
+        if snapshot.doomed:
+            return give_up(snapshot)
+        queues = snapshot.queues
+        if queues.is_outdated:
+            return [self._enqueue(snapshot)]
+        heads = _heads(snapshot)
+        is_asked = self.checks and queues.has_heard and (heads or self.fills)
+        if is_asked and self._is_better_otherwise(snapshot, heads):
+            return [self._enqueue(snapshot)]
+        return heads
+
+    def _enqueue(self, snapshot: Snapshot) -> Enqueue:
+        """Queues for all tasks that have not begun, and the order of the jobs."""
+        left = remaining(snapshot, _estimates(snapshot))
+        if left.problem is None:
+            return Enqueue({})
+        order, runs = self.plan(left.problem, _order(left, snapshot.queues.jobs))
+        queues: dict[str, list[Task]] = {host: [] for host in left.hosts}
+        for run in sorted(runs.runs, key=_place):
+            queues[left.hosts[run.machine]].append(_task(left, run))
+        return Enqueue(
+            {host: tuple(queue) for host, queue in queues.items()},
+            tuple(left.jobs[number] for number in order),
+        )
+
+    def _is_better_otherwise(self, snapshot: Snapshot, heads: Sequence[Launch]) -> bool:
+        """Whether, by current estimates, one of these tasks would end earlier elsewhere, or
+        another task could use a slot that they leave idle."""
+        queues = snapshot.queues
+        jobs = queues.jobs
+        if not self.fills:
+            last = max(jobs.index(launch.phase.job) for launch in heads)
+            jobs = jobs[: last + 1]
+        estimates = _estimates(snapshot)
+        left = remaining(snapshot, estimates, jobs)
+        if left.problem is None:
+            return False
+        runs = Lister(left.problem, LISTINGS).runs(_order(left, jobs), self.fills).runs
+        by_task = {_task(left, run): run for run in runs}
+        for launch in heads:
+            run = by_task[launch.phase, launch.task]
+            work = estimates.work(snapshot.phase(launch.phase), launch.task)
+            here = work / estimates.speeds[launch.host]
+            if left.hosts[run.machine] != launch.host and run.end < here * (1 - TOLERANCE):
+                return True
+        if not self.fills:
+            return False
+        begun = {(launch.phase, launch.task) for launch in heads}
+        return any(
+            run.start <= 0 and task not in begun and snapshot.phase(task[0]).is_ready
+            for task, run in by_task.items()
+        )
+
+
+def _estimates(snapshot: Snapshot) -> Corrected:
+    stated = {host.name: host.speed for host in snapshot.cluster.hosts}
+    return corrected(snapshot.seen, stated)
+
+
+def _order(left: Remaining, jobs: Sequence[str]) -> list[int]:
+    """The remaining jobs in this order, jobs that are not in it last."""
+    place = {name: number for number, name in enumerate(jobs)}
+    numbers = range(len(left.jobs))
+    return sorted(numbers, key=lambda number: place.get(left.jobs[number], len(place)))
+
+
+def _place(run: Run) -> tuple[float, bool, int, int]:
+    """The key by which runs are queued: each after all runs that it waits for.
+
+    At late instants, short tasks may end when they begin, because of rounding. Then the tasks
+    that wait for them begin at the same instant.
+    """
+    return run.start, run.end > run.start, run.stage, run.machine
+
+
+def _task(left: Remaining, run: Run) -> Task:
+    """The task of a run."""
+    phase, numbers = left.tasks[run.job][run.stage]
+    return phase, numbers[run.task]
+
+
+def _heads(snapshot: Snapshot) -> list[Launch]:
+    """The launches that are possible now: the first tasks of each host's queue that are ready,
+    at most as many as the host has free slots."""
+    (kind,) = snapshot.cluster.capacity
+    launches = []
+    for host, free in snapshot.free(kind).items():
+        queue = snapshot.queues.by_host.get(host, ())
+        ready = takewhile(lambda task: snapshot.phase(task[0]).is_ready, queue)
+        for (name, task), _ in zip(ready, range(free), strict=False):
+            phase = snapshot.phase(name)
+            locality = phase.locality(task, host)
+            launches.append(Launch(name, task, phase.attempt_of(task), host, locality))
+    return launches
+
+
+def by_program(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
+    """The plan by Algorithm 1."""
+    order = by_completion(linear_program(problem).completion)
+    return order, Lister(problem, LISTINGS).runs(order)
+
+
+def by_search(
+    problem: RelatedMachines, before: Sequence[int], seconds: float | None = None
+) -> tuple[Sequence[int], Runs]:
+    """The plan by the best order found in about `seconds` seconds, with gaps filled.
+
+    The search starts with the previous order, so that each plan continues the search of the
+    last one.
+    """
+    tasks = sum(len(stage.work) for job in problem.jobs for stage in job.stages)
+    each = LIST_SECONDS * tasks * (len(problem.speed) + MORE_MACHINES)
+    steps = (BUDGET_SECONDS if seconds is None else seconds) / each
+    order = best_order(problem, Budget(steps), before)
+    return order, Lister(problem, LISTINGS).runs(order, fills=True)
+
+
+def by_identical(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
+    """The plan as if all machines had the same speed (`identical_machine`)."""
+    runs = identical_machine(problem)
+    return by_completion(runs.completion), runs
+
+
+def by_maps(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
+    """The plan by the maps only; all later tasks on random machines (`map_only`)."""
+    runs = map_only(problem)
+    return by_completion(runs.completion), runs

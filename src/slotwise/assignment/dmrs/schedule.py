@@ -1,0 +1,73 @@
+"""Schedules of whole tasks: the machine and the time of each task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from slotwise.assignment.dmrs.problem import RelatedMachines
+from slotwise.objective.costs import Floats
+
+TOLERANCE = 1e-9
+"""Relative, of instants."""
+
+
+class Run(NamedTuple):
+    """One task on one machine; `start` and `end` in seconds. It may hold the machine before it
+    can compute."""
+
+    job: int
+    stage: int
+    task: int
+    machine: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """A schedule: the runs of all tasks, and the completion of each job, seconds."""
+
+    runs: Sequence[Run]
+    completion: Floats
+
+    @classmethod
+    def of(cls, problem: RelatedMachines, runs: Sequence[Run]) -> Runs:
+        """The schedule of these runs."""
+        completion = np.zeros(len(problem))
+        for run in runs:
+            completion[run.job] = max(completion[run.job], run.end)
+        return cls(runs, completion)
+
+    def check(self, problem: RelatedMachines) -> None:
+        """Assert that it is feasible: each task once, alone, long enough and not too early."""
+        tasks = {(run.job, run.stage, run.task) for run in self.runs}
+        count = sum(len(stage.work) for job in problem.jobs for stage in job.stages)
+        assert len(tasks) == len(self.runs) == count, "each task runs once"
+        ends: dict[tuple[int, int], float] = {}
+        for run in self.runs:
+            work = problem.jobs[run.job].stages[run.stage].work[run.task]
+            shortest = float(work / problem.speed[run.machine])
+            rounded = TOLERANCE * (shortest + run.end)
+            assert run.end - run.start >= shortest - rounded, (
+                "a task takes its work over the speed"
+            )
+            assert run.start >= problem.jobs[run.job].release * (1 - TOLERANCE), "not released"
+            key = run.job, run.stage
+            ends[key] = max(ends.get(key, 0.0), run.end)
+        by_machine: dict[int, list[Run]] = {}
+        for run in self.runs:
+            by_machine.setdefault(run.machine, []).append(run)
+            work = problem.jobs[run.job].stages[run.stage].work[run.task]
+            computes = run.end - float(work / problem.speed[run.machine])
+            for other in problem.jobs[run.job].stages[run.stage].before:
+                rounded = TOLERANCE * run.end
+                assert computes >= ends[run.job, other] - rounded, "a stage waits for others"
+        for mine in by_machine.values():
+            mine.sort(key=lambda run: run.start)
+            for one, after in pairwise(mine):
+                assert after.start >= one.end * (1 - TOLERANCE), "one task at a time"

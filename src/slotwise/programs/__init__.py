@@ -1,0 +1,40 @@
+"""The work of tasks: MapReduce programs and plain calls, their input, shuffle and output."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slotwise.programs.calls import Calls as Calls
+    from slotwise.programs.calls import Sleep as Sleep
+    from slotwise.programs.execution import Execution as Execution
+    from slotwise.programs.loading import BUILTINS as BUILTINS
+    from slotwise.programs.loading import load as load
+    from slotwise.programs.mapreduce.execution import MapReduceExecution as MapReduceExecution
+    from slotwise.programs.mapreduce.planning import plan_mapreduce as plan_mapreduce
+    from slotwise.programs.mapreduce.program import BatchMapReduce as BatchMapReduce
+    from slotwise.programs.mapreduce.program import MapReduce as MapReduce
+
+# Modules are imported on first use. A worker process then imports only what its tasks need,
+# which shortens the restart of a task whose worker was killed.
+PUBLIC = {
+    "BUILTINS": "loading",
+    "BatchMapReduce": "mapreduce.program",
+    "Calls": "calls",
+    "Execution": "execution",
+    "MapReduce": "mapreduce.program",
+    "MapReduceExecution": "mapreduce.execution",
+    "Sleep": "calls",
+    "load": "loading",
+    "plan_mapreduce": "mapreduce.planning",
+}
+"""Public names of the package, and the module of each."""
+
+__all__ = [*PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in PUBLIC:
+        raise AttributeError(f"module 'slotwise.programs' has no attribute {name!r}")
+    return getattr(import_module(f"slotwise.programs.{PUBLIC[name]}"), name)

@@ -1,0 +1,280 @@
+"""The output directory of a job: one writer, parts staged first and moved into place on commit.
+
+Only files that slotwise wrote, the parts listed in a manifest, are ever removed or replaced.
+`_SUCCESS` is the manifest of a complete output. Other files in the directory are kept.
+See docs/decisions/0019-output-locks-and-leftovers.md.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+
+from slotwise.model.errors import InputError
+from slotwise.programs.lock import FileLock, HeldError, holder, owner_of
+from slotwise.programs.mapreduce.layout import Layout
+from slotwise.programs.work_folder import NAME
+
+MANIFEST_VERSION = 1
+PART = re.compile(r"part-[a-z]-\d{5,}(\.[a-z]+)?")
+"""The pattern of part names; a manifest that lists any other name is ignored."""
+
+TEMPORARY = "_temporary"
+SUCCESS = "_SUCCESS"
+
+
+def check_output(output: str, overwrite: bool) -> None:
+    """Raise InputError if something already exists at the path of an output directory.
+
+    Leftovers of a run that was killed do not count.
+    """
+    fs, path = _find(output)
+    if fs.isfile(path):
+        raise InputError(
+            f"output {output!r} is a file; name a directory that does not exist yet"
+        )
+    if overwrite or not fs.exists(path):
+        return
+    if owner := holder(_lock_path(fs, path)):
+        raise _is_being_written(output, owner)
+    if _names(fs, path) != {TEMPORARY}:
+        raise _exists(output)
+
+
+def check_overwritten(output: str) -> None:
+    """Raise InputError if a directory to be overwritten was not written by a job."""
+    fs, path = _find(output)
+    if not fs.isdir(path):
+        return
+    names = _names(fs, path)
+    is_unfinished = TEMPORARY in names and SUCCESS not in names
+    if names and not is_unfinished and _manifest(fs, f"{path}/{SUCCESS}") is None:
+        raise InputError(
+            f"output {output!r} holds files that no job has written, so it is not overwritten;"
+            " name another directory"
+        )
+
+
+class OutputDirectory:
+    """Opens, commits or aborts the output of one job. Every method may raise OSError.
+
+    The directory is locked from `open` to `commit` or `abort`: no other job writes to it.
+    """
+
+    def __init__(
+        self, layout: Layout, overwrite: bool, job: str, parts: tuple[str, int]
+    ) -> None:
+        """`parts` is the phase that writes the parts, and their number."""
+        self._layout = layout
+        self._overwrite = overwrite
+        self._job = job
+        phase, count = parts
+        self._parts = [layout.part_name(phase, task) for task in range(count)]
+        self._fs, self._path = url_to_fs(layout.output)
+        self._lock: FileLock | None = None
+        path = PurePosixPath(self._path)
+        # The directory and its parents that do not exist yet, innermost first.
+        self._made = [str(p) for p in (path, *path.parents) if not self._fs.exists(str(p))]
+        self._earlier: set[str] = set()
+        self._placed: set[str] = set()
+
+    def open(self) -> None:
+        """Create the directory and lock it; remove staged files of runs that were killed.
+
+        Raises InputError if the directory is in use, or may not be overwritten.
+        """
+        check_output(self._layout.output, self._overwrite)
+        self._take_lock()
+        try:
+            self._earlier = self._earlier_files()
+            self._refuse_foreign()
+            for name in _names(self._fs, self._inner(self._layout.temporary)):
+                if NAME.fullmatch(name):
+                    self._remove(f"{self._layout.temporary}/{name}")
+            self._fs.makedirs(self._inner(self._layout.staging))
+        except BaseException:
+            self._close()
+            raise
+
+    def discard(self, phase: str, task: int, attempt: int) -> None:
+        """Remove the staged part of an attempt, if there is one; allowed after the end, too."""
+        self._remove(self._layout.attempt_part(phase, task, attempt))
+
+    def commit(self, phase: str, winners: Mapping[int, int]) -> None:
+        """Move the winners' parts into place, then write _SUCCESS.
+
+        Old output to be overwritten is removed only now, when all new parts exist. After an
+        OSError the commit can be retried. Raises FileExistsError if a file that slotwise did
+        not write has the name of a part.
+        """
+        names = {self._layout.part_name(phase, task): task for task in sorted(winners)}
+        present = _names(self._fs, self._path)
+        ours = self._earlier | self._placed
+        for name in sorted(present & {*names, SUCCESS, *ours}):
+            if name not in ours or self._fs.isdir(f"{self._path}/{name}"):
+                raise FileExistsError(
+                    errno.EEXIST, "there is a file that slotwise did not write", name
+                )
+        # If the process is killed during the commit, the next run finds here which files are
+        # slotwise's own.
+        self._write(self._layout.placing, {*names, *self._earlier} - {SUCCESS})
+        for name in (SUCCESS, *sorted(self._earlier - self._placed)):
+            self._remove_file(name)
+        for name, task in names.items():
+            if name not in self._placed:
+                self._place(self._layout.attempt_part(phase, task, winners[task]), name)
+        success = f"{self._layout.staging}/{SUCCESS}"
+        self._write(success, names)
+        self._place(success, SUCCESS)
+        self._made = []
+        self._remove_placing()
+        self._close()
+
+    def abort(self) -> None:
+        """Remove what the job created, and nothing else."""
+        for name in sorted(self._placed):
+            self._remove_file(name)
+        left = _names(self._fs, self._path) & self._earlier
+        if not left or SUCCESS in left:
+            self._remove_placing()
+        else:  # The rest of a partly overwritten output: the next job may remove it.
+            self._write(self._layout.placing, left)
+        self._close()
+
+    def _take_lock(self) -> None:
+        """Create the directory for staged files, and take the lock in it."""
+        if not self._made and _names(self._fs, self._path) == {TEMPORARY}:
+            self._made = [self._path]  # A run that was killed made it.
+        while self._lock is None:
+            self._fs.makedirs(self._inner(self._layout.temporary), exist_ok=True)
+            # A job that has just ended may remove the directory before our lock exists.
+            with suppress(FileNotFoundError):
+                try:
+                    self._lock = FileLock(_lock_path(self._fs, self._path), owner_of(self._job))
+                except HeldError as held:
+                    raise _is_being_written(self._layout.output, str(held)) from None
+
+    def _earlier_files(self) -> set[str]:
+        """The names of the files that slotwise wrote here, taken from the manifests."""
+        success, placing = (
+            _manifest(self._fs, self._inner(path))
+            for path in (self._layout.success, self._layout.placing)
+        )
+        return {*(success or ()), *(placing or ()), *([SUCCESS] if success is not None else ())}
+
+    def _refuse_foreign(self) -> None:
+        """Raise InputError for files that slotwise did not write; called under the lock."""
+        output = self._layout.output
+        names = _names(self._fs, self._path) - {TEMPORARY}
+        if names and not self._overwrite:
+            raise _exists(output)
+        if self._overwrite:
+            check_overwritten(output)
+        if foreign := sorted(names & {*self._parts} - self._earlier):
+            raise InputError(
+                f"output {output!r} holds {foreign[0]!r}, which no job has written, so it is"
+                " not overwritten; move that file, or name another directory"
+            )
+
+    def _close(self) -> None:
+        """Remove staged files, release the lock, and remove directories left empty."""
+        with suppress(OSError):  # The next job that writes here sweeps what remains.
+            self._remove(self._layout.staging)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+        for empty in (self._inner(self._layout.temporary), *self._made):
+            # Another job may have put its output next to ours.
+            with suppress(OSError):
+                self._fs.rmdir(empty)
+
+    def _inner(self, path: str) -> str:
+        inner: str = self._fs._strip_protocol(path)
+        return inner
+
+    def _remove(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            self._fs.rm(self._inner(path), recursive=True)
+
+    def _remove_file(self, name: str) -> None:
+        """Remove a file of the output; a directory of that name is kept."""
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(f"{self._path}/{name}")
+
+    def _remove_placing(self) -> None:
+        with suppress(OSError):
+            self._fs.rm_file(self._inner(self._layout.placing))
+
+    def _place(self, source: str, name: str) -> None:
+        """Move a staged file into place."""
+        target = f"{self._layout.output}/{name}"
+        if isinstance(self._fs, LocalFileSystem):
+            os.replace(source, target)
+        else:
+            self._fs.mv(self._inner(source), self._inner(target))
+        self._placed.add(name)
+
+    def _write(self, path: str, parts: Iterable[str]) -> None:
+        plain = {"slotwise": MANIFEST_VERSION, "job": self._job, "parts": sorted(parts)}
+        self._fs.pipe_file(self._inner(path), (json.dumps(plain) + "\n").encode())
+
+
+def _find(output: str) -> tuple[Any, str]:
+    try:
+        return url_to_fs(output)  # type: ignore[no-any-return]
+    except (ImportError, ValueError) as error:
+        raise InputError(f"output {output!r}: {error}") from error
+
+
+def _lock_path(fs: Any, path: str) -> Path:
+    """The lock file: inside the output directory, or on this machine for a remote output."""
+    if isinstance(fs, LocalFileSystem):
+        return Path(path) / TEMPORARY / "lock"
+    name = hashlib.sha256(fs.unstrip_protocol(path).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"slotwise-output-{os.geteuid()}-{name}.lock"
+
+
+def _names(fs: Any, path: str) -> set[str]:
+    """The names of the entries of a directory; empty if there is no directory."""
+    try:
+        listed = fs.ls(path, detail=False)
+    except FileNotFoundError:
+        return set()
+    return {entry.rstrip("/").rpartition("/")[2] for entry in listed}
+
+
+def _manifest(fs: Any, path: str) -> list[str] | None:
+    """The parts that a manifest lists; None if it does not exist or is not slotwise's own."""
+    try:
+        plain = json.loads(fs.cat_file(path))
+        names = [str(name) for name in plain["parts"]]
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
+    is_ours = plain.get("slotwise") == MANIFEST_VERSION
+    return names if is_ours and all(map(PART.fullmatch, names)) else None
+
+
+def _exists(output: str) -> InputError:
+    return InputError(
+        f"output {output!r} exists; name another directory, remove it, or set"
+        " overwrite: true (--overwrite)"
+    )
+
+
+def _is_being_written(output: str, owner: str) -> InputError:
+    writer = owner or "another run"
+    return InputError(
+        f"output {output!r} is being written by {writer}; wait for its end, or name another"
+        " directory"
+    )

@@ -1,0 +1,145 @@
+"""Find input files by path or pattern, and open local and remote files with fsspec."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import fsspec
+from fsspec.core import url_to_fs
+from fsspec.utils import infer_compression
+
+from slotwise.model.errors import InputError
+from slotwise.programs.formats.versions import Version, check_unchanged
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """An input file with its size and version at planning time."""
+
+    path: str
+    size_bytes: int
+    version: Version | None = None
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether its name has the suffix of a compressed file (.gz, .bz2, .xz, ...)."""
+        return infer_compression(self.path) is not None
+
+
+def absolute(path: str, base_dir: str | Path | None = None) -> str:
+    """Make a local path absolute, relative to `base_dir`; return a URL unchanged."""
+    if "://" in path or "::" in path:
+        return path.removeprefix("file://")
+    # expanduser leaves a "~" that is no user's home unchanged.
+    return str((Path(base_dir or ".") / os.path.expanduser(path)).absolute())
+
+
+def find_inputs(patterns: Sequence[str], base_dir: str | Path | None = None) -> list[InputFile]:
+    """Return the files of all patterns, each once, sorted by path within a pattern.
+
+    A pattern is a path, a glob, or a directory, which means the files in it whose names do not
+    begin with "_" or ".". Raises InputError for a pattern that matches no file.
+    """
+    found: dict[str, InputFile] = {}
+    for pattern in patterns:
+        matches = _matches(absolute(pattern, base_dir))
+        if not matches:
+            raise InputError(
+                f"input {pattern!r}: no file matches; give a path, a directory with files, or a"
+                " glob such as 'books/*.txt'"
+            )
+        found.update((file.path, file) for file in matches)
+    return list(found.values())
+
+
+def open_input(path: str) -> IO[bytes]:
+    """Open an input file for reading; decompress a compressed one."""
+    if "://" not in path and infer_compression(path) is None:
+        return open(path, "rb")
+    return cast("IO[bytes]", fsspec.open(path, "rb", compression="infer").open())
+
+
+@contextmanager
+def reading(path: str, planned: Version | None) -> Iterator[IO[bytes]]:
+    """Open an input file as a context; raise InputChanged if it has changed since planning.
+
+    This is checked after opening, and again after reading.
+    """
+    try:
+        file = open_input(path)
+    except FileNotFoundError:
+        check_unchanged(path, planned)
+        raise
+    with file:
+        check_unchanged(path, planned)
+        yield file
+        check_unchanged(path, planned, file)
+
+
+def create_output(path: str) -> IO[bytes]:
+    """Create an output file; its directory must exist."""
+    if "://" not in path:
+        return open(path, "wb")
+    return cast("IO[bytes]", fsspec.open(path, "wb").open())
+
+
+def _matches(path: str) -> list[InputFile]:
+    try:
+        fs, inner = url_to_fs(path)
+    except (ImportError, ValueError) as error:
+        raise InputError(f"input {path!r}: {error}") from error
+    try:
+        infos = _infos(fs, inner)
+        if "://" in path:
+            names = [info["name"] for info in infos if info["type"] == "file"]
+            files = [_remote(fs, name) for name in names]
+        else:
+            files = [file for info in infos for file in _local(info["name"])]
+    except (OSError, ValueError) as error:  # ValueError for a NUL in the path.
+        place = getattr(error, "filename", None) or path
+        reason = getattr(error, "strerror", None) or error
+        if "\0" not in place and os.path.islink(place):
+            reason = f"{reason}; it is a symbolic link to {os.readlink(place)!r}"
+        raise InputError(f"input {place!r}: {reason}; correct this, or leave it out") from error
+    return sorted(files, key=lambda file: file.path)
+
+
+def _infos(fs: Any, path: str) -> list[dict[str, Any]]:
+    """The entries that match a path, as fsspec lists them; for a directory, its contents."""
+    try:
+        infos = [fs.info(path)]
+    except FileNotFoundError:
+        if os.path.islink(path):
+            raise
+        infos = list(fs.glob(path, detail=True).values())
+    if len(infos) == 1 and infos[0]["type"] == "directory":
+        infos = [info for info in fs.ls(path, detail=True) if _is_visible(info)]
+    return infos
+
+
+def _local(path: str) -> Iterator[InputFile]:
+    """The local file at a path, or nothing for a directory. Links are followed."""
+    found = os.stat(path)
+    if stat.S_ISREG(found.st_mode):
+        yield InputFile(path, found.st_size, Version.of_stat(found))
+    elif not stat.S_ISDIR(found.st_mode):
+        raise InputError(
+            f"input {path!r} is a pipe, a socket or a device, which can be read only once; copy"
+            " its contents to a file"
+        )
+
+
+def _remote(fs: Any, name: str) -> InputFile:
+    # A listing may differ from the info of the single file, which tasks will read, too.
+    info = fs.info(name)
+    return InputFile(fs.unstrip_protocol(name), info["size"], Version.of_info(info))
+
+
+def _is_visible(info: dict[str, Any]) -> bool:
+    return not info["name"].rstrip("/").rpartition("/")[2].startswith(("_", "."))

@@ -1,0 +1,63 @@
+"""Splits: the pieces of files that one map task reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from slotwise.programs.formats.versions import Version
+
+PACK_PARTS = 64
+PACK_LEAST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of one file: bytes, row groups or numbers with `start` <= position < `end`.
+
+    `end` None means the end of the file. `size_bytes` is the size of the piece in the file.
+    `version` is that of the file; None if the input is not a file.
+    """
+
+    path: str
+    start: int
+    end: int | None
+    size_bytes: int
+    version: Version | None = None
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}, whole"
+            if self.end is None
+            else f"{self.path}, {self.start}-{self.end}"
+        )
+
+
+Split = tuple[Piece, ...]
+
+
+def pack(pieces: Iterable[Piece], split_bytes: int) -> list[Split]:
+    """Pack pieces into splits, in their order; small pieces share a split.
+
+    The pieces of a shared split have at most 1/64 of all input or 1 MiB, whichever is larger,
+    and at most `split_bytes`. Thousands of tiny files thus become few tasks, and a few small
+    files still run in parallel. Empty pieces are left out, unless all are empty.
+    """
+    pieces = list(pieces)
+    total = sum(piece.size_bytes for piece in pieces)
+    most = min(split_bytes, max(total // PACK_PARTS, PACK_LEAST_BYTES))
+    filled = [piece for piece in pieces if piece.size_bytes] or pieces[:1]
+    return [tuple(split) for split in _packed(filled, most)]
+
+
+def _packed(pieces: list[Piece], most: int) -> Iterator[list[Piece]]:
+    split: list[Piece] = []
+    held = 0
+    for piece in pieces:
+        if split and held + piece.size_bytes > most:
+            yield split
+            split, held = [], 0
+        split.append(piece)
+        held += piece.size_bytes
+    if split:
+        yield split

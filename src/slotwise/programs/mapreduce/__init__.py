@@ -1,0 +1,1 @@
+"""MapReduce jobs: the program of a user, its plan, its tasks and its execution."""

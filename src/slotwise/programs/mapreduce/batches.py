@@ -1,0 +1,122 @@
+"""Map and reduce tasks of programs by batches of Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from slotwise.programs.formats.splits import Split
+from slotwise.programs.mapreduce.program import BatchMapReduce
+from slotwise.programs.mapreduce.reading import Reading
+from slotwise.programs.mapreduce.tasks import Runner, TaskResult
+from slotwise.programs.shuffle.partitioned import BUCKETS, PartitionedReader, PartitionedWriter
+from slotwise.programs.shuffle.sources import Place
+from slotwise.programs.shuffle.tables import joined, read_tables, write_buckets
+
+
+def map_task(
+    runner: Runner, task: int, attempt: int, split: Split, points: Sequence[Any]
+) -> TaskResult:
+    """Map a split; write its rows into buckets by key, or to the output of a map-only job."""
+    tables = _mapped(runner, Reading(runner, split))
+    if runner.reducers == 0:
+        return _write_part(runner, "map", task, attempt, tables)
+    path = runner.layout.map_file(task, attempt)
+    rows = 0
+    with PartitionedWriter(path, runner.reducers * BUCKETS) as file:
+        for table in _gathered(runner, tables):
+            write_buckets(file, table, _program(runner).keys, runner.reducers)
+            rows += table.num_rows
+    return TaskResult(rows, file.bytes)
+
+
+def reduce_task(runner: Runner, task: int, attempt: int, places: Iterable[Place]) -> TaskResult:
+    """Reduce the buckets of one partition, as many at a time as fit in memory."""
+    program = _program(runner)
+    what = f"reduce of {program.name}"
+    tables = (
+        reduced
+        for partition in _partition_tables(runner, places)
+        for reduced in _tables(program.reduce(partition), what)
+    )
+    return _write_part(runner, "reduce", task, attempt, tables)
+
+
+def _mapped(runner: Runner, reading: Reading) -> Iterator[pa.Table]:
+    program = _program(runner)
+    for table in reading.tables():
+        with reading.placing():
+            yield from _tables(program.map(table), f"map of {program.name}")
+
+
+def _gathered(runner: Runner, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The mapped tables, joined up to the memory limit and combined."""
+    combine = getattr(_program(runner), "combine", None)
+    what = f"combine of {_program(runner).name}"
+    limit = _limit_bytes(runner)
+    pending: list[pa.Table] = []
+    held = 0
+    for table in tables:
+        pending.append(table)
+        held += table.nbytes
+        if held < limit:
+            continue
+        if combine is not None:
+            pending = list(_tables(combine(joined(pending)), what))
+            held = sum(part.nbytes for part in pending)
+        if held >= limit // 2:
+            yield joined(pending)
+            pending, held = [], 0
+    if pending:
+        last = joined(pending)
+        yield from (last,) if combine is None else _tables(combine(last), what)
+
+
+def _partition_tables(runner: Runner, places: Iterable[Place]) -> Iterator[pa.Table]:
+    keys = [(name, "ascending") for name in _program(runner).keys]
+    readers = [(PartitionedReader(path), first) for path, first in places]
+    pending: list[pa.Table] = []
+    held = 0
+    for bucket in range(BUCKETS):
+        tables = [t for reader, first in readers for t in read_tables(reader, first + bucket)]
+        size = sum(table.nbytes for table in tables)
+        if pending and held + size > _limit_bytes(runner):
+            yield joined(pending).sort_by(keys)
+            pending, held = [], 0
+        pending += tables
+        held += size
+    if pending:
+        yield joined(pending).sort_by(keys)
+
+
+def _tables(result: pa.Table | Iterable[pa.Table] | None, what: str) -> Iterator[pa.Table]:
+    results = [result] if isinstance(result, pa.Table) else result
+    for table in () if results is None else results:
+        if not isinstance(table, pa.Table):
+            raise TypeError(f"{what} must return pyarrow Tables; it returned {table!r:.80}")
+        if table.num_rows:
+            yield table
+
+
+def _write_part(
+    runner: Runner, phase: str, task: int, attempt: int, tables: Iterator[pa.Table]
+) -> TaskResult:
+    part = runner.part(phase, task, attempt)
+    try:
+        for table in tables:
+            part.write_table(table)
+    finally:
+        part.close()
+    return TaskResult(part.rows, 0)
+
+
+def _program(runner: Runner) -> BatchMapReduce:
+    assert isinstance(runner.program, BatchMapReduce)
+    return runner.program
+
+
+def _limit_bytes(runner: Runner) -> int:
+    # Joining, sorting and reducing each make a copy.
+    return runner.memory_bytes // 4

@@ -1,0 +1,204 @@
+"""Plan a MapReduce job: check the request, find the input, estimate work, create the job."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.errors import InputError
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.observation import Sizes
+from slotwise.model.shuffle import Shuffle
+from slotwise.programs.commit import check_output
+from slotwise.programs.formats import inputs as formats
+from slotwise.programs.formats.files import InputFile, absolute, find_inputs
+from slotwise.programs.formats.outputs import SUFFIXES, check_output_format
+from slotwise.programs.formats.splits import Piece, Split, pack
+from slotwise.programs.loading import AnyProgram, load
+from slotwise.programs.mapreduce.execution import MapReduceExecution
+from slotwise.programs.mapreduce.layout import Layout
+from slotwise.programs.mapreduce.program import BatchMapReduce, MapReduce
+from slotwise.programs.mapreduce.tasks import Runner
+from slotwise.programs.work_folder import work_folder_name
+
+SPLIT_BYTES = 64 << 20
+MEMORY_BYTES = 256 << 20
+MEMORY_LEAST_BYTES = 1 << 20
+SAMPLE_PIECES = 32
+SAMPLE_PIECE_LEAST_BYTES = 1 << 16
+
+
+def plan_mapreduce(
+    job_id: str,
+    program: str | type[AnyProgram] | AnyProgram,
+    inputs: str | Sequence[str] = (),
+    output: str | Path = "",
+    *,
+    reducers: int = 2,
+    parameters: Mapping[str, Any] | None = None,
+    input_format: str = "text",
+    output_format: str = "text",
+    split_bytes: int = SPLIT_BYTES,
+    memory_bytes: int = MEMORY_BYTES,
+    overwrite: bool = False,
+    work_dir: str | Path | None = None,
+    base_dir: str | Path | None = None,
+    arrival: float = 0.0,
+    pool: str = "default",
+    weight: float = 1.0,
+    deadline: float | None = None,
+    steps: tuple[tuple[float, float], ...] = (),
+    penalty: str | None = None,
+    priority: str = "normal",
+    slots_min: int = 0,
+    slots_max: int | None = None,
+    shuffle: Shuffle | None = None,
+    cluster: Cluster | None = None,
+) -> MapReduceExecution:
+    """Check a MapReduce job and prepare it to run; nothing is written yet.
+
+    `program` is what `load` takes; `inputs` are paths, globs or directories. Relative paths are
+    relative to `base_dir`. `memory_bytes` limits the memory of a task's pairs. Shuffled data is
+    in a directory of the job under `work_dir` (default: the system's directory for temporary
+    files). `slots_min` and `slots_max` apply to each phase. The phases are map and, unless
+    `reducers` is 0, reduce; a program with total_order and two or more reduces has a phase
+    sample before them. Raises InputError or MissingExtraError for invalid arguments.
+
+    With `shuffle`, reduces begin to copy before all maps are done, and copying may be a
+    separate phase, reduce-copy. Without it, reduces wait for the maps and read map output in
+    place. By default, a job with a separate copy phase copies for as many reduces at once as
+    `cluster` has reduce slots, or for all reduces without `cluster`.
+    """
+    made = load(program, parameters, base_dir)
+    count = reducers if made.num_reducers is None else made.num_reducers
+    _check_numbers(job_id, count, split_bytes, memory_bytes)
+    _check_keys(made, count)
+    if not str(output):
+        raise InputError(f"job {job_id!r}: no output; name a directory that does not exist yet")
+    place = absolute(str(output), base_dir).rstrip("/")
+    check_output(place, overwrite)
+    check_output_format(output_format)
+    patterns = [inputs] if isinstance(inputs, str) else list(inputs)
+    source = _Source(job_id, made, patterns, input_format, base_dir)
+    splits = source.splits(split_bytes)
+    samples = count > 1 and isinstance(made, MapReduce) and made.total_order
+    work = Path(work_dir or tempfile.gettempdir()).absolute() / work_folder_name()
+    layout = Layout(str(work), place, SUFFIXES[output_format])
+    sizes = _sizes(source, splits, count, samples)
+    job = Job(
+        job_id,
+        _phases(made, sizes, count, (slots_min, slots_max)),
+        arrival,
+        pool,
+        weight,
+        deadline,
+        steps,
+        penalty,
+        priority,
+    )
+    if shuffle is not None:
+        job = shuffle.job(job, cluster or Cluster.of_slots(max(1, count)))
+    runner = Runner(made, source.format_name, output_format, layout, count, memory_bytes)
+    sample = source.sample() if samples else []
+    return MapReduceExecution(job, runner, splits, sample, overwrite, sizes)
+
+
+class _Source:
+    """The input of a job: files, or the numbers of records that the program generates."""
+
+    def __init__(
+        self,
+        job_id: str,
+        program: AnyProgram,
+        patterns: list[str],
+        format_name: str,
+        base_dir: str | Path | None,
+    ) -> None:
+        makes = getattr(program, "records_made", None)
+        self.record_bytes: int = getattr(program, "record_bytes", 1)
+        if makes is not None and patterns:
+            raise InputError(
+                f"job {job_id!r}: {program.name} generates its records; leave out inputs"
+            )
+        if makes is None and not patterns:
+            raise InputError(f"job {job_id!r}: no inputs; give paths or globs of files to read")
+        self.format_name = format_name if makes is None else formats.NUMBERS
+        self.format: formats.InputFormat = formats.input_format(self.format_name)
+        if makes is None:
+            self.record_bytes = 1
+            self.files = find_inputs(patterns, base_dir)
+        else:
+            self.files = [InputFile("records", makes)]
+
+    def splits(self, split_bytes: int) -> list[Split]:
+        """The split of each map task."""
+        size = max(1, split_bytes // self.record_bytes)
+        pieces = (piece for file in self.files for piece in self.format.pieces(file, size))
+        return pack(pieces, size)
+
+    def sample(self) -> list[Piece]:
+        """Pieces spread evenly over the input; the sample reads the first records of each."""
+        total = sum(file.size_bytes for file in self.files)
+        size = max(total // SAMPLE_PIECES, SAMPLE_PIECE_LEAST_BYTES)
+        pieces = [piece for file in self.files for piece in self.format.pieces(file, size)]
+        return pieces[:: len(pieces) // SAMPLE_PIECES + 1]
+
+    def bytes_of(self, split: Split) -> int:
+        """The bytes of a split."""
+        return self.record_bytes * sum(piece.size_bytes for piece in split)
+
+
+def _sizes(
+    source: _Source, splits: list[Split], reducers: int, samples: bool
+) -> dict[str, Sizes]:
+    """The bytes of input of each task, by phase; each reduce has an equal part of the total."""
+    maps = tuple(map(source.bytes_of, splits))
+    sizes: dict[str, Sizes] = {"map": maps}
+    if samples:
+        # A sample reads at most this number of blocks.
+        sizes["sample"] = min(sum(maps), SAMPLE_PIECES * SAMPLE_PIECE_LEAST_BYTES)
+    if reducers:
+        sizes["reduce"] = sum(maps) // reducers
+    return sizes
+
+
+def _phases(
+    program: AnyProgram, sizes: dict[str, Sizes], reducers: int, slots: tuple[int, int | None]
+) -> tuple[Phase, ...]:
+    """The phases; work is estimated from bytes at the rates that the program states."""
+    rate, maps, sample = program.map_bytes_per_second, sizes["map"], sizes.get("sample")
+    assert isinstance(maps, tuple)
+    map_tasks = Tasks(len(maps), tuple(size / rate for size in maps))
+    after = frozenset({"sample"} if sample is not None else ())
+    phases = [Phase("map", map_tasks, "map", after, *slots)]
+    if isinstance(sample, int):
+        # It has one task, so slots of a larger slots_min would be idle.
+        phases.insert(0, Phase("sample", Tasks(1, sample / rate), "map"))
+    if reducers:
+        work = sum(maps) / program.reduce_bytes_per_second / reducers
+        reduces = Tasks(reducers, work)
+        phases.append(Phase("reduce", reduces, "reduce", frozenset({"map"}), *slots))
+    return tuple(phases)
+
+
+def _check_numbers(job_id: str, reducers: int, split_bytes: int, memory_bytes: int) -> None:
+    for name, value, least in (
+        ("reducers", reducers, 0),
+        ("split_bytes", split_bytes, 1),
+        ("memory_bytes", memory_bytes, MEMORY_LEAST_BYTES),
+    ):
+        if not isinstance(value, int) or value < least:
+            raise InputError(
+                f"job {job_id!r}: {name} is {value!r}; give a whole number >= {least}"
+            )
+
+
+def _check_keys(program: AnyProgram, reducers: int) -> None:
+    if isinstance(program, BatchMapReduce) and reducers and not program.keys:
+        raise InputError(
+            f"program {program.name} maps batches and names no key columns; set keys ="
+            ' ("column",) in its class, or reducers: 0 to have no reduces'
+        )

@@ -1,0 +1,99 @@
+"""Read the input of a map task, and keep the position in it for error messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from slotwise.model.errors import InputChanged
+from slotwise.programs.formats.lines import line_blocks, text_of
+from slotwise.programs.formats.places import is_placed, placed
+from slotwise.programs.formats.splits import Piece, Split
+from slotwise.programs.formats.versions import check_unchanged
+from slotwise.programs.mapreduce.tasks import Runner
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Block = TypeVar("Block")
+Records = tuple[Iterator[Any], Sequence[Any]]
+"""The keys and the values of some records."""
+
+
+class Reading:
+    """Reads a split by pieces. `place` adds to an error the position in the input.
+
+    The position is computed only for an error: otherwise it costs a few instructions a block.
+    """
+
+    def __init__(self, runner: Runner, split: Split) -> None:
+        self._runner = runner
+        self._split = split
+        self._piece: Piece | None = None
+        self._done = 0  # Records of the piece in earlier blocks.
+        self._keys: Sequence[Any] = ()
+        self._left: Iterator[Any] = iter(())
+        self._span: tuple[int, int] | None = None
+
+    def records(self) -> Iterator[Records]:
+        """The records in blocks. Take keys one by one, each when its record is mapped."""
+        for keys, values in self._blocks(self._runner.input.records):
+            self._keys, self._left = keys, iter(keys)
+            yield self._left, values
+            self._done, self._keys = self._done + len(keys), ()
+
+    def texts(self) -> Iterator[str]:
+        """The text of many whole lines at once, with their line breaks."""
+        for offset, block in self._blocks(line_blocks):
+            self._span = offset, offset + len(block)
+            yield text_of(block)
+            self._span = None
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The records as Arrow tables."""
+        for table in self._blocks(self._runner.input.tables):
+            yield table
+            self._done += table.num_rows
+
+    def check(self) -> None:
+        """Raise InputChanged if the file being read has changed since planning."""
+        if self._piece is not None:
+            check_unchanged(self._piece.path, self._piece.version)
+
+    def place(self, error: Exception) -> None:
+        """Add the position to an error without one; raise InputChanged for a changed file."""
+        if self._piece is None or is_placed(error) or isinstance(error, InputChanged):
+            return
+        with suppress(OSError):
+            self.check()
+        placed(error, self._where(self._piece))
+
+    @contextmanager
+    def placing(self) -> Iterator[None]:
+        """A context whose errors belong to what was read last."""
+        try:
+            yield
+        except Exception as error:
+            self.place(error)
+            raise
+
+    def _blocks(self, read: Callable[[Piece], Iterator[Block]]) -> Iterator[Block]:
+        """The blocks of each piece, read on demand."""
+        for piece in self._split:
+            self._runner.program.path = piece.path
+            self._piece, self._done = piece, 0
+            with self.placing():
+                yield from read(piece)
+
+    def _where(self, piece: Piece) -> str:
+        """The record that was taken last; for texts and tables, the last one."""
+        if self._span is not None:
+            return f"{piece.path}, bytes {self._span[0]}-{self._span[1]}"
+        taken = len(self._keys) - length_hint(self._left) if self._keys else 0
+        key = self._keys[taken - 1] if taken else None
+        try:
+            return self._runner.input.where(piece, self._done + max(taken - 1, 0), key)
+        except Exception:
+            return piece.path  # The file can no longer be read.

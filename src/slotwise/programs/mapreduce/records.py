@@ -1,0 +1,205 @@
+"""Map, reduce and sample tasks of programs by records."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice, pairwise, starmap
+from typing import Any
+
+import numpy as np
+
+from slotwise.programs.formats.outputs import PartWriter
+from slotwise.programs.formats.splits import Piece, Split
+from slotwise.programs.mapreduce.program import MapReduce
+from slotwise.programs.mapreduce.reading import Reading, Records
+from slotwise.programs.mapreduce.tasks import Runner, TaskResult
+from slotwise.programs.shuffle.buffers import Buffer, Groups, SumTable, buffer_for, grouped
+from slotwise.programs.shuffle.chunks import Columns, read_pairs, write_pairs
+from slotwise.programs.shuffle.hashing import hash_partitions
+from slotwise.programs.shuffle.order import Order
+from slotwise.programs.shuffle.pairs import PairStream
+from slotwise.programs.shuffle.partitioned import PartitionedWriter
+from slotwise.programs.shuffle.runs import SortedRuns
+from slotwise.programs.shuffle.sources import Place
+
+SAMPLE_RECORDS = 2000
+"""The number of records that the sample reads from each piece."""
+
+
+def map_task(
+    runner: Runner, task: int, attempt: int, split: Split, points: Sequence[Any]
+) -> TaskResult:
+    """Map a split; write its pairs into partitions, or to the output of a map-only job."""
+    reading = Reading(runner, split)
+    pairs = _mapped(runner, reading)
+    if runner.reducers == 0:
+        part = runner.part("map", task, attempt)
+        return _write_part(part, pairs)
+    path = runner.layout.map_file(task, attempt)
+    with PartitionedWriter(path, runner.reducers) as file:
+        spread = _Spread(runner, points, file)
+        buffer = buffer_for(_program(runner), _buffer_bytes(runner))
+        fold = getattr(runner.program, "fold_chunk", None)
+        if fold is not None and runner.input_name == "text" and isinstance(buffer, SumTable):
+            _fold(fold, reading, buffer, spread)
+        else:
+            _collect(pairs, buffer, spread)
+    return TaskResult(spread.records, file.bytes)
+
+
+def reduce_task(runner: Runner, task: int, attempt: int, places: Iterable[Place]) -> TaskResult:
+    """Reduce the output of all maps for one reduce to one part of the output."""
+    program = _program(runner)
+    buffer = buffer_for(program, _buffer_bytes(runner))
+    runs = SortedRuns(
+        runner.layout.attempt_dir("reduce", task, attempt),
+        Order.of(program),
+        _chunk_bytes(runner),
+    )
+    for path, partition in places:
+        for keys, values in read_pairs(path, partition):
+            buffer.add(keys, values)
+            if buffer.is_full():
+                runs.spill(buffer.drain(in_order=True))
+    part = runner.part("reduce", task, attempt)
+    if type(program).reduce is MapReduce.reduce and runs.is_empty:
+        # The sorted pairs are the output, so whole slices can be written.
+        return _write_part(part, buffer.drain(in_order=True))
+    reduced = starmap(program.reduce, _groups(program, buffer, runs))
+    what = f"reduce of {program.name}"
+    return _write_part(part, PairStream(reduced, what, _batch_bytes(runner)))
+
+
+def sample_task(runner: Runner, pieces: Sequence[Piece]) -> tuple[Any, ...]:
+    """The keys that divide the sampled keys into one range of equal size for each reduce."""
+    program = _program(runner)
+    keys: list[Any] = []
+    for piece in pieces:
+        reading = Reading(runner, (piece,))
+        first = islice(reading.records(), 1)
+        some = ((islice(ks, SAMPLE_RECORDS), vs[:SAMPLE_RECORDS]) for ks, vs in first)
+        keys += chain.from_iterable(ks for ks, _ in _batched_map(runner, reading, some))
+        reading.check()
+    ordered = Order.of(program).keys(keys)
+    cuts = [len(ordered) * i // runner.reducers for i in range(1, runner.reducers)]
+    return tuple(ordered[cut] for cut in cuts) if ordered else ()
+
+
+class _Spread:
+    """Writes pairs to the partitions of their keys."""
+
+    def __init__(self, runner: Runner, points: Sequence[Any], file: PartitionedWriter) -> None:
+        program = _program(runner)
+        self.records = 0
+        self._file = file
+        self._chunk_bytes = _chunk_bytes(runner)
+        self._reducers = runner.reducers
+        self._partitions: Callable[[Sequence[Any]], list[int]]
+        if program.total_order:
+            order = Order.of(program)
+            self._partitions = lambda keys: order.ranges(keys, points)
+        elif type(program).partition is MapReduce.partition:
+            self._partitions = lambda keys: hash_partitions(keys, runner.reducers)
+        else:
+            self._partitions = lambda keys: _own_partitions(program, keys, runner.reducers)
+
+    def write(self, slices: Iterator[Columns]) -> None:
+        """Append the pairs of the slices, in their order within each partition."""
+        for keys, values in slices:
+            self.records += len(keys)
+            if self._reducers == 1:
+                write_pairs(self._file, 0, (keys, values), self._chunk_bytes)
+                continue
+            parts = np.array(self._partitions(keys), dtype=np.int64)
+            order = np.argsort(parts, kind="stable").tolist()
+            ordered = [keys[i] for i in order], [values[i] for i in order]
+            ends = np.cumsum(np.bincount(parts, minlength=self._reducers)).tolist()
+            for number, (first, last) in enumerate(pairwise([0, *ends])):
+                columns = ordered[0][first:last], ordered[1][first:last]
+                write_pairs(self._file, number, columns, self._chunk_bytes)
+
+
+def _own_partitions(program: MapReduce, keys: Sequence[Any], reducers: int) -> list[int]:
+    parts = [program.partition(key, reducers) for key in keys]
+    for key, part in zip(keys, parts, strict=True):
+        if not 0 <= part < reducers:
+            raise ValueError(
+                f"partition of {program.name} gave {part} for the key {key!r:.80}; it must be"
+                f" from 0 to {reducers - 1}"
+            )
+    return parts
+
+
+def _collect(pairs: PairStream, buffer: Buffer, spread: _Spread) -> None:
+    for keys, values in pairs:
+        buffer.add(keys, values)
+        pairs.pass_on(buffer.take)
+        if buffer.is_full():
+            spread.write(buffer.drain(in_order=False))
+    spread.write(buffer.drain(in_order=False))
+
+
+def _fold(
+    fold_chunk: Callable[..., None], reading: Reading, table: SumTable, spread: _Spread
+) -> None:
+    for text in reading.texts():
+        with reading.placing():
+            table.fold(fold_chunk, text)
+        if table.is_full():
+            spread.write(table.drain(in_order=False))
+    spread.write(table.drain(in_order=False))
+
+
+def _mapped(runner: Runner, reading: Reading) -> PairStream:
+    program = _program(runner)
+    map_chunk = getattr(program, "map_chunk", None)
+    if runner.input_name == "text" and map_chunk is not None:
+        what = f"map_chunk of {program.name}"
+        results = map(map_chunk, reading.texts())
+        return PairStream(results, what, _batch_bytes(runner), reading.place)
+    return _batched_map(runner, reading, reading.records())
+
+
+def _batched_map(runner: Runner, reading: Reading, records: Iterable[Records]) -> PairStream:
+    program = _program(runner)
+    results = chain.from_iterable(map(program.map, keys, values) for keys, values in records)
+    what = f"map of {program.name}"
+    return PairStream(results, what, _batch_bytes(runner), reading.place)
+
+
+def _groups(program: MapReduce, buffer: Buffer, runs: SortedRuns) -> Groups:
+    if runs.is_empty:
+        return buffer.groups()
+    runs.spill(buffer.drain(in_order=True))
+    groups = grouped(runs.merged())
+    if (add := getattr(program, "add", None)) is None:
+        return groups
+    return ((key, iter((functools.reduce(add, values),))) for key, values in groups)
+
+
+def _write_part(part: PartWriter, columns: Iterable[Columns]) -> TaskResult:
+    try:
+        for keys, values in columns:
+            part.write(keys, values)
+    finally:
+        part.close()
+    return TaskResult(part.rows, 0)
+
+
+def _program(runner: Runner) -> MapReduce:
+    assert isinstance(runner.program, MapReduce)
+    return runner.program
+
+
+def _buffer_bytes(runner: Runner) -> int:
+    # The rest is for slices written, chunks read, and overhead of the interpreter.
+    return runner.memory_bytes * 3 // 4
+
+
+def _chunk_bytes(runner: Runner) -> int:
+    return min(1 << 20, runner.memory_bytes // 256)
+
+
+def _batch_bytes(runner: Runner) -> int:
+    return runner.memory_bytes // 32

@@ -1,0 +1,111 @@
+"""The map, reduce and sample tasks that run in worker processes."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from slotwise.programs.formats.inputs import InputFormat, input_format
+from slotwise.programs.formats.outputs import OUTPUT_FORMATS, PartWriter
+from slotwise.programs.mapreduce.layout import COPY_PHASE, Layout
+from slotwise.programs.mapreduce.program import BatchMapReduce, MapReduce
+from slotwise.programs.shuffle.partitioned import BUCKETS
+from slotwise.programs.shuffle.sources import PairSource
+from slotwise.task import on_stop_request
+
+_COLLECT_AFTER = 100_000
+
+
+class TaskResult(NamedTuple):
+    """The report of a task: records written, and bytes of map output for the reduces.
+
+    `copying` is the seconds for which it copied map output or waited for maps.
+    """
+
+    records: int
+    bytes: int
+    copying: float = 0.0
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Everything that a worker process needs for the tasks of a job; sent once."""
+
+    program: MapReduce | BatchMapReduce
+    input_name: str
+    output_name: str
+    layout: Layout
+    reducers: int
+    memory_bytes: int
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickle in a worker, and import what tasks need before the first one is timed.
+
+        Task times are the estimates of later runs, and most tasks are not the first.
+        """
+        self.__dict__.update(state)
+        self._bodies()
+        _ = self.input
+
+    @cached_property
+    def input(self) -> InputFormat:
+        """The format of the input."""
+        return input_format(self.input_name)
+
+    def __call__(self, phase: str, task: int, attempt: int, *rest: Any) -> object:
+        """Run one task; exceptions of the program propagate."""
+        if phase == "sample":
+            from slotwise.programs.mapreduce.records import sample_task
+
+            return sample_task(self, *rest)
+        directory = self.layout.attempt_dir(phase, task, attempt)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        thresholds = gc.get_threshold()
+        # A task creates millions of pairs, which are rarely in cycles: collect less often.
+        gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
+        try:
+            if phase == "map":
+                on_stop_request(self.program.on_preempt)
+                return self._bodies()[0](self, task, attempt, *rest)
+            return self._reduce_side(phase, task, attempt, *rest)
+        finally:
+            gc.set_threshold(*thresholds)
+            if phase == "reduce" or self.reducers == 0:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def part(self, phase: str, task: int, attempt: int) -> PartWriter:
+        """A writer for the part of an attempt; the part is staged until the job commits."""
+        return OUTPUT_FORMATS[self.output_name](self.layout.attempt_part(phase, task, attempt))
+
+    def _reduce_side(
+        self, phase: str, task: int, attempt: int, source: PairSource
+    ) -> TaskResult:
+        """Copy the input of a reduce if needed; reduce it unless this is a copy task."""
+        begun = time.monotonic()
+        places = source.places(self.layout, task, attempt, self.buckets)
+        copying = time.monotonic() - begun
+        if phase == COPY_PHASE:
+            return TaskResult(0, 0, copying)
+        on_stop_request(self.program.on_preempt)
+        reduce_task = self._bodies()[1]
+        return reduce_task(self, task, attempt, places)._replace(copying=copying)
+
+    @property
+    def buckets(self) -> int:
+        """The number of partitions in a map file for each reduce."""
+        return BUCKETS if isinstance(self.program, BatchMapReduce) else 1
+
+    def _bodies(self) -> tuple[Callable[..., TaskResult], Callable[..., TaskResult]]:
+        # Arrow is imported only for programs that need it.
+        if isinstance(self.program, BatchMapReduce):
+            from slotwise.programs.mapreduce import batches
+
+            return batches.map_task, batches.reduce_task
+        from slotwise.programs.mapreduce import records
+
+        return records.map_task, records.reduce_task

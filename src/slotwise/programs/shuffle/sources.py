@@ -1,0 +1,75 @@
+"""The sources from which a reduce reads map output: in place, or copied first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from slotwise.programs.mapreduce.layout import COPY_PHASE, Layout
+from slotwise.programs.shuffle.finished_maps import finished_maps
+from slotwise.programs.shuffle.partitioned import PartitionedReader, PartitionedWriter
+
+Place = tuple[Path, int]
+"""A partitioned file, and the first of the reduce's partitions in it."""
+
+
+class PairSource(Protocol):
+    """Returns where the input of a reduce is, and copies it there first if needed."""
+
+    def places(self, layout: Layout, task: int, attempt: int, buckets: int) -> Iterable[Place]:
+        """The first of the `buckets` partitions of a reduce in each file, in map order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """All maps are done and `attempts` won; their files are read in place."""
+
+    attempts: tuple[int, ...]
+
+    def places(self, layout: Layout, task: int, attempt: int, buckets: int) -> Iterable[Place]:
+        """The file of each map."""
+        for number, winner in enumerate(self.attempts):
+            yield layout.map_file(number, winner), task * buckets
+
+
+@dataclass(frozen=True, slots=True)
+class AsTheyCome:
+    """Some of `maps` maps still run; their output is copied into one file as they finish."""
+
+    maps: int
+    phase: str = "reduce"
+
+    def places(self, layout: Layout, task: int, attempt: int, buckets: int) -> Iterable[Place]:
+        """One file; returns when all maps are done and copied."""
+        path = layout.copied_file(self.phase, task, attempt)
+        copy_partition(layout, task, path, buckets, self.maps)
+        return [(path, 0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A copy task has copied everything, and this attempt of it won."""
+
+    attempt: int
+
+    def places(self, layout: Layout, task: int, attempt: int, buckets: int) -> Iterable[Place]:
+        """The file of the copy task."""
+        return [(layout.copied_file(COPY_PHASE, task, self.attempt), 0)]
+
+
+def copy_partition(layout: Layout, task: int, path: Path, buckets: int, maps: int) -> int:
+    """Copy the output of each map for a reduce into one file, as maps finish; return the bytes.
+
+    The chunks are read in the order of the map numbers, independent of the order in which the
+    maps finished. One chunk is in memory at a time.
+    """
+    with PartitionedWriter(path, buckets) as copy:
+        for number, winner in finished_maps(layout.finished_maps, maps):
+            written = PartitionedReader(layout.map_file(number, winner))
+            for bucket in range(buckets):
+                for chunk in written.chunks(task * buckets + bucket):
+                    copy.append(bucket, chunk, number)
+    return copy.bytes

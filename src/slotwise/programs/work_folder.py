@@ -1,0 +1,102 @@
+"""The folder of a job's intermediate files: private, locked, and removed after a crash."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+from slotwise.programs.lock import FileLock, HeldError, owner_of
+
+NAME = re.compile("slotwise-[0-9a-f]{16}")
+"""The pattern of folder names; other folders are never touched."""
+
+LOCK = "lock"
+"""The name of the lock file in the folder; the manager of the job holds the lock."""
+
+
+def work_folder_name() -> str:
+    """A new unique folder name."""
+    return f"slotwise-{uuid4().hex[:16]}"
+
+
+class WorkFolder:
+    """Creates and removes the folder. Its files are unpickled, so only this user may write."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._lock: FileLock | None = None
+
+    def open(self, job: str) -> None:
+        """Create the folder with mode 0700 and lock it. Raises OSError.
+
+        Folders next to it whose owners have ended are removed first.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(self.path.parent)
+        self.path.mkdir(mode=0o700)
+        while self._lock is None:
+            # Until it is locked, a sweep by another process may remove it as a leftover.
+            with suppress(FileNotFoundError, HeldError):
+                self._lock = FileLock(self.path / LOCK, owner_of(job))
+                return
+            self.path.mkdir(mode=0o700, exist_ok=True)
+
+    def remove(self) -> None:
+        """Remove the folder and its contents; errors are ignored.
+
+        The lock is removed last: if the process is killed before, a sweep finds the folder.
+        """
+        _clear(self.path)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def sweep(root: str | Path) -> None:
+    """Remove the work folders of this user under `root` whose owners have ended.
+
+    A folder whose lock is free has no owner. A folder without a lock is removed only if it is
+    empty. Errors of removal are ignored.
+    """
+    with os.scandir(root) as entries:
+        folders = [Path(entry.path) for entry in entries if _is_ours(entry)]
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()  # Only if it is empty.
+        with suppress(OSError, HeldError):
+            with FileLock(folder / LOCK, create=False):
+                _clear(folder)
+            folder.rmdir()
+
+
+def _clear(folder: Path) -> None:
+    """Remove everything in a folder except its lock; errors are ignored."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.name == LOCK:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def private(path: str, flags: int) -> int:
+    """An opener for files that only this user may read, independent of the umask."""
+    return os.open(path, flags, 0o600)
+
+
+def _is_ours(entry: os.DirEntry[str]) -> bool:
+    try:
+        return (
+            NAME.fullmatch(entry.name) is not None
+            and entry.is_dir(follow_symlinks=False)
+            and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+        )
+    except OSError:
+        return False

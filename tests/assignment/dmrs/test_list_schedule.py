@@ -1,0 +1,149 @@
+"""Algorithm 1: as one reads it, on plain numbers, by machine code, and with gaps filled."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracles import related_machines
+from slotwise.allocation.compiled import has_numba
+from slotwise.assignment.dmrs.linear_program import linear_program
+from slotwise.assignment.dmrs.list_schedule import Lister, by_completion, list_jobs
+from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
+from slotwise.assignment.dmrs.schedule import Runs
+
+seeds = st.integers(0, 2**32)
+
+
+def problem_of(seed: int) -> tuple[RelatedMachines, list[int]]:
+    """A random problem, and an order of its jobs."""
+    random = Random(seed)
+    problem = related_machines.drawn(
+        random,
+        random.randint(1, 10),
+        random.randint(1, 8),
+        random.choice([1, 5, 20]),
+        released=random.choice([0.0, 20.0]),
+        dags=random.random() < 0.5,
+    )
+    order = list(range(len(problem)))
+    random.shuffle(order)
+    return problem, order
+
+
+def key_of(runs: Runs) -> list[tuple[float, ...]]:
+    """The runs, in an order that does not tell how they were found."""
+    return sorted(tuple(run) for run in runs.runs)
+
+
+@given(seeds)
+def test_the_lister_makes_the_schedule_of_algorithm_one(seed: int) -> None:
+    """Run for run the same as `list_jobs`, and completions without runs as well."""
+    problem, order = problem_of(seed)
+    read = list_jobs(problem, order)
+    lister = Lister(problem)
+    assert key_of(lister.runs(order)) == key_of(read)
+    assert lister.completions(order).tolist() == read.completion.tolist()
+
+
+@pytest.mark.skipif(not has_numba(), reason="numba is not installed")
+@pytest.mark.parametrize("seed", range(30))
+def test_machine_code_makes_the_same(seed: int) -> None:
+    """To the last bit, with and without gaps filled."""
+    problem, order = problem_of(seed)
+    plain, fast = Lister(problem), Lister(problem, float("inf"))
+    for fills in (False, True):
+        assert key_of(fast.runs(order, fills)) == key_of(plain.runs(order, fills))
+        same = fast.completions(order, fills) == plain.completions(order, fills)
+        assert same.all()
+
+
+@given(seeds)
+def test_filling_gaps_delays_nothing_that_is_placed(seed: int) -> None:
+    """Adding one more job to an order leaves all runs of those before it as they are."""
+    problem, order = problem_of(seed)
+    lister = Lister(problem)
+    whole = lister.runs(order, fills=True)
+    whole.check(problem)
+    shorter = RelatedMachines(problem.speed, [problem.jobs[number] for number in order[:-1]])
+    if not shorter.jobs:
+        return
+    before = Lister(shorter).runs(range(len(shorter)), fills=True)
+    least = min(stage.work.min() for job in problem.jobs for stage in job.stages)
+    if least < min(stage.work.min() for job in shorter.jobs for stage in job.stages):
+        return  # Shorter gaps are kept then: other machines may tie.
+    kept = [run for run in whole.runs if run.job != order[-1]]
+    names = {number: place for place, number in enumerate(order)}
+    assert key_of(before) == sorted((names[run.job], *run[1:]) for run in kept)
+
+
+def test_a_gap_is_filled_by_hand() -> None:
+    """While a machine waits for a map that runs elsewhere, it runs the map of the next job."""
+    first = NumericJob((Stage(np.array([6.0, 2.0])), Stage(np.array([4.0, 4.0]), (0,))))
+    second = NumericJob((Stage(np.array([3.0])),))
+    problem = RelatedMachines(np.array([1.0, 1.0]), [first, second])
+    lister = Lister(problem)
+    assert lister.completions([0, 1]).tolist() == [10.0, 13.0]
+    assert lister.completions([0, 1], fills=True).tolist() == [10.0, 5.0]
+    (run,) = [run for run in lister.runs([0, 1], fills=True).runs if run.job == 1]
+    assert (run.machine, run.start, run.end) == (1, 2.0, 5.0)
+
+
+def test_a_task_that_would_be_late_does_not_fill_a_gap() -> None:
+    """The gap is 4 s long; a task of 5 s goes behind everything."""
+    first = NumericJob((Stage(np.array([6.0, 2.0])), Stage(np.array([4.0, 4.0]), (0,))))
+    second = NumericJob((Stage(np.array([5.0])),))
+    problem = RelatedMachines(np.array([1.0, 1.0]), [first, second])
+    assert Lister(problem).completions([0, 1], fills=True).tolist() == [10.0, 15.0]
+
+
+def test_a_task_waits_for_a_fast_machine_where_it_is_done_first() -> None:
+    """Three tasks of 4 s on speeds 4 and 1: all on the fast one, the third ends at 3 s."""
+    problem = RelatedMachines(
+        np.array([1.0, 4.0]), [NumericJob((Stage(np.array([4.0, 4.0, 4.0])),))]
+    )
+    runs = list_jobs(problem, [0]).runs
+    assert [(run.machine, run.end) for run in runs] == [(1, 1.0), (1, 2.0), (1, 3.0)]
+
+
+def test_gaps_filled_gain_on_average() -> None:
+    """Single problems may lose by it, as the tasks that are placed later go elsewhere."""
+    plain = filled = 0.0
+    for seed in range(60):
+        problem = related_machines.drawn(Random(seed), 12, 5, 6)
+        lister = Lister(problem)
+        program = linear_program(problem)
+        order = by_completion(program.completion)
+        plain += problem.value(lister.completions(order)) / program.value
+        filled += problem.value(lister.completions(order, fills=True)) / program.value
+    assert filled < plain
+
+
+@pytest.mark.parametrize("broken", ["early", "short", "twice", "before", "overlap", "lost"])
+def test_a_wrong_schedule_does_not_pass(broken: str) -> None:
+    """The check that all tests rely on sees each kind of fault."""
+    job = NumericJob((Stage(np.array([2.0, 2.0])), Stage(np.array([2.0]), (0,))), release=1.0)
+    problem = RelatedMachines(np.array([1.0, 1.0]), [job])
+    runs = list(list_jobs(problem, [0]).runs)
+    Runs.of(problem, runs).check(problem)
+    first, second, reduce = runs
+    match broken:
+        case "early":
+            runs[0] = first._replace(start=0.0, end=2.0)
+        case "short":
+            runs[2] = reduce._replace(end=reduce.end - 1)
+        case "twice":
+            runs[1] = first
+        case "before":
+            runs[2] = reduce._replace(start=2.0, end=4.0, machine=1)
+            runs[1] = second._replace(start=4.0, end=6.0)
+        case "overlap":
+            runs[1] = second._replace(machine=first.machine)
+        case "lost":
+            runs.pop()
+    with pytest.raises(AssertionError):
+        Runs.of(problem, runs).check(problem)

@@ -1,0 +1,116 @@
+"""Finding input, JSON Lines, and what lines of output look like."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotwise.programs import MapReduce, plan_mapreduce
+from slotwise.programs.formats.files import find_inputs
+from slotwise.programs.formats.outputs import OUTPUT_FORMATS
+from slotwise.programs.mapreduce.execution import MapReduceExecution
+
+Run = Callable[[MapReduceExecution], bytes]
+
+
+class Ages(MapReduce):
+    """The ages by name."""
+
+    def map(self, key: int, value: dict[str, Any]) -> Iterable[tuple[str, int]]:
+        """Name and age."""
+        yield value["name"], value["age"]
+
+
+@pytest.mark.parametrize("split_bytes", [1, 30, 1000])
+def test_json_lines(tmp_path: Path, output_of: Run, split_bytes: int) -> None:
+    """Each object is read once; empty lines are skipped; output is objects again."""
+    rows = [{"name": "Zoë", "age": 3}, {"name": "Al", "age": 5}]
+    text = "\n\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    (tmp_path / "in.jsonl").write_text(text)
+    execution = plan_mapreduce(
+        "j",
+        Ages,
+        "in.jsonl",
+        "out",
+        base_dir=tmp_path,
+        input_format="jsonl",
+        output_format="jsonl",
+        reducers=1,
+        split_bytes=split_bytes,
+    )
+    lines = output_of(execution).decode().split("\n")
+    assert lines == ['{"key": "Al", "value": 5}', '{"key": "Zoë", "value": 3}', ""]
+    assert (tmp_path / "out" / "part-r-00000.jsonl").exists()
+
+
+def test_a_line_that_is_not_json_is_named(tmp_path: Path, output_of: Run) -> None:
+    """The message says file and byte."""
+    (tmp_path / "in.jsonl").write_text('{"name": "a", "age": 1}\n{oops\n')
+    execution = plan_mapreduce(
+        "j", Ages, "in.jsonl", "out", base_dir=tmp_path, input_format="jsonl"
+    )
+    with pytest.raises(ValueError, match=r"in.jsonl, byte 24: not a line of JSON"):
+        output_of(execution)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("a", 1, "a\t1\n"),
+        (None, "v", "v\n"),
+        ("k", None, "k\n"),
+        ("k", ("x", 2), "k\tx\t2\n"),
+        (("a", 1), 2.5, "('a', 1)\t2.5\n"),
+        ("\ud800", 1, "?\t1\n"),
+    ],
+)
+def test_lines_of_text_output(tmp_path: Path, key: object, value: object, line: str) -> None:
+    """Key, tab, value; None is left out; tuples as values are spread."""
+    writer = OUTPUT_FORMATS["text"](str(tmp_path / "part"))
+    writer.write([key], [value])
+    writer.close()
+    assert (tmp_path / "part").read_text() == line
+    assert writer.rows == 1
+
+
+def test_rows_that_do_not_fit_parquet_are_named(tmp_path: Path) -> None:
+    """The first rows set the types; later ones that do not fit are refused clearly."""
+    pytest.importorskip("pyarrow")
+    writer = OUTPUT_FORMATS["parquet"](str(tmp_path / "part"))
+    writer.write(["a"] * (1 << 16), [1] * (1 << 16))
+    writer.write(["b"], ["text"])
+    with pytest.raises(ValueError, match="rows do not fit the types of the first rows"):
+        writer.close()
+
+
+def test_inputs_are_found(tmp_path: Path) -> None:
+    """Paths, globs, directories and URLs; hidden files are left out; each file comes once."""
+    for name in ("b.txt", "a.txt", "c[1].txt", "_SUCCESS", ".hidden"):
+        (tmp_path / name).write_text("x")
+    names = ["a.txt", "b.txt", "c[1].txt"]
+    everywhere = [str(tmp_path / name) for name in names]
+    for patterns in (["*.txt"], ["."], [f"file://{tmp_path}/*.txt"], ["a.txt", "*.txt"]):
+        found = find_inputs(patterns, tmp_path)
+        assert [str(Path(file.path)) for file in found] == everywhere
+        assert [file.size_bytes for file in found] == [1, 1, 1]
+    assert len(find_inputs(["c[1].txt"], tmp_path)) == 1
+
+
+def test_output_on_another_file_system(tmp_path: Path, drive: Callable[..., None]) -> None:
+    """Input and output may be URLs of any file system that fsspec knows."""
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/in/text", b"b a\nb\n")
+    execution = plan_mapreduce(
+        "j", "wordcount", "memory://in/*", "memory://out/wc", reducers=1, work_dir=tmp_path
+    )
+    drive(execution)
+    assert memory.cat("/out/wc/part-r-00000") == b"a\t1\nb\t2\n"
+    assert sorted(memory.ls("/out/wc", detail=False)) == [
+        "/out/wc/_SUCCESS", "/out/wc/part-r-00000"
+    ]  # fmt: skip

@@ -1,0 +1,170 @@
+"""Reduces that begin early, really run: hoarding, its cure, and jobs that fail meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Decision, Launch
+from slotwise.model.event import Event, TaskFinished, TaskKilled
+from slotwise.model.shuffle import Shuffle
+from slotwise.programs import MapReduce, plan_mapreduce
+from slotwise.programs.mapreduce.execution import MapReduceExecution
+from slotwise.record.log import Log
+from slotwise.runtime.local.backend import HOST, LocalBackend
+
+Entries = list[Event | Decision]
+PATIENCE = 120.0
+"""Seconds that nothing here takes; a test that waits so long has failed."""
+
+
+def programs(place: Path, patience: float) -> tuple[MapReduce, MapReduce]:
+    """A large one and a small one that wait for each other, but not for ever.
+
+    The small one's map ends when the large one copies. The large one's last map ends when the
+    small one is done, or so many seconds after its map. They are made in a function so that
+    they travel to the workers by value.
+    """
+
+    def wait_for(pattern: str, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not any(place.glob(pattern)) and time.monotonic() < until:
+            time.sleep(0.002)
+
+    class Large(MapReduce):
+        def map(self, key: int, value: str) -> Iterable[tuple[str, int]]:
+            if value == "last":
+                wait_for("small-has-mapped", PATIENCE)
+                wait_for("out-small/_SUCCESS", patience)
+            yield value, 1
+
+    class Small(MapReduce):
+        def map(self, key: int, value: str) -> Iterable[tuple[str, int]]:
+            wait_for("work/*/reduce-*/copied", PATIENCE)
+            (place / "small-has-mapped").touch()
+            yield value, 1
+
+    return Large(), Small()
+
+
+@pytest.fixture
+def play(tmp_path: Path, watched: Callable[..., Any]) -> Callable[..., Log]:
+    """Runs both jobs with a shuffle; its log.
+
+    There are slots for all maps, and one for reduces, of which the large job has two.
+    """
+    (tmp_path / "large").write_text("first\nlast\n")
+    (tmp_path / "small").write_text("word\n")
+
+    def run(shuffle: Shuffle, patience: float) -> Log:
+        cluster = shuffle.cluster(Cluster((Host(HOST, slots={"map": 3, "reduce": 1}),)))
+        large, small = programs(tmp_path, patience)
+
+        def planned(name: str, program: MapReduce, reducers: int) -> MapReduceExecution:
+            return plan_mapreduce(
+                name,
+                program,
+                name,
+                f"out-{name}",
+                base_dir=tmp_path,
+                work_dir=tmp_path / "work",
+                split_bytes=6,
+                reducers=reducers,
+                shuffle=shuffle,
+                cluster=cluster,
+            )
+
+        executions = [planned("large", large, 2), planned("small", small, 1)]
+        jobs = [execution.job for execution in executions]
+        with LocalBackend(executions, cluster.capacity) as backend:
+            watch = watched(backend, jobs, cluster, name="fair", backend_name="live")
+        assert set(watch.state.completed) == {"large", "small"}
+        assert (tmp_path / "out-small/part-r-00000").read_text() == "word\t1\n"
+        log: Log = watch.log
+        return log
+
+    return run
+
+
+def entries_of(log: Log) -> Entries:
+    """All that happened and was decided, one after another."""
+    return [e for turn in log.turns for e in (*turn.events, *turn.decisions)]
+
+
+def all_of(entries: Entries, kind: type, phase: tuple[str, str]) -> list[int]:
+    """Where the launches or the ends of a phase's tasks stand."""
+    return [n for n, e in enumerate(entries) if isinstance(e, kind) and e.phase == phase]
+
+
+def test_slow_start_lets_a_large_job_hoard_the_reduce_slots(
+    play: Callable[..., Log],
+) -> None:
+    """The small job's reduce, though all that it needs is there, waits for the large maps."""
+    log = play(Shuffle(slow_start=0), patience=0.5)
+    entries = entries_of(log)
+    (mapped,) = all_of(entries, TaskFinished, ("small", "map"))
+    *_, large_mapped = all_of(entries, TaskFinished, ("large", "map"))
+    (begun,) = all_of(entries, Launch, ("small", "reduce"))
+    assert all_of(entries, Launch, ("large", "reduce"))[0] < mapped < large_mapped < begun
+    early = entries[all_of(entries, TaskFinished, ("large", "reduce"))[0]]
+    assert isinstance(early, TaskFinished)
+    launch = entries[all_of(entries, Launch, ("large", "reduce"))[0]]
+    (launched,) = (turn.now for turn in log.turns if launch in turn.decisions)
+    assert 0 < early.seconds <= early.at - launched - 0.5, "it waited for half a second"
+
+
+def test_splitting_sets_them_free(play: Callable[..., Log]) -> None:
+    """The small job ends while the large one copies and waits for its last map."""
+    entries = entries_of(play(Shuffle(slow_start=0, split=True), patience=PATIENCE))
+    (reduced,) = all_of(entries, TaskFinished, ("small", "reduce"))
+    *_, large_mapped = all_of(entries, TaskFinished, ("large", "map"))
+    assert all_of(entries, Launch, ("large", "reduce-copy"))[0] < reduced < large_mapped
+    assert large_mapped < all_of(entries, Launch, ("large", "reduce"))[0]
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["early", "split"])
+def test_a_job_whose_map_fails_ends_with_its_copiers(
+    tmp_path: Path, watched: Callable[..., Any], split: bool
+) -> None:
+    """Copiers that wait for a map that will never end are stopped; nothing is left behind."""
+    (tmp_path / "text").write_text("first\nlast\n")
+
+    class Broken(MapReduce):
+        def map(self, key: int, value: str) -> Iterable[tuple[str, int]]:
+            while value == "last" and not any(tmp_path.glob("work/*/reduce*")):
+                time.sleep(0.002)
+            if value == "last":
+                raise ValueError("no more")
+            yield value, 1
+
+    shuffle = Shuffle(slow_start=0, split=split)
+    cluster = shuffle.cluster(Cluster((Host(HOST, slots={"map": 1, "reduce": 1}),)))
+    execution = plan_mapreduce(
+        "j",
+        Broken(),
+        "text",
+        "out",
+        base_dir=tmp_path,
+        work_dir=tmp_path / "work",
+        split_bytes=6,
+        reducers=1,
+        shuffle=shuffle,
+        cluster=cluster,
+    )
+    with LocalBackend([execution], cluster.capacity) as backend:
+        watch = watched(backend, [execution.job], cluster, attempts_max=1, backend_name="live")
+    assert "ValueError: no more" in watch.state.failed["j"]
+    killed = [
+        entry.phase.phase
+        for turn in watch.log.turns
+        for entry in turn.events
+        if isinstance(entry, TaskKilled)
+    ]
+    assert killed == ["reduce-copy" if split else "reduce"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["text", "work"]
+    assert not any((tmp_path / "work").iterdir())
