@@ -19,10 +19,11 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from slotwise.allocation.search.budget import Budget
-from slotwise.assignment.dmrs.linear_program import guarantee, linear_program, skewness
-from slotwise.assignment.dmrs.list_schedule import Lister, by_completion
+from slotwise.assignment.dmrs.algorithm import by_completion, guarantee, skewness
+from slotwise.assignment.dmrs.linear_program import linear_program
+from slotwise.assignment.dmrs.list_schedule import TaskLister
 from slotwise.assignment.dmrs.planning import PLANNERS
-from slotwise.assignment.dmrs.problem import Job, RelatedMachines, Stage
+from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
 
 RELEASES = ("together", "two groups", "spread")
 HIGHS_UP_TO = 200
@@ -45,9 +46,9 @@ def draw(
     rng = np.random.default_rng(seed)
     speed = np.where(np.arange(machines) % 2, 0.25, 1.0)
 
-    def job(release: float) -> Job:
+    def job(release: float) -> NumericJob:
         size = rng.choice([0.5, 1.0, 2.0])
-        return Job(
+        return NumericJob(
             (
                 Stage(size * rng.uniform(30, 90, maps)),
                 Stage(size * rng.uniform(60, 180, reduces), (0,)),
@@ -106,7 +107,7 @@ def by_highs(problem: RelatedMachines) -> float:
     alone = work**2 / (2 * problem.rate(at_once))
     fastest = float(problem.speed.max())
 
-    def soonest(job: Job) -> float:
+    def soonest(job: NumericJob) -> float:
         rates = problem.rate(np.array([len(stage.work) for stage in job.stages]))
         stages = zip(job.stages, rates.tolist(), strict=True)
         return job.release + sum(
@@ -123,12 +124,12 @@ def by_highs(problem: RelatedMachines) -> float:
     rows = np.concatenate([np.arange(jobs), other, one])
     columns = np.concatenate([np.arange(jobs), pairs, pairs])
     entries = np.concatenate([np.full(jobs, unit), -work[one] / mu, work[other] / mu]) / unit
-    min_share = alone / work + work / (2 * mu)
-    min_share += np.bincount(one, weights=work[other] / mu, minlength=jobs)
+    at_least = alone / work + work / (2 * mu)
+    at_least += np.bincount(one, weights=work[other] / mu, minlength=jobs)
     found = linprog(
         np.concatenate([problem.weight, np.zeros(len(one))]),
         A_ub=-coo_array((entries, (rows, columns)), shape=(jobs, jobs + len(one))).tocsr(),
-        b_ub=-min_share / unit,
+        b_ub=-at_least / unit,
         bounds=np.column_stack(
             [
                 np.r_[low / unit, np.zeros(len(one))],
@@ -150,7 +151,7 @@ def plans() -> None:
             problem = draw(1000, 90, 10, 200, releases, 1)
             begun = time.perf_counter()
             program = linear_program(problem)
-            runs = Lister(problem).runs(by_completion(program.completion), fills)
+            runs = TaskLister(problem).runs(by_completion(program.completion), fills)
             spent = time.perf_counter() - begun
             ratio = problem.value(runs.completion) / program.value
             filled = "filled" if fills else "left"

@@ -3,8 +3,8 @@
 import numpy as np
 
 from slotwise.allocation.search.budget import Budget
-from slotwise.assignment.dmrs.linear_program import guarantee, linear_program, skewness
-from slotwise.assignment.dmrs.list_schedule import dmrs
+from slotwise.assignment.dmrs.algorithm import dmrs, guarantee, skewness
+from slotwise.assignment.dmrs.linear_program import linear_program
 from slotwise.assignment.dmrs.planning import PLANNERS
 from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
 

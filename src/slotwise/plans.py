@@ -9,8 +9,9 @@ from pathlib import Path
 from slotwise.allocation.planning import plan_schedules
 from slotwise.allocation.search.budget import Budget
 from slotwise.analysis.bound import Work, objective_bound, sizes_of
+from slotwise.assignment.dmrs.algorithm import guarantee, skewness
 from slotwise.assignment.dmrs.jobs import machines_of, related_machines
-from slotwise.assignment.dmrs.linear_program import guarantee, linear_program, skewness
+from slotwise.assignment.dmrs.linear_program import linear_program
 from slotwise.assignment.dmrs.planning import PLANNERS
 from slotwise.model.errors import InputError
 from slotwise.objective.objective import Objective

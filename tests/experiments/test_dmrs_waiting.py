@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.dmrs.waiting import eager, map_only_eager
+from slotwise.assignment.dmrs.algorithm import dmrs
 from slotwise.assignment.dmrs.baselines import map_only
-from slotwise.assignment.dmrs.list_schedule import dmrs
 from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
 from slotwise.assignment.dmrs.schedule import Run, Runs
 

@@ -179,7 +179,7 @@ class Inequalities:
             self.weight,
             A_ub=-rows / scale[:, None],
             b_ub=-limits / scale / unit,
-            bounds=[(min_share / unit, None) for min_share in self.soonest],
+            bounds=[(earliest / unit, None) for earliest in self.soonest],
             options=PRECISE,
         )
         assert found.status == 0, found.message

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from oracles import related_machines
 from slotwise.allocation.search.budget import Budget
+from slotwise.assignment.dmrs.algorithm import dmrs
 from slotwise.assignment.dmrs.baselines import identical_machine, map_only
 from slotwise.assignment.dmrs.fifo import fifo
 from slotwise.assignment.dmrs.linear_program import linear_program
-from slotwise.assignment.dmrs.list_schedule import dmrs
 from slotwise.assignment.dmrs.planning import PLANNERS
 from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from oracles import related_machines
-from slotwise.assignment.dmrs.linear_program import guarantee, linear_program, skewness
+from slotwise.assignment.dmrs.algorithm import guarantee, skewness
+from slotwise.assignment.dmrs.linear_program import linear_program
 from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
 
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from oracles import related_machines
 from slotwise.allocation.compiled import has_numba
+from slotwise.assignment.dmrs.algorithm import by_completion, list_jobs
 from slotwise.assignment.dmrs.linear_program import linear_program
-from slotwise.assignment.dmrs.list_schedule import Lister, by_completion, list_jobs
+from slotwise.assignment.dmrs.list_schedule import TaskLister
 from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
 from slotwise.assignment.dmrs.schedule import Runs
 
@@ -45,7 +46,7 @@ def test_the_lister_makes_the_schedule_of_algorithm_one(seed: int) -> None:
     """Run for run the same as `list_jobs`, and completions without runs as well."""
     problem, order = problem_of(seed)
     read = list_jobs(problem, order)
-    lister = Lister(problem)
+    lister = TaskLister(problem)
     assert key_of(lister.runs(order)) == key_of(read)
     assert lister.completions(order).tolist() == read.completion.tolist()
 
@@ -55,7 +56,7 @@ def test_the_lister_makes_the_schedule_of_algorithm_one(seed: int) -> None:
 def test_machine_code_makes_the_same(seed: int) -> None:
     """To the last bit, with and without gaps filled."""
     problem, order = problem_of(seed)
-    plain, fast = Lister(problem), Lister(problem, float("inf"))
+    plain, fast = TaskLister(problem), TaskLister(problem, float("inf"))
     for fills in (False, True):
         assert key_of(fast.runs(order, fills)) == key_of(plain.runs(order, fills))
         same = fast.completions(order, fills) == plain.completions(order, fills)
@@ -66,13 +67,13 @@ def test_machine_code_makes_the_same(seed: int) -> None:
 def test_filling_gaps_delays_nothing_that_is_placed(seed: int) -> None:
     """Adding one more job to an order leaves all runs of those before it as they are."""
     problem, order = problem_of(seed)
-    lister = Lister(problem)
+    lister = TaskLister(problem)
     whole = lister.runs(order, fills=True)
     whole.check(problem)
     shorter = RelatedMachines(problem.speed, [problem.jobs[number] for number in order[:-1]])
     if not shorter.jobs:
         return
-    before = Lister(shorter).runs(range(len(shorter)), fills=True)
+    before = TaskLister(shorter).runs(range(len(shorter)), fills=True)
     least = min(stage.work.min() for job in problem.jobs for stage in job.stages)
     if least < min(stage.work.min() for job in shorter.jobs for stage in job.stages):
         return  # Shorter gaps are kept then: other machines may tie.
@@ -86,7 +87,7 @@ def test_a_gap_is_filled_by_hand() -> None:
     first = NumericJob((Stage(np.array([6.0, 2.0])), Stage(np.array([4.0, 4.0]), (0,))))
     second = NumericJob((Stage(np.array([3.0])),))
     problem = RelatedMachines(np.array([1.0, 1.0]), [first, second])
-    lister = Lister(problem)
+    lister = TaskLister(problem)
     assert lister.completions([0, 1]).tolist() == [10.0, 13.0]
     assert lister.completions([0, 1], fills=True).tolist() == [10.0, 5.0]
     (run,) = [run for run in lister.runs([0, 1], fills=True).runs if run.job == 1]
@@ -98,7 +99,7 @@ def test_a_task_that_would_be_late_does_not_fill_a_gap() -> None:
     first = NumericJob((Stage(np.array([6.0, 2.0])), Stage(np.array([4.0, 4.0]), (0,))))
     second = NumericJob((Stage(np.array([5.0])),))
     problem = RelatedMachines(np.array([1.0, 1.0]), [first, second])
-    assert Lister(problem).completions([0, 1], fills=True).tolist() == [10.0, 15.0]
+    assert TaskLister(problem).completions([0, 1], fills=True).tolist() == [10.0, 15.0]
 
 
 def test_a_task_waits_for_a_fast_machine_where_it_is_done_first() -> None:
@@ -115,7 +116,7 @@ def test_gaps_filled_gain_on_average() -> None:
     plain = filled = 0.0
     for seed in range(60):
         problem = related_machines.drawn(Random(seed), 12, 5, 6)
-        lister = Lister(problem)
+        lister = TaskLister(problem)
         program = linear_program(problem)
         order = by_completion(program.completion)
         plain += problem.value(lister.completions(order)) / program.value

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotwise.analysis.replay import replay_log
+from slotwise.assignment.dmrs.algorithm import dmrs
 from slotwise.assignment.dmrs.jobs import related_machines
-from slotwise.assignment.dmrs.list_schedule import dmrs
 from slotwise.assignment.dmrs.queueing import Queueing, by_program
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, Enqueue, Launch

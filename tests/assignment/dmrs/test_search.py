@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from oracles import related_machines
 from slotwise.allocation.compiled import has_numba
 from slotwise.allocation.search.budget import Budget
+from slotwise.assignment.dmrs.algorithm import dmrs
 from slotwise.assignment.dmrs.linear_program import linear_program
-from slotwise.assignment.dmrs.list_schedule import Lister, dmrs
+from slotwise.assignment.dmrs.list_schedule import TaskLister
 from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
 from slotwise.assignment.dmrs.search import best_found
 
@@ -72,7 +73,7 @@ def test_a_stage_may_leave_slow_machines() -> None:
         np.array([2.0, 1.0]),
         [NumericJob((Stage(np.array([12.0, 8.0])),)), NumericJob((Stage(np.array([3.0])),))],
     )
-    lister = Lister(problem)
+    lister = TaskLister(problem)
     assert lister.completions([0, 1]).tolist() == [8.0, 7.5]
     assert lister.completions([0, 1], slowest=[2.0, 0.0]).tolist() == [10.0, 3.0]
     best = best_found(problem)
@@ -89,7 +90,7 @@ def test_least_speeds_are_the_same_by_machine_code() -> None:
         slowest = [
             Random(seed).choice([0.0, problem.speed.max()]) for _ in problem.stages.count
         ]
-        plain, fast = Lister(problem), Lister(problem, float("inf"))
+        plain, fast = TaskLister(problem), TaskLister(problem, float("inf"))
         runs = plain.runs(order, True, slowest)
         runs.check(problem)
         same = runs.completion == fast.completions(order, True, slowest)

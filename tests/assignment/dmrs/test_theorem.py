@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from oracles import related_machines
 from slotwise.allocation.search.budget import Budget
-from slotwise.assignment.dmrs.linear_program import guarantee, linear_program
-from slotwise.assignment.dmrs.list_schedule import by_completion, dmrs, list_jobs
+from slotwise.assignment.dmrs.algorithm import by_completion, dmrs, guarantee, list_jobs
+from slotwise.assignment.dmrs.linear_program import linear_program
 from slotwise.assignment.dmrs.problem import RelatedMachines
 from slotwise.assignment.dmrs.search import best_found
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from slotwise.assignment.dmrs.linear_program import linear_program
-from slotwise.assignment.dmrs.list_schedule import Lister, by_completion, hand_out
+from slotwise.assignment.dmrs.algorithm import list_jobs, program_order
+from slotwise.assignment.dmrs.list_schedule import TaskLister
 from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines
 from slotwise.assignment.dmrs.schedule import Runs
 from slotwise.objective.costs import Floats
@@ -21,10 +21,10 @@ def identical_machine(problem: RelatedMachines) -> Runs:
     """Algorithm 1 for machines that all have the mean speed, run on the real machines."""
     mean = np.full(len(problem.speed), problem.speed.mean())
     planned = replace(problem, speed=mean)
-    order = by_completion(linear_program(planned).completion)
-    runs = Lister(planned).runs(order).runs
+    order = program_order(planned)
+    runs = TaskLister(planned).runs(order).runs
     machine = {(run.job, run.stage, run.task): run.machine for run in runs}
-    return hand_out(problem, order, lambda job, stage, task, done: machine[job, stage, task])
+    return list_jobs(problem, order, lambda job, stage, task, done: machine[job, stage, task])
 
 
 def map_only(problem: RelatedMachines, seed: int = SEED) -> Runs:
@@ -44,9 +44,9 @@ def map_only(problem: RelatedMachines, seed: int = SEED) -> Runs:
         with_maps = list(sources)
         maps = [_part(problem.jobs[number], places) for number, places in sources.items()]
         planned = replace(problem, jobs=maps)
-        by_maps = by_completion(linear_program(planned).completion)
+        by_maps = program_order(planned)
         order += [with_maps[place] for place in by_maps]
-        for run in Lister(planned).runs(by_maps).runs:
+        for run in TaskLister(planned).runs(by_maps).runs:
             number = with_maps[run.job]
             machine[number, sources[number][run.stage], run.task] = run.machine
     chance = _numbers(seed)
@@ -55,7 +55,7 @@ def map_only(problem: RelatedMachines, seed: int = SEED) -> Runs:
         known = machine.get((job, stage, task))
         return int(next(chance) * len(problem.speed)) if known is None else known
 
-    return hand_out(problem, order, where)
+    return list_jobs(problem, order, where)
 
 
 def _part(job: NumericJob, places: Sequence[int]) -> NumericJob:

@@ -40,7 +40,7 @@ def check_queues(jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool
             )
     for job in jobs:
         for phase in job.phases:
-            with _believed_speed(job, phase):
+            with _naming(job, phase):
                 _check(phase)
 
 
@@ -58,7 +58,7 @@ def _job(job: Job, cluster: Cluster) -> NumericJob:
     stages = []
     for phase in job.topological:
         cluster.slot_kind(phase.kind)  # For its InputError if no host serves the kind.
-        with _believed_speed(job, phase):
+        with _naming(job, phase):
             work = _works(phase)
         before = tuple(sorted(place[name] for name in phase.waits_for))
         stages.append(Stage(np.array(work), before))
@@ -66,7 +66,7 @@ def _job(job: Job, cluster: Cluster) -> NumericJob:
 
 
 @contextmanager
-def _believed_speed(job: Job, phase: Phase) -> Iterator[None]:
+def _naming(job: Job, phase: Phase) -> Iterator[None]:
     """Add the job and the phase to an InputError."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""LP-MapReduce: the linear program, its lower bound and the guarantee of DMRS (DMRS III)."""
+"""LP-MapReduce, the linear program of DMRS, which is also a lower bound (DMRS III-A and B)."""
 
 from __future__ import annotations
 
@@ -48,24 +48,6 @@ def linear_program(problem: RelatedMachines, *, with_tails: bool = True) -> Line
     mu = float(problem.speed.sum())
     completion = least_completions(problem.work, alone, mu, soonest, problem.weight)
     return LinearProgram(completion, problem.value(completion))
-
-
-def skewness(problem: RelatedMachines) -> float:
-    """The task-skewness product D >= 1: each job's work is at least D times the sum of the
-    largest tasks of its stages."""
-    stages = problem.stages
-    largest = np.add.reduceat(stages.largest, stages.first[:-1])
-    return float(np.min(problem.work / largest))
-
-
-def guarantee(problem: RelatedMachines) -> float:
-    """The maximum ratio of the cost of list scheduling to the program's value (Theorem 1).
-
-    2 (1 + (m - 1) / D), plus 1 if jobs are released after 0. The paper proves it for maps and
-    reduces; for DAGs of stages see docs/algorithms/dmrs.md.
-    """
-    factor = 2 * (1 + (len(problem.speed) - 1) / skewness(problem))
-    return factor + bool(problem.release.any())
 
 
 class _Chains:

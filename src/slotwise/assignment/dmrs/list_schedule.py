@@ -1,14 +1,15 @@
-"""Algorithm 1: tasks one by one, each on the machine that completes it first (DMRS III-C)."""
+"""Lines 3 to 17 of Algorithm 1 for many orders of the jobs, on plain numbers or compiled.
+
+`list_jobs` in `algorithm.py` shows the same loop step by step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf
 
 import numpy as np
 
 from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
-from slotwise.assignment.dmrs.linear_program import linear_program
 from slotwise.assignment.dmrs.problem import RelatedMachines
 from slotwise.assignment.dmrs.schedule import Run, Runs
 from slotwise.objective.costs import Floats
@@ -17,60 +18,7 @@ COMPILED_FROM = 2_000_000
 """Tasks times machines; below this, loading machine code takes longer than it saves."""
 
 
-def dmrs(problem: RelatedMachines) -> Runs:
-    """The list schedule of the jobs in order of their completions in the linear program.
-
-    It costs at most `guarantee` times the value of the program (Theorem 1).
-    """
-    return Lister(problem).runs(by_completion(linear_program(problem).completion))
-
-
-def by_completion(completion: Floats) -> list[int]:
-    """The jobs by these completions; ties by place."""
-    order: list[int] = np.argsort(completion, kind="stable").tolist()
-    return order
-
-
-def list_jobs(problem: RelatedMachines, order: Sequence[int]) -> Runs:
-    """The schedule of Algorithm 1 for an order of the jobs, in its plain form.
-
-    Each task goes to the machine that completes it first, by (20) and (21). O(m) for each task,
-    with numpy arrays.
-    """
-    return hand_out(problem, order, lambda job, stage, task, done: int(done.argmin()))
-
-
-Choice = Callable[[int, int, int, Floats], int]
-"""choose(job, stage, task, done): the machine of a task; `done` is its end on each machine."""
-
-
-def hand_out(problem: RelatedMachines, order: Sequence[int], choose: Choice) -> Runs:
-    """The schedule in which each task goes after the tasks already on its chosen machine.
-
-    Tasks are placed job by job and stage by stage, the largest first. No task begins before its
-    job is released, its stage is ready and all stages before it are done.
-    """
-    free = problem.free.copy()
-    runs: list[Run] = []
-    for number in order:
-        job = problem.jobs[number]
-        ends: list[float] = []
-        for place, stage in enumerate(job.stages):
-            earliest = (job.release, stage.ready, *(ends[other] for other in stage.before))
-            last = 0.0
-            for task in stage.largest_first:
-                begin = np.maximum(free, max(earliest))
-                done = begin + stage.work[task] / problem.speed
-                machine = choose(number, place, task, done)
-                start, end = float(begin[machine]), float(done[machine])
-                runs.append(Run(number, place, task, machine, start, end))
-                free[machine] = end
-                last = max(last, end)
-            ends.append(last)
-    return Runs.of(problem, runs)
-
-
-class Lister:
+class TaskLister:
     """Computes the schedules of `list_jobs` for many orders, in machine code if that pays off.
 
     asked  the approximate number of schedules to compute
@@ -176,12 +124,14 @@ def run_tasks(
     machines, smallest = len(speed), min(work)
     free = [free_from[i] for i in range(machines)]
     gap_machine, gap_start, gap_end = [0] * 0, [0.0] * 0, [0.0] * 0
-    for number in order:
+    for number in order:  # Line 4.
         for stage in range(stage_first[number], stage_first[number + 1]):
+            # The earliest start of a map or, by line 12, of a reduce.
             floor, ready = slowest[stage], earliest[stage]
             for arc in range(before_first[stage], before_first[stage + 1]):
                 ready = max(ready, ends[before[arc]])
             last = 0.0
+            # Lines 5 to 9 or 11 to 16.
             for task in range(task_first[stage], task_first[stage + 1]):
                 best, place, gap = inf, 0, -1
                 for i in range(machines):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _dmrs(problem: RelatedMachines, budget: Budget) -> Runs:
-    from slotwise.assignment.dmrs.list_schedule import dmrs
+    from slotwise.assignment.dmrs.algorithm import dmrs
 
     return dmrs(problem)
 

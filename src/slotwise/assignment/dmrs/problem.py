@@ -50,7 +50,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Stages:
+class StageArrays:
     """The stages of all jobs in one row, job after job, for computations on arrays.
 
     total, largest  the work of all tasks of each stage, and of its largest task
@@ -68,7 +68,7 @@ class Stages:
     is_chain: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, jobs: Sequence[NumericJob]) -> Stages:
+    def of(cls, jobs: Sequence[NumericJob]) -> StageArrays:
         """The stages of these jobs. Each job needs a stage, and each stage a task."""
         stages = [stage for job in jobs for stage in job.stages]
         first = np.cumsum([0, *(len(job.stages) for job in jobs)])
@@ -125,9 +125,9 @@ class RelatedMachines:
         return fastest
 
     @cached_property
-    def stages(self) -> Stages:
+    def stages(self) -> StageArrays:
         """The stages of all jobs, in one row."""
-        return Stages.of(self.jobs)
+        return StageArrays.of(self.jobs)
 
     @cached_property
     def release(self) -> Floats:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from slotwise.allocation.search.budget import Budget
+from slotwise.assignment.dmrs.algorithm import by_completion, program_order
 from slotwise.assignment.dmrs.baselines import identical_machine, map_only
-from slotwise.assignment.dmrs.linear_program import linear_program
-from slotwise.assignment.dmrs.list_schedule import Lister, by_completion
+from slotwise.assignment.dmrs.list_schedule import TaskLister
 from slotwise.assignment.dmrs.problem import RelatedMachines
 from slotwise.assignment.dmrs.remaining import Remaining, remaining
 from slotwise.assignment.dmrs.schedule import Run, Runs
@@ -104,7 +104,7 @@ class Queueing:
         left = remaining(snapshot, estimates, jobs)
         if left.problem is None:
             return False
-        runs = Lister(left.problem, LISTINGS).runs(_order(left, jobs), self.fills).runs
+        runs = TaskLister(left.problem, LISTINGS).runs(_order(left, jobs), self.fills).runs
         by_task = {_task(left, run): run for run in runs}
         for launch in heads:
             run = by_task[launch.phase, launch.task]
@@ -165,8 +165,8 @@ def _heads(snapshot: Snapshot) -> list[Launch]:
 
 def by_program(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Runs]:
     """The plan by Algorithm 1."""
-    order = by_completion(linear_program(problem).completion)
-    return order, Lister(problem, LISTINGS).runs(order)
+    order = program_order(problem)
+    return order, TaskLister(problem, LISTINGS).runs(order)
 
 
 def by_search(
@@ -181,7 +181,7 @@ def by_search(
     each = LIST_SECONDS * tasks * (len(problem.speed) + MORE_MACHINES)
     steps = (BUDGET_SECONDS if seconds is None else seconds) / each
     order = best_order(problem, Budget(steps), before)
-    return order, Lister(problem, LISTINGS).runs(order, fills=True)
+    return order, TaskLister(problem, LISTINGS).runs(order, fills=True)
 
 
 def by_identical(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Runs]:

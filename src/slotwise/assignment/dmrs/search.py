@@ -8,8 +8,8 @@ import numpy as np
 
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.improve import BETTER, improve
-from slotwise.assignment.dmrs.linear_program import linear_program
-from slotwise.assignment.dmrs.list_schedule import Lister, by_completion
+from slotwise.assignment.dmrs.algorithm import by_completion, program_order
+from slotwise.assignment.dmrs.list_schedule import TaskLister
 from slotwise.assignment.dmrs.problem import RelatedMachines
 from slotwise.assignment.dmrs.schedule import Runs
 
@@ -35,7 +35,7 @@ def best_found(problem: RelatedMachines, budget: Budget | None = None) -> Runs:
     order, and single stages stop or resume using slow machines.
     """
     budget = budget or Budget(BUDGET_STEPS)
-    lister = Lister(problem, min(budget.steps, ASKED))
+    lister = TaskLister(problem, min(budget.steps, ASKED))
     dmrs, smith = _first_orders(problem)
     slowest = [0.0] * len(problem.stages.count)
 
@@ -62,7 +62,7 @@ def best_order(
     Starts with one of the orders of `best_found` or with the previous order, and only moves
     jobs.
     """
-    lister = Lister(problem, ASKED)
+    lister = TaskLister(problem, ASKED)
 
     def value(order: Sequence[int]) -> float:
         return problem.value(lister.completions(order, fills=True))
@@ -72,15 +72,12 @@ def best_order(
 
 def _first_orders(problem: RelatedMachines) -> tuple[list[int], list[int]]:
     """The orders by the linear program and by work over weight (Smith)."""
-    return (
-        by_completion(linear_program(problem).completion),
-        by_completion(problem.work / problem.weight),
-    )
+    return program_order(problem), by_completion(problem.work / problem.weight)
 
 
 def _leave_slow(
     problem: RelatedMachines,
-    lister: Lister,
+    lister: TaskLister,
     order: Sequence[int],
     slowest: list[float],
     lowest: float,
