@@ -1,7 +1,7 @@
 """The time of a FLEX decision, for weighted response: ordering, packing, allocation.
 
-A decision is the order (`dear_first`), the whole schedule of the packing scheme in that order,
-and the allocation that is applied. It starts from plain lists, like those of a scheduler.
+A decision is the order (`contended_first`), the whole schedule of the packing scheme in that
+order, and the allocation that is applied. It starts from plain lists, like those of a scheduler.
 The same run measures
 
 - Fig. 3 of the paper line by line instead of the packing by events, where its quadratic time
@@ -25,7 +25,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from slotwise.allocation.compiled import has_numba
-from slotwise.allocation.flex import dear_first
+from slotwise.allocation.flex import contended_first
 from slotwise.allocation.grant import grant
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import (
@@ -99,14 +99,14 @@ def generate(count: int) -> Claims:
 
 def decide(claims: Claims, packer: type[EventPacker] | type[CompiledPacker]) -> list[float]:
     """The whole schedule, and the slots of each phase now."""
-    order = dear_first(claims, claims.weight)
+    order = contended_first(claims, claims.weight)
     packer(claims.capacity, claims.work, claims.min_share, claims.max_share).pieces(order)
     return grant(claims, order)
 
 
 def decide_by_the_book(claims: Claims) -> list[float]:
     """The same by Fig. 3, line by line."""
-    order = dear_first(claims, claims.weight)
+    order = contended_first(claims, claims.weight)
     pack_by_the_book(claims.capacity, claims.work, claims.min_share, claims.max_share, order)
     return grant(claims, order)
 
@@ -123,7 +123,7 @@ def best_of(act: Callable[[], object], seconds: float = 1.0) -> float:
 
 
 def ends_of(claims: Claims) -> Floats:
-    order = dear_first(claims, claims.weight)
+    order = contended_first(claims, claims.weight)
     return completions(claims.capacity, claims.work, claims.min_share, claims.max_share, order)
 
 

@@ -22,11 +22,11 @@ import numpy as np
 
 from slotwise.allocation.compiled import compiled, has_numba
 from slotwise.allocation.flowflex.allocator import FlowFlex
-from slotwise.allocation.flowflex.deadlines import by_deadline
-from slotwise.allocation.flowflex.flows import Flows
+from slotwise.allocation.flowflex.flows import FlowProblem
 from slotwise.allocation.flowflex.jobs import whole_flows
 from slotwise.allocation.flowflex.least_cost import least_cost
-from slotwise.allocation.flowflex.list_schedule import RUN_LIST, Lister, run_list
+from slotwise.allocation.flowflex.list_schedule import RUN_LIST, PhaseLister, run_list
+from slotwise.allocation.flowflex.paper import by_deadline
 from slotwise.allocation.fluid import claims_of_progress, progress_of
 from slotwise.allocation.problem import Claims
 from slotwise.model.cluster import Cluster
@@ -104,11 +104,11 @@ def print_schedules(drawn: dict[int, tuple[Job, ...]]) -> None:
     for count, jobs in drawn.items():
         flows = numbers(jobs, "sum of response")
         ranking = by_deadline(flows, flows.alone)
-        _, slow = timed(partial(Lister(flows, is_fast=False).ends, ranking))
+        _, slow = timed(partial(PhaseLister(flows, is_fast=False).ends, ranking))
         line = f"{count:6} {len(flows.work):7} {slow * 1e3:9.2f}"
         if has_numba():
             compiled(run_list, RUN_LIST)
-            lister = Lister(flows, is_fast=True)
+            lister = PhaseLister(flows, is_fast=True)
             _, fast = timed(partial(lister.ends, ranking), 20)
             line += f" {fast * 1e3:9.3f} {slow / fast:5.0f}"
         print(line, flush=True)
@@ -128,7 +128,7 @@ def print_decisions(drawn: dict[int, tuple[Job, ...]]) -> None:
             print(f" {takes[0] * 1e3:9.1f} {takes[1] * 1e3:15.1f}", flush=True)
 
 
-def numbers(jobs: Sequence[Job], objective: str) -> Flows:
+def numbers(jobs: Sequence[Job], objective: str) -> FlowProblem:
     return whole_flows(jobs, Cluster.of_slots(SLOTS), OBJECTIVES[objective])[0]
 
 
@@ -146,7 +146,7 @@ def claimed(jobs: Sequence[Job]) -> dict[str, Claims]:
     return {kind: claims_of_progress(ready, SLOTS, cluster, pools)}
 
 
-def unit_bound(flows: Flows, units: int) -> float:
+def unit_bound(flows: FlowProblem, units: int) -> float:
     """The value of the network of Fig. 6 line by line, with this number of units of time."""
     from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 

@@ -13,12 +13,12 @@ from statistics import fmean
 
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import completions
-from slotwise.allocation.search.orders import by_area, by_dear_area, by_height
+from slotwise.allocation.search.orders import by_area, by_contended_area, by_height
 from slotwise.objective.cost import Line
 
 SIZES = (10, 50, 200)
 PROBLEMS = 12
-ORDERS = {"dear area": by_dear_area, "height": by_height}
+ORDERS = {"contended area": by_contended_area, "height": by_height}
 
 
 def main() -> None:

@@ -19,12 +19,11 @@ from rich.table import Table
 from experiments.figure import Experiment, Row
 from experiments.flowflex.stage_rows import SLOTS, completions
 from slotwise.allocation.flowflex.chains import Chains, chains_of
-from slotwise.allocation.flowflex.deadlines import by_deadline
-from slotwise.allocation.flowflex.flows import Flows, Ints
+from slotwise.allocation.flowflex.flows import FlowProblem, Ints
 from slotwise.allocation.flowflex.jobs import whole_flows
 from slotwise.allocation.flowflex.least_cost import LeastCost, least_cost
-from slotwise.allocation.flowflex.list_schedule import Lister
-from slotwise.allocation.flowflex.shapes import shape_shift
+from slotwise.allocation.flowflex.list_schedule import PhaseLister
+from slotwise.allocation.flowflex.paper import by_deadline, shape_shift
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.schedule import Piece
@@ -89,11 +88,11 @@ class Stages:
     """The result of each stage for the flows, for the sum of response times."""
 
     @cached_property
-    def _whole(self) -> tuple[Flows, list[PhaseId]]:
+    def _whole(self) -> tuple[FlowProblem, list[PhaseId]]:
         return whole_flows(FLOWS, Cluster.of_slots(SLOTS), Objective())
 
     @property
-    def flows(self) -> Flows:
+    def flows(self) -> FlowProblem:
         """The numeric problem."""
         return self._whole[0]
 
@@ -117,13 +116,13 @@ class Stages:
         """The schedules shown; a phase or a pseudo-job is named by its flow."""
         ids, chained = self._whole[1], self.chains.problem
         order = by_deadline(chained, self.network.deadlines(HALF))
-        listed = Lister(chained).schedule(order)
+        listed = PhaseLister(chained).schedule(order)
         counts = [0] * len(FLOWS)
         names = []
         for flow in chained.flow.tolist():
             counts[flow] += 1
             names.append(PhaseId(FLOWS[flow].id, f"{FLOWS[flow].id}{counts[flow]}"))
-        own = Lister(self.flows).schedule(self.ranking)
+        own = PhaseLister(self.flows).schedule(self.ranking)
         return {
             PSEUDO: [
                 Piece(name, *piece)

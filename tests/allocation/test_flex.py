@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from oracles.pools import INF, all_fit, demand, held_by, owed
 from slotwise.allocation.fair import Fair
-from slotwise.allocation.flex import AddOn, Flex, dear_first
+from slotwise.allocation.flex import AddOn, Flex, contended_first
 from slotwise.allocation.grant import grant
 from slotwise.allocation.packing import completions
 from slotwise.allocation.problem import Claims, Group
@@ -45,7 +45,7 @@ def owned_by(claims: Claims, **changes: list[object]) -> Claims:
 def test_slack_goes_to_the_short_and_to_the_heavy() -> None:
     """By work over weight: 10/1, 30/1, 30/6."""
     claims = Claims.of(10, [10, 30, 30], weight=[1, 1, 6])
-    assert dear_first(claims, claims.weight) == [2, 0, 1]
+    assert contended_first(claims, claims.weight) == [2, 0, 1]
     assert Flex().share(claims) == [0, 0, 10]
 
 
@@ -122,7 +122,7 @@ def test_smith_is_optimal_on_one_slot() -> None:
     for _ in range(40):
         work = [random.uniform(1, 30) for _ in range(5)]
         claims = Claims.of(1, work, weight=[random.uniform(0.1, 1) for _ in work])
-        mine = weighted_sum(claims, dear_first(claims, claims.weight))
+        mine = weighted_sum(claims, contended_first(claims, claims.weight))
         assert mine == pytest.approx(best_order(claims))
 
 
@@ -140,7 +140,9 @@ def test_its_quick_order_is_near_the_best_of_all_orders() -> None:
         min_share = [float(random.randint(0, 1)) for _ in work]
         weight = [random.uniform(0.1, 1) for _ in work]
         claims = Claims.of(10, work, weight=weight, min_share=min_share, max_share=max_share)
-        ratios.append(weighted_sum(claims, dear_first(claims, weight)) / best_order(claims))
+        ratios.append(
+            weighted_sum(claims, contended_first(claims, weight)) / best_order(claims)
+        )
     assert min(ratios) >= 1 - 1e-9
     assert sum(ratios) / len(ratios) < 1.01
     assert max(ratios) < 1.12

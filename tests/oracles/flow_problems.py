@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from oracles.dags import Flows as Drawn
 from oracles.problems import costs
-from slotwise.allocation.flowflex.flows import Flows, Node
+from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
 from slotwise.allocation.flowflex.jobs import whole_flows
 from slotwise.objective.objective import Aggregate, Objective
 
@@ -20,7 +20,7 @@ Held = Sequence[Sequence[tuple[float, float, int]]]
 """Of each phase, its pieces (start, end, slots)."""
 
 
-def problem_of(drawn: Drawn, objective: Objective | None = None) -> Flows:
+def problem_of(drawn: Drawn, objective: Objective | None = None) -> FlowProblem:
     """The problem of drawn jobs; mean response if nothing is said."""
     return whole_flows(drawn.jobs, drawn.cluster, objective or Objective())[0]
 
@@ -33,28 +33,28 @@ def flow_problems(
     phases_most: int = 6,
     aggregate: Aggregate = "sum",
     costs_of: str = "line hinge steps curve",
-) -> Flows:
+) -> FlowProblem:
     """Flows on several kinds of slots, with costs of any shape, many alike."""
     capacity = draw(st.lists(st.sampled_from([1, 2, 5, 12]), min_size=1, max_size=kinds_most))
     works = st.sampled_from([1.0, 6.0]) | st.floats(0.01, 60)
     flows = []
     for _ in range(draw(st.integers(1, flows_most))):
-        nodes: list[Node] = []
+        nodes: list[FlowNode] = []
         for number in range(draw(st.integers(1, phases_most))):
             before = tuple(other for other in range(number) if draw(st.booleans()))
             kind = draw(st.integers(0, len(capacity) - 1))
-            nodes.append(Node(draw(works), draw(st.integers(1, 15)), before, kind))
+            nodes.append(FlowNode(draw(works), draw(st.integers(1, 15)), before, kind))
         flows.append(nodes)
     chosen = [draw(costs(costs_of)) for _ in flows]
-    return Flows.of(capacity, flows, chosen, aggregate)
+    return FlowProblem.of(capacity, flows, chosen, aggregate)
 
 
-def rankings(problem: Flows) -> st.SearchStrategy[list[int]]:
+def rankings(problem: FlowProblem) -> st.SearchStrategy[list[int]]:
     """Any order of all phases."""
     return st.permutations(range(len(problem.work)))
 
 
-def check_list_schedule(problem: Flows, ranking: Sequence[int], held: Held) -> None:
+def check_list_schedule(problem: FlowProblem, ranking: Sequence[int], held: Held) -> None:
     """Assert that at every instant slots go to ready phases by rank, as many as they can use.
 
     That says all about a list schedule: who has how many slots, and that none idles. Instants
@@ -79,7 +79,7 @@ def check_list_schedule(problem: Flows, ranking: Sequence[int], held: Held) -> N
             free[problem.kind[phase]] -= share
 
 
-def check_pieces(problem: Flows, held: Held) -> None:
+def check_pieces(problem: FlowProblem, held: Held) -> None:
     """Assert that each phase does all of its work in pieces that do not overlap."""
     for phase, own in enumerate(held):
         area = sum((end - start) * slots for start, end, slots in own)

@@ -14,15 +14,19 @@ from hypothesis import strategies as st
 from oracles.dag_lists import list_schedule
 from oracles.dag_optimum import optimum
 from oracles.dags import OBJECTIVES, Flows, flows
-from slotwise.allocation.flowflex.bisection import deadlines_at, least_level
 from slotwise.allocation.flowflex.chains import chains_of
-from slotwise.allocation.flowflex.completions import bounding_completions
-from slotwise.allocation.flowflex.deadlines import by_deadline, by_flows
-from slotwise.allocation.flowflex.flows import Flows as Problem
+from slotwise.allocation.flowflex.flows import FlowProblem as Problem
+from slotwise.allocation.flowflex.further_deadlines import bounding_completions
 from slotwise.allocation.flowflex.jobs import whole_flows
 from slotwise.allocation.flowflex.least_cost import least_cost
-from slotwise.allocation.flowflex.list_schedule import Lister
-from slotwise.allocation.flowflex.shapes import shape_shift
+from slotwise.allocation.flowflex.list_schedule import PhaseLister
+from slotwise.allocation.flowflex.paper import (
+    by_deadline,
+    by_flows,
+    deadlines_at,
+    least_level,
+    shape_shift,
+)
 from slotwise.allocation.mcnaughton import merged
 from slotwise.analysis.bound import Work, objective_bound
 from slotwise.model.errors import InputError
@@ -132,7 +136,7 @@ def test_each_flow_is_complete_by_area_and_critical_path(case: Flows, seed: int)
         volume = np.bincount(problem.flow, problem.work * (problem.kind == kind))
         limit[order] += np.cumsum(volume[order]) / slots
     for one in [problem] if case.has_kinds else [problem, chains_of(problem).problem]:
-        assert np.all(Lister(one).completions(by_flows(one, order)) <= limit * (1 + EXACT))
+        assert np.all(PhaseLister(one).completions(by_flows(one, order)) <= limit * (1 + EXACT))
 
 
 @given(case=any_flows, seed=st.integers(0, 99))
@@ -144,7 +148,7 @@ def test_a_list_is_scheduled_as_by_hand(case: Flows, seed: int) -> None:
     by_id = {job.id: job for job in case.jobs}
     listed = [(by_id[ids[n].job], by_id[ids[n].job].by_name[ids[n].phase]) for n in ranking]
     expected = list_schedule(listed, case.cluster)
-    ends = Lister(problem).ends(ranking)
+    ends = PhaseLister(problem).ends(ranking)
     assert dict(zip(ids, ends.tolist(), strict=True)) == pytest.approx(dict(expected), rel=1e-9)
 
 
@@ -177,7 +181,7 @@ def test_shape_shifting_keeps_everything(case: Flows, seed: int) -> None:
     problem, ids = problem_of(case)
     chains = chains_of(problem)
     order = shuffled(len(problem), seed)
-    listed = Lister(chains.problem).schedule(by_flows(chains.problem, order))
+    listed = PhaseLister(chains.problem).schedule(by_flows(chains.problem, order))
     schedule = Schedule(merged(shape_shift(problem, chains, listed, ids)))
     schedule.check(case.jobs, case.cluster)
     ends = np.maximum.reduceat(listed.end, chains.problem.first[:-1])
@@ -193,9 +197,9 @@ def test_deadlines_that_can_be_met_are_met_on_slots_twice_as_fast(
     """Theorem 2, (1, 2): deadlines are the completions of some schedule, found at random."""
     problem, ids = problem_of(case)
     ranking = shuffled(len(ids), seed)
-    due = Lister(problem).completions(ranking)
+    due = PhaseLister(problem).completions(ranking)
     for one in (problem, chains_of(problem).problem):
-        completion = Lister(one).completions(by_deadline(one, due))
+        completion = PhaseLister(one).completions(by_deadline(one, due))
         assert np.all(completion / 2 <= due * (1 + EXACT))
 
 
@@ -215,7 +219,7 @@ def test_half_of_a_network_costs_twice_on_slots_three_times_as_fast(
     assert problem.value(begin) <= 2 * network.bound * (1 + 1e-6) + 1e-6
     due = np.maximum(due, problem.alone)
     for one in (problem, chains_of(problem).problem):
-        completion = Lister(one).completions(by_deadline(one, due))
+        completion = PhaseLister(one).completions(by_deadline(one, due))
         assert np.all(completion / 3 <= due * (1 + 1e-6))
 
 
@@ -230,7 +234,7 @@ def test_levels_below_the_optimum_are_kept_on_slots_twice_as_fast(
     objective = Objective(penalty, "max")
     problem, _ = problem_of(case, objective)
     chained = chains_of(problem).problem
-    lister = Lister(chained)
+    lister = PhaseLister(chained)
 
     def is_met(due: np.ndarray) -> bool:
         return bool(np.all(lister.completions(by_deadline(chained, due)) <= 2 * due))
@@ -265,7 +269,7 @@ def test_lists_by_bounding_completions_cost_three_times_the_bound(
     """Without search: each flow is complete by three times its end in the program."""
     problem, _ = problem_of(case, Objective(penalty))
     program = bounding_completions(problem)
-    completion = Lister(problem).completions(by_deadline(problem, program))
+    completion = PhaseLister(problem).completions(by_deadline(problem, program))
     assert np.all(completion <= 3 * program * (1 + EXACT))
     bound = objective_bound(
         Objective(penalty), case.jobs, case.cluster, Work.estimated(case.jobs)

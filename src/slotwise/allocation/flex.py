@@ -31,7 +31,7 @@ class Flex:
     """Plans all claims again at each call and applies the plan's first interval (FLEX 2.2, 3).
 
     Sums of linear penalties take a short cut unless `budget_seconds` requests a search: the
-    packing scheme in the order of Smith's rule on the contended area (`dear_first`). It is
+    packing scheme in the order of Smith's rule on the contended area (`contended_first`). It is
     optimal on one slot and close to optimal elsewhere. O(J log J). All other objectives are
     solved (`solve`): minimax exactly, other sums by orders, due dates and search.
 
@@ -54,7 +54,7 @@ class Flex:
         if not self.budget_seconds and self.objective.aggregate == "sum":
             slopes = self._slopes(claims)
             if slopes is not None:
-                return grant(claims, dear_first(claims, slopes))
+                return grant(claims, contended_first(claims, slopes))
         return self._begin(claims)
 
     def problem(self, claims: Claims) -> Malleable:
@@ -113,7 +113,7 @@ BUDGET_SECONDS = 0.005
 longer search would gain (docs/algorithms/flex.md)."""
 
 
-def dear_first(claims: Claims, weight: Sequence[float]) -> list[int]:
+def contended_first(claims: Claims, weight: Sequence[float]) -> list[int]:
     """The claims by contended area over weight: Smith's rule. Ties by place. O(J log J)."""
     work, max_share = (
         np.asarray(values, dtype=float) for values in (claims.work, claims.max_share)

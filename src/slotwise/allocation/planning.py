@@ -11,7 +11,7 @@ from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import Flex
 from slotwise.allocation.flowflex.allocator import FlowFlex
 from slotwise.allocation.flowflex.jobs import whole_flows
-from slotwise.allocation.flowflex.shapes import pieces_of
+from slotwise.allocation.flowflex.solve import pieces_of
 from slotwise.allocation.flowflex.solve import solve as solve_flows
 from slotwise.allocation.fluid import claims_of_progress, fluid_schedule, progress_of
 from slotwise.allocation.fluid_fair import fair_schedule

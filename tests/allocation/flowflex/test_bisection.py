@@ -11,16 +11,16 @@ from oracles.dag_optimum import optimum
 from oracles.dags import Flows as Drawn
 from oracles.dags import flows
 from oracles.flow_problems import flow_problems, problem_of
-from slotwise.allocation.flowflex.bisection import (
+from slotwise.allocation.flowflex.chains import chains_of
+from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
+from slotwise.allocation.flowflex.list_schedule import PhaseLister
+from slotwise.allocation.flowflex.paper import (
     LEVELS_MOST,
     PRECISION,
+    by_deadline,
     deadlines_at,
     least_level,
 )
-from slotwise.allocation.flowflex.chains import chains_of
-from slotwise.allocation.flowflex.deadlines import by_deadline
-from slotwise.allocation.flowflex.flows import Flows, Node
-from slotwise.allocation.flowflex.list_schedule import Lister
 from slotwise.allocation.flowflex.solve import solve
 from slotwise.objective.cost import Hinge, Line, Steps
 from slotwise.objective.costs import Floats
@@ -36,15 +36,17 @@ SLACK = 1e-6
 """The tolerance of the bisection and of the oracle."""
 
 
-def lines(*slopes: float) -> Flows:
+def lines(*slopes: float) -> FlowProblem:
     """Flows of 4 s on all of 2 slots."""
-    return Flows.of([2], [[Node(8, 2)] for _ in slopes], [Line(s) for s in slopes], "max")
+    return FlowProblem.of(
+        [2], [[FlowNode(8, 2)] for _ in slopes], [Line(s) for s in slopes], "max"
+    )
 
 
 def test_deadlines_at_a_level_are_never_before_a_flow_is_done_alone() -> None:
     """A line of slope 2 costs 10 at 5 s; a step of 20 never matters there, one of 4 does."""
     costs = [Line(2.0), Steps(((6.0, 20.0),)), Steps(((1.0, 4.0), (9.0, 12.0))), Hinge(1, 1)]
-    problem = Flows.of([2], [[Node(8, 2)]] * 4, costs, "max")
+    problem = FlowProblem.of([2], [[FlowNode(8, 2)]] * 4, costs, "max")
     assert deadlines_at(problem, 10.0).tolist() == [5.0, 6.0, 9.0, 11.0]
     assert deadlines_at(problem, 3.0).tolist() == [4.0, 6.0, 4.0, 4.0]
     assert deadlines_at(problem, 20.0).tolist() == [10.0, np.inf, np.inf, 21.0]
@@ -77,7 +79,7 @@ def test_the_least_that_any_schedule_costs_is_tried_first() -> None:
 @settings(max_examples=EXAMPLES // 2)
 @given(flow_problems(aggregate="max"), st.floats(0, 2))
 def test_costs_at_the_deadlines_of_a_level_are_at_most_the_level(
-    problem: Flows, part: float
+    problem: FlowProblem, part: float
 ) -> None:
     """Or what a flow costs alone, if that is more."""
     cost_alone = problem.costs.at(problem.alone)
@@ -98,7 +100,7 @@ def test_theorem_4(drawn: Drawn, objective: Objective) -> None:
     problem = problem_of(drawn, objective)
     best = optimum(drawn.jobs, drawn.cluster, objective)
     chained = chains_of(problem).problem
-    lister = Lister(chained)
+    lister = PhaseLister(chained)
 
     def is_reached(due: Floats) -> bool:
         ends = lister.completions(by_deadline(chained, due))
@@ -138,22 +140,22 @@ def test_the_largest_weighted_completion_is_within_two(drawn: Drawn, penalty: st
 
 @settings(max_examples=EXAMPLES // 4)
 @given(flow_problems(aggregate="max", costs_of="line hinge steps"))
-def test_with_kinds_of_slots_slots_are_faster_by_one_for_each(problem: Flows) -> None:
+def test_with_kinds_of_slots_slots_are_faster_by_one_for_each(problem: FlowProblem) -> None:
     """With k kinds of slots, feasible deadlines are met on slots 1 + k times as fast.
 
     A level that some list schedule reaches is feasible.
     """
     faster = 1 + len(problem.capacity)
     for numbers in (range(len(problem.work)), reversed(range(len(problem.work)))):
-        deadline = Lister(problem).completions(list(numbers))
-        completion = Lister(problem).completions(by_deadline(problem, deadline))
+        deadline = PhaseLister(problem).completions(list(numbers))
+        completion = PhaseLister(problem).completions(by_deadline(problem, deadline))
         assert (completion <= faster * deadline * (1 + NEAR)).all()
 
 
 def test_costs_below_zero_are_bisected_too() -> None:
     """All flows are early; flows with later due dates complete later."""
     costs = [Line(1.0, 20.0), Line(1.0, 30.0)]
-    problem = Flows.of([2], [[Node(8, 2)], [Node(8, 2)]], costs, "max")
+    problem = FlowProblem.of([2], [[FlowNode(8, 2)], [FlowNode(8, 2)]], costs, "max")
     found = solve(problem, method="paper")
     assert found.value == pytest.approx(-16.0)
     assert found.completion.tolist() == pytest.approx([4.0, 8.0])

@@ -10,7 +10,7 @@ from oracles.dags import Flows as Drawn
 from oracles.dags import flows
 from oracles.flow_problems import problem_of
 from slotwise.allocation.flowflex.chains import chains_of
-from slotwise.allocation.flowflex.flows import Flows, Node
+from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
 from slotwise.objective.cost import Line
 
 EXAMPLES = settings.default.max_examples
@@ -23,8 +23,8 @@ def test_the_pseudo_jobs_of_a_small_dag() -> None:
     Two of them are taller than one phase may be, the first and the last as tall as there are
     slots.
     """
-    dag = [Node(6, 3), Node(3, 1), Node(4, 2, (0,)), Node(4, 4, (1, 2))]
-    chains = chains_of(Flows.of([4], [dag], [Line(1.0)]))
+    dag = [FlowNode(6, 3), FlowNode(3, 1), FlowNode(4, 2, (0,)), FlowNode(4, 4, (1, 2))]
+    chains = chains_of(FlowProblem.of([4], [dag], [Line(1.0)]))
     assert list(chains.members) == [(0, 1), (1, 2), (2,), (3,)]
     assert chains.start.tolist() == [0, 2, 3, 4]
     assert chains.problem.max_share.tolist() == [4, 3, 2, 4]
@@ -34,7 +34,9 @@ def test_the_pseudo_jobs_of_a_small_dag() -> None:
 
 def test_a_pseudo_job_may_use_more_slots_than_there_are() -> None:
     """Three phases of 2 slots side by side are one pseudo-job of 6, on 4 slots."""
-    problem = Flows.of([4], [[Node(2, 9), Node(2, 2), Node(2, 2)]], [Line(1.0)])
+    problem = FlowProblem.of(
+        [4], [[FlowNode(2, 9), FlowNode(2, 2), FlowNode(2, 2)]], [Line(1.0)]
+    )
     chains = chains_of(problem)
     # The first phase is cut to the 4 slots that there are.
     assert chains.problem.max_share.tolist() == [8, 4]
@@ -45,18 +47,20 @@ def test_a_pseudo_job_may_use_more_slots_than_there_are() -> None:
 def test_equal_phases_side_by_side_are_one_pseudo_job() -> None:
     """A fan of 200 between its ends is three pseudo-jobs."""
     fan = [
-        Node(1, 1),
-        *(Node(2, 1, (0,)) for _ in range(200)),
-        Node(1, 1, tuple(range(1, 201))),
+        FlowNode(1, 1),
+        *(FlowNode(2, 1, (0,)) for _ in range(200)),
+        FlowNode(1, 1, tuple(range(1, 201))),
     ]
-    chains = chains_of(Flows.of([10], [fan], [Line(1.0)]))
+    chains = chains_of(FlowProblem.of([10], [fan], [Line(1.0)]))
     assert chains.problem.max_share.tolist() == [1, 200, 1]
     assert [len(phases) for phases in chains.members] == [1, 200, 1]
 
 
 def test_flows_stay_apart() -> None:
     """Pseudo-jobs of different flows neither share phases nor wait for each other."""
-    problem = Flows.of([4], [[Node(2, 2)], [Node(1, 1), Node(1, 1, (0,))]], [Line(1.0)] * 2)
+    problem = FlowProblem.of(
+        [4], [[FlowNode(2, 2)], [FlowNode(1, 1), FlowNode(1, 1, (0,))]], [Line(1.0)] * 2
+    )
     chains = chains_of(problem)
     assert list(chains.members) == [(0,), (1,), (2,)]
     assert chains.problem.flow.tolist() == [0, 1, 1]
@@ -65,7 +69,7 @@ def test_flows_stay_apart() -> None:
 
 def test_a_short_phase_that_runs_late_keeps_its_work() -> None:
     """As a difference of instants around 1e6 s, 1e-4 s would have few correct digits."""
-    problem = Flows.of([25], [[Node(1e6, 1), Node(25e-4, 25, (0,))]], [Line(1.0)])
+    problem = FlowProblem.of([25], [[FlowNode(1e6, 1), FlowNode(25e-4, 25, (0,))]], [Line(1.0)])
     assert chains_of(problem).problem.work.tolist() == [1e6, pytest.approx(25e-4, rel=1e-15)]
 
 

@@ -15,9 +15,10 @@ from oracles.dags import Flows as Drawn
 from oracles.dags import flows
 from oracles.flow_problems import problem_of
 from slotwise.allocation.flowflex.chains import chains_of
-from slotwise.allocation.flowflex.deadlines import by_deadline, by_flows, by_last_end
-from slotwise.allocation.flowflex.flows import Flows, Node
-from slotwise.allocation.flowflex.list_schedule import Lister
+from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
+from slotwise.allocation.flowflex.list_schedule import PhaseLister
+from slotwise.allocation.flowflex.paper import by_deadline, by_flows
+from slotwise.allocation.flowflex.refine import by_last_end
 from slotwise.objective.cost import Line
 
 NEAR = 1e-9
@@ -48,7 +49,7 @@ class Used:
                 self._slots[place] += slots
 
 
-def figure_5(slots: float, problem: Flows, order: Sequence[int]) -> list[float]:
+def figure_5(slots: float, problem: FlowProblem, order: Sequence[int]) -> list[float]:
     """When each chain is complete: flow by flow, pseudo-job by pseudo-job, as in the paper."""
     used, completion = Used(), [0.0] * len(problem)
     for flow in order:
@@ -80,11 +81,11 @@ def test_list_scheduling_by_deadline_is_the_scheme_of_the_paper(
     chained = chains_of(problem_of(drawn)).problem
     order = random.sample(range(len(chained)), len(chained))
     deadline = np.argsort(order).astype(float)
-    found = Lister(chained).completions(by_deadline(chained, deadline))
+    found = PhaseLister(chained).completions(by_deadline(chained, deadline))
     assert found == pytest.approx(figure_5(drawn.slots, chained, order), rel=NEAR)
 
 
-def random_ranking(problem: Flows, random: st.Random) -> list[int]:
+def random_ranking(problem: FlowProblem, random: st.Random) -> list[int]:
     """Any order of the phases."""
     return random.sample(range(len(problem.work)), len(problem.work))
 
@@ -99,10 +100,10 @@ def test_deadlines_that_can_be_met_are_met_by_twice_themselves(
     That schedule follows a list in which the phases of all flows are mixed.
     """
     problem = problem_of(drawn)
-    deadline = Lister(problem).completions(random_ranking(problem, random))
+    deadline = PhaseLister(problem).completions(random_ranking(problem, random))
     chained = chains_of(problem).problem
     for one in (chained, problem):
-        completion = Lister(one).completions(by_deadline(one, deadline))
+        completion = PhaseLister(one).completions(by_deadline(one, deadline))
         assert (completion <= 2 * deadline * (1 + NEAR)).all()
 
 
@@ -117,7 +118,7 @@ def test_a_flow_waits_for_the_work_before_it_and_for_its_longest_path(
     before = np.empty(len(problem))
     before[order] = problem.volume[order].cumsum() / drawn.slots
     for one in (problem, chains_of(problem).problem):
-        completion = Lister(one).completions(by_flows(one, order))
+        completion = PhaseLister(one).completions(by_flows(one, order))
         assert (completion <= (before + problem.critical_path) * (1 + NEAR)).all()
         assert (completion >= problem.alone * (1 - NEAR)).all()
 
@@ -128,23 +129,25 @@ def test_the_two_of_theorem_2_is_nearly_needed() -> None:
     A schedule that meets both deadlines gives the chain its one slot from the start on.
     """
     slots = 50
-    wide, long = [Node(100.0 * (slots - 1), slots)], [Node(100.0, 1)]
-    problem = Flows.of([slots], [wide, long], [Line(1.0)] * 2)
-    completion = Lister(problem).completions(by_deadline(problem, np.array([99.9, 100.0])))
+    wide, long = [FlowNode(100.0 * (slots - 1), slots)], [FlowNode(100.0, 1)]
+    problem = FlowProblem.of([slots], [wide, long], [Line(1.0)] * 2)
+    completion = PhaseLister(problem).completions(by_deadline(problem, np.array([99.9, 100.0])))
     assert completion.tolist() == pytest.approx([98.0, 198.0])
-    other = Lister(problem).completions(by_flows(problem, np.array([1, 0])))
+    other = PhaseLister(problem).completions(by_flows(problem, np.array([1, 0])))
     assert other.tolist() == pytest.approx([100.0, 100.0])
 
 
 def test_flows_due_at_once_go_by_how_long_they_take_alone() -> None:
     """The shorter first; within a flow the longest remaining path first."""
-    long = [Node(3, 1), Node(9, 1), Node(1, 1, (0,))]
-    problem = Flows.of([1], [long, [Node(2, 1)]], [Line(1.0)] * 2)
+    long = [FlowNode(3, 1), FlowNode(9, 1), FlowNode(1, 1, (0,))]
+    problem = FlowProblem.of([1], [long, [FlowNode(2, 1)]], [Line(1.0)] * 2)
     assert by_deadline(problem, np.array([5.0, 5.0])).tolist() == [3, 1, 0, 2]
     assert by_deadline(problem, np.array([5.0, 6.0])).tolist() == [1, 0, 2, 3]
 
 
 def test_phases_by_their_last_ends_mix_flows() -> None:
     """The first of a chain of two, due at 10, must end by 6; the lone one by 8."""
-    problem = Flows.of([2], [[Node(2, 1), Node(4, 1, (0,))], [Node(1, 1)]], [Line(1.0)] * 2)
+    problem = FlowProblem.of(
+        [2], [[FlowNode(2, 1), FlowNode(4, 1, (0,))], [FlowNode(1, 1)]], [Line(1.0)] * 2
+    )
     assert by_last_end(problem, np.array([10.0, 8.0])).tolist() == [0, 2, 1]

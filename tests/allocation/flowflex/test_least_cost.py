@@ -17,11 +17,11 @@ from oracles.dags import Flows as Drawn
 from oracles.dags import flows, paper_flows
 from oracles.flow_problems import flow_problems, problem_of, rankings
 from slotwise.allocation.flowflex.chains import chains_of
-from slotwise.allocation.flowflex.completions import bounding_completions
-from slotwise.allocation.flowflex.deadlines import by_deadline
-from slotwise.allocation.flowflex.flows import Flows, Node
+from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
+from slotwise.allocation.flowflex.further_deadlines import bounding_completions
 from slotwise.allocation.flowflex.least_cost import INTERVALS_MOST, LeastCost, least_cost
-from slotwise.allocation.flowflex.list_schedule import Lister
+from slotwise.allocation.flowflex.list_schedule import PhaseLister
+from slotwise.allocation.flowflex.paper import by_deadline
 from slotwise.model.errors import MissingExtraError
 from slotwise.objective.cost import Line, Steps
 from slotwise.objective.objective import Objective
@@ -36,7 +36,7 @@ SUMS = [Objective(name) for name in ("response", "stretch", "tardy", "tardiness"
 FRACTIONS = (0.5, 0.25, 0.75, 0.9)
 
 
-def rounding(problem: Flows, network: LeastCost) -> float:
+def rounding(problem: FlowProblem, network: LeastCost) -> float:
     """The effect of whole units of work and cost on the value of the network."""
     dearest = (
         problem.costs.at(np.maximum(network.ends[-1], problem.alone)) - base(problem)
@@ -47,7 +47,7 @@ def rounding(problem: Flows, network: LeastCost) -> float:
     )
 
 
-def base(problem: Flows) -> Floats:
+def base(problem: FlowProblem) -> Floats:
     """The minimum cost of each flow."""
     return problem.costs.at(problem.alone)
 
@@ -57,7 +57,7 @@ def width(network: LeastCost) -> float:
     return float(np.max(network.ends[1:] / network.ends[:-1], initial=1.0))
 
 
-def in_units(problem: Flows, unit: float, is_above: bool, slower: float = 1.0) -> float:
+def in_units(problem: FlowProblem, unit: float, is_above: bool, slower: float = 1.0) -> float:
     """The least cost of the network of Fig. 6 with units of time, as a linear program.
 
     Above: what is counted in a unit costs what its flow would if it were complete at its end,
@@ -99,16 +99,20 @@ def in_units(problem: Flows, unit: float, is_above: bool, slower: float = 1.0) -
 
 @settings(max_examples=EXAMPLES // 2)
 @given(flow_problems(), st.data())
-def test_no_schedule_costs_less_than_the_network(problem: Flows, data: st.DataObject) -> None:
+def test_no_schedule_costs_less_than_the_network(
+    problem: FlowProblem, data: st.DataObject
+) -> None:
     """Costs of any shape, several kinds of slots, any list."""
     network = least_cost(problem)
-    value = problem.value(Lister(problem).completions(data.draw(rankings(problem))))
+    value = problem.value(PhaseLister(problem).completions(data.draw(rankings(problem))))
     assert network.bound <= value + NEAR * abs(value)
 
 
 @settings(max_examples=EXAMPLES // 6)
 @given(flow_problems(costs_of="line hinge steps"))
-def test_the_bound_is_that_of_the_paper_but_for_the_width_of_intervals(problem: Flows) -> None:
+def test_the_bound_is_that_of_the_paper_but_for_the_width_of_intervals(
+    problem: FlowProblem,
+) -> None:
     """Units of time above and below, by an independent linear program."""
     network = least_cost(problem)
     last = max(problem.volume.sum() / problem.capacity.sum(), problem.alone.max())
@@ -119,12 +123,12 @@ def test_the_bound_is_that_of_the_paper_but_for_the_width_of_intervals(problem: 
 
 
 @st.composite
-def whole_steps(draw: st.DrawFn) -> Flows:
+def whole_steps(draw: st.DrawFn) -> FlowProblem:
     """Critical paths, areas and steps are at whole seconds."""
     slots = draw(st.sampled_from([1, 3, 8]))
     chains = [
         [
-            Node(slots * draw(st.integers(1, 6)), slots, (number - 1,) if number else ())
+            FlowNode(slots * draw(st.integers(1, 6)), slots, (number - 1,) if number else ())
             for number in range(draw(st.integers(1, 3)))
         ]
         for _ in range(draw(st.integers(1, 6)))
@@ -134,12 +138,12 @@ def whole_steps(draw: st.DrawFn) -> Flows:
         Steps(tuple((float(at), 1.0 + 3.0 * k) for k, at in enumerate(draw(instants))))
         for _ in chains
     ]
-    return Flows.of([slots], chains, costs)
+    return FlowProblem.of([slots], chains, costs)
 
 
 @settings(max_examples=EXAMPLES // 4)
 @given(whole_steps())
-def test_with_whole_steps_the_bound_is_that_of_the_paper(problem: Flows) -> None:
+def test_with_whole_steps_the_bound_is_that_of_the_paper(problem: FlowProblem) -> None:
     """Where costs change at whole instants only, nothing is lost to the width of intervals."""
     network = least_cost(problem)
     exact = in_units(problem, 1.0, is_above=True)
@@ -166,7 +170,7 @@ def test_theorem_3(drawn: Drawn, objective: Objective, fraction: float) -> None:
     assert cheap <= network.bound / (1 - fraction) + slack / (1 - fraction)
     speed = 1 + 1 / fraction
     for one in (chained, problem):
-        completion = Lister(one).completions(by_deadline(one, dates))
+        completion = PhaseLister(one).completions(by_deadline(one, dates))
         assert (completion <= speed * kept * (1 + 1e-6)).all()
         faster = problem.value(completion / (speed * width(network) * (1 + 1e-6)))
         assert faster <= (network.bound + slack) / (1 - fraction)
@@ -179,7 +183,7 @@ def test_weighted_completion_is_within_six(drawn: Drawn, penalty: str) -> None:
     problem = problem_of(drawn, Objective(penalty))
     network = least_cost(problem)
     chained = chains_of(problem).problem
-    completion = Lister(chained).completions(by_deadline(chained, network.deadlines(0.5)))
+    completion = PhaseLister(chained).completions(by_deadline(chained, network.deadlines(0.5)))
     slack = rounding(problem, network)
     value = problem.value(completion)
     assert value <= 6 * width(network) * (1 + 1e-6) * (network.bound + slack)
@@ -197,10 +201,10 @@ def test_weighted_completion_is_within_three_of_the_linear_program(
     problem = problem_of(drawn, Objective(penalty))
     found = bounding_completions(problem)
     bound = problem.value(found)
-    any_list = Lister(problem).completions(data.draw(rankings(problem)))
+    any_list = PhaseLister(problem).completions(data.draw(rankings(problem)))
     assert bound <= problem.value(any_list) * (1 + NEAR)
     for one in (chains_of(problem).problem, problem):
-        completion = Lister(one).completions(by_deadline(one, found))
+        completion = PhaseLister(one).completions(by_deadline(one, found))
         assert problem.value(completion) <= 3 * bound * (1 + NEAR)
         assert (completion <= 3 * found * (1 + NEAR)).all()
 
@@ -216,7 +220,7 @@ def test_the_intervals_are_narrow() -> None:
 
 def test_one_flow_costs_what_it_does_alone() -> None:
     """There is nothing to decide."""
-    problem = Flows.of([4], [[Node(8, 4), Node(3, 1, (0,))]], [Line(2.0)])
+    problem = FlowProblem.of([4], [[FlowNode(8, 4), FlowNode(3, 1, (0,))]], [Line(2.0)])
     network = least_cost(problem)
     assert network.bound == pytest.approx(2 * 5.0, rel=1e-6)
     assert network.part.sum(axis=1).min() > 0
@@ -224,8 +228,8 @@ def test_one_flow_costs_what_it_does_alone() -> None:
 
 def test_half_of_the_second_flow_comes_after_the_first() -> None:
     """Two flows of 10 s on all slots; the heavier is first, so half of the other is by 15 s."""
-    flow = [Node(40, 4)]
-    problem = Flows.of([4], [flow, flow], [Line(1.0), Line(3.0)])
+    flow = [FlowNode(40, 4)]
+    problem = FlowProblem.of([4], [flow, flow], [Line(1.0), Line(3.0)])
     network = least_cost(problem)
     late, early = network.deadlines(0.5)
     assert early == pytest.approx(10, rel=0.05)
@@ -235,9 +239,11 @@ def test_half_of_the_second_flow_comes_after_the_first() -> None:
 
 def test_a_flow_too_small_for_the_network_is_still_in_it() -> None:
     """Work below one unit of the network neither breaks it nor gives a false bound."""
-    problem = Flows.of([4], [[Node(1e9, 4)], [Node(1e-3, 1)]], [Line(1.0), Line(1.0)])
+    problem = FlowProblem.of(
+        [4], [[FlowNode(1e9, 4)], [FlowNode(1e-3, 1)]], [Line(1.0), Line(1.0)]
+    )
     network = least_cost(problem)
-    value = problem.value(Lister(problem).completions([1, 0]))
+    value = problem.value(PhaseLister(problem).completions([1, 0]))
     assert 0.99 * value <= network.bound <= value
     early = network.deadlines(0.5)
     assert early[1] <= early[0]

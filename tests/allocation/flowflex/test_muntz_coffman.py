@@ -10,26 +10,26 @@ from hypothesis import strategies as st
 from oracles.dags import Flows as Drawn
 from oracles.dags import flows
 from oracles.flow_problems import problem_of
-from slotwise.allocation.flowflex.flows import Flows, Node
-from slotwise.allocation.flowflex.list_schedule import Lister
+from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
+from slotwise.allocation.flowflex.list_schedule import PhaseLister
 from slotwise.allocation.flowflex.muntz_coffman import share_by_level
-from slotwise.allocation.flowflex.shapes import pieces_of
-from slotwise.allocation.flowflex.solve import Solution
+from slotwise.allocation.flowflex.paper import FlowSchedule
+from slotwise.allocation.flowflex.solve import pieces_of
 from slotwise.model.job import PhaseId
 from slotwise.model.schedule import Schedule
 from slotwise.objective.cost import Line
 from slotwise.objective.objective import Objective
 
 
-def makespan(slots: int, nodes: list[Node]) -> float:
+def makespan(slots: int, nodes: list[FlowNode]) -> float:
     """The makespan of one flow, shared for its earliest possible completion."""
-    problem = Flows.of([slots], [nodes], [Line(1.0)], "max")
+    problem = FlowProblem.of([slots], [nodes], [Line(1.0)], "max")
     return float(share_by_level(problem, problem.alone).completion[0])
 
 
 def test_two_wide_phases_share_the_slots() -> None:
     """FLEX's Lemma 1 fails here: a list ends at 8.75, equal shares at 8."""
-    assert makespan(10, [Node(40, 8), Node(40, 8)]) == pytest.approx(8.0)
+    assert makespan(10, [FlowNode(40, 8), FlowNode(40, 8)]) == pytest.approx(8.0)
 
 
 @given(
@@ -40,7 +40,7 @@ def test_independent_phases_are_done_as_soon_as_can_be(
     slots: int, phases: list[tuple[float, int]]
 ) -> None:
     """The maximum of their area and the longest of them."""
-    nodes = [Node(work, max_share) for work, max_share in phases]
+    nodes = [FlowNode(work, max_share) for work, max_share in phases]
     area = sum(node.work for node in nodes) / slots
     longest = max(node.work / min(node.max_share, slots) for node in nodes)
     assert makespan(slots, nodes) == pytest.approx(max(area, longest), rel=1e-6)
@@ -54,7 +54,7 @@ def test_what_is_shared_is_a_schedule(drawn: Drawn, data: st.DataObject) -> None
     shared = share_by_level(problem, np.array(due))
     ids = [PhaseId(job.id, phase.name) for job in drawn.jobs for phase in job.topological]
     ranking = np.arange(len(ids))
-    found = Solution(ranking, shared.completion, 0.0, packing=shared.packing)
+    found = FlowSchedule(ranking, shared.completion, 0.0, packing=shared.packing)
     Schedule(tuple(pieces_of(problem, found, ids))).check(drawn.jobs, drawn.cluster)
     for flow, first in enumerate(problem.first[:-1]):
         own = shared.packing[first : problem.first[flow + 1]]
@@ -63,7 +63,7 @@ def test_what_is_shared_is_a_schedule(drawn: Drawn, data: st.DataObject) -> None
 
 def test_a_chain_is_as_fast_as_in_a_list() -> None:
     """With nothing to share with, sharing changes nothing."""
-    nodes = [Node(10, 2), Node(6, 3, (0,)), Node(4, 8, (1,))]
-    problem = Flows.of([4], [nodes], [Line(1.0)], "max")
-    listed = Lister(problem).completions([0, 1, 2])
+    nodes = [FlowNode(10, 2), FlowNode(6, 3, (0,)), FlowNode(4, 8, (1,))]
+    problem = FlowProblem.of([4], [nodes], [Line(1.0)], "max")
+    listed = PhaseLister(problem).completions([0, 1, 2])
     assert makespan(4, nodes) == listed[0] == 5 + 2 + 1

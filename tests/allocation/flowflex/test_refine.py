@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles.flow_problems import flow_problems, rankings
-from slotwise.allocation.flowflex.deadlines import by_deadline
-from slotwise.allocation.flowflex.flows import Flows, Ints, Node
-from slotwise.allocation.flowflex.list_schedule import Lister
+from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem, Ints
+from slotwise.allocation.flowflex.list_schedule import PhaseLister
+from slotwise.allocation.flowflex.paper import by_deadline
 from slotwise.allocation.flowflex.refine import (
     PATIENCE,
     ROUNDS,
@@ -32,8 +32,8 @@ EXAMPLES = settings.default.max_examples
 class Asked:
     """Completions by a list schedule; records the rankings."""
 
-    def __init__(self, problem: Flows) -> None:
-        self._lister = Lister(problem)
+    def __init__(self, problem: FlowProblem) -> None:
+        self._lister = PhaseLister(problem)
         self.rankings: list[Ints] = []
 
     def __call__(self, ranking: Ints) -> Floats:
@@ -42,10 +42,10 @@ class Asked:
         return self._lister.completions(ranking)
 
 
-def two_ways() -> Flows:
+def two_ways() -> FlowProblem:
     """A wide phase of 2 s on both slots, and a chain of two phases of 2 s on one slot each."""
-    wide, long = [Node(4, 2)], [Node(2, 1), Node(2, 1, (0,))]
-    return Flows.of([2], [wide, long], [Line(1.0)] * 2, "max")
+    wide, long = [FlowNode(4, 2)], [FlowNode(2, 1), FlowNode(2, 1, (0,))]
+    return FlowProblem.of([2], [wide, long], [Line(1.0)] * 2, "max")
 
 
 def test_due_dates_that_are_nearly_kept_are_repaired() -> None:
@@ -69,9 +69,9 @@ def test_repair_gives_up_on_what_cannot_be() -> None:
 
 @settings(max_examples=EXAMPLES // 4)
 @given(flow_problems(aggregate="max"), st.data())
-def test_what_repair_says_is_kept_is_kept(problem: Flows, data: st.DataObject) -> None:
+def test_what_repair_says_is_kept_is_kept(problem: FlowProblem, data: st.DataObject) -> None:
     """It is true of the last ranking tried, and of no earlier one."""
-    due = Lister(problem).completions(data.draw(rankings(problem)))
+    due = PhaseLister(problem).completions(data.draw(rankings(problem)))
     part = data.draw(st.sampled_from([1.0, 0.9, 0.5]))
     free = data.draw(st.lists(st.booleans(), min_size=len(problem), max_size=len(problem)))
     due = np.where(free, inf, np.maximum(part * due, problem.alone))
@@ -85,7 +85,7 @@ def test_what_repair_says_is_kept_is_kept(problem: Flows, data: st.DataObject) -
 def test_the_latest_completion_at_the_same_cost() -> None:
     """Before a step or a due date there is time; on a line there is none."""
     costs = [Line(2.0), Hinge(1.0, 9.0), Steps(((3.0, 1.0), (8.0, 2.0))), Steps(((3.0, 1.0),))]
-    problem = Flows.of([2], [[Node(2, 1)]] * 4, costs)
+    problem = FlowProblem.of([2], [[FlowNode(2, 1)]] * 4, costs)
     found = latest_alike(problem, np.array([5.0, 5.0, 5.0, 5.0]))
     assert found.tolist() == pytest.approx([5.0, 9.0, 8.0, inf])
 
@@ -93,10 +93,10 @@ def test_the_latest_completion_at_the_same_cost() -> None:
 @settings(max_examples=EXAMPLES // 4)
 @given(flow_problems(), st.data())
 def test_nothing_costs_more_at_the_latest_completion(
-    problem: Flows, data: st.DataObject
+    problem: FlowProblem, data: st.DataObject
 ) -> None:
     """And it is never earlier than the completion."""
-    completion = Lister(problem).completions(data.draw(rankings(problem)))
+    completion = PhaseLister(problem).completions(data.draw(rankings(problem)))
     latest = latest_alike(problem, completion)
     assert (latest >= completion).all()
     cost = problem.costs.at(completion)
@@ -106,10 +106,10 @@ def test_nothing_costs_more_at_the_latest_completion(
 
 @settings(max_examples=EXAMPLES // 4)
 @given(flow_problems() | flow_problems(aggregate="max"), st.data())
-def test_shifts_make_nothing_worse(problem: Flows, data: st.DataObject) -> None:
+def test_shifts_make_nothing_worse(problem: FlowProblem, data: st.DataObject) -> None:
     """The ranking is one of all phases, no worse than the first; the same each time."""
     first = np.array(data.draw(rankings(problem)))
-    completions = Lister(problem).completions
+    completions = PhaseLister(problem).completions
     found = shift(problem, first, completions, Budget(40))
     assert sorted(found.tolist()) == list(range(len(first)))
     assert problem.value(completions(found)) <= problem.value(completions(first))
@@ -118,14 +118,16 @@ def test_shifts_make_nothing_worse(problem: Flows, data: st.DataObject) -> None:
 
 def test_shifts_find_the_better_ranking() -> None:
     """The shortest first, from the longest first on."""
-    problem = Flows.of([1], [[Node(work, 1)] for work in (9, 5, 3, 1)], [Line(1.0)] * 4)
-    found = shift(problem, np.arange(4), Lister(problem).completions, Budget())
+    problem = FlowProblem.of(
+        [1], [[FlowNode(work, 1)] for work in (9, 5, 3, 1)], [Line(1.0)] * 4
+    )
+    found = shift(problem, np.arange(4), PhaseLister(problem).completions, Budget())
     assert found.tolist() == [3, 2, 1, 0]
 
 
 def test_shifts_end_when_nothing_helps() -> None:
     """A budget without end is not spent: all rankings are alike."""
-    problem = Flows.of([9], [[Node(1, 1)] for _ in range(7)], [Line(1.0)] * 7)
+    problem = FlowProblem.of([9], [[FlowNode(1, 1)] for _ in range(7)], [Line(1.0)] * 7)
     budget, asked = Budget(), Asked(problem)
     found = shift(problem, np.arange(7), asked, budget)
     assert budget.spent == 7 * PATIENCE
@@ -135,8 +137,8 @@ def test_shifts_end_when_nothing_helps() -> None:
 
 def test_a_budget_of_nothing_changes_nothing() -> None:
     """The ranking that came in goes out."""
-    problem = Flows.of([1], [[Node(work, 1)] for work in (9, 5, 3)], [Line(1.0)] * 3)
-    found = shift(problem, np.arange(3), Lister(problem).completions, Budget(0))
+    problem = FlowProblem.of([1], [[FlowNode(work, 1)] for work in (9, 5, 3)], [Line(1.0)] * 3)
+    found = shift(problem, np.arange(3), PhaseLister(problem).completions, Budget(0))
     assert found.tolist() == [0, 1, 2]
 
 
@@ -144,9 +146,9 @@ def test_how_far_a_flow_is_from_a_cheaper_step() -> None:
     """Done at 6: 2 s earlier meets the step, 5 s the more expensive one; a line has none."""
     costs = [Steps(((4.0, 1.0),)), Steps(((1.0, 2.0), (9.0, 7.0))), Line(1.0)]
     at = np.array([6.0, 6.0, 6.0])
-    sums = Flows.of([2], [[Node(2, 1)]] * 3, costs)
+    sums = FlowProblem.of([2], [[FlowNode(2, 1)]] * 3, costs)
     assert short_of_cheaper(sums, at) == pytest.approx(2.0)
     assert short_of_cheaper(sums, np.array([3.0, 6.0, 6.0])) == pytest.approx(5.0)
-    largest = Flows.of([2], [[Node(2, 1)]] * 2, costs[:2], "max")
+    largest = FlowProblem.of([2], [[FlowNode(2, 1)]] * 2, costs[:2], "max")
     assert short_of_cheaper(largest, at[:2]) == pytest.approx(5.0)
-    assert short_of_cheaper(Flows.of([2], [[Node(2, 1)]], [Line(1.0)]), at[:1]) == 0
+    assert short_of_cheaper(FlowProblem.of([2], [[FlowNode(2, 1)]], [Line(1.0)]), at[:1]) == 0

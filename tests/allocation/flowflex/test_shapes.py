@@ -10,11 +10,11 @@ from oracles.dags import Flows as Drawn
 from oracles.dags import flows
 from oracles.flow_problems import rankings
 from slotwise.allocation.flowflex.chains import chains_of
-from slotwise.allocation.flowflex.flows import Flows, Node
+from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
 from slotwise.allocation.flowflex.jobs import whole_flows
-from slotwise.allocation.flowflex.list_schedule import Lister
-from slotwise.allocation.flowflex.shapes import pieces_of, shape_shift
-from slotwise.allocation.flowflex.solve import Solution
+from slotwise.allocation.flowflex.list_schedule import PhaseLister
+from slotwise.allocation.flowflex.paper import FlowSchedule, shape_shift
+from slotwise.allocation.flowflex.solve import pieces_of
 from slotwise.allocation.mcnaughton import merged
 from slotwise.model.job import PhaseId
 from slotwise.model.schedule import Piece, Schedule
@@ -29,9 +29,9 @@ A, B, C = (PhaseId("j", name) for name in "abc")
 
 def test_a_pseudo_job_on_fewer_slots_is_wrapped_around() -> None:
     """Two phases of 2 slots and 2 s share 3 slots: 1 1/2 each, in whole slots, for 8/3 s."""
-    problem = Flows.of([3], [[Node(4, 2), Node(4, 2)]], [Line(1.0)])
+    problem = FlowProblem.of([3], [[FlowNode(4, 2), FlowNode(4, 2)]], [Line(1.0)])
     chains = chains_of(problem)
-    listed = Lister(chains.problem).schedule([0])
+    listed = PhaseLister(chains.problem).schedule([0])
     assert listed.pieces() == [[(0.0, pytest.approx(8 / 3), 3)]]
     pieces = merged(shape_shift(problem, chains, listed, [A, B]))
     end, half = 8 / 3, 4 / 3
@@ -46,9 +46,11 @@ def test_a_pseudo_job_on_fewer_slots_is_wrapped_around() -> None:
 
 def test_a_pseudo_job_on_all_its_slots_is_as_in_the_pseudo_schedule() -> None:
     """Enough slots: every phase holds its max share, and b goes on beside c."""
-    problem = Flows.of([9], [[Node(4, 2), Node(6, 2), Node(3, 3, (0,))]], [Line(1.0)])
+    problem = FlowProblem.of(
+        [9], [[FlowNode(4, 2), FlowNode(6, 2), FlowNode(3, 3, (0,))]], [Line(1.0)]
+    )
     chains = chains_of(problem)
-    listed = Lister(chains.problem).schedule([0, 1])
+    listed = PhaseLister(chains.problem).schedule([0, 1])
     assert merged(shape_shift(problem, chains, listed, [A, B, C])) == (
         Piece(A, 0.0, 2.0, 2),
         Piece(B, 0.0, 3.0, 2),
@@ -68,7 +70,7 @@ def test_any_schedule_of_pseudo_jobs_is_one_of_phases(
     problem, ids = whole_flows(drawn.jobs, drawn.cluster, Objective())
     chains = chains_of(problem)
     ranking = data.draw(rankings(chains.problem))
-    lister = Lister(chains.problem)
+    lister = PhaseLister(chains.problem)
     completion = lister.completions(ranking)
     pieces = shape_shift(problem, chains, lister.schedule(ranking), ids)
     schedule = Schedule(merged(pieces))
@@ -88,8 +90,8 @@ def test_the_pieces_of_a_solution_are_its_schedule(
     chains = chains_of(problem) if has_chains else None
     listed = chains.problem if chains is not None else problem
     ranking = data.draw(rankings(listed))
-    completion = Lister(listed).completions(ranking)
-    solution = Solution(ranking, completion, problem.value(completion), chains)
+    completion = PhaseLister(listed).completions(ranking)
+    solution = FlowSchedule(ranking, completion, problem.value(completion), chains)
     schedule = Schedule(merged(pieces_of(problem, solution, ids)))
     schedule.check(drawn.jobs, drawn.cluster)
     assert schedule.completion() == pytest.approx(
@@ -99,10 +101,10 @@ def test_the_pieces_of_a_solution_are_its_schedule(
 
 def test_a_wide_fan_on_few_slots_is_cut_into_whole_ones() -> None:
     """200 phases side by side, 7 slots: each holds 7/200 of them, and never two."""
-    problem = Flows.of([7], [[Node(1.0, 1) for _ in range(200)]], [Line(1.0)])
+    problem = FlowProblem.of([7], [[FlowNode(1.0, 1) for _ in range(200)]], [Line(1.0)])
     chains = chains_of(problem)
     ids = [PhaseId("j", f"p{number}") for number in range(200)]
-    pieces = shape_shift(problem, chains, Lister(chains.problem).schedule([0]), ids)
+    pieces = shape_shift(problem, chains, PhaseLister(chains.problem).schedule([0]), ids)
     assert {piece.slots for piece in pieces} == {1}
     assert sum(piece.end - piece.start for piece in pieces) == pytest.approx(200, rel=NEAR)
     assert max(piece.end for piece in pieces) == pytest.approx(200 / 7, rel=NEAR)

@@ -13,8 +13,8 @@ from oracles.dag_optimum import optimum
 from oracles.dags import OBJECTIVES, flows
 from oracles.dags import Flows as Drawn
 from oracles.flow_problems import flow_problems, problem_of
-from slotwise.allocation.flowflex.flows import Flows, Node
-from slotwise.allocation.flowflex.list_schedule import Lister
+from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
+from slotwise.allocation.flowflex.list_schedule import PhaseLister
 from slotwise.allocation.flowflex.solve import Method, solve
 from slotwise.allocation.search.budget import Budget
 from slotwise.objective.cost import Cost, Hinge, Line, Steps
@@ -26,12 +26,12 @@ METHODS: tuple[Method, ...] = ("best", "fast", "paper")
 AGGREGATES: tuple[Aggregate, ...] = ("sum", "max")
 
 
-def assert_is_what_it_says(problem: Flows, found: object) -> None:
+def assert_is_what_it_says(problem: FlowProblem, found: object) -> None:
     """The completions are those of the schedule, and the value is theirs."""
     listed = problem if found.chains is None else found.chains.problem
     assert sorted(found.ranking) == list(range(len(listed.work)))
     if found.packing is None:
-        completion = Lister(listed).completions(found.ranking)
+        completion = PhaseLister(listed).completions(found.ranking)
     else:
         ends = np.array([pieces[-1][1] for pieces in found.packing])
         completion = np.maximum.reduceat(ends, problem.first[:-1])
@@ -58,10 +58,10 @@ def test_it_is_never_worse_than_the_method_of_the_paper(
 @settings(max_examples=EXAMPLES // 4)
 @given(flow_problems(), st.sampled_from(AGGREGATES), st.sampled_from(METHODS))
 def test_any_costs_on_several_kinds_of_slots(
-    problem: Flows, aggregate: Aggregate, method: Method
+    problem: FlowProblem, aggregate: Aggregate, method: Method
 ) -> None:
     """The solution is consistent, and the same budget gives the same solution."""
-    changed = Flows(*(getattr(problem, name) for name in FIELDS), aggregate)
+    changed = FlowProblem(*(getattr(problem, name) for name in FIELDS), aggregate)
     found = solve(changed, Budget(20), method)
     assert_is_what_it_says(changed, found)
     again = solve(changed, Budget(20), method)
@@ -93,7 +93,7 @@ def test_bound_optimum_and_value_are_in_order(
 @pytest.mark.parametrize("aggregate", AGGREGATES)
 def test_no_flows_cost_nothing(method: Method, aggregate: Aggregate) -> None:
     """And have no completions."""
-    found = solve(Flows.of([4], [], [], aggregate), method=method)
+    found = solve(FlowProblem.of([4], [], [], aggregate), method=method)
     assert found.value == 0
     assert len(found.ranking) == len(found.completion) == 0
 
@@ -107,8 +107,13 @@ def test_one_flow_takes_as_long_as_it_does_alone(
     method: Method, cost: Cost, aggregate: Aggregate
 ) -> None:
     """A diamond of 2 + 3 + 1 s whose sides fit beside each other."""
-    diamond = [Node(8, 4), Node(6, 2, (0,)), Node(6, 2, (0,)), Node(1, 1, (1, 2))]
-    found = solve(Flows.of([4], [diamond], [cost], aggregate), method=method)
+    diamond = [
+        FlowNode(8, 4),
+        FlowNode(6, 2, (0,)),
+        FlowNode(6, 2, (0,)),
+        FlowNode(1, 1, (1, 2)),
+    ]
+    found = solve(FlowProblem.of([4], [diamond], [cost], aggregate), method=method)
     assert found.completion.tolist() == pytest.approx([6.0])
     assert found.value == pytest.approx(cost.at(6.0))
 
@@ -118,29 +123,29 @@ def test_barriers_that_the_dag_does_not_have_are_not_waited_for() -> None:
 
     As pseudo-jobs c cannot go on beside b alone, as it may in the flow itself.
     """
-    dag = [Node(4, 2), Node(6, 1, (0,)), Node(6, 1), Node(4, 2, (2,))]
-    problem = Flows.of([2], [dag], [Line(1.0)], "max")
+    dag = [FlowNode(4, 2), FlowNode(6, 1, (0,)), FlowNode(6, 1), FlowNode(4, 2, (2,))]
+    problem = FlowProblem.of([2], [dag], [Line(1.0)], "max")
     assert solve(problem).value == pytest.approx(10)
     assert solve(problem, method="paper").value >= solve(problem).value
 
 
 def test_without_chains_only_flows_themselves_are_scheduled() -> None:
     """For an allocator, which needs the phases that get slots now."""
-    dag = [Node(4, 2), Node(6, 1, (0,)), Node(6, 1), Node(4, 2, (2,))]
-    problem = Flows.of([2], [dag, dag], [Line(1.0)] * 2)
+    dag = [FlowNode(4, 2), FlowNode(6, 1, (0,)), FlowNode(6, 1), FlowNode(4, 2, (2,))]
+    problem = FlowProblem.of([2], [dag, dag], [Line(1.0)] * 2)
     for method in METHODS:
         assert solve(problem, Budget(3), method, listed=True).chains is None
 
 
-def fan(width: int) -> list[Node]:
+def fan(width: int) -> list[FlowNode]:
     """This number of parallel phases."""
-    return [Node(1.0 + number % 7, 1 + number % 40) for number in range(width)]
+    return [FlowNode(1.0 + number % 7, 1 + number % 40) for number in range(width)]
 
 
-def line(length: int) -> list[Node]:
+def line(length: int) -> list[FlowNode]:
     """This number of phases in sequence."""
     return [
-        Node(1.0 + number % 7, 1 + number % 40, (number - 1,) if number else ())
+        FlowNode(1.0 + number % 7, 1 + number % 40, (number - 1,) if number else ())
         for number in range(length)
     ]
 
@@ -149,10 +154,14 @@ DEGENERATE = {
     "fans": [fan(200), fan(200), fan(1)],
     "chains": [line(200), line(200), line(1)],
     "both": [line(200), fan(200)],
-    "above capacity": [[Node(5.0, 10_000), Node(5.0, 10_000, (0,))] for _ in range(20)],
-    "equal": [[Node(6.0, 3), Node(6.0, 3, (0,))] for _ in range(20)],
-    "one slot": [[Node(2.0, 1)] for _ in range(30)],
-    "next to nothing": [[Node(1e-9, 1)], [Node(1e9, 40)], [Node(1.0, 1), Node(1e-9, 1, (0,))]],
+    "above capacity": [[FlowNode(5.0, 10_000), FlowNode(5.0, 10_000, (0,))] for _ in range(20)],
+    "equal": [[FlowNode(6.0, 3), FlowNode(6.0, 3, (0,))] for _ in range(20)],
+    "one slot": [[FlowNode(2.0, 1)] for _ in range(30)],
+    "next to nothing": [
+        [FlowNode(1e-9, 1)],
+        [FlowNode(1e9, 40)],
+        [FlowNode(1.0, 1), FlowNode(1e-9, 1, (0,))],
+    ],
 }
 
 
@@ -162,7 +171,7 @@ DEGENERATE = {
 def test_degenerate_flows(name: str, method: Method, aggregate: Aggregate) -> None:
     """Each completes, not before `alone`, and by when all work can be done."""
     dags = DEGENERATE[name]
-    problem = Flows.of([25], dags, [Line(1.0) for _ in dags], aggregate)
+    problem = FlowProblem.of([25], dags, [Line(1.0) for _ in dags], aggregate)
     found = solve(problem, Budget(10), method)
     assert (found.completion >= problem.alone * (1 - NEAR)).all()
     longest = problem.volume.sum() / 25 + problem.critical_path.max()
@@ -183,8 +192,8 @@ DUES: dict[str, Sequence[Cost]] = {
 @pytest.mark.parametrize("name", DUES)
 def test_odd_due_dates(name: str, method: Method, aggregate: Aggregate) -> None:
     """Due together, before now, never, or too early for any flow: there is a schedule."""
-    dags = [[Node(4.0 + number, 2), Node(3.0, 3, (0,))] for number in range(6)]
-    problem = Flows.of([4], dags, DUES[name], aggregate)
+    dags = [[FlowNode(4.0 + number, 2), FlowNode(3.0, 3, (0,))] for number in range(6)]
+    problem = FlowProblem.of([4], dags, DUES[name], aggregate)
     found = solve(problem, Budget(30), method)
     assert_is_what_it_says(problem, found)
     if name == "never":
@@ -200,13 +209,15 @@ def test_more_steps_are_not_worse() -> None:
     for _ in range(20):
         dags = [
             [
-                Node(float(rng.integers(1, 30)), int(rng.integers(1, 5)), (k - 1,) if k else ())
+                FlowNode(
+                    float(rng.integers(1, 30)), int(rng.integers(1, 5)), (k - 1,) if k else ()
+                )
                 for k in range(int(rng.integers(1, 5)))
             ]
             for _ in range(6)
         ]
         costs = [Hinge(float(rng.integers(1, 5)), float(rng.integers(5, 60))) for _ in dags]
-        problem = Flows.of([4], dags, costs)
+        problem = FlowProblem.of([4], dags, costs)
         values = [solve(problem, Budget(steps)).value for steps in (0, 1000)]
         assert values[1] <= values[0]
         fell += values[1] < values[0]

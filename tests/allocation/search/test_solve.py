@@ -23,7 +23,7 @@ from slotwise.allocation.search.improve import improve
 from slotwise.allocation.search.orders import (
     ORDERS,
     by_area,
-    by_dear_area,
+    by_contended_area,
     lawler_moore,
     moore_hodgson,
 )
@@ -192,15 +192,15 @@ def test_a_long_and_narrow_job_is_begun_sooner() -> None:
     costs = [Line(1.0)] * 4
     problem = Malleable.of(10, [40, 20, 20, 20], [0] * 4, [1, 10, 10, 10], costs)
     assert by_area(problem) == [1, 2, 3, 0]
-    assert by_dear_area(problem) == [0, 1, 2, 3]
-    assert packed(problem, by_dear_area(problem)) < packed(problem, by_area(problem))
+    assert by_contended_area(problem) == [0, 1, 2, 3]
+    assert packed(problem, by_contended_area(problem)) < packed(problem, by_area(problem))
 
 
-def test_where_all_can_use_all_slots_the_dear_area_is_the_area() -> None:
+def test_where_all_can_use_all_slots_the_contended_area_is_the_area() -> None:
     """So the order is Smith's rule there, which is optimal."""
     costs = [Line(1.4), Line(1.0)]
     problem = Malleable.of(2, [6, 4], [0, 0], [2, 2], costs)
-    assert by_dear_area(problem) == by_area(problem) == [1, 0]
+    assert by_contended_area(problem) == by_area(problem) == [1, 0]
 
 
 def one_machine(work: list[float], due: list[float], weight: list[float]) -> Malleable:

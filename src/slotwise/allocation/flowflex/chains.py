@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slotwise.allocation.flowflex.flows import Flows
+from slotwise.allocation.flowflex.flows import FlowProblem
 from slotwise.objective.costs import Floats
 
 ROUNDING = 1e-12
@@ -24,12 +24,12 @@ class Chains:
     start    of each pseudo-job in the pseudo-schedule of its flow, seconds
     """
 
-    problem: Flows
+    problem: FlowProblem
     members: Sequence[tuple[int, ...]]
     start: Floats
 
 
-def chains_of(flows: Flows) -> Chains:
+def chains_of(flows: FlowProblem) -> Chains:
     """The chains of flows whose phases all draw on one kind of slot.
 
     In the pseudo-schedule every phase of a flow starts as early as precedence allows and holds

@@ -22,8 +22,8 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Flows:
-    """J flows of N phases in all, present from time 0 on; created by `Flows.of`.
+class FlowProblem:
+    """J flows of N phases in all, present from time 0 on; created by `FlowProblem.of`.
 
     A phase does its work at the rate of its slots, at most `max_share` slots of its kind, after
     all phases before it are done. A flow is complete when all of its phases are (FlowFlex 3).
@@ -51,10 +51,10 @@ class Flows:
     def of(
         cls,
         capacity: Sequence[int],
-        flows: Sequence[Sequence[Node]],
+        flows: Sequence[Sequence[FlowNode]],
         costs: Sequence[Cost],
         aggregate: Aggregate = "sum",
-    ) -> Flows:
+    ) -> FlowProblem:
         """The problem of these flows; max shares are cut to the capacity. O(N + arcs)."""
         assert len(flows) == len(costs), "one cost for each flow"
         assert all(flows), "every flow has a phase"
@@ -154,7 +154,7 @@ class Flows:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class FlowNode:
     """A phase of a flow: its work, max share, predecessors by index in the flow, and kind."""
 
     work: float

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from slotwise.allocation.flowflex.flows import Flows, Node
+from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
 from slotwise.allocation.paths import size_on
 from slotwise.allocation.problem import Claims
 from slotwise.estimation.extrapolation import DEFAULT_WORK
@@ -30,13 +30,13 @@ class FlowsLeft:
             empty for a phase that is not ready yet
     """
 
-    flows: Flows
+    flows: FlowProblem
     places: Sequence[tuple[Place, ...]]
 
 
 def whole_flows(
     jobs: Sequence[Job], cluster: Cluster, objective: Objective
-) -> tuple[Flows, list[PhaseId]]:
+) -> tuple[FlowProblem, list[PhaseId]]:
     """The flows of unstarted jobs of known work, and the names of phases. O(phases + arcs)."""
     ids, flows = [], []
     kinds = {kind: number for number, kind in enumerate(cluster.capacity)}
@@ -45,7 +45,7 @@ def whole_flows(
         ids += [PhaseId(job.id, phase.name) for phase in phases]
         index = {phase.name: number for number, phase in enumerate(phases)}
         flows.append([
-            Node(
+            FlowNode(
                 phase.tasks.work_total() or 0.0,
                 phase.slots_most,
                 tuple(index[name] for name in sorted(phase.waits_for)),
@@ -54,7 +54,8 @@ def whole_flows(
             for phase in phases
         ])  # fmt: skip
     costs = [objective.cost(job, size_on(job, cluster)) for job in jobs]
-    return Flows.of(list(cluster.capacity.values()), flows, costs, objective.aggregate), ids
+    capacity = list(cluster.capacity.values())
+    return FlowProblem.of(capacity, flows, costs, objective.aggregate), ids
 
 
 def flows_left(claims: Mapping[str, Claims], objective: Objective) -> FlowsLeft:
@@ -85,7 +86,7 @@ def flows_left(claims: Mapping[str, Claims], objective: Objective) -> FlowsLeft:
         some.present.get(kind) or slots
         for kind, slots in some.cluster.capacity.items()
     ]
-    return FlowsLeft(Flows.of(capacity, flows, costs, objective.aggregate), places)
+    return FlowsLeft(FlowProblem.of(capacity, flows, costs, objective.aggregate), places)
 
 
 def _left(
@@ -94,9 +95,9 @@ def _left(
     claims: Mapping[str, Claims],
     kinds: Mapping[str, int],
     cluster: Cluster,
-) -> tuple[list[Node], list[tuple[Place, ...]]]:
+) -> tuple[list[FlowNode], list[tuple[Place, ...]]]:
     """The unfinished phases of a job as nodes, and the claims of each node."""
-    nodes: list[Node] = []
+    nodes: list[FlowNode] = []
     places: list[tuple[Place, ...]] = []
     index: dict[str, int] = {}
     for phase in job.topological:
@@ -106,7 +107,7 @@ def _left(
             if not before:
                 continue  # It is done: it is not ready, and nothing that it waits for is left.
             kind = kinds[cluster.slot_kind(phase.kind)]
-            nodes.append(Node(_work_of(phase), phase.slots_most, tuple(before), kind))
+            nodes.append(FlowNode(_work_of(phase), phase.slots_most, tuple(before), kind))
             places.append(())
         else:
             of_kind = claims[place.kind]
@@ -114,13 +115,13 @@ def _left(
             beside = _beside(before, places, place.kind)
             if beside is not None:
                 node = nodes[beside]
-                nodes[beside] = Node(
+                nodes[beside] = FlowNode(
                     node.work + work, max(node.max_share, max_share), (), node.kind
                 )
                 places[beside] = (*places[beside], place)
                 index[phase.name] = beside
                 continue
-            nodes.append(Node(work, max_share, (), kinds[place.kind]))
+            nodes.append(FlowNode(work, max_share, (), kinds[place.kind]))
             places.append((place,))
         index[phase.name] = len(nodes) - 1
     return nodes, places

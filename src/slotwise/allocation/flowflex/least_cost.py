@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from slotwise.allocation.flowflex.flows import Flows
+from slotwise.allocation.flowflex.flows import FlowProblem
 from slotwise.model.errors import MissingExtraError
 from slotwise.objective.cost import met_until
 from slotwise.objective.costs import Floats
@@ -54,7 +54,7 @@ def check_installed() -> None:
         raise MissingExtraError("flowflex, for a sum (flowflex-fast does not),", "flow")
 
 
-def least_cost(flows: Flows) -> LeastCost:
+def least_cost(flows: FlowProblem) -> LeastCost:
     """Solve the network of Fig. 6, with intervals of time in place of units of time.
 
     A unit of work that counts in an interval costs its part of the flow's cost at completion
@@ -72,17 +72,17 @@ def least_cost(flows: Flows) -> LeastCost:
     volume = flows.volume
     flow, interval = np.nonzero(ends >= np.minimum(flows.alone, ends[-1])[:, None])
     unit = (cost - base[:, None])[flow, interval] / volume[flow]
-    dearest = float(unit.max()) or 1.0
+    highest = float(unit.max()) or 1.0
     # Work is rounded down, room up and costs down, so the value remains a lower bound.
     grain = volume.sum() / VOLUME
     supply = np.floor(volume / grain).astype(np.int64)
     room = np.ceil(np.diff(ends, prepend=0.0) * flows.capacity.sum() / grain).astype(np.int64)
-    price = np.floor(unit / dearest * COST).astype(np.int64)
+    price = np.floor(unit / highest * COST).astype(np.int64)
     sent, total = _solve(supply, room, flow, interval, price)
     part = np.zeros((len(flows), len(ends)))
     part[flow, interval] = sent
     return LeastCost(
-        flows.alone, ends, part, float(base.sum() + total * grain * dearest / COST)
+        flows.alone, ends, part, float(base.sum() + total * grain * highest / COST)
     )
 
 
@@ -116,7 +116,7 @@ def _solve(
     return network.flows(arcs), float(network.optimal_cost())
 
 
-def _intervals(flows: Flows) -> Floats:
+def _intervals(flows: FlowProblem) -> Floats:
     """The ends of the intervals, of growing length, up to the instant when all work is done.
 
     Costs are constant before the first flow can complete, so that is one interval.
@@ -134,7 +134,7 @@ def _intervals(flows: Flows) -> Floats:
     return np.unique(np.concatenate([marks, steps]))
 
 
-def _costs(flows: Flows, begins: Floats) -> Floats:
+def _costs(flows: FlowProblem, begins: Floats) -> Floats:
     """J x K: the minimum cost of each flow if it completes after the interval has begun."""
     later = np.nextafter(begins, np.inf)
     cost = np.array([flows.costs.at(np.maximum(begin, flows.alone)) for begin in later])

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
-from slotwise.allocation.flowflex.flows import Flows, Ints
+from slotwise.allocation.flowflex.flows import FlowProblem, Ints
 from slotwise.allocation.mcnaughton import CLOCK, ROUNDING
 from slotwise.objective.costs import Floats
 
@@ -63,7 +63,7 @@ class Listed:
         return pieces
 
 
-class Lister:
+class PhaseLister:
     """Computes list schedules of one problem; create it once for many rankings.
 
     runs     the approximate number of schedules to compute; machine code pays off for many
@@ -71,7 +71,9 @@ class Lister:
              schedules or for all that this process has computed. The schedules are the same
     """
 
-    def __init__(self, flows: Flows, runs: float = 1, is_fast: bool | None = None) -> None:
+    def __init__(
+        self, flows: FlowProblem, runs: float = 1, is_fast: bool | None = None
+    ) -> None:
         self._flows = flows
         expected = len(flows.work) * (RUNS_BY_CLOCK if runs == inf else runs)
         self._chooses = is_fast is None

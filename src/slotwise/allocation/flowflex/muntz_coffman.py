@@ -13,7 +13,7 @@ from math import inf
 
 import numpy as np
 
-from slotwise.allocation.flowflex.flows import Flows, Ints
+from slotwise.allocation.flowflex.flows import FlowProblem, Ints
 from slotwise.allocation.mcnaughton import CLOCK, ROUNDING
 from slotwise.allocation.packing.pieces import Packing
 from slotwise.objective.costs import Floats
@@ -34,7 +34,7 @@ class Shared:
     packing: Packing
 
 
-def share_by_level(flows: Flows, due: Floats) -> Shared:
+def share_by_level(flows: FlowProblem, due: Floats) -> Shared:
     """The schedule that gives slots to the ready phases with the earliest latest starts.
 
     The latest start of a phase is the instant from which on its max share completes it just in
@@ -71,7 +71,9 @@ def share_by_level(flows: Flows, due: Floats) -> Shared:
     return Shared(np.maximum.reduceat(end, flows.first[:-1]), packing)
 
 
-def _shares(flows: Flows, ready: Ints, starts: Floats, alike: float) -> tuple[Floats, float]:
+def _shares(
+    flows: FlowProblem, ready: Ints, starts: Floats, alike: float
+) -> tuple[Floats, float]:
     """The slots of each ready phase, and the seconds until the first latest starts meet.
 
     starts  the latest start of each, in ascending order
@@ -99,7 +101,7 @@ def _shares(flows: Flows, ready: Ints, starts: Floats, alike: float) -> tuple[Fl
 class _Waits:
     """The precedence between phases that are not done."""
 
-    def __init__(self, flows: Flows) -> None:
+    def __init__(self, flows: FlowProblem) -> None:
         self._first, self._after, waits = flows.after
         self._missing = waits.copy()
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from slotwise.allocation.flowflex.deadlines import by_last_end
-from slotwise.allocation.flowflex.flows import Flows, Ints
+from slotwise.allocation.flowflex.flows import FlowProblem, Ints
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.improve import BETTER
 from slotwise.objective.cost import MET, Steps
@@ -27,7 +26,7 @@ STRIDES = (0.7548776662466927, 0.5698402909980532)
 
 
 def repair(
-    flows: Flows, due: Floats, completions: Callable[[Ints], Floats], budget: Budget
+    flows: FlowProblem, due: Floats, completions: Callable[[Ints], Floats], budget: Budget
 ) -> bool:
     """Whether repeated rankings by the latest ends of phases meet all due dates.
 
@@ -46,13 +45,23 @@ def repair(
     return False
 
 
+def by_last_end(flows: FlowProblem, deadline: Floats) -> Ints:
+    """The phases by the latest end at which their flow can still meet its deadline.
+
+    This mixes phases of different flows, so there is no guarantee. It often meets more
+    deadlines when they are tight.
+    """
+    ranking: Ints = np.lexsort((flows.alone[flows.flow], deadline[flows.flow] - flows.tail))
+    return ranking
+
+
 def finite(due: Floats) -> Floats:
     """The due dates, with inf replaced by an instant after all others."""
     last = float(np.max(due, where=np.isfinite(due), initial=0.0))
     return np.where(np.isfinite(due), due, 2 * last + 1)
 
 
-def latest_alike(flows: Flows, completion: Floats) -> Floats:
+def latest_alike(flows: FlowProblem, completion: Floats) -> Floats:
     """For each flow, the latest completion with the same cost as this one."""
     costs = flows.costs.at(completion)
     pairs = zip(flows.costs, costs.tolist(), strict=True)
@@ -62,7 +71,7 @@ def latest_alike(flows: Flows, completion: Floats) -> Floats:
 
 
 def shift(
-    flows: Flows, ranking: Ints, completions: Callable[[Ints], Floats], budget: Budget
+    flows: FlowProblem, ranking: Ints, completions: Callable[[Ints], Floats], budget: Budget
 ) -> Ints:
     """A ranking that is at least as good, found by moving one phase or one flow at a time.
 
@@ -103,7 +112,7 @@ def _with_phase_moved(ranking: Ints, source: int, by: float) -> Ints:
     return np.insert(np.delete(ranking, source), target, ranking[source])
 
 
-def short_of_cheaper(flows: Flows, completion: Floats) -> float:
+def short_of_cheaper(flows: FlowProblem, completion: Floats) -> float:
     """The seconds by which a flow must be earlier to reach a cheaper step; 0 without steps.
 
     In a sum, the minimum over the flows. In a maximum, all of the most expensive flows must
@@ -111,10 +120,10 @@ def short_of_cheaper(flows: Flows, completion: Floats) -> float:
     """
     costs = flows.costs.at(completion)
     is_max = flows.aggregate == "max"
-    dear = costs.max() if is_max else np.nextafter(0.0, 1.0)
+    threshold = costs.max() if is_max else np.nextafter(0.0, 1.0)
     seconds = [
         float(completion[j]) - cost.latest(float(costs[j]) * (1 - BETTER))
         for j, cost in enumerate(flows.costs)
-        if isinstance(cost, Steps) and costs[j] >= dear
+        if isinstance(cost, Steps) and costs[j] >= threshold
     ]
     return (max(seconds) if is_max else min(seconds)) if seconds else 0.0

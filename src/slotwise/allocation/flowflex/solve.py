@@ -1,36 +1,44 @@
-"""FlowFlex, all stages, and our additions: the best schedule of flows within a budget."""
+"""The best schedule of flows within a budget: the paper's method and our additions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import Literal
 
 import numpy as np
 
-from slotwise.allocation.flowflex.as_malleable import flat_completions
-from slotwise.allocation.flowflex.bisection import LEVELS_MOST, least_level
-from slotwise.allocation.flowflex.chains import Chains, chains_of
-from slotwise.allocation.flowflex.completions import FLOWS_MOST, bounding_completions
-from slotwise.allocation.flowflex.deadlines import by_deadline, by_flows, by_last_end
-from slotwise.allocation.flowflex.flows import Flows, Ints
-from slotwise.allocation.flowflex.least_cost import least_cost
-from slotwise.allocation.flowflex.list_schedule import Lister
+from slotwise.allocation.flowflex.flows import FlowProblem, Ints
+from slotwise.allocation.flowflex.further_deadlines import (
+    FLOWS_MOST,
+    bounding_completions,
+    flat_completions,
+)
+from slotwise.allocation.flowflex.list_schedule import PhaseLister
 from slotwise.allocation.flowflex.muntz_coffman import share_by_level
-from slotwise.allocation.flowflex.refine import finite, latest_alike, repair, shift
-from slotwise.allocation.packing import Packing
+from slotwise.allocation.flowflex.paper import (
+    FlowSchedule,
+    Greedy,
+    by_deadline,
+    by_flows,
+    least_level,
+    minimax_deadlines,
+    minisum_deadlines,
+    shape_shift,
+    three_stages,
+)
+from slotwise.allocation.flowflex.refine import by_last_end, finite, latest_alike, repair, shift
+from slotwise.allocation.mcnaughton import whole_slots
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.improve import improve
+from slotwise.model.job import PhaseId
+from slotwise.model.schedule import Piece
 from slotwise.objective.cost import MET
 from slotwise.objective.costs import Floats
 
 Method = Literal["best", "fast", "paper"]
 """Everything; without the minimum cost flow (5.2); only the three stages of the paper."""
-
-FRACTIONS = (0.5, 0.25, 0.75, 0.9, 0.95)
-"""Deadlines are the instants at which these parts of a flow's work are done in the minimum cost
-flow."""
 
 BUDGET_STEPS = 2000
 """Search steps by default."""
@@ -45,33 +53,13 @@ STARTS, PARTS = 2, 6
 """STARTS orders of flows are improved, each with at most 1 / PARTS of the steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Solution:
-    """A schedule of flows, represented by the ranking of its list schedule.
-
-    ranking     all phases, the most urgent first; if `chains` is given, all pseudo-jobs
-    completion  of each flow, seconds
-    value       of the objective
-    chains      scheduled in place of the flows; `shape_shift` converts the schedule back
-    packing     given if this is no list schedule: pieces of each phase, slots as real numbers
-    bound       lower bound that the method has proven; -inf if none
-    """
-
-    ranking: Ints
-    completion: Floats
-    value: float
-    chains: Chains | None = None
-    packing: Packing | None = None
-    bound: float = -inf
-
-
 def solve(
-    flows: Flows,
+    flows: FlowProblem,
     budget: Budget | None = None,
     method: Method = "best",
     *,
     listed: bool = False,
-) -> Solution:
+) -> FlowSchedule:
     """The best schedule found within a budget of search steps, one list schedule per step.
 
     Deadlines come from the paper's second stage, from FLEX and from a linear program. For each
@@ -84,63 +72,83 @@ def solve(
     listed  only list schedules of the flows themselves, without pseudo-jobs and shared slots
     """
     if not len(flows):
-        return Solution(np.zeros(0, np.int64), np.zeros(0), 0.0)
-    search = _Search(flows, budget or Budget(BUDGET_STEPS), method, listed)
+        return FlowSchedule(np.zeros(0, np.int64), np.zeros(0), 0.0)
+    if method == "paper":
+        return three_stages(flows, listed=listed)
+    search = _FlowSearch(flows, budget or Budget(BUDGET_STEPS), listed, method == "best")
     bound = search.try_maxima() if flows.aggregate == "max" else search.try_sums()
     lowest = max(bound, flows.value(flows.alone))  # No flow completes before `alone`.
-    if method != "paper" and search.best.value > lowest:
+    if search.best.value > lowest:
         search.improve()
     return replace(search.best, bound=bound)
 
 
-class _Search:
-    """Tries schedules and keeps the best."""
+def pieces_of(
+    flows: FlowProblem, schedule: FlowSchedule, ids: Sequence[PhaseId]
+) -> list[Piece]:
+    """The schedule in whole slots, by the names of its phases."""
+    if schedule.packing is not None:
+        pieces: list[Piece] = []
+        for kind in range(len(flows.capacity)):  # Each kind has its own slots.
+            mine = np.flatnonzero(flows.kind == kind).tolist()
+            packing = [schedule.packing[phase] for phase in mine]
+            pieces += whole_slots([ids[phase] for phase in mine], packing)
+        return pieces
+    if schedule.chains is not None:
+        listed = PhaseLister(schedule.chains.problem).schedule(schedule.ranking)
+        return shape_shift(flows, schedule.chains, listed, ids)
+    listed = PhaseLister(flows).schedule(schedule.ranking)
+    return [
+        Piece(name, start, end, slots)
+        for name, own in zip(ids, listed.pieces(), strict=True)
+        for start, end, slots in own
+    ]
 
-    def __init__(self, flows: Flows, budget: Budget, method: Method, listed: bool) -> None:
-        self._flows, self._budget, self._method = flows, budget, method
-        self._lister = Lister(flows, budget.steps)
-        has_chains = not listed and len(flows.capacity) == 1 and method != "fast"
-        self._chains = chains_of(flows) if has_chains else None
+
+class _FlowSearch:
+    """Tries schedules and keeps the best.
+
+    has_all  whether the minimum cost flow and pseudo-jobs are used, too
+    """
+
+    def __init__(self, flows: FlowProblem, budget: Budget, listed: bool, has_all: bool) -> None:
+        self._flows, self._budget, self._has_all = flows, budget, has_all
+        self._lister = PhaseLister(flows, budget.steps)
+        self._greedy = Greedy(flows, listed or not has_all)
         self._shares = not listed and len(flows.work) <= SHARED_MOST
-        if self._chains is not None:
-            self._chain_lister = Lister(self._chains.problem, LEVELS_MOST)
         self._dates: list[Floats] = []
-        self._best: Solution | None = None
-        self._best_listed: Solution | None = None
+        self._best: FlowSchedule | None = None
+        self._best_listed: FlowSchedule | None = None
 
     @property
-    def best(self) -> Solution:
+    def best(self) -> FlowSchedule:
         """The best schedule so far, the first one among equals."""
         assert self._best is not None, "something was tried"
         return self._best
 
     def try_sums(self) -> float:
-        """Try deadlines for a sum (Fig. 6); returns the proven lower bound."""
-        bound = -inf
-        if self._method != "fast":
-            network = least_cost(self._flows)
-            bound = network.bound
-            for fraction in FRACTIONS:
-                self._try(network.deadlines(fraction))
-        if self._method != "paper":
-            flat = flat_completions(self._flows, self._part(FLAT_STEPS))
-            self._try(flat)
-            if not self._flows.costs.are_lines:
-                # Try to reach the cost of flows alone, then that of FLEX.
-                for aim in (self._flows.alone, flat):
-                    self._are_met(latest_alike(self._flows, aim))
-            elif len(self._flows) <= FLOWS_MOST:
-                self._try(bounding_completions(self._flows))
+        """Try deadlines for a sum; returns the proven lower bound."""
+        flows, bound = self._flows, -inf
+        if self._has_all:
+            deadlines, bound = minisum_deadlines(flows)
+            for dates in deadlines:
+                self._try(dates)
+        flat = flat_completions(flows, self._part(FLAT_STEPS))
+        self._try(flat)
+        if not flows.costs.are_lines:
+            # Try to reach the cost of flows alone, then that of FLEX.
+            for aim in (flows.alone, flat):
+                self._are_met(latest_alike(flows, aim))
+        elif len(flows) <= FLOWS_MOST:
+            self._try(bounding_completions(flows))
         return bound
 
     def try_maxima(self) -> float:
-        """Try deadlines for a maximum (Fig. 8); returns the proven lower bound."""
-        high = self._try(self._flows.alone)
-        _, due = least_level(self._flows, high, self._are_met_by_faster_slots)
-        self._try(due)
-        if self._method != "paper":
-            self._try(flat_completions(self._flows, self._part(FLAT_STEPS)))
-            least_level(self._flows, self.best.value, self._are_met)
+        """Try deadlines for a maximum; returns the proven lower bound."""
+        for dates in minimax_deadlines(self._flows, self._greedy):
+            self._try(dates)
+        self._try(flat_completions(self._flows, self._part(FLAT_STEPS)))
+        least_level(self._flows, self.best.value, self._are_met)
         return -inf
 
     def improve(self) -> None:
@@ -161,27 +169,18 @@ class _Search:
         """A budget of at most `steps`; limited, to leave steps for other searches."""
         return self._budget.part(min(steps, self._budget.steps / PARTS))
 
-    def _try(self, dates: Floats) -> float:
-        """Try schedules by these deadlines; the value of the first, which is the paper's."""
-        flows = self._flows
+    def _try(self, dates: Floats) -> None:
+        """Try schedules by these deadlines: the paper's, and those of the flows themselves."""
         self._dates.append(dates)
-        if self._chains is not None:
-            ranking = by_deadline(self._chains.problem, dates)
-            completion = self._chain_lister.completions(ranking)
-            value = flows.value(completion)
-            self._keep(Solution(ranking, completion, value, self._chains))
-            if self._method != "paper":
-                self._list(by_deadline(flows, dates))
-        else:
-            value = flows.value(self._list(by_deadline(flows, dates)))
-        if self._method != "paper":
-            self._list(by_last_end(flows, dates))
-        return value
+        if self._greedy.chains is not None:
+            self._keep(self._greedy.schedule(dates))
+        self._list(by_deadline(self._flows, dates))
+        self._list(by_last_end(self._flows, dates))
 
     def _list(self, ranking: Ints) -> Floats:
         """The completions of the flows in the list schedule of a ranking."""
         completion = self._lister.completions(ranking)
-        found = Solution(ranking, completion, self._flows.value(completion))
+        found = FlowSchedule(ranking, completion, self._flows.value(completion))
         if self._best_listed is None or found.value < self._best_listed.value:
             self._best_listed = found
         self._keep(found)
@@ -192,10 +191,10 @@ class _Search:
         shared = share_by_level(self._flows, finite(due))
         value = self._flows.value(shared.completion)
         ranking = by_last_end(self._flows, shared.completion)
-        self._keep(Solution(ranking, shared.completion, value, packing=shared.packing))
+        self._keep(FlowSchedule(ranking, shared.completion, value, packing=shared.packing))
         return shared.completion
 
-    def _keep(self, found: Solution) -> None:
+    def _keep(self, found: FlowSchedule) -> None:
         if self._best is None or found.value < self._best.value:
             self._best = found
 
@@ -204,16 +203,6 @@ class _Search:
 
     def _value_of_order(self, order: Sequence[int]) -> float:
         return self._value_of(by_flows(self._flows, np.array(order)))
-
-    def _are_met_by_faster_slots(self, due: Floats) -> bool:
-        """Whether the greedy scheme meets the deadlines on faster slots (line 7)."""
-        if self._chains is None:
-            completion = self._lister.completions(by_deadline(self._flows, due))
-        else:
-            ranking = by_deadline(self._chains.problem, due)
-            completion = self._chain_lister.completions(ranking)
-        speed = 1 + len(self._flows.capacity)
-        return bool(np.all(completion <= speed * due * (1 + MET)))
 
     def _are_met(self, due: Floats) -> bool:
         """Whether one of our heuristics finds a schedule that meets these deadlines."""

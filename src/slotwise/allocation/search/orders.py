@@ -35,7 +35,7 @@ def by_area(problem: Malleable) -> Order:
     return _ascending(problem.work / _stakes(problem))
 
 
-def by_dear_area(problem: Malleable) -> Order:
+def by_contended_area(problem: Malleable) -> Order:
     """Smith's rule on the contended area, see `contended_area`. O(J log J)."""
     area = contended_area(problem.work, problem.max_share, problem.capacity)
     return _ascending(area / _stakes(problem))
@@ -131,7 +131,7 @@ def lawler_moore(problem: Malleable) -> Order:
 
 ORDERS: Mapping[str, tuple[Callable[[Malleable], Order], float]] = MappingProxyType(
     {
-        "dear area": (by_dear_area, inf),
+        "contended area": (by_contended_area, inf),
         "area": (by_area, inf),
         "height": (by_height, inf),
         "due date": (by_due_date, inf),
