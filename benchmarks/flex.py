@@ -1,7 +1,7 @@
 """The time of a FLEX decision, for weighted response: ordering, packing, allocation.
 
 A decision is the order (`contended_first`), the whole schedule of the packing scheme in that
-order, and the allocation that is applied. It starts from plain lists, like those of a scheduler.
+order, and the allocation that is applied. It starts from plain lists, as in a scheduler.
 The same run measures
 
 - Fig. 3 of the paper line by line instead of the packing by events, where its quadratic time

@@ -198,11 +198,9 @@ class _FlowSearch:
         if self._best is None or found.value < self._best.value:
             self._best = found
 
-    def _value_of(self, ranking: Ints) -> float:
-        return self._flows.value(self._lister.completions(ranking))
-
     def _value_of_order(self, order: Sequence[int]) -> float:
-        return self._value_of(by_flows(self._flows, np.array(order)))
+        ranking = by_flows(self._flows, np.array(order))
+        return self._flows.value(self._lister.completions(ranking))
 
     def _are_met(self, due: Floats) -> bool:
         """Whether one of our heuristics finds a schedule that meets these deadlines."""
