@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
-from slotwise.allocation.flowflex.paper import Greedy, minimax_deadlines, three_stages
+from slotwise.allocation.flowflex.paper import GreedyScheme, minimax_deadlines, three_stages
 from slotwise.allocation.flowflex.solve import pieces_of, solve
 from slotwise.model.job import PhaseId
 from slotwise.objective.cost import Line
@@ -40,7 +40,7 @@ def test_the_method_named_paper_is_the_three_stages() -> None:
 def test_the_bisection_begins_with_the_flows_alone() -> None:
     """Two flows of 4 s on all slots: both levels of cost are those of flows alone."""
     problem = FlowProblem.of([2], [[FlowNode(8, 2)]] * 2, [Line(1.0)] * 2, "max")
-    first, last = minimax_deadlines(problem, Greedy(problem))
+    first, last = minimax_deadlines(problem, GreedyScheme(problem))
     assert first.tolist() == [4.0, 4.0]
     assert last.tolist() == [4.0, 4.0]
 
@@ -49,5 +49,5 @@ def test_a_deadline_is_feasible_if_it_is_met_on_slots_twice_as_fast() -> None:
     """The second flow is complete at 8 s, twice its deadline."""
     problem = FlowProblem.of([2], [[FlowNode(8, 2)]] * 2, [Line(1.0)] * 2)
     alone = problem.alone
-    assert Greedy(problem).is_feasible(alone)
-    assert not Greedy(problem).is_feasible(alone * 0.99)
+    assert GreedyScheme(problem).is_feasible(alone)
+    assert not GreedyScheme(problem).is_feasible(alone * 0.99)

@@ -63,7 +63,7 @@ def three_stages(flows: FlowProblem, *, listed: bool = False) -> FlowSchedule:
 
     listed  list schedules of the flows themselves, without pseudo-jobs
     """
-    greedy = Greedy(flows, listed)  # Lines 1 and 2.
+    greedy = GreedyScheme(flows, listed)  # Lines 1 and 2.
     if flows.aggregate == "sum":  # Line 4.
         deadlines, bound = minisum_deadlines(flows)  # Line 5.
     else:
@@ -72,7 +72,7 @@ def three_stages(flows: FlowProblem, *, listed: bool = False) -> FlowSchedule:
     return replace(best, bound=bound)
 
 
-class Greedy:
+class GreedyScheme:
     """Stage 1, and the algorithm of Fig. 5 for strict deadlines.
 
     Stage 1 converts each flow into a chain of pseudo-jobs, with the same work and critical path
@@ -135,7 +135,7 @@ def minisum_deadlines(flows: FlowProblem) -> tuple[Sequence[Floats], float]:
     return [network.deadlines(fraction) for fraction in FRACTIONS], network.bound  # Line 5.
 
 
-def minimax_deadlines(flows: FlowProblem, greedy: Greedy) -> Sequence[Floats]:
+def minimax_deadlines(flows: FlowProblem, greedy: GreedyScheme) -> Sequence[Floats]:
     """Fig. 8: deadlines for a maximum from a bisection of its cost.
 
     The first ones, the least completions of all flows, give the upper end of the bracket.

@@ -19,7 +19,7 @@ from slotwise.allocation.flowflex.list_schedule import PhaseLister
 from slotwise.allocation.flowflex.muntz_coffman import share_by_level
 from slotwise.allocation.flowflex.paper import (
     FlowSchedule,
-    Greedy,
+    GreedyScheme,
     by_deadline,
     by_flows,
     least_level,
@@ -114,7 +114,7 @@ class _FlowSearch:
     def __init__(self, flows: FlowProblem, budget: Budget, listed: bool, has_all: bool) -> None:
         self._flows, self._budget, self._has_all = flows, budget, has_all
         self._lister = PhaseLister(flows, budget.steps)
-        self._greedy = Greedy(flows, listed or not has_all)
+        self._greedy = GreedyScheme(flows, listed or not has_all)
         self._shares = not listed and len(flows.work) <= SHARED_MOST
         self._dates: list[Floats] = []
         self._best: FlowSchedule | None = None
