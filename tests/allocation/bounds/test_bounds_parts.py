@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from slotwise.allocation.bounds import BoundJobs, Parts, lower_bound, price_bound
-from slotwise.allocation.bounds.cheapest import Points
-from slotwise.allocation.bounds.part_prices import price_bound_of_parts
+from slotwise.allocation.bounds.choices import Points
+from slotwise.allocation.bounds.prices import price_bound_of_parts
 from slotwise.allocation.bounds.profiles import Room, latest_moments, latest_parts
 from slotwise.allocation.bounds.shapes import Shapes
-from slotwise.allocation.bounds.window_demand import Falls
-from slotwise.allocation.bounds.windows import Windows
+from slotwise.allocation.bounds.windows import Falls, Windows
 from slotwise.objective.cost import Cost, Hinge, Line, Steps
 
 CAPACITY = 5.0

@@ -1,4 +1,4 @@
-"""The best of all applicable lower bounds."""
+"""The best of all applicable lower bounds: the entry to this folder."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from math import ceil, inf
 
 import numpy as np
 
-from slotwise.allocation.bounds.busy_time import busy_time_bound
-from slotwise.allocation.bounds.caps import JOBS_MOST, caps_bound
 from slotwise.allocation.bounds.due_dates import due_date_bound
-from slotwise.allocation.bounds.height import height_bound_sum
+from slotwise.allocation.bounds.height import fitted, height_bound_sum
 from slotwise.allocation.bounds.jobs import BoundJobs
+from slotwise.allocation.bounds.lines import JOBS_MOST, busy_time_bound, caps_bound
 from slotwise.allocation.bounds.prices import price_bound
 from slotwise.objective.cost import Steps
 from slotwise.objective.objective import Aggregate
@@ -37,7 +36,7 @@ def lower_bound(
     """
     if not len(jobs):
         return 0.0
-    jobs = jobs.fitted(capacity).early()
+    jobs = fitted(jobs, capacity).early()
     if aggregate == "max":
         return due_date_bound(jobs, capacity)
     are_whole = _are_whole(jobs)

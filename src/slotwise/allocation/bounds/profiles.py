@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from slotwise.allocation.bounds.jobs import BoundJobs
-from slotwise.allocation.bounds.parts import Parts
+from slotwise.allocation.bounds.jobs import BoundJobs, Parts
 from slotwise.objective.costs import Floats
 
 ROUNDING = 1e-12
