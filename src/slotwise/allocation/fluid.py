@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from slotwise.allocation.mcnaughton import CLOCK, ROUNDING, merged, wrap_around
+from slotwise.allocation.mcnaughton import merged, wrap_around
 from slotwise.allocation.problem import (
     Allocator,
     Claims,
@@ -19,6 +19,7 @@ from slotwise.allocation.problem import (
     urgencies,
     weights_of,
 )
+from slotwise.allocation.tolerances import CLOCK, ROUNDING
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, PhaseId

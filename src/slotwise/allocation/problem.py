@@ -14,14 +14,12 @@ from math import log2
 from typing import Protocol, runtime_checkable
 
 from slotwise.allocation.kinds import share_in_kinds
+from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, PoolPolicy
 from slotwise.model.pool_tree import ShareKey
 from slotwise.model.snapshot import PhaseView, PoolView, Snapshot
-
-ROUNDING = 1e-9
-"""The relative excess over the capacity that the sum of the shares may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +306,7 @@ def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:
 def _check(allocator: Allocator, claims: Claims, shares: Sequence[float]) -> None:
     """Assert the contract of allocators: one share per claim, in sum at most the capacity."""
     name = type(allocator).__name__
-    room = claims.capacity * (1 + ROUNDING)
+    room = claims.capacity * (1 + SLOTS)
     assert len(shares) == len(claims), f"{name} gives {len(shares)} shares"
     # A comparison with NaN is false, so these hold for numbers only.
     assert sum(shares) <= room, f"{name} gives {sum(shares)} of {claims.capacity} slots"

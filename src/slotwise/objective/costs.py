@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from slotwise.objective.cost import Cost, Hinge, Line, Steps, met_until
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 class Costs(Sequence[Cost]):

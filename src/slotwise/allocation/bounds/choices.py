@@ -11,23 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.allocation.bounds.interior import Mixture, best_prices
-from slotwise.allocation.bounds.jobs import BoundJobs, Ints
+from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.allocation.bounds.profiles import Room
 from slotwise.allocation.bounds.shapes import Shapes
 from slotwise.allocation.bounds.windows import Falls, Windows, first_windows
-from slotwise.objective.costs import Floats
+from slotwise.allocation.tolerances import RUNNING_SUM, SUM
+from slotwise.objective.costs import Floats, Ints
 
 STEPS = 24
 """Steps of the search for prices."""
 
 GAP = 1e-9
 """Relative; the search for prices stops this close to the optimum."""
-
-ROUNDING_OF_SUMS = 1e-13
-"""The rounding error of sums, relative to their terms."""
-
-ROUNDING_OF_TERMS = 1e-15
-"""The rounding error of each term of a running sum, relative to the largest term."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +75,7 @@ class Choices:
         paid = float(self.room @ prices)
         large = float(self.needs.max(axis=1).sum(axis=0) @ prices)
         large += float(np.abs(cheapest).sum()) + paid
-        return float(cheapest.sum()) - paid - ROUNDING_OF_SUMS * large
+        return float(cheapest.sum()) - paid - SUM * large
 
     def short(self, prices: Floats) -> float:
         """The increase of the bound at these prices if the choices were the only points."""
@@ -201,7 +196,7 @@ class Points:
         paid = self.needs @ prices
         total = self.cost + paid[:, None]
         total[:, 1:] += fallen
-        return total, ROUNDING_OF_TERMS * total.shape[1] * paid
+        return total, RUNNING_SUM * total.shape[1] * paid
 
     def until(self, job: int, instant: float) -> Points:
         """The points without those completions of a job that are later than `instant`."""

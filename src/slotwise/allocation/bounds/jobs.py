@@ -12,15 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from slotwise.allocation.tolerances import EARLY
 from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps, met_until
-from slotwise.objective.costs import Costs, Floats
-
-Ints = NDArray[np.int64]
-
-SAFETY = 1e-11
-"""Costs are evaluated earlier by this part of the instant."""
+from slotwise.objective.costs import Costs, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +63,7 @@ class BoundJobs:
         return len(self.work)
 
     def early(self) -> BoundJobs:
-        """The same jobs; each cost is at most cost((1 - SAFETY) C) at each C >= 0. O(J)."""
+        """The same jobs; each cost is at most cost((1 - EARLY) C) at each C >= 0. O(J)."""
         return replace(self, costs=Costs([_earlier(cost) for cost in self.costs]))
 
     def since(self, instant: float) -> BoundJobs:
@@ -140,7 +135,7 @@ class Parts:
 
 
 def _earlier(cost: Cost) -> Cost:
-    part = 1 - SAFETY
+    part = 1 - EARLY
     match cost:
         case Line(slope, origin):
             return Line(slope * part, max(origin, origin / part))

@@ -15,6 +15,7 @@ from slotwise.allocation.bounds.choices import Choices, choices_of, choices_of_p
 from slotwise.allocation.bounds.interior import Mixture
 from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.allocation.bounds.windows import first_windows, refined
+from slotwise.allocation.tolerances import CLOSE
 
 TRIALS_MOST = 17
 """The maximum number of price searches, one per case."""
@@ -33,9 +34,6 @@ SPLIT_FROM = 1e-7
 
 SHORT = 1e-3
 """Part of the bound, or of the range of a job's cost; a smaller loss is accepted."""
-
-DUST = 1e-9
-"""Relative to the range of a job's cost; smaller differences count as 0."""
 
 
 def price_bound(jobs: BoundJobs, capacity: float, value: float = np.inf) -> float:
@@ -134,7 +132,7 @@ def _split(choices: Choices, mixture: Mixture) -> tuple[int, float] | None:
     mean_cost = (parts * choices.cost).sum(axis=1, keepdims=True)
     spread = (parts * np.abs(choices.cost - mean_cost)).sum(axis=1)
     job = int(np.argmax(spread))
-    if not spread[job] > DUST * choices.scale:
+    if not spread[job] > CLOSE * choices.scale:
         return None
     completion, cost = choices.completion[job], choices.cost[job]
     middle = np.abs(completion - parts[job] @ completion).argmin()

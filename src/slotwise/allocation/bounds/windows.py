@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slotwise.allocation.bounds.jobs import BoundJobs, Ints, Parts
+from slotwise.allocation.bounds.jobs import BoundJobs, Parts
 from slotwise.allocation.bounds.profiles import Room, latest_parts
 from slotwise.allocation.bounds.shapes import kinks_most
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 
 NUMBERS_MOST = 500_000
 """The limit of jobs times completions times windows; the number of windows follows from it."""

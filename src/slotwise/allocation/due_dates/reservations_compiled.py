@@ -12,8 +12,9 @@ from math import inf
 import numpy as np
 
 from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
-from slotwise.allocation.due_dates.reservations import ROUNDING, Promises, promise_in_order
+from slotwise.allocation.due_dates.reservations import Promises, promise_in_order
 from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.tolerances import PROMISED
 from slotwise.objective.cost import MET, Curve, Hinge, Line
 from slotwise.objective.costs import Floats
 
@@ -126,7 +127,7 @@ def promise_all(
         date, last, there = 0.0, 0, 0.0
         for i in range(count):
             free = room[i] + min(total, low * at[i])
-            if free + ROUNDING * capacity * at[i] < total:
+            if free + PROMISED * capacity * at[i] < total:
                 date = max(date, at[i] + (total - free) / top)
                 last, there = i, free
         if last + 1 < count:

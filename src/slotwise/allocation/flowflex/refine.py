@@ -9,7 +9,7 @@ import numpy as np
 from slotwise.allocation.flowflex.deadlines import by_last_end
 from slotwise.allocation.flowflex.flows import Flows, Ints
 from slotwise.allocation.search.budget import Budget
-from slotwise.allocation.search.improve import BETTER
+from slotwise.allocation.tolerances import SAME
 from slotwise.objective.cost import MET, Steps
 from slotwise.objective.costs import Floats
 
@@ -91,7 +91,7 @@ def shift(
             keys = np.arange(count) + np.where(is_mine, far * count + 0.5, 0.0)
             candidate = best[np.argsort(keys, kind="stable")]
         found = worth(candidate)
-        if found[0] < kept[0] - BETTER * abs(kept[0]):
+        if found[0] < kept[0] - SAME * abs(kept[0]):
             helped = step
         if found <= kept:
             best, kept = candidate, found
@@ -113,7 +113,7 @@ def short_of_cheaper(flows: Flows, completion: Floats) -> float:
     is_max = flows.aggregate == "max"
     dear = costs.max() if is_max else np.nextafter(0.0, 1.0)
     seconds = [
-        float(completion[j]) - cost.latest(float(costs[j]) * (1 - BETTER))
+        float(completion[j]) - cost.latest(float(costs[j]) * (1 - SAME))
         for j, cost in enumerate(flows.costs)
         if isinstance(cost, Steps) and costs[j] >= dear
     ]

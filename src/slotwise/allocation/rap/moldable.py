@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.rap.problem import Ints, ResourceProblem
+from slotwise.allocation.rap.problem import ResourceProblem
 from slotwise.objective.cost import MET, Cost, Hinge, Line, Steps, met_until
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 
 PARTS = 10
 """Where units are finer than slots, the minimum number of units per slot and per job."""

@@ -7,7 +7,8 @@ import numpy as np
 from slotwise.allocation.rap.dynamic_programme import dynamic_programme
 from slotwise.allocation.rap.frederickson_johnson import frederickson_johnson
 from slotwise.allocation.rap.gains import minimax_gains, minisum_gains
-from slotwise.allocation.rap.problem import Ints, ResourceProblem, is_convex
+from slotwise.allocation.rap.problem import ResourceProblem, is_convex
+from slotwise.objective.costs import Ints
 from slotwise.objective.objective import Aggregate
 
 

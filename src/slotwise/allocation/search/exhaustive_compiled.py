@@ -11,14 +11,14 @@ from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slotwise.allocation.compiled import INTS, compiled, part
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.search.exhaustive import BETTER, twins
+from slotwise.allocation.search.exhaustive import twins
 from slotwise.allocation.search.prefix import empty_prefix
+from slotwise.allocation.tolerances import SAME
 from slotwise.objective.cost import Cost, Hinge, Line, Steps, met_until
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 
 TABLE = "float64[:, ::1]"
 
@@ -171,7 +171,7 @@ def search_ranked(
     slack: Any,
     size: int,
     value: float,
-    best: NDArray[np.int64],
+    best: Ints,
 ) -> float:
     """`exhaustive.search` over jobs in the known order; fills in the best, returns its value.
 
@@ -194,7 +194,7 @@ def search_ranked(
                 jobs, lines, instants, steps, is_max, placed, times, slack, row,
                 sizes[row], spent[row], full, completion, cost,
             )  # fmt: skip
-            tried[row] = count if bound >= value - BETTER * abs(value) else 0
+            tried[row] = count if bound >= value - SAME * abs(value) else 0
         elif is_new and spent[row] < value:
             value, best[:] = spent[row], trial
         if row == count or tried[row] == count:  # Backtrack to the place before.

@@ -10,7 +10,7 @@ from slotwise.allocation.rap.envelope import envelope_gains
 from slotwise.allocation.rap.frederickson_johnson import frederickson_johnson
 from slotwise.allocation.rap.gains import minimax_gains
 from slotwise.allocation.rap.moldable import Moldable
-from slotwise.allocation.rap.problem import Ints
+from slotwise.objective.costs import Ints
 
 AFFORDABLE = 10_000_000
 """Limit of the sums that the dynamic programme forms and choices that it keeps: 40 MB."""
