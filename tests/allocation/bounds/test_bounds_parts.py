@@ -11,7 +11,6 @@ from slotwise.allocation.bounds import BoundJobs, Parts, lower_bound, price_boun
 from slotwise.allocation.bounds.choices import Points
 from slotwise.allocation.bounds.prices import price_bound_of_parts
 from slotwise.allocation.bounds.profiles import Room, latest_moments, latest_parts
-from slotwise.allocation.bounds.shapes import Shapes
 from slotwise.allocation.bounds.windows import Falls, Windows
 from slotwise.objective.cost import Cost, Hinge, Line, Steps
 
@@ -106,7 +105,7 @@ def test_a_job_has_its_cheapest_completion_among_the_points(seed: int) -> None:
     )
     falls = Falls.of(jobs, windows, CAPACITY)
     until = np.full(3, falls.until.max())
-    shapes = Shapes(jobs.costs, jobs.soonest, until)
+    shapes = jobs.costs.below(jobs.soonest, until)
     ends = np.stack([jobs.soonest, np.maximum(until, jobs.soonest)], axis=1)
     kinks = np.clip(shapes.kinks, ends[:, :1], ends[:, 1:])
     points = Points.of(falls, shapes, np.concatenate([ends, kinks], axis=1), len(windows))

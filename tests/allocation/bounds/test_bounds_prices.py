@@ -15,9 +15,9 @@ from slotwise.allocation.bounds import BoundJobs, price_bound
 from slotwise.allocation.bounds.choices import Choices, choices_of
 from slotwise.allocation.bounds.interior import best_prices
 from slotwise.allocation.bounds.prices import bound_by_cases
-from slotwise.allocation.bounds.shapes import Shapes
 from slotwise.allocation.bounds.windows import WINDOWS_MOST, windows_of
 from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps
+from slotwise.objective.costs import Costs
 
 CAPACITY = 6.0
 
@@ -142,7 +142,7 @@ def test_shapes_are_the_costs_or_below_them() -> None:
     random = Random(2)
     costs = [any_cost(random) for _ in range(40)]
     soonest = np.array([random.uniform(0, 4) for _ in costs])
-    shapes = Shapes(costs, soonest, soonest + 30)
+    shapes = Costs(costs).below(soonest, soonest + 30)
     at = soonest[:, None] + np.array(
         [[random.uniform(0, 40) for _ in range(50)] for _ in costs]
     )

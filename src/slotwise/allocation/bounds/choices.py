@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from slotwise.allocation.bounds.interior import Mixture, best_prices
 from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.allocation.bounds.profiles import Room
-from slotwise.allocation.bounds.shapes import Shapes
 from slotwise.allocation.bounds.windows import Falls, Windows, first_windows
 from slotwise.allocation.tolerances import RUNNING_SUM, SUM
-from slotwise.objective.costs import Floats, Ints
+from slotwise.objective.costs import CostShapes, Floats, Ints
 
 STEPS = 24
 """Steps of the search for prices."""
@@ -51,7 +50,7 @@ class Choices:
     @classmethod
     def of(
         cls,
-        shapes: Shapes,
+        shapes: CostShapes,
         completion: Floats,
         needs: Floats,
         room: Floats,
@@ -144,7 +143,7 @@ class Points:
     falls: Falls
 
     @classmethod
-    def of(cls, falls: Falls, shapes: Shapes, options: Floats, count: int) -> Points:
+    def of(cls, falls: Falls, shapes: CostShapes, options: Floats, count: int) -> Points:
         """The points where falls begin and end, and `options`: both ends and kinks of costs.
 
         Between two of these, costs and needs are linear in the completion. Needs are in the
@@ -225,7 +224,7 @@ def choices_of(jobs: BoundJobs, capacity: float) -> Choices | None:
     if windows is None:
         return None
     turns = windows.turns(jobs)
-    shapes = Shapes(jobs.costs, jobs.soonest, turns.max(axis=1))
+    shapes = jobs.costs.below(jobs.soonest, turns.max(axis=1))
     completion = _with_ends(jobs, turns, np.concatenate([turns, shapes.kinks], axis=1))
     return Choices.of(
         shapes, completion, windows.needed(jobs, completion) / capacity, windows.lengths
@@ -241,7 +240,7 @@ def choices_of_parts(jobs: BoundJobs, capacity: float, windows: Windows) -> Choi
     falls = Falls.of(jobs, windows, capacity).per(capacity)
     turns = np.repeat(jobs.soonest[:, None], count, axis=1)
     np.maximum.at(turns, (falls.job, falls.window), falls.until)
-    shapes = Shapes(jobs.costs, jobs.soonest, turns.max(axis=1))
+    shapes = jobs.costs.below(jobs.soonest, turns.max(axis=1))
     inner = [shapes.kinks] if shapes.are_stairs else [shapes.kinks, turns]
     completion = _with_ends(jobs, turns, np.concatenate(inner, axis=1))
     first = jobs.arrival.min()

@@ -11,7 +11,6 @@ import numpy as np
 
 from slotwise.allocation.bounds.jobs import BoundJobs, Parts
 from slotwise.allocation.bounds.profiles import Room, latest_parts
-from slotwise.allocation.bounds.shapes import kinks_most
 from slotwise.objective.costs import Floats, Ints
 
 NUMBERS_MOST = 500_000
@@ -85,7 +84,7 @@ class Windows:
 
 def first_windows(jobs: BoundJobs, capacity: float) -> Windows | None:
     """The initial windows; None if there are too many jobs, or no work."""
-    count_max = _windows_most(len(jobs), kinks_most(jobs.costs))
+    count_max = _windows_most(len(jobs), jobs.costs.kinks_most)
     if count_max < WINDOWS_LEAST or not jobs.work.sum() > 0:
         return None
     kinks = np.array([kink for cost in jobs.costs for kink in cost.kinks])

@@ -44,8 +44,7 @@ def best_order(problem: Malleable) -> tuple[list[int], float]:
         return [], 0.0
     packer = _packer(problem)
     start, value = _good_order(problem, packer)
-    known = all(isinstance(cost, Line | Hinge | Steps) for cost in problem.costs)
-    if len(problem) >= COMPILED_FROM and known and has_numba():
+    if len(problem) >= COMPILED_FROM and problem.costs.are_known and has_numba():
         from slotwise.allocation.search.exhaustive_compiled import search_compiled
 
         order = search_compiled(problem, start, value)
