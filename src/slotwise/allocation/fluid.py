@@ -7,18 +7,13 @@ single-phase jobs under FLEX this is exactly the malleable packing scheme.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
+from slotwise.allocation.claims import build_claims
+from slotwise.allocation.kinds import share_all
 from slotwise.allocation.mcnaughton import merged, wrap_around
-from slotwise.allocation.problem import (
-    Allocator,
-    Claims,
-    group_by_shares,
-    share_all,
-    urgencies,
-    weights_of,
-)
+from slotwise.allocation.problem import Allocator, Claims
 from slotwise.allocation.tolerances import CLOCK, ROUNDING
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
@@ -49,21 +44,11 @@ def fluid_schedule(
     each with the cost of one allocation among the ready phases.
     """
     phases = [progress_of(job, phase) for job in jobs for phase in job.topological]
-    return Schedule(merged(fluid_pieces(phases, cluster, pools, allocator)))
-
-
-def fluid_pieces(
-    phases: Sequence[Progress],
-    cluster: Cluster,
-    pools: PoolTree,
-    allocator: Allocator,
-    now: float = 0.0,
-) -> list[Piece]:
-    """The pieces of `fluid_schedule` for phases in their current progress, from `now` on."""
     place = {one.id: number for number, one in enumerate(phases)}
     behind = waiting_for(phases)
     ready = [one for one in phases if not one.waits_for]
     pieces: list[Piece] = []
+    now = 0.0
     while ready:
         shares = _share(ready, cluster, pools, allocator, now)
         rates = [(one, share) for one, share in zip(ready, shares, strict=True) if share > 0]
@@ -84,7 +69,7 @@ def fluid_pieces(
         come = freed(ended, behind)
         if come:
             ready = sorted([*ready, *come], key=lambda one: place[one.id])
-    return pieces
+    return Schedule(merged(pieces))
 
 
 def waiting_for(phases: Iterable[Progress]) -> dict[PhaseId, list[Progress]]:
@@ -147,11 +132,8 @@ def _share(
     for number, one in enumerate(ready):
         numbers.setdefault(cluster.slot_kind(one.phase.kind), []).append(number)
     claims = {
-        kind: replace(
-            claims_of_progress(
-                [ready[n] for n in numbers[kind]], capacity, cluster, pools, now
-            ),
-            place=numbers[kind],
+        kind: claims_of_progress(
+            [ready[n] for n in numbers[kind]], capacity, cluster, pools, now, numbers[kind]
         )
         for kind, capacity in cluster.capacity.items()
         if kind in numbers
@@ -169,26 +151,20 @@ def claims_of_progress(
     cluster: Cluster,
     pools: PoolTree,
     now: float = 0.0,
+    place: Sequence[int] = (),
 ) -> Claims:
     """The claims of ready phases on one kind of slot."""
-    jobs = [one.job for one in ready]
-    max_share = [min(one.phase.slots_most, capacity) for one in ready]
-    group, groups = group_by_shares([_shares(one, pools) for one in ready], pools)
-    return Claims(
+    return build_claims(
         capacity,
-        weight=weights_of(jobs, [_tasks_left(one) for one in ready], pools),
-        arrival=[job.arrival for job in jobs],
-        work=[one.left for one in ready],
-        min_share=[
-            min(one.phase.slots_min, top) for one, top in zip(ready, max_share, strict=True)
-        ],
-        max_share=max_share,
-        group=group,
-        groups=groups,
-        owner=[(one.job, one.phase) for one in ready],
+        [(one.job, one.phase) for one in ready],
+        tasks_left=[_tasks_left(one) for one in ready],
+        max_share=[min(one.phase.slots_most, capacity) for one in ready],
+        paths=[_shares(one, pools) for one in ready],
+        pools=pools,
         cluster=cluster,
         now=now,
-        priority=urgencies(jobs),
+        work=[one.left for one in ready],
+        place=place,
     )
 
 

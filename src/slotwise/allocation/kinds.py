@@ -11,16 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, floor, inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from slotwise.allocation.problem import Allocator, Claims, Group, JointAllocator
 from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.job import PRIORITIES
 from slotwise.model.pool_tree import ShareKey
 
-if TYPE_CHECKING:
-    from slotwise.allocation.problem import Claims, Group
-
-ByKind = Mapping[str, "Claims"]
+ByKind = Mapping[str, Claims]
 Slots = Mapping[str, Sequence[float]]
 Member = tuple[str, int]
 """A claim: its kind of slot, and its number among the claims on these."""
@@ -30,6 +28,24 @@ COLUMNS = ("weight", "arrival", "work", "owner", "priority", "unseen", "place")
 
 NORMAL = PRIORITIES["normal"]
 """The priority of claims where the field is empty because all are normal."""
+
+
+def share_all(allocator: Allocator, claims: ByKind, *, is_whole: bool = False) -> Slots:
+    """Slots for each claim on each kind of slot: all at once, or kind by kind.
+
+    Min and max shares that pools state for several kinds together hold for the sum over these
+    kinds. With `is_whole`, max shares also hold after shares are rounded up.
+    """
+
+    def give(claims: ByKind) -> Slots:
+        if isinstance(allocator, JointAllocator):
+            return allocator.share_all(claims) if claims else {}
+        return {kind: allocator.share(of_kind) for kind, of_kind in claims.items()}
+
+    if len(claims) < 2:
+        return give(claims)
+    keeps_min = allocator.keeps_min_shares
+    return share_in_kinds(claims, give, allocator.share, keeps_min=keeps_min, is_whole=is_whole)
 
 
 def share_in_kinds(
