@@ -7,8 +7,11 @@ single-phase jobs under FLEX this is exactly the malleable packing scheme.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
+from typing import Any
+
+import numpy as np
 
 from slotwise.allocation.claims import build_claims
 from slotwise.allocation.kinds import share_all
@@ -20,6 +23,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
 from slotwise.model.schedule import Piece, Schedule
+from slotwise.objective.costs import Floats
 
 
 @dataclass(slots=True)
@@ -70,6 +74,25 @@ def fluid_schedule(
         if come:
             ready = sorted([*ready, *come], key=lambda one: place[one.id])
     return Schedule(merged(pieces))
+
+
+def completion_times(claims: Claims, allocator: Allocator) -> Floats:
+    """When each claim completes, seconds, if slots may be divided: `fluid_schedule` in numbers.
+
+    Min and max shares may be any numbers. One allocation for each completion.
+    """
+    completion, left = np.zeros(len(claims)), np.array(claims.work, dtype=float)
+    active, now = np.arange(len(claims)), 0.0
+    while len(active):
+        slots = np.array(allocator.share(_only(claims, active.tolist(), left)))
+        runs = slots > 0
+        length = float(np.min(left[active[runs]] / slots[runs]))
+        left[active] -= slots * length
+        now += length
+        is_done = left[active] <= ROUNDING * np.asarray(claims.work)[active]
+        completion[active[is_done]] = now
+        active = active[~is_done]
+    return completion
 
 
 def waiting_for(phases: Iterable[Progress]) -> dict[PhaseId, list[Progress]]:
@@ -166,6 +189,16 @@ def claims_of_progress(
         work=[one.left for one in ready],
         place=place,
     )
+
+
+def _only(claims: Claims, numbers: Sequence[int], left: Floats) -> Claims:
+    """Some of the claims, with the work that is left."""
+    columns = ("weight", "arrival", "min_share", "max_share", "group", "owner", "priority")
+    some: dict[str, Any] = {
+        name: [column[n] for n in numbers] if (column := getattr(claims, name)) else column
+        for name in columns
+    }
+    return replace(claims, work=left[numbers].tolist(), **some)
 
 
 def _tasks_left(one: Progress) -> int:
