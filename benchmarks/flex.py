@@ -24,6 +24,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from oracles.packing_scheme import pack_by_the_book
 from slotwise.allocation.compiled import has_numba
 from slotwise.allocation.flex import contended_first
 from slotwise.allocation.grant import grant
@@ -32,7 +33,6 @@ from slotwise.allocation.packing import (
     CompiledPacker,
     EventPacker,
     completions,
-    pack_by_the_book,
 )
 from slotwise.allocation.packing.scheme import COMPILED_FROM
 from slotwise.allocation.problem import Claims

@@ -16,9 +16,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.allocation.claims import allocate
 from slotwise.allocation.fair import Fair, share_by_pools
 from slotwise.allocation.fair_vectorized import share_at_once
-from slotwise.allocation.problem import Claims, Group, allocate
+from slotwise.allocation.problem import Claims, Group
 from slotwise.model.cluster import Cluster
 from slotwise.model.event import JobArrived
 from slotwise.model.job import Job, Phase, Tasks

@@ -16,19 +16,15 @@ from itertools import permutations, product
 
 import numpy as np
 
+from oracles.lowest_level import lowest_level
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import pack
-from slotwise.allocation.rap import (
-    Gains,
-    dynamic_programme,
-    fox,
-    frederickson_johnson,
-    galil_megiddo,
-    is_convex,
-    lowest_level,
-    minimax_gains,
-    minisum_gains,
-)
+from slotwise.allocation.rap import is_convex
+from slotwise.allocation.rap.dynamic_programme import dynamic_programme
+from slotwise.allocation.rap.fox import fox
+from slotwise.allocation.rap.frederickson_johnson import frederickson_johnson
+from slotwise.allocation.rap.gains import Gains, minimax_gains, minisum_gains
+from slotwise.allocation.rap.galil_megiddo import galil_megiddo
 from slotwise.allocation.rap.moldable import Moldable
 from slotwise.allocation.search.generic import generic_order
 from slotwise.objective.cost import Cost, Hinge, Line, Steps

@@ -14,7 +14,7 @@ from oracles.guarantees import (
     assert_no_pool_holds_too_much,
     assert_taken_rightly,
 )
-from slotwise.allocation.problem import allocate
+from slotwise.allocation.claims import allocate
 from slotwise.assignment.dmrs.queueing import Queueing
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision

@@ -3,18 +3,7 @@
 import numpy as np
 
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.rap import (
-    ResourceProblem,
-    dynamic_programme,
-    fox,
-    frederickson_johnson,
-    galil_megiddo,
-    is_convex,
-    lowest_level,
-    minimax_gains,
-    minisum_gains,
-    solve,
-)
+from slotwise.allocation.rap import ResourceProblem, is_convex, solve
 from slotwise.allocation.search.generic import generic_order
 from slotwise.objective.cost import Hinge
 
@@ -27,18 +16,14 @@ def response(jobs, slots):
 
 problem = ResourceProblem.of(10, min_share=[1, 1, 1], max_share=[10, 10, 10], cost=response)
 print("sum of responses, convex:", is_convex(problem))
-for select in (fox, galil_megiddo, frederickson_johnson):
-    slots = problem.min_share + select(minisum_gains(problem))
-    print(f"  {select.__name__:20} {slots} {problem.value(slots):.4f}")
-slots = dynamic_programme(problem)
-print(f"  {'dynamic_programme':20} {slots} {problem.value(slots):.4f}")
+for solver in ("fox", "galil-megiddo", "frederickson-johnson", "dynamic-programme"):
+    slots = solve(problem, "sum", solver)
+    print(f"  {solver:20} {slots} {problem.value(slots):.4f}")
 
 print("greatest response:")
-for select in (fox, galil_megiddo, frederickson_johnson):
-    slots = problem.min_share + select(minimax_gains(problem))
-    print(f"  {select.__name__:20} {slots} {problem.value(slots, 'max'):.4f}")
-slots = lowest_level(problem)
-print(f"  {'lowest_level':20} {slots} {problem.value(slots, 'max'):.4f}")
+for solver in ("fox", "galil-megiddo", "frederickson-johnson"):
+    slots = solve(problem, "max", solver)
+    print(f"  {solver:20} {slots} {problem.value(slots, 'max'):.4f}")
 
 
 def tardy(jobs, slots):
@@ -48,7 +33,7 @@ def tardy(jobs, slots):
 staircases = ResourceProblem.of(10, min_share=[1, 1, 1], max_share=[10, 10, 10], cost=tardy)
 print("tardy jobs, convex:", is_convex(staircases))
 slots = solve(staircases)
-print(f"  {'dynamic_programme':20} {slots} {staircases.value(slots):.0f}")
+print(f"  {'by default':20} {slots} {staircases.value(slots):.0f}")
 
 costs = [Hinge(1.0, instant) for instant in due]
 order = generic_order(Malleable.of(10, work, [1, 1, 1], [10, 10, 10], costs))

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from slotwise.allocation.bounds import BoundJobs, lower_bound
+from slotwise.allocation.fair import Fair
+from slotwise.allocation.fluid import completion_times
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.packing import pack
+from slotwise.allocation.packing import completions
+from slotwise.allocation.problem import Claims
 from slotwise.allocation.search.exhaustive import best_order
 from slotwise.allocation.search.solve import solve
-from slotwise.allocation.waterline import water_line
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.cost import Cost
 from slotwise.objective.costs import Floats
@@ -21,9 +23,6 @@ from slotwise.workload.generators import DrawnJobs, FlexGenerator
 
 MEETS = 1e-6
 """A value meets a bound if it exceeds it by no more than this, relatively."""
-
-DONE = 1e-12
-"""A job counts as done if no more than this fraction of its work is left: rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,34 +109,19 @@ def fifo_completion(problem: Malleable) -> Floats:
 
     Without min shares, but with max shares (FLEX 4). O(J log J).
     """
-    nothing = [0.0] * len(problem)
-    packing = pack(
-        problem.capacity,
-        problem.work.tolist(),
-        nothing,
-        problem.max_share.tolist(),
-        range(len(problem)),
-    )
-    return np.array([pieces[-1][1] for pieces in packing])
+    nothing, order = np.zeros(len(problem)), range(len(problem))
+    return completions(problem.capacity, problem.work, nothing, problem.max_share, order)
 
 
 def fair_completion(problem: Malleable) -> Floats:
-    """The completion times under FAIR: a water-line, recomputed after each completion.
-
-    All jobs have the same weight, since FAIR does not use the metric. O(J^2 log J).
-    """
-    completion, left = np.zeros(len(problem)), problem.work.copy()
-    active, now = np.arange(len(problem)), 0.0
-    while len(active):
-        least, most = problem.min_share[active].tolist(), problem.max_share[active].tolist()
-        slots = np.array(water_line(problem.capacity, [1.0] * len(active), least, most))
-        length = float(np.min(left[active] / slots))
-        left[active] -= slots * length
-        now += length
-        is_done = left[active] <= DONE * problem.work[active]
-        completion[active[is_done]] = now
-        active = active[~is_done]
-    return completion
+    """The completion times under FAIR, which does not use the metric: all weights are equal."""
+    claims = Claims.of(
+        int(problem.capacity),
+        problem.work.tolist(),
+        min_share=problem.min_share.tolist(),
+        max_share=problem.max_share.tolist(),
+    )
+    return completion_times(claims, Fair())
 
 
 def _cost(drawn: DrawnJobs, metric: Metric, j: int) -> Cost:

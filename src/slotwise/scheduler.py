@@ -16,10 +16,11 @@ from math import floor, inf, nextafter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from slotwise.allocation.claims import allocate
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import AddOn, Flex
-from slotwise.allocation.problem import Allocator, allocate
+from slotwise.allocation.problem import Allocator
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.delay import Delay
 from slotwise.assignment.giving_up import give_up

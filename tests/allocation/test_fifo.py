@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracles.packing_scheme import pack_by_the_book
 from oracles.pools import INF
 from slotwise.allocation.fifo import Fifo
-from slotwise.allocation.packing import pack_by_the_book
 from slotwise.allocation.problem import Claims, Group
 
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracles.packing_scheme import pack_by_the_book
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import Flex
 from slotwise.allocation.fluid import fluid_schedule
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.mcnaughton import wrap_around
-from slotwise.allocation.packing import pack_by_the_book
 from slotwise.allocation.planning import plan_schedules
 from slotwise.allocation.problem import Allocator
 from slotwise.allocation.search.budget import Budget

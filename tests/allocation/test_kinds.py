@@ -12,17 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from slotwise.allocation.claims import group_by_shares, urgencies
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import AddOn, Flex
 from slotwise.allocation.flowflex.allocator import FlowFlex
-from slotwise.allocation.problem import (
-    Allocator,
-    Claims,
-    group_by_shares,
-    share_all,
-    urgencies,
-)
+from slotwise.allocation.kinds import share_all
+from slotwise.allocation.problem import Allocator, Claims
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from slotwise.allocation.fair import Fair
-from slotwise.allocation.problem import (
-    Claims,
-    Group,
+from slotwise.allocation.claims import (
     allocate,
     claims_of,
     group_by_shares,
     urgencies,
     weights_of,
 )
+from slotwise.allocation.fair import Fair
+from slotwise.allocation.problem import Claims, Group
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.event import JobArrived, TaskFinished

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oracles.dag_optimum import optimum
 from slotwise.allocation.bounds import BoundJobs, lower_bound
-from slotwise.allocation.bounds.dag import critical_path
+from slotwise.allocation.bounds.height import critical_path
 from slotwise.analysis.bound import Work, _Limits, objective_bound, sizes_of
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, PhaseId, Tasks

@@ -10,8 +10,9 @@ from math import inf
 
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.problem import Claims
+from slotwise.allocation.tolerances import ROUNDING
 
-ONE = 1 + 1e-12
+ONE = 1 + ROUNDING
 """Instants and levels that differ by a smaller factor count as equal, because of rounding."""
 
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from slotwise.allocation.packing.pieces import Ints
 from slotwise.allocation.problem import Claims, Group
 from slotwise.allocation.waterlines import in_orders, water_lines
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 
 
 def share_at_once(claims: Claims) -> list[float]:

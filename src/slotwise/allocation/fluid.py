@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import Any
 
-from slotwise.allocation.mcnaughton import CLOCK, ROUNDING, merged, wrap_around
-from slotwise.allocation.problem import (
-    Allocator,
-    Claims,
-    group_by_shares,
-    share_all,
-    urgencies,
-    weights_of,
-)
+import numpy as np
+
+from slotwise.allocation.claims import build_claims
+from slotwise.allocation.kinds import share_all
+from slotwise.allocation.mcnaughton import merged, wrap_around
+from slotwise.allocation.problem import Allocator, Claims
+from slotwise.allocation.tolerances import CLOCK, ROUNDING
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
 from slotwise.model.schedule import Piece, Schedule
+from slotwise.objective.costs import Floats
 
 
 @dataclass(slots=True)
@@ -48,21 +48,11 @@ def fluid_schedule(
     each with the cost of one allocation among the ready phases.
     """
     phases = [progress_of(job, phase) for job in jobs for phase in job.topological]
-    return Schedule(merged(fluid_pieces(phases, cluster, pools, allocator)))
-
-
-def fluid_pieces(
-    phases: Sequence[Progress],
-    cluster: Cluster,
-    pools: PoolTree,
-    allocator: Allocator,
-    now: float = 0.0,
-) -> list[Piece]:
-    """The pieces of `fluid_schedule` for phases in their current progress, from `now` on."""
     place = {one.id: number for number, one in enumerate(phases)}
     behind = waiting_for(phases)
     ready = [one for one in phases if not one.waits_for]
     pieces: list[Piece] = []
+    now = 0.0
     while ready:
         shares = _share(ready, cluster, pools, allocator, now)
         rates = [(one, share) for one, share in zip(ready, shares, strict=True) if share > 0]
@@ -83,7 +73,26 @@ def fluid_pieces(
         come = freed(ended, behind)
         if come:
             ready = sorted([*ready, *come], key=lambda one: place[one.id])
-    return pieces
+    return Schedule(merged(pieces))
+
+
+def completion_times(claims: Claims, allocator: Allocator) -> Floats:
+    """When each claim completes, seconds, if slots may be divided: `fluid_schedule` in numbers.
+
+    Min and max shares may be any numbers. One allocation for each completion.
+    """
+    completion, left = np.zeros(len(claims)), np.array(claims.work, dtype=float)
+    active, now = np.arange(len(claims)), 0.0
+    while len(active):
+        slots = np.array(allocator.share(_only(claims, active.tolist(), left)))
+        runs = slots > 0
+        length = float(np.min(left[active[runs]] / slots[runs]))
+        left[active] -= slots * length
+        now += length
+        is_done = left[active] <= ROUNDING * np.asarray(claims.work)[active]
+        completion[active[is_done]] = now
+        active = active[~is_done]
+    return completion
 
 
 def waiting_for(phases: Iterable[Progress]) -> dict[PhaseId, list[Progress]]:
@@ -146,11 +155,8 @@ def _share(
     for number, one in enumerate(ready):
         numbers.setdefault(cluster.slot_kind(one.phase.kind), []).append(number)
     claims = {
-        kind: replace(
-            claims_of_progress(
-                [ready[n] for n in numbers[kind]], capacity, cluster, pools, now
-            ),
-            place=numbers[kind],
+        kind: claims_of_progress(
+            [ready[n] for n in numbers[kind]], capacity, cluster, pools, now, numbers[kind]
         )
         for kind, capacity in cluster.capacity.items()
         if kind in numbers
@@ -168,27 +174,31 @@ def claims_of_progress(
     cluster: Cluster,
     pools: PoolTree,
     now: float = 0.0,
+    place: Sequence[int] = (),
 ) -> Claims:
     """The claims of ready phases on one kind of slot."""
-    jobs = [one.job for one in ready]
-    max_share = [min(one.phase.slots_most, capacity) for one in ready]
-    group, groups = group_by_shares([_shares(one, pools) for one in ready], pools)
-    return Claims(
+    return build_claims(
         capacity,
-        weight=weights_of(jobs, [_tasks_left(one) for one in ready], pools),
-        arrival=[job.arrival for job in jobs],
-        work=[one.left for one in ready],
-        min_share=[
-            min(one.phase.slots_min, top) for one, top in zip(ready, max_share, strict=True)
-        ],
-        max_share=max_share,
-        group=group,
-        groups=groups,
-        owner=[(one.job, one.phase) for one in ready],
+        [(one.job, one.phase) for one in ready],
+        tasks_left=[_tasks_left(one) for one in ready],
+        max_share=[min(one.phase.slots_most, capacity) for one in ready],
+        paths=[_shares(one, pools) for one in ready],
+        pools=pools,
         cluster=cluster,
         now=now,
-        priority=urgencies(jobs),
+        work=[one.left for one in ready],
+        place=place,
     )
+
+
+def _only(claims: Claims, numbers: Sequence[int], left: Floats) -> Claims:
+    """Some of the claims, with the work that is left."""
+    columns = ("weight", "arrival", "min_share", "max_share", "group", "owner", "priority")
+    some: dict[str, Any] = {
+        name: [column[n] for n in numbers] if (column := getattr(claims, name)) else column
+        for name in columns
+    }
+    return replace(claims, work=left[numbers].tolist(), **some)
 
 
 def _tasks_left(one: Progress) -> int:

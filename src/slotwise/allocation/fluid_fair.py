@@ -15,8 +15,9 @@ from math import floor, fsum
 
 from slotwise.allocation.fair_course import Course
 from slotwise.allocation.fluid import Progress
-from slotwise.allocation.mcnaughton import ROUNDING, merged, wrap_around
+from slotwise.allocation.mcnaughton import merged, wrap_around
 from slotwise.allocation.problem import Claims
+from slotwise.allocation.tolerances import ROUNDING
 from slotwise.model.schedule import Piece, Schedule
 
 PART = 0.25

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from slotwise.allocation.fluid import Progress, freed, progress_of, waiting_for
-from slotwise.allocation.mcnaughton import CLOCK, ROUNDING, merged
+from slotwise.allocation.mcnaughton import merged
+from slotwise.allocation.tolerances import CLOCK, ROUNDING
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import PRIORITIES, Job
 from slotwise.model.schedule import Piece, Schedule

@@ -11,15 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, floor, inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from slotwise.allocation.problem import Allocator, Claims, Group, JointAllocator
+from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.job import PRIORITIES
 from slotwise.model.pool_tree import ShareKey
 
-if TYPE_CHECKING:
-    from slotwise.allocation.problem import Claims, Group
-
-ByKind = Mapping[str, "Claims"]
+ByKind = Mapping[str, Claims]
 Slots = Mapping[str, Sequence[float]]
 Member = tuple[str, int]
 """A claim: its kind of slot, and its number among the claims on these."""
@@ -30,8 +29,23 @@ COLUMNS = ("weight", "arrival", "work", "owner", "priority", "unseen", "place")
 NORMAL = PRIORITIES["normal"]
 """The priority of claims where the field is empty because all are normal."""
 
-ROUNDING = 1e-9
-"""Fractions of a slot up to this size count as rounding errors."""
+
+def share_all(allocator: Allocator, claims: ByKind, *, is_whole: bool = False) -> Slots:
+    """Slots for each claim on each kind of slot: all at once, or kind by kind.
+
+    Min and max shares that pools state for several kinds together hold for the sum over these
+    kinds. With `is_whole`, max shares also hold after shares are rounded up.
+    """
+
+    def give(claims: ByKind) -> Slots:
+        if isinstance(allocator, JointAllocator):
+            return allocator.share_all(claims) if claims else {}
+        return {kind: allocator.share(of_kind) for kind, of_kind in claims.items()}
+
+    if len(claims) < 2:
+        return give(claims)
+    keeps_min = allocator.keeps_min_shares
+    return share_in_kinds(claims, give, allocator.share, keeps_min=keeps_min, is_whole=is_whole)
 
 
 def share_in_kinds(
@@ -179,7 +193,7 @@ class _Floors:
         wanted = self._forest.sums(key, preferred)
         before = self._forest.sums(key, self.slots)
         for kind, slots in wanted.items():
-            part = min(floor(slots + ROUNDING) - before[kind], self.free[kind])
+            part = min(floor(slots + SLOTS) - before[kind], self.free[kind])
             self._raise(key, kind, part)
         for kind in sorted(self.free, key=lambda kind: -self.free[kind]):
             self._raise(key, kind, self.free[kind])
@@ -237,7 +251,7 @@ def _min_floors(claims: ByKind, forest: _Forest, preferred: Slots) -> Slots:
         floors, failed = _Floors(claims, forest), []
         for key in [*simple, *order]:
             floors.cut_to_max(key)
-            if floors.raise_to_min(key, preferred) > ROUNDING and key in rank:
+            if floors.raise_to_min(key, preferred) > SLOTS and key in rank:
                 failed.append(key)
         for key in failed:
             rank[key] = (rank[key][0], -len(tried))
@@ -249,8 +263,8 @@ def _min_floors(claims: ByKind, forest: _Forest, preferred: Slots) -> Slots:
 def _is_above(forest: _Forest, key: ShareKey, slots: Slots, is_whole: bool) -> bool:
     """Whether a pool has more slots than its max share for several kinds together."""
     given = forest.sums(key, slots).values()
-    total = sum(ceil(part - ROUNDING) if is_whole else part for part in given)
-    return total > forest.groups[key].slots_max * (1 + ROUNDING)
+    total = sum(ceil(part - SLOTS) if is_whole else part for part in given)
+    return total > forest.groups[key].slots_max * (1 + SLOTS)
 
 
 def _max_parts(
@@ -276,7 +290,7 @@ def _max_parts(
             (kind, number)
             for kind, numbers in forest.members[key].items()
             for number in numbers
-            if slots[kind][number] > ROUNDING
+            if slots[kind][number] > SLOTS
         ]
         members.sort(key=lambda member: claims[member[0]].place[member[1]])
         found = give_one(_joined(claims, forest, key, members, slots, floors))
@@ -330,8 +344,8 @@ def _joined(
 
 def _rounded(parts: Mapping[str, float], max_share: float) -> dict[str, float]:
     """The parts rounded down, then up by largest remainder while the sum fits `max_share`."""
-    whole = {kind: float(floor(part + ROUNDING)) for kind, part in parts.items()}
+    whole = {kind: float(floor(part + SLOTS)) for kind, part in parts.items()}
     for kind in sorted(parts, key=lambda kind: whole[kind] - parts[kind]):
-        if parts[kind] > whole[kind] + ROUNDING and sum(whole.values()) + 1 <= max_share:
+        if parts[kind] > whole[kind] + SLOTS and sum(whole.values()) + 1 <= max_share:
             whole[kind] += 1
     return whole

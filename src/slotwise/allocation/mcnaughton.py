@@ -7,17 +7,9 @@ from itertools import pairwise
 from math import floor
 
 from slotwise.allocation.packing.pieces import Packing
+from slotwise.allocation.tolerances import ROUNDING, SUM
 from slotwise.model.job import PhaseId
 from slotwise.model.schedule import Piece
-
-ROUNDING = 1e-12
-"""Parts of a slot, of an interval and of work up to this size count as rounding errors."""
-
-CLOCK = 1.2e-16
-"""Relative to an instant; the rounding of instants is slightly smaller."""
-
-SLIVER = 1e-13
-"""Part of an interval by which the parts of all phases together may exceed whole slots."""
 
 
 def whole_slots(phases: Sequence[PhaseId], packing: Packing) -> list[Piece]:
@@ -70,7 +62,7 @@ def wrap_around(
         part = share - whole
         if part <= ROUNDING:
             spans = [(0.0, 1.0, whole)]
-        elif filled + part <= 1.0 + SLIVER:
+        elif filled + part <= 1.0 + SUM:
             full = min(1.0, filled + part)
             spans = [(0.0, filled, whole), (filled, full, whole + 1), (full, 1.0, whole)]
             filled = 0.0 if full == 1.0 else full

@@ -20,6 +20,7 @@ from slotwise.allocation.mcnaughton import merged, whole_slots
 from slotwise.allocation.problem import Allocator, Claims
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.orders import by_height
+from slotwise.allocation.tolerances import ROUNDING
 from slotwise.allocation.waterline import scale_to
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
@@ -140,10 +141,6 @@ def _are_sliced(claims: Claims, pools: PoolTree) -> bool:
     return is_plain and len(claims) >= SLICED_FROM
 
 
-APART = 1e-12
-"""Part of the plan's length; shorter spans are lost when instants are rounded."""
-
-
 def _refuse_lost_work(jobs: Sequence[Job], cluster: Cluster) -> None:
     """Raise InputError for phases that are too short, compared with all, for a plan to show."""
     spans = {}
@@ -151,7 +148,7 @@ def _refuse_lost_work(jobs: Sequence[Job], cluster: Cluster) -> None:
         for phase in job.phases:
             slots = min(phase.slots_most, cluster.capacity[cluster.slot_kind(phase.kind)])
             spans[job.id, phase.name] = (phase.tasks.work_total() or 0.0) / max(slots, 1)
-    shortest = APART * sum(spans.values())
+    shortest = ROUNDING * sum(spans.values())
     for (job_id, name), span in spans.items():
         if 0 < span < shortest:
             raise InputError(

@@ -2,26 +2,19 @@
 
 An allocator is a function of this small value, not of the state of the cluster. So it can be
 tested, timed and compared with exact methods in isolation. Both the scheduler and the planner
-create it.
+create it (`claims.py`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import log2
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from slotwise.allocation.kinds import share_in_kinds
 from slotwise.model.cluster import Cluster
-from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId, Tasks
-from slotwise.model.pool import Pool, PoolPolicy
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.pool import PoolPolicy
 from slotwise.model.pool_tree import ShareKey
-from slotwise.model.snapshot import PhaseView, PoolView, Snapshot
-
-ROUNDING = 1e-9
-"""The relative excess over the capacity that the sum of the shares may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,170 +139,3 @@ class JointAllocator(Allocator, Protocol):
     def share_all(self, claims: Mapping[str, Claims]) -> Mapping[str, Sequence[float]]:
         """Slots for each claim, as from `share`, for every kind of slot that has claims."""
         ...
-
-
-def share_all(
-    allocator: Allocator, claims: Mapping[str, Claims], *, is_whole: bool = False
-) -> Mapping[str, Sequence[float]]:
-    """Slots for each claim on each kind of slot: all at once, or kind by kind.
-
-    Min and max shares that pools state for several kinds together hold for the sum over these
-    kinds. With `is_whole`, max shares also hold after shares are rounded up.
-    """
-
-    def give(claims: Mapping[str, Claims]) -> Mapping[str, Sequence[float]]:
-        if isinstance(allocator, JointAllocator):
-            return allocator.share_all(claims) if claims else {}
-        return {kind: allocator.share(of_kind) for kind, of_kind in claims.items()}
-
-    if len(claims) < 2:
-        return give(claims)
-    keeps_min = allocator.keeps_min_shares
-    return share_in_kinds(claims, give, allocator.share, keeps_min=keeps_min, is_whole=is_whole)
-
-
-def claims_of(
-    snapshot: Snapshot, slot_kind: str, with_work: bool = True
-) -> tuple[list[PhaseId], Claims]:
-    """The ready phases that claim one kind of slot, and their claims. O(J).
-
-    Only responsive hosts count: tasks that run on other hosts claim no slots.
-    """
-    now, pools = snapshot.now, snapshot.pools
-    phases = snapshot.ready(slot_kind)
-    if snapshot.lost:
-        phases = [p for p in phases if p.away < min(p.max_share, p.pending + p.running)]
-    jobs = [p.job for p in phases]
-    left = [p.pending + p.running for p in phases]
-    max_share = [
-        min(p.max_share, count) - p.away for p, count in zip(phases, left, strict=True)
-    ]
-    group, groups = group_by_shares([p.shares for p in phases], pools)
-    if snapshot.lost:
-        groups = _without_away(phases, group, groups)
-    claims = Claims(
-        snapshot.capacity(slot_kind),
-        weight=weights_of(jobs, left, pools),
-        arrival=[job.arrival for job in jobs],
-        work=[p.work_left(now) for p in phases] if with_work else [],
-        min_share=[
-            min(p.phase.slots_min, top) if p.phase.slots_min else 0.0
-            for p, top in zip(phases, max_share, strict=True)
-        ],
-        max_share=max_share,
-        group=group,
-        groups=groups,
-        owner=[(p.job, p.phase) for p in phases] if with_work else [],
-        cluster=snapshot.cluster,
-        now=now,
-        priority=urgencies(jobs),
-        place=[p.order for p in phases],
-        unseen=[p.is_unseen(now) for p in phases] if with_work else [],
-        present=_present(snapshot) if snapshot.lost else {},
-    )
-    return [p.id for p in phases], claims
-
-
-def _present(snapshot: Snapshot) -> dict[str, int]:
-    return {kind: snapshot.capacity(kind) for kind in snapshot.cluster.capacity}
-
-
-def _without_away(
-    phases: Sequence[PhaseView], group: Sequence[int], groups: Sequence[Group]
-) -> list[Group]:
-    """The groups with max shares reduced by the slots held on unresponsive hosts.
-
-    Max shares are hard, and tasks there may still run when these hosts respond again.
-    """
-    found = list(groups)
-    for phase, number in zip(phases, group, strict=True):
-        pool: PoolView | None = phase.pool
-        while pool is not None and number >= 0:
-            found[number] = replace(groups[number], slots_max=pool.most_there)
-            pool, number = pool.parent, groups[number].parent
-    return found
-
-
-def group_by_shares(
-    paths: Sequence[Sequence[ShareKey]], pools: Mapping[str, Pool]
-) -> tuple[list[int], list[Group]]:
-    """For claims that count against these shares: the group of each claim, and all groups.
-
-    Each path leads from a top-level pool down to the pool of the claim's job. A pool with two
-    shares under the same parent splits its weight between them. O(J + pools).
-    """
-    index: dict[ShareKey, int] = {}
-    above: list[int] = []
-    members = []
-    for path in paths:
-        if (member := index.get(path[-1])) is None:
-            member = -1
-            for key in path:
-                parent, member = member, index.setdefault(key, len(index))
-                if member == len(above):
-                    above.append(parent)
-        members.append(member)
-    beside = Counter((key.pool, parent) for key, parent in zip(index, above, strict=True))
-    groups = [
-        Group(
-            weight=pools[pool].weight / beside[pool, parent],
-            slots_min=pools[pool].slots_min.get(kind, 0),
-            slots_max=pools[pool].slots_max.get(kind, float("inf")),
-            policy=pools[pool].policy,
-            parent=parent,
-            key=ShareKey(pool, kind),
-        )
-        for (pool, kind), parent in zip(index, above, strict=True)
-    ]
-    return members, groups
-
-
-def weights_of(
-    jobs: Sequence[Job], tasks_left: Sequence[int], pools: Mapping[str, Pool]
-) -> list[float]:
-    """The weights by which claims of these jobs share within their pools.
-
-    In a pool with `job_weights: size`, the weight is the job's share weight times
-    log2(1 + unfinished tasks), as with `sizebasedweight` of the Hadoop Fair Scheduler.
-    """
-    sized = {name for name in {job.pool for job in jobs} if pools[name].job_weights == "size"}
-    if not sized:
-        return [job.share_weight for job in jobs]
-    return [
-        job.share_weight * (log2(1 + count) if job.pool in sized else 1.0)
-        for job, count in zip(jobs, tasks_left, strict=True)
-    ]
-
-
-def urgencies(jobs: Sequence[Job]) -> list[float]:
-    """The priority of each job as a number; empty if all are normal."""
-    if all(job.priority == "normal" for job in jobs):
-        return []
-    return [PRIORITIES[job.priority] for job in jobs]
-
-
-def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:
-    """How many slots each ready phase should hold now, on each kind of slot."""
-    ids: dict[str, list[PhaseId]] = {}
-    claims: dict[str, Claims] = {}
-    for kind in snapshot.cluster.capacity:
-        if not snapshot.capacity(kind):
-            continue  # All hosts with slots of this kind are unresponsive.
-        of_kind, claimed = claims_of(snapshot, kind, allocator.reads_work)
-        if of_kind:
-            ids[kind], claims[kind] = of_kind, claimed
-    allocation: dict[PhaseId, float] = {}
-    for kind, shares in share_all(allocator, claims).items():
-        _check(allocator, claims[kind], shares)
-        allocation.update(zip(ids[kind], shares, strict=True))
-    return allocation
-
-
-def _check(allocator: Allocator, claims: Claims, shares: Sequence[float]) -> None:
-    """Assert the contract of allocators: one share per claim, in sum at most the capacity."""
-    name = type(allocator).__name__
-    room = claims.capacity * (1 + ROUNDING)
-    assert len(shares) == len(claims), f"{name} gives {len(shares)} shares"
-    # A comparison with NaN is false, so these hold for numbers only.
-    assert sum(shares) <= room, f"{name} gives {sum(shares)} of {claims.capacity} slots"
-    assert min(shares) >= 0, f"{name} gives a share below 0"

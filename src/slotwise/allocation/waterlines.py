@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slotwise.allocation.packing.pieces import Ints
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 
 
 def water_lines(

@@ -8,7 +8,7 @@ from itertools import accumulate
 from math import inf
 
 from slotwise.allocation.bounds import BoundJobs, Parts, lower_bound
-from slotwise.allocation.bounds.dag import Node, Stand, critical_path, stand
+from slotwise.allocation.bounds.height import Node, Stand, critical_path, stand
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.objective.objective import Objective

@@ -1,46 +1,67 @@
-"""The costs of many jobs at once, computed with numpy arrays."""
+"""The costs of many jobs as arrays: the one form in which solvers and bounds compute them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise.objective.cost import Cost, Hinge, Line, Steps, met_until
+from slotwise.objective.cost import MET, Cost, Hinge, Line, Steps
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+STAIRS = 64
+"""A curve of unknown shape is bounded by a staircase with this number of steps."""
 
 
 class Costs(Sequence[Cost]):
-    """J costs, one per job. Lines, hinges and steps use arrays; others are called singly."""
+    """J costs, one per job. Lines, hinges and steps use arrays; others are called singly.
+
+    shapes  the lines, hinges and steps as arrays; others are 0 there
+    until   J x K: when each step is passed, up to rounding; inf after the last
+    """
 
     def __init__(self, costs: Sequence[Cost]) -> None:
         self._costs = tuple(costs)
         count = len(self._costs)
-        self._slope, self._origin = np.ones(count), np.zeros(count)
-        self._floor = np.full(count, -inf)  # 0 for a hinge, none for a line.
-        self._others: list[int] = []
-        steps: list[int] = []
+        slope, origin, floor = np.zeros(count), np.zeros(count), np.full(count, -inf)
+        stairs: dict[int, Sequence[tuple[float, float]]] = {}
+        others: list[int] = []
         for j, cost in enumerate(self._costs):
             match cost:
-                case Line(slope, origin):
-                    self._slope[j], self._origin[j] = slope, origin
-                case Hinge(slope, due):
-                    self._slope[j], self._origin[j], self._floor[j] = slope, due, 0.0
-                case Steps():
-                    steps.append(j)
+                case Line(rise, begin):
+                    slope[j], origin[j] = rise, begin
+                case Hinge(rise, due):
+                    slope[j], origin[j], floor[j] = rise, due, 0.0
+                case Steps(steps):
+                    stairs[j] = steps
                 case _:
-                    self._others.append(j)
-        self._stairs = _Stairs([self._costs[j] for j in steps], steps) if steps else None
+                    others.append(j)
+        self.shapes = CostShapes(slope, origin, floor, *_stairs(stairs, np.zeros(count)))
+        # As `met_until`, for arrays.
+        self.until: Floats = self.shapes.instants + MET * np.abs(self.shapes.instants)
+        self._slope = np.where(slope > 0, slope, 1.0)
+        self._others, self._is_other = others, _mask(others, count)
+        self._is_stairs, self._has_stairs = _mask(stairs, count), bool(stairs)
+        # The instant of each step, then inf.
+        self._ends = np.column_stack((self.shapes.instants, np.full(count, inf)))
+        self._rows = np.arange(count)
 
     @property
     def are_lines(self) -> bool:
         """Whether every cost is a straight line."""
-        is_plain = not self._others and self._stairs is None
-        return is_plain and bool(np.all(self._floor == -inf))
+        is_plain = self.are_known and not self._has_stairs
+        return is_plain and bool(np.all(self.shapes.floor == -inf))
+
+    @property
+    def are_known(self) -> bool:
+        """Whether every cost is a line, a hinge or steps."""
+        return not self._others
 
     @property
     def slope(self) -> Floats:
@@ -50,25 +71,69 @@ class Costs(Sequence[Cost]):
     @property
     def origin(self) -> Floats:
         """The instants at which lines and hinges are 0; 0 for the others."""
-        return self._origin
+        return self.shapes.origin
 
-    def at(self, completion: Floats) -> Floats:
-        """The cost of each job at its completion, shape (J,)."""
-        values: Floats = np.maximum(self._slope * (completion - self._origin), self._floor)
-        if self._stairs is not None:
-            values[self._stairs.jobs] = self._stairs.at(completion[self._stairs.jobs])
-        for j in self._others:
-            values[j] = self._costs[j].at(float(completion[j]))
+    @property
+    def kinks_most(self) -> int:
+        """The maximum number of kinks of one of the costs in `below`."""
+        hinges, steps = np.any(self.shapes.floor == 0), self.shapes.instants.shape[1]
+        return max(int(hinges), int(steps), STAIRS if self._others else 0)
+
+    @property
+    def plateaus(self) -> Floats:
+        """J x N: the ends of the intervals in which each is constant, in order; then -inf."""
+        ends = np.where(self._is_stairs[:, None], self._ends, -inf)
+        hinges = self.shapes.floor == 0
+        ends[hinges, 0] = self.shapes.origin[hinges]
+        return ends
+
+    def at(self, completion: Floats, jobs: Ints | None = None) -> Floats:
+        """The cost of each job at its completion, shape (J,); or of these jobs, shape (N,)."""
+        some = slice(None) if jobs is None else jobs
+        values: Floats = self._slope[some] * (completion - self.shapes.origin[some])
+        np.maximum(values, self.shapes.floor[some], out=values)
+        if self._has_stairs:
+            passed = (self.until[some] < completion[:, None]).sum(axis=1)
+            levels = self.shapes.levels[self._rows[some], passed]
+            values = np.where(self._is_stairs[some], levels, values)
+        if self._others:
+            for place in np.flatnonzero(self._is_other[some]).tolist():
+                job = place if jobs is None else int(jobs[place])
+                values[place] = self._costs[job].at(float(completion[place]))
         return values
 
     def latest(self, level: float) -> Floats:
         """The latest completion of each job that costs at most `level`, shape (J,)."""
-        due: Floats = np.where(level >= self._floor, self._origin + level / self._slope, -inf)
-        if self._stairs is not None:
-            due[self._stairs.jobs] = self._stairs.latest(level)
+        due: Floats = np.where(
+            level >= self.shapes.floor, self.shapes.origin + level / self._slope, -inf
+        )
+        if self._has_stairs:
+            cheap = (self.shapes.levels[:, 1:] <= level).sum(axis=1)
+            ends = self._ends[self._rows, cheap] if level >= 0 else -inf
+            due = np.where(self._is_stairs, ends, due)
         for j in self._others:
             due[j] = self._costs[j].latest(level)
         return due
+
+    def below(self, soonest: Floats, until: Floats) -> CostShapes:
+        """The costs, with staircases below those of unknown shape.
+
+        A staircase touches its cost at instants from `soonest` to `until`.
+        """
+        if not self._others:
+            return self.shapes
+        known = self.shapes
+        stairs: dict[int, Sequence[tuple[float, float]]] = {
+            j: list(zip(known.instants[j], known.levels[j, 1:], strict=True))
+            for j in np.flatnonzero(self._is_stairs).tolist()
+        }
+        base = np.zeros(len(self))
+        for j in self._others:
+            cost, first = self._costs[j], float(soonest[j])
+            grid = np.linspace(first, max(float(until[j]), first), STAIRS + 1)
+            base[j] = cost.at(first)
+            stairs[j] = [(at, cost.at(at)) for at in grid[1:].tolist()]
+        return CostShapes(known.slope, known.origin, known.floor, *_stairs(stairs, base))
 
     def __len__(self) -> int:
         return len(self._costs)
@@ -84,33 +149,59 @@ class Costs(Sequence[Cost]):
         return Costs(self._costs[index]) if isinstance(index, slice) else self._costs[index]
 
 
-class _Stairs:
-    """Costs that are steps: one row each of instants, padded with inf, and of costs."""
+@dataclass(frozen=True, slots=True)
+class CostShapes:
+    """J costs: max(slope (C - origin), floor) + the level after the instants before C.
 
-    def __init__(self, costs: Sequence[Cost], jobs: Sequence[int]) -> None:
-        self.jobs = np.array(jobs)
-        pairs = [cost.steps for cost in costs if isinstance(cost, Steps)]
-        shape = len(pairs), max(map(len, pairs), default=0) + 1
-        self._until, self._instants = np.full(shape, inf), np.full(shape, inf)
-        self._costs, self._count = np.zeros(shape), np.array([len(own) for own in pairs])
-        for row, own in enumerate(pairs):
-            for place, (instant, cost) in enumerate(own):
-                self._until[row, place] = met_until(instant)
-                self._instants[row, place] = instant
-                self._costs[row, place + 1] = cost
-        self._rows = np.arange(len(pairs))
+    slope     J; 0 for staircases
+    origin    J
+    floor     J; 0 for hinges, otherwise -inf
+    instants  J x K, in order, padded with inf
+    levels    J x (K + 1): before the first instant, after it, and so on
+    """
 
-    def at(self, completion: Floats) -> Floats:
-        """The cost of the last step that each job has passed."""
-        passed = (self._until < completion[:, None]).sum(axis=1)
-        values: Floats = self._costs[self._rows, passed]
-        return values
+    slope: Floats
+    origin: Floats
+    floor: Floats
+    instants: Floats
+    levels: Floats
 
-    def latest(self, level: float) -> Floats:
-        """The instant of the first step that costs more than a level; -inf below 0."""
-        if level < 0:
-            return np.full(len(self._rows), -inf)
-        places = np.arange(1, self._costs.shape[1]) <= self._count[:, None]
-        cheap = ((self._costs[:, 1:] <= level) & places).sum(axis=1)
-        due: Floats = self._instants[self._rows, cheap]
-        return due
+    @property
+    def are_stairs(self) -> bool:
+        """Whether all are staircases."""
+        return not np.any(self.slope)
+
+    @property
+    def kinks(self) -> Floats:
+        """One row per job: the instants of its kinks, padded with inf."""
+        bends = np.where(self.floor > -inf, self.origin, inf)[:, None]
+        return np.concatenate([bends, self.instants], axis=1)
+
+    def at(self, instants: Floats) -> Floats:
+        """J x N: the cost of each job at its own instants; at a jump, the value before it."""
+        straight = self.slope[:, None] * (instants - self.origin[:, None])
+        passed = np.zeros(instants.shape, dtype=np.intp)
+        for jump in self.instants.T:
+            passed += instants > jump[:, None]
+        values: Floats = np.maximum(straight, self.floor[:, None])
+        return values + np.take_along_axis(self.levels, passed, axis=1)
+
+
+def _stairs(
+    stairs: dict[int, Sequence[tuple[float, float]]], base: Floats
+) -> tuple[Floats, Floats]:
+    """The instants and levels of staircases by job, each from its `base` on."""
+    width = max(map(len, stairs.values()), default=0)
+    instants = np.full((len(base), width), inf)
+    levels = np.repeat(base[:, None], width + 1, axis=1)
+    for j, steps in stairs.items():
+        for k, (instant, level) in enumerate(steps):
+            instants[j, k] = instant
+            levels[j, k + 1 :] = level
+    return instants, levels
+
+
+def _mask(some: Collection[int], count: int) -> NDArray[np.bool_]:
+    mask = np.zeros(count, dtype=np.bool_)
+    mask[list(some)] = True
+    return mask

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from slotwise.allocation.bounds import BoundJobs, Parts, lower_bound, price_bound
-from slotwise.allocation.bounds.cheapest import Points
-from slotwise.allocation.bounds.part_prices import price_bound_of_parts
+from slotwise.allocation.bounds.choices import Points
+from slotwise.allocation.bounds.prices import price_bound_of_parts
 from slotwise.allocation.bounds.profiles import Room, latest_moments, latest_parts
-from slotwise.allocation.bounds.shapes import Shapes
-from slotwise.allocation.bounds.window_demand import Falls
-from slotwise.allocation.bounds.windows import Windows
+from slotwise.allocation.bounds.windows import Falls, Windows
 from slotwise.objective.cost import Cost, Hinge, Line, Steps
 
 CAPACITY = 5.0
@@ -107,7 +105,7 @@ def test_a_job_has_its_cheapest_completion_among_the_points(seed: int) -> None:
     )
     falls = Falls.of(jobs, windows, CAPACITY)
     until = np.full(3, falls.until.max())
-    shapes = Shapes(jobs.costs, jobs.soonest, until)
+    shapes = jobs.costs.below(jobs.soonest, until)
     ends = np.stack([jobs.soonest, np.maximum(until, jobs.soonest)], axis=1)
     kinks = np.clip(shapes.kinks, ends[:, :1], ends[:, 1:])
     points = Points.of(falls, shapes, np.concatenate([ends, kinks], axis=1), len(windows))

@@ -12,13 +12,12 @@ from scipy.optimize import linprog
 from oracles.instances import MINISUM, Metric, instances
 from oracles.orders import optimum
 from slotwise.allocation.bounds import BoundJobs, price_bound
-from slotwise.allocation.bounds.branch_and_bound import bound_by_cases
-from slotwise.allocation.bounds.choices import Choices
+from slotwise.allocation.bounds.choices import Choices, choices_of
 from slotwise.allocation.bounds.interior import best_prices
-from slotwise.allocation.bounds.prices import choices_of
-from slotwise.allocation.bounds.shapes import Shapes
+from slotwise.allocation.bounds.prices import bound_by_cases
 from slotwise.allocation.bounds.windows import WINDOWS_MOST, windows_of
 from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps
+from slotwise.objective.costs import Costs
 
 CAPACITY = 6.0
 
@@ -101,7 +100,7 @@ def test_prices_are_nearly_the_best(metric: Metric, with_least: bool) -> None:
         choices = choices_of(jobs, problem.capacity)
         assert choices is not None
         best = by_linear_program(choices)
-        bound = choices.bound(choices.settled().prices)
+        bound = choices.bound(choices.mixture().prices)
         assert bound <= best + 1e-7 * abs(best)
         assert bound >= best - 1e-4 * max(abs(best), float(np.ptp(choices.cost)))
 
@@ -143,7 +142,7 @@ def test_shapes_are_the_costs_or_below_them() -> None:
     random = Random(2)
     costs = [any_cost(random) for _ in range(40)]
     soonest = np.array([random.uniform(0, 4) for _ in costs])
-    shapes = Shapes(costs, soonest, soonest + 30)
+    shapes = Costs(costs).below(soonest, soonest + 30)
     at = soonest[:, None] + np.array(
         [[random.uniform(0, 40) for _ in range(50)] for _ in costs]
     )

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import linprog
 
 from slotwise.allocation.bounds import BoundJobs, busy_time_bound, caps_bound
-from slotwise.allocation.bounds.contrapolymatroid import least_completions
+from slotwise.allocation.bounds.lines import least_completions
 from slotwise.objective.cost import Line
 
 

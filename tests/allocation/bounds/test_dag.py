@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from oracles.dag_optimum import optimum
-from slotwise.allocation.bounds.dag import LONG, Node, critical_path, stand
+from slotwise.allocation.bounds.height import LONG, Node, critical_path, stand
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.objective import Objective

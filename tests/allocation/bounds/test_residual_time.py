@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from slotwise.allocation.bounds.residual_time import INSTANTS_MOST, least_times
+from slotwise.allocation.bounds.height import INSTANTS_MOST, least_times
 from slotwise.allocation.due_dates.feasibility import fits
 
 

@@ -16,8 +16,9 @@ from oracles.pools import all_fit, demand, held_by, owed, trees
 from slotwise.allocation.flowflex.allocator import FlowFlex
 from slotwise.allocation.flowflex.solve import Method
 from slotwise.allocation.fluid import claims_of_progress, fluid_schedule, progress_of
+from slotwise.allocation.kinds import share_all
 from slotwise.allocation.planning import plan_schedules
-from slotwise.allocation.problem import Claims, JointAllocator, share_all
+from slotwise.allocation.problem import Claims, JointAllocator
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool

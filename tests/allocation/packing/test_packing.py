@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracles.packing_scheme import pack_by_the_book
 from slotwise.allocation.compiled import has_numba
 from slotwise.allocation.grant import grant
 from slotwise.allocation.packing import (
@@ -21,7 +22,6 @@ from slotwise.allocation.packing import (
     Packing,
     completions,
     pack,
-    pack_by_the_book,
     packer_for,
     scheme,
 )

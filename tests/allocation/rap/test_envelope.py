@@ -8,14 +8,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from slotwise.allocation.rap import (
-    Gains,
-    ResourceProblem,
-    dynamic_programme,
-    envelope_gains,
-    frederickson_johnson,
-    minisum_gains,
-)
+from slotwise.allocation.rap import ResourceProblem
+from slotwise.allocation.rap.dynamic_programme import dynamic_programme
+from slotwise.allocation.rap.envelope import envelope_gains
+from slotwise.allocation.rap.frederickson_johnson import frederickson_johnson
+from slotwise.allocation.rap.gains import Gains, minisum_gains
 
 Making = Callable[[Random, bool], ResourceProblem]
 

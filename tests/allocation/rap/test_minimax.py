@@ -8,16 +8,13 @@ from random import Random
 import numpy as np
 import pytest
 
-from slotwise.allocation.rap import (
-    ResourceProblem,
-    dynamic_programme,
-    fox,
-    frederickson_johnson,
-    galil_megiddo,
-    lowest_level,
-    minimax_gains,
-    solve,
-)
+from oracles.lowest_level import lowest_level
+from slotwise.allocation.rap import ResourceProblem, solve
+from slotwise.allocation.rap.dynamic_programme import dynamic_programme
+from slotwise.allocation.rap.fox import fox
+from slotwise.allocation.rap.frederickson_johnson import frederickson_johnson
+from slotwise.allocation.rap.gains import minimax_gains
+from slotwise.allocation.rap.galil_megiddo import galil_megiddo
 from slotwise.objective.objective import Aggregate
 
 Making = Callable[[Random, bool], ResourceProblem]

@@ -10,17 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotwise.allocation.rap import (
-    Gains,
-    ResourceProblem,
-    dynamic_programme,
-    fox,
-    frederickson_johnson,
-    galil_megiddo,
-    is_convex,
-    minisum_gains,
-    solve,
-)
+from slotwise.allocation.rap import ResourceProblem, is_convex, solve
+from slotwise.allocation.rap.dynamic_programme import dynamic_programme
+from slotwise.allocation.rap.fox import fox
+from slotwise.allocation.rap.frederickson_johnson import frederickson_johnson
+from slotwise.allocation.rap.gains import Gains, minisum_gains
+from slotwise.allocation.rap.galil_megiddo import galil_megiddo
 from slotwise.objective.objective import Aggregate
 
 SELECTIONS = (fox, galil_megiddo, frederickson_johnson)

@@ -2,16 +2,14 @@
 
 They hold for malleable jobs on `capacity` (slots times speed), where job j does work at a rate
 between `min_share` and `rate`, and not before its arrival. Real schedules, with whole tasks,
-only cost more. One bound per file; proofs are in docs/algorithms/bounds.md.
+only cost more. `lower_bound` returns the best of all; proofs are in docs/algorithms/bounds.md.
 """
 
 from slotwise.allocation.bounds.best import lower_bound
-from slotwise.allocation.bounds.busy_time import busy_time_bound
-from slotwise.allocation.bounds.caps import caps_bound
 from slotwise.allocation.bounds.due_dates import due_date_bound
 from slotwise.allocation.bounds.height import height_bound_max, height_bound_sum
-from slotwise.allocation.bounds.jobs import BoundJobs
-from slotwise.allocation.bounds.parts import Parts
+from slotwise.allocation.bounds.jobs import BoundJobs, Parts
+from slotwise.allocation.bounds.lines import busy_time_bound, caps_bound
 from slotwise.allocation.bounds.prices import price_bound
 
 __all__ = [

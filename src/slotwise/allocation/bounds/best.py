@@ -1,4 +1,4 @@
-"""The best of all applicable lower bounds."""
+"""The best of all applicable lower bounds: the entry to this folder."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from math import ceil, inf
 
 import numpy as np
 
-from slotwise.allocation.bounds.busy_time import busy_time_bound
-from slotwise.allocation.bounds.caps import JOBS_MOST, caps_bound
 from slotwise.allocation.bounds.due_dates import due_date_bound
-from slotwise.allocation.bounds.height import height_bound_sum
+from slotwise.allocation.bounds.height import fitted, height_bound_sum
 from slotwise.allocation.bounds.jobs import BoundJobs
+from slotwise.allocation.bounds.lines import JOBS_MOST, busy_time_bound, caps_bound
 from slotwise.allocation.bounds.prices import price_bound
+from slotwise.allocation.tolerances import SAFE
 from slotwise.objective.cost import Steps
 from slotwise.objective.objective import Aggregate
 
@@ -20,9 +20,6 @@ PRICES_FROM = 1e-6
 
 WHOLE = 1e-6
 """If sums are whole, a bound that exceeds a whole number by less is that number."""
-
-ROUNDING = 1e-12
-"""Sums are lowered by this part of their terms."""
 
 
 def lower_bound(
@@ -37,13 +34,13 @@ def lower_bound(
     """
     if not len(jobs):
         return 0.0
-    jobs = jobs.fitted(capacity).early()
+    jobs = fitted(jobs, capacity).early()
     if aggregate == "max":
         return due_date_bound(jobs, capacity)
     are_whole = _are_whole(jobs)
     # A bound of value - 0.5 is enough: it is rounded up.
     bound = _sum_bound(jobs, capacity, value - 0.5 if are_whole else value)
-    bound -= ROUNDING * float(np.abs(jobs.costs.at(jobs.soonest)).sum() + abs(bound))
+    bound -= SAFE * float(np.abs(jobs.costs.at(jobs.soonest)).sum() + abs(bound))
     if are_whole:
         return float(ceil(bound - WHOLE))
     cheapest = jobs.costs.at(jobs.arrival)

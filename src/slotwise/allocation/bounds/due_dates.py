@@ -10,15 +10,14 @@ import numpy as np
 from slotwise.allocation.bounds.height import height_bound_max
 from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.allocation.bounds.profiles import Room, latest_parts
-from slotwise.allocation.due_dates.feasibility import ROUNDING, fits, needs
+from slotwise.allocation.due_dates.feasibility import fits, needs
+from slotwise.allocation.tolerances import LEVEL, SAFE
 from slotwise.objective.cost import Steps
 from slotwise.objective.costs import Floats
 
 STARTS_MOST = 64
 """The maximum number of starts that are tested; fewer make the bound weaker, not wrong."""
 
-PRECISION = 1e-13
-"""Relative; the level is bracketed no closer."""
 
 HALVINGS = 100
 
@@ -53,7 +52,7 @@ def _from_the_first(jobs: BoundJobs, capacity: float) -> Callable[[float], bool]
     parts, first = latest_parts(jobs.parts, capacity), float(jobs.arrival.min())
     min_share, heights = jobs.least_of(parts), parts.work / parts.rate
     room = Room.of(jobs, capacity)
-    grace = 1 + ROUNDING
+    grace = 1 + SAFE
 
     def are_in_time(level: float) -> bool:
         due = np.maximum(jobs.costs.latest(level), jobs.soonest)[parts.job] - parts.tail - first
@@ -113,7 +112,7 @@ def _least_level(fits_at: Callable[[float], bool], level: float, jumps: Floats) 
 def _bisected(fits_at: Callable[[float], bool], low: float, high: float) -> float:
     """A level that does not fit, slightly below one that does; `low` does not, `high` does."""
     for _ in range(HALVINGS):
-        if high - low <= PRECISION * max(abs(low), abs(high)):
+        if high - low <= LEVEL * max(abs(low), abs(high)):
             break
         middle = low + (high - low) / 2
         low, high = (low, middle) if fits_at(middle) else (middle, high)

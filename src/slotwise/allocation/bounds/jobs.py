@@ -1,4 +1,10 @@
-"""The jobs as input of the bounds."""
+"""The input of all bounds: jobs, their parts, and costs that are safe from rounding.
+
+Instants are rounded: the sum of many others has a limited number of digits, and a deadline
+missed by a rounding error counts as met. Bounds are proven for real numbers. So they use costs
+that are slightly lower at each instant (`BoundJobs.early`), and hold for the values that
+programs print.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slotwise.allocation.bounds.early import earlier
-from slotwise.allocation.bounds.parts import Parts
-from slotwise.allocation.bounds.residual_time import least_times
-from slotwise.objective.cost import Cost
-from slotwise.objective.costs import Costs, Floats
+from slotwise.allocation.tolerances import EARLY
+from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps, met_until
+from slotwise.objective.costs import Costs, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +62,9 @@ class BoundJobs:
     def __len__(self) -> int:
         return len(self.work)
 
-    def fitted(self, capacity: float) -> BoundJobs:
-        """The same jobs, with rates and heights limited by the capacity and min shares."""
-        rate = np.minimum(self.rate, capacity)
-        min_share = np.minimum(self.min_share, rate)
-        height = np.maximum(self.height, self.work / rate)
-        if np.all(self.arrival == self.arrival[:1]):
-            height = np.maximum(height, least_times(capacity, self.work, min_share, rate))
-        parts = self.parts.fitted(capacity)
-        return replace(self, rate=rate, height=height, min_share=min_share, parts=parts)
-
     def early(self) -> BoundJobs:
-        """The same jobs with costs lowered by more than the rounding of instants."""
-        return replace(self, costs=earlier(self.costs))
+        """The same jobs; each cost is at most cost((1 - EARLY) C) at each C >= 0. O(J)."""
+        return replace(self, costs=Costs([_earlier(cost) for cost in self.costs]))
 
     def since(self, instant: float) -> BoundJobs:
         """The same jobs on a clock that shows 0 at this instant."""
@@ -94,3 +88,61 @@ class BoundJobs:
         held = np.where(self.min_share > 0, self.min_share, 1.0)
         ends = np.where(self.min_share > 0, self.arrival + self.work / held, np.inf)
         return np.maximum(ends, self.soonest)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """N parts of J jobs as parallel arrays; the parts of a job are adjacent.
+
+    A part is a phase, with its earliest start and the minimum time after its end.
+
+    job   of each part: 0 to J - 1
+    work  seconds at speed 1, >= 0
+    rate  the maximum work per second, > 0
+    head  minimum seconds from the arrival of the job to the start of the part
+    tail  minimum seconds from the end of the part to the completion of the job
+    """
+
+    job: Ints
+    work: Floats
+    rate: Floats
+    head: Floats
+    tail: Floats
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, float, float, float, float]]) -> Parts:
+        """From one row per part: job, work, rate, head, tail."""
+        table = np.array(rows, dtype=float).reshape(-1, 5).T
+        return cls(table[0].astype(np.int64), *table[1:])
+
+    @classmethod
+    def whole(cls, work: Floats, rate: Floats) -> Parts:
+        """Each job as one part, with head and tail 0."""
+        nothing = np.zeros(len(work))
+        return cls(np.arange(len(work)), work, rate, nothing, nothing)
+
+    def __len__(self) -> int:
+        return len(self.work)
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether each part is a whole job."""
+        return bool(np.all(np.diff(self.job) > 0) and not np.any(self.head + self.tail))
+
+    def fitted(self, capacity: float) -> Parts:
+        """The parts with rates limited by the capacity."""
+        return replace(self, rate=np.minimum(self.rate, capacity))
+
+
+def _earlier(cost: Cost) -> Cost:
+    part = 1 - EARLY
+    match cost:
+        case Line(slope, origin):
+            return Line(slope * part, max(origin, origin / part))
+        case Hinge(slope, due):
+            return Hinge(slope * part, max(due, due / part))
+        case Steps(steps):
+            # A step is passed only after the tolerance for rounding (`met_until`).
+            return Steps(tuple((met_until(at) / part, cost) for at, cost in steps))
+        case _:
+            return Curve(lambda instant: cost.at(part * instant))

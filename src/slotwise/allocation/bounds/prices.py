@@ -1,22 +1,39 @@
-"""The price bound: prices of the work that must be done in windows, for any sum of costs."""
+"""The price bound: prices of the work that must be done in windows, for any sum of costs.
+
+With few jobs, cases improve it: a job is complete by an instant, or it is not. Proofs:
+docs/algorithms/bounds.md, sections 4, 5 and 7.
+"""
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+from itertools import count
+
 import numpy as np
 
-from slotwise.allocation.bounds.branch_and_bound import bound_by_cases
-from slotwise.allocation.bounds.choices import Choices, with_ends
+from slotwise.allocation.bounds.choices import Choices, choices_of, choices_of_parts
+from slotwise.allocation.bounds.interior import Mixture
 from slotwise.allocation.bounds.jobs import BoundJobs
-from slotwise.allocation.bounds.part_prices import price_bound_of_parts
-from slotwise.allocation.bounds.shapes import Shapes
-from slotwise.allocation.bounds.windows import first_windows
-from slotwise.objective.costs import Floats
+from slotwise.allocation.bounds.windows import first_windows, refined
+from slotwise.allocation.tolerances import CLOSE
 
 TRIALS_MOST = 17
 """The maximum number of price searches, one per case."""
 
-TRIED_MOST = 300_000
+TRIALS_OF_STEPS, TRIALS_OF_LINES, TRIALS_OF_OTHERS = 65, 9, 33
+"""The same for jobs of several parts: cases help steps most."""
+
+TRIED_MOST, TRIED_MOST_OF_PARTS = 300_000, 600_000
 """The limit of numbers in all trials together, except for the first."""
+
+REFINED_MOST = 200_000
+"""Windows are added only while the needs have at most this many numbers."""
+
+SPLIT_FROM = 1e-7
+"""Relative; cases are split while the bound is below the known value by more than this."""
+
+SHORT = 1e-3
+"""Part of the bound, or of the range of a job's cost; a smaller loss is accepted."""
 
 
 def price_bound(jobs: BoundJobs, capacity: float, value: float = np.inf) -> float:
@@ -40,28 +57,97 @@ def price_bound(jobs: BoundJobs, capacity: float, value: float = np.inf) -> floa
     return bound_by_cases(choices, trials, value)
 
 
-def choices_of(jobs: BoundJobs, capacity: float) -> Choices | None:
-    """The completions that can be cheapest, and their needs; None if there are too many."""
+def price_bound_of_parts(jobs: BoundJobs, capacity: float, value: float = np.inf) -> float:
+    """A lower bound on the sum of any costs; -inf for too many jobs.
+
+    The method is that of `price_bound`. But needs have a bend for each part, too many for each
+    to be a choice: prices are computed with some choices, and their bound with all points.
+    Windows are added where the mixtures at the first prices exceed what can be done. Stops when
+    the bound reaches `value`.
+    """
+    jobs = jobs.since(float(jobs.arrival.min()))  # Late instants have fewer digits.
     windows = first_windows(jobs, capacity)
     if windows is None:
-        return None
-    turns = windows.turns(jobs)
-    shapes = Shapes(jobs.costs, jobs.soonest, turns.max(axis=1))
-    completion = _completions(jobs, turns, shapes.kinks)
-    cost = shapes.at(completion)
-    return Choices(
-        completion,
-        cost,
-        shapes.at(np.nextafter(completion, np.inf)),
-        windows.needed(jobs, completion) / capacity,
-        windows.lengths,
-        float(np.ptp(cost, axis=1).max()) or 1.0,
-    )
+        return -np.inf
+    bound = -np.inf
+    choices = choices_of_parts(jobs, capacity, windows)
+    for _ in range(_rounds(jobs, choices)):
+        if choices.needs.size > REFINED_MOST:
+            break
+        reached, choices, mixture = _settled(choices)
+        bound = max(bound, reached)
+        if bound >= value:
+            return bound
+        windows = refined(jobs, capacity, windows, choices.completion, mixture.parts)
+        choices = choices_of_parts(jobs, capacity, windows)
+    trials = min(_trials(jobs, choices), TRIED_MOST_OF_PARTS // choices.needs.size)
+    return max(bound, bound_by_cases(choices, trials, value))
 
 
-def _completions(jobs: BoundJobs, turns: Floats, kinks: Floats) -> Floats:
-    """Both ends, the turns of the windows' needs, and the kinks of the costs.
+def bound_by_cases(choices: Choices, trials: int, value: float) -> float:
+    """The minimum of the lower bounds of cases that cover all schedules.
 
-    Between two of these, cost and needs are concave in the completion time.
+    The case with the lowest bound is split in two while trials are left; each split takes two.
+    Prices are computed again for each case. Stops at a bound close to `value`.
     """
-    return with_ends(jobs, turns, np.concatenate([turns, kinks], axis=1))
+    number = count()  # Cases are compared by bound and age only.
+    bound, choices, mixture = _settled(choices)
+    cases = [(bound, next(number), choices, mixture)]
+    for _ in range((trials - 1) // 2):
+        bound, _, choices, mixture = cases[0]
+        if bound >= value - SPLIT_FROM * abs(value):
+            break
+        split = _split(choices, mixture)
+        if split is None:
+            break
+        heappop(cases)
+        for half in (choices.until(*split), choices.after(*split)):
+            reached, half, mixture = _settled(half)
+            heappush(cases, (max(bound, reached), next(number), half, mixture))
+    return cases[0][0]
+
+
+def _settled(choices: Choices) -> tuple[float, Choices, Mixture]:
+    """A lower bound, and the choices and their mixture at nearly the best prices.
+
+    If not all points are among the choices, and the bound is much lower than with the choices
+    alone, the cheapest points become choices and prices are computed once more.
+    """
+    mixture = choices.mixture()
+    bound = choices.bound(mixture.prices)
+    if choices.short(mixture.prices) > SHORT * max(abs(bound), choices.scale):
+        choices = choices.widened(mixture.prices)
+        mixture = choices.mixture()
+        bound = max(bound, choices.bound(mixture.prices))
+    return bound, choices, mixture
+
+
+def _split(choices: Choices, mixture: Mixture) -> tuple[int, float] | None:
+    """The job that mixes cheap and expensive completions most, and a completion between these.
+
+    It is the latest completion of its cost. None if no job mixes completions: then splitting
+    does not improve the bound.
+    """
+    parts = mixture.parts / mixture.parts.sum(axis=1, keepdims=True)
+    mean_cost = (parts * choices.cost).sum(axis=1, keepdims=True)
+    spread = (parts * np.abs(choices.cost - mean_cost)).sum(axis=1)
+    job = int(np.argmax(spread))
+    if not spread[job] > CLOSE * choices.scale:
+        return None
+    completion, cost = choices.completion[job], choices.cost[job]
+    middle = np.abs(completion - parts[job] @ completion).argmin()
+    early = cost <= cost[middle] if cost[middle] < cost.max() else cost < cost.max()
+    return (job, float(completion[early].max())) if early.any() else None
+
+
+def _rounds(jobs: BoundJobs, choices: Choices) -> int:
+    """How often windows are added: lines need many windows, steps rather need many cases."""
+    if choices.points is None:
+        return 0
+    return 2 if jobs.costs.are_lines else 1
+
+
+def _trials(jobs: BoundJobs, choices: Choices) -> int:
+    if choices.points is None:
+        return TRIALS_OF_STEPS
+    return TRIALS_OF_LINES if jobs.costs.are_lines else TRIALS_OF_OTHERS

@@ -7,12 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from slotwise.allocation.bounds.jobs import BoundJobs
-from slotwise.allocation.bounds.parts import Parts
+from slotwise.allocation.bounds.jobs import BoundJobs, Parts
+from slotwise.allocation.tolerances import SAFE
 from slotwise.objective.costs import Floats
-
-ROUNDING = 1e-12
-"""Relative; more than the rounding errors of sums."""
 
 
 def latest_parts(parts: Parts, capacity: float) -> Parts:
@@ -64,7 +61,7 @@ class Room:
         ready = jobs.arrival[jobs.parts.job] - jobs.arrival.min() + jobs.parts.head
         spans = _served(*_rates(ready, jobs.parts.work, jobs.parts.rate), capacity)
         begin, end, rate = np.array(spans).reshape(-1, 3).T
-        done = np.cumsum(np.concatenate([[0.0], rate * (end - begin)])) * (1 + ROUNDING)
+        done = np.cumsum(np.concatenate([[0.0], rate * (end - begin)])) * (1 + SAFE)
         bends = np.stack([begin, end], axis=1), np.stack([done[:-1], done[1:]], axis=1)
         return cls(bends[0].ravel(), bends[1].ravel())
 

@@ -1,15 +1,17 @@
-"""Windows of time, and the work of a job that must be done in them, given its completion."""
+"""Windows of time, and the work of each job that must be done in them, given its completion.
+
+Proofs: docs/algorithms/bounds.md, sections 4 and 7 (d).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slotwise.allocation.bounds.jobs import BoundJobs
-from slotwise.allocation.bounds.profiles import Room
-from slotwise.allocation.bounds.shapes import kinks_most
-from slotwise.objective.costs import Floats
+from slotwise.allocation.bounds.jobs import BoundJobs, Parts
+from slotwise.allocation.bounds.profiles import Room, latest_parts
+from slotwise.objective.costs import Floats, Ints
 
 NUMBERS_MOST = 500_000
 """The limit of jobs times completions times windows; the number of windows follows from it."""
@@ -28,6 +30,18 @@ SHORTEST = 1e-6
 
 ALIKE = 0.1
 """Relative; heights that differ by less count as equal."""
+
+ADDED_MOST = 8
+"""The maximum number of windows that are added at once."""
+
+APART = 0.01
+"""Part of the time that all windows cover; new windows end at least this far apart."""
+
+LITTLE = 1e-6
+"""Part of all the work that can be done in that time; a smaller excess counts as 0."""
+
+RARE = 1e-5
+"""Smaller parts of a mixture are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +84,87 @@ class Windows:
 
 def first_windows(jobs: BoundJobs, capacity: float) -> Windows | None:
     """The initial windows; None if there are too many jobs, or no work."""
-    count_max = _windows_most(len(jobs), kinks_most(jobs.costs))
+    count_max = _windows_most(len(jobs), jobs.costs.kinks_most)
     if count_max < WINDOWS_LEAST or not jobs.work.sum() > 0:
         return None
     kinks = np.array([kink for cost in jobs.costs for kink in cost.kinks])
     return windows_of(jobs, capacity, kinks, count_max)
 
 
-def _windows_most(jobs: int, kinks: int) -> int:
-    """The largest K such that J (K + 3 + kinks) K is at most `NUMBERS_MOST`."""
-    other = (3 + kinks) / 2
-    return int(min(WINDOWS_MOST, np.sqrt(NUMBERS_MOST / jobs + other**2) - other))
+def refined(
+    jobs: BoundJobs, capacity: float, windows: Windows, completion: Floats, mixed: Floats
+) -> Windows:
+    """The windows, and some more that start at the first arrival.
+
+    completion, mixed  J x N: some completions of each job, and the part of each that it mixes
+
+    If jobs complete in these mixtures, more work must be done by some instants than is
+    possible. The new windows end at the worst of these.
+    """
+    instants, excess = _excess(jobs, capacity, completion, mixed)
+    first, last = float(jobs.arrival.min()), float(windows.end.max())
+    span = last - first
+    free = (excess > LITTLE * capacity * span) & (first < instants) & (instants < last)
+    for end in windows.end:
+        free &= np.abs(instants - end) > APART / 4 * span
+    added: list[float] = []
+    while free.any() and len(added) < ADDED_MOST:
+        added.append(float(instants[np.argmax(np.where(free, excess, -np.inf))]))
+        free &= np.abs(instants - added[-1]) > APART * span
+    start = np.concatenate([windows.start, np.full(len(added), first)])
+    return Windows(start, np.concatenate([windows.end, added]))
+
+
+@dataclass(frozen=True, slots=True)
+class Falls:
+    """The work of jobs that must be done in windows, as a sum of M falls in parallel arrays.
+
+    A window needs rate * span of a job that completes at `since` or earlier, nothing if it
+    completes at since + span or later, and a linear interpolation in between. `span` is stored
+    because the difference of two late instants has fewer digits.
+    """
+
+    job: Ints
+    window: Ints
+    rate: Floats
+    since: Floats
+    span: Floats
+
+    @classmethod
+    def of(cls, jobs: BoundJobs, windows: Windows, capacity: float) -> Falls:
+        """One fall for each part of a job and each window, except where nothing is needed.
+
+        In windows from the first arrival on, the parts of a job are as late as possible for the
+        job alone. Windows that begin later need what cannot be done before, part by part.
+        """
+        first = jobs.arrival.min()
+        early = np.flatnonzero(windows.start == first)
+        later = np.flatnonzero(windows.start > first)
+        groups = [
+            _falls(jobs, latest_parts(jobs.parts, capacity), windows, early),
+            _falls(jobs, jobs.parts, windows, later),
+        ]
+        return cls(*(np.concatenate(columns) for columns in zip(*groups, strict=True)))
+
+    def per(self, capacity: float) -> Falls:
+        """The same in seconds of the whole capacity."""
+        return replace(self, rate=self.rate / capacity)
+
+    @property
+    def until(self) -> Floats:
+        """The completion from which on nothing is needed, seconds."""
+        return self.since + self.span
+
+    def at(self, completion: Floats, count: int) -> Floats:
+        """J x N x K: the needs of `count` windows, for N completions of each job."""
+        needs, until = np.zeros((*completion.shape, count)), self.until
+        for n, ends in enumerate(completion.T):
+            left = np.clip(until - ends[self.job], 0.0, self.span)
+            place = self.job * count + self.window
+            needs[:, n] = np.bincount(
+                place, self.rate * left, minlength=len(completion) * count
+            ).reshape(-1, count)
+        return needs
 
 
 def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, count_max: int) -> Windows:
@@ -101,6 +185,12 @@ def windows_of(jobs: BoundJobs, capacity: float, kinks: Floats, count_max: int) 
         begins.append(np.full(len(chosen), start))
         ends.append(start + chosen)
     return Windows(np.concatenate(begins), np.concatenate(ends))
+
+
+def _windows_most(jobs: int, kinks: int) -> int:
+    """The largest K such that J (K + 3 + kinks) K is at most `NUMBERS_MOST`."""
+    other = (3 + kinks) / 2
+    return int(min(WINDOWS_MOST, np.sqrt(NUMBERS_MOST / jobs + other**2) - other))
 
 
 def _instants(until: float, kinks: Floats, heights: Floats, count_max: int) -> Floats:
@@ -127,3 +217,31 @@ def _step(step: float, heights: Floats) -> float:
     if height < 2 * step or alike.mean() < 0.5:
         return step
     return height / int(height / step)
+
+
+def _excess(
+    jobs: BoundJobs, capacity: float, completion: Floats, mixed: Floats
+) -> tuple[Floats, Floats]:
+    """Instants, and the excess of the work that must be done by each over the possible work."""
+    parts = latest_parts(jobs.parts, capacity)
+    share = mixed / mixed.sum(axis=1, keepdims=True)
+    part, option = np.nonzero(share[parts.job] > RARE)
+    end = completion[parts.job[part], option] - parts.tail[part]
+    rate = share[parts.job[part], option] * parts.rate[part]
+    instants = np.concatenate([end - parts.work[part] / parts.rate[part], end])
+    order = np.argsort(instants, kind="stable")
+    instants = instants[order]
+    running = np.cumsum(np.concatenate([rate, -rate])[order])
+    done = np.concatenate([[0.0], np.cumsum(running[:-1] * np.diff(instants))])
+    return instants, done - Room.of(jobs, capacity).after(instants - jobs.arrival.min())
+
+
+def _falls(
+    jobs: BoundJobs, parts: Parts, windows: Windows, chosen: Ints
+) -> tuple[Ints, Ints, Floats, Floats, Floats]:
+    begin = jobs.arrival[parts.job] + parts.head
+    before = np.maximum(windows.start[chosen] - begin[:, None], 0.0)
+    span = np.maximum(parts.work / parts.rate - before.T, 0.0).T
+    part, place = np.nonzero(span > 0)
+    since = windows.end[chosen[place]] + parts.tail[part]
+    return parts.job[part], chosen[place], parts.rate[part], since, span[part, place]

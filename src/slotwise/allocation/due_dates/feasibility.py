@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from slotwise.allocation.tolerances import SAFE
 from slotwise.objective.costs import Floats
-
-ROUNDING = 1e-12
-"""Relative; capacity and due dates may be exceeded by this part, because of rounding."""
 
 
 def fits(
@@ -21,7 +19,7 @@ def fits(
     min_share: Floats,
     max_share: Floats,
     due: Floats,
-    tolerance: float = ROUNDING,
+    tolerance: float = SAFE,
 ) -> bool:
     """Whether a schedule exists in which each job is complete by its due date.
 

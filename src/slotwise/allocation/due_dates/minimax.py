@@ -6,13 +6,8 @@ import numpy as np
 
 from slotwise.allocation.due_dates.feasibility import fits
 from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.tolerances import KEPT, LEVEL
 from slotwise.objective.costs import Floats
-
-PRECISION = 1e-13
-"""Relative precision of the level."""
-
-ROUNDING = 1e-13
-"""Relative; the work of all jobs may exceed the room by this part."""
 
 STEPS_MOST = 200
 """A bisection of floats ends within this number of steps."""
@@ -35,7 +30,7 @@ def minimax(problem: Malleable) -> Floats:
     scale = max(abs(low), abs(high))
     for _ in range(STEPS_MOST):
         middle = (low + high) / 2
-        if high - low <= PRECISION * scale or not low < middle < high:
+        if high - low <= LEVEL * scale or not low < middle < high:
             break
         if _can_keep(problem, _due(problem, middle)):
             high = middle
@@ -53,4 +48,4 @@ def _due(problem: Malleable, level: float) -> Floats:
 
 def _can_keep(problem: Malleable, due: Floats) -> bool:
     numbers = (problem.capacity, problem.work, problem.min_share, problem.max_share)
-    return fits(*numbers, due, ROUNDING)
+    return fits(*numbers, due, KEPT)

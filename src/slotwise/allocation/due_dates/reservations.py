@@ -13,10 +13,8 @@ from typing import Self
 import numpy as np
 
 from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.tolerances import PROMISED
 from slotwise.objective.costs import Floats
-
-ROUNDING = 4e-13
-"""Work counts as fitting if it exceeds the room by this part of the slots' work until then."""
 
 
 class Promises:
@@ -57,7 +55,7 @@ class Promises:
         work, max_share = problem.work[job], problem.max_share[job]
         # The work on its own min share is part of its work.
         room = self._room + np.minimum(work, problem.min_share[job] * at)
-        tight = np.flatnonzero(room + ROUNDING * problem.capacity * at < work)
+        tight = np.flatnonzero(room + PROMISED * problem.capacity * at < work)
         earliest = np.max(at[tight] + (work - room[tight]) / max_share)
         # The work begins to fit between the last such point and the next one.
         last = tight[-1]

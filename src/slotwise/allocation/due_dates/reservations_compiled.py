@@ -12,9 +12,10 @@ from math import inf
 import numpy as np
 
 from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
-from slotwise.allocation.due_dates.reservations import ROUNDING, Promises, promise_in_order
+from slotwise.allocation.due_dates.reservations import Promises, promise_in_order
 from slotwise.allocation.malleable import Malleable
-from slotwise.objective.cost import MET, Curve, Hinge, Line
+from slotwise.allocation.tolerances import PROMISED
+from slotwise.objective.cost import MET
 from slotwise.objective.costs import Floats
 
 COMPILED_FROM = 20
@@ -35,7 +36,7 @@ def promiser(problem: Malleable, orders: float) -> Callable[[Sequence[int]], Flo
     Each call costs O(J^2) in all implementations; creating the function costs O(J^2) once.
     """
     count = len(problem)
-    is_known = not any(isinstance(cost, Curve) for cost in problem.costs)
+    is_known = problem.costs.are_known
     if is_known and count >= COMPILED_FROM and orders >= COMPILED_STEPS and has_numba():
         return _compiled(problem)
     return _plain(problem) if is_known and count < ARRAYS_FROM else _by_arrays(problem)
@@ -57,7 +58,7 @@ def _plain(problem: Malleable) -> Callable[[Sequence[int]], Floats]:
         v.tolist() for v in (problem.work, problem.min_share, problem.max_share)
     )
     ends = problem.ends.tolist()
-    plateaus = [list(row) for row in _plateaus(problem)]
+    plateaus = problem.costs.plateaus.tolist()
     at, room = (values.tolist() for values in Promises(problem).line)
     spare = [0.0] * (2 * len(problem))
 
@@ -87,7 +88,7 @@ def _compiled(problem: Malleable) -> Callable[[Sequence[int]], Floats]:
     signature += f"{FLOATS}, {FLOATS}, int64, {FLOATS})"
     kernel = compiled(promise_all, signature)
     jobs = (problem.work, problem.min_share, problem.max_share, problem.ends)
-    plateaus = np.array(_plateaus(problem), dtype=float).reshape(len(problem), -1)
+    plateaus = problem.costs.plateaus
     at, room = Promises(problem).line
     spare = np.zeros(2 * len(problem))
 
@@ -126,7 +127,7 @@ def promise_all(
         date, last, there = 0.0, 0, 0.0
         for i in range(count):
             free = room[i] + min(total, low * at[i])
-            if free + ROUNDING * capacity * at[i] < total:
+            if free + PROMISED * capacity * at[i] < total:
                 date = max(date, at[i] + (total - free) / top)
                 last, there = i, free
         if last + 1 < count:
@@ -171,17 +172,3 @@ def promise_all(
                 room[i] -= total - floor
             else:
                 room[i] -= max(floor, total - top * (date - at[i])) - floor
-
-
-def _plateaus(problem: Malleable) -> list[list[float]]:
-    rows: list[list[float]] = []
-    for cost in problem.costs:
-        match cost:
-            case Line():
-                rows.append([])
-            case Hinge(_, instant):
-                rows.append([instant])
-            case _:
-                rows.append([*cost.kinks, inf])
-    width = max(1, *(len(row) for row in rows))
-    return [row + [-inf] * (width - len(row)) for row in rows]

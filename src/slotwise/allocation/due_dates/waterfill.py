@@ -6,10 +6,8 @@ import numpy as np
 
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import Packing
+from slotwise.allocation.tolerances import CLOSE
 from slotwise.objective.costs import Floats
-
-ROUNDING = 1e-9
-"""The part of a job's work that may find no room because of rounding."""
 
 
 def water_fill(problem: Malleable, due: Floats) -> Packing | None:
@@ -40,7 +38,7 @@ def water_fill(problem: Malleable, due: Floats) -> Packing | None:
         rest = problem.work[job] - min_share * due[job]
         level = _level(used[:width], lengths[:width], room, rest)
         poured = np.clip(min(level, problem.capacity) - used[:width], 0.0, room)
-        if rest - float(poured @ lengths[:width]) > ROUNDING * problem.work[job]:
+        if rest - float(poured @ lengths[:width]) > CLOSE * problem.work[job]:
             return None
         used[:width] += poured
         pieces[job] = _pieces(ends[:width], min_share + poured)

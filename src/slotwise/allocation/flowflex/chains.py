@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slotwise.allocation.flowflex.flows import FlowProblem
+from slotwise.allocation.tolerances import ROUNDING
 from slotwise.objective.costs import Floats
-
-ROUNDING = 1e-12
-"""Part of the length of a phase; a smaller remainder counts as a rounding error."""
 
 
 @dataclass(frozen=True, slots=True)

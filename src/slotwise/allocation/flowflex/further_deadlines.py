@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slotwise.allocation.bounds.contrapolymatroid import least_completions
+from slotwise.allocation.bounds.lines import least_completions
 from slotwise.allocation.flowflex.flows import FlowProblem
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.search.budget import Budget

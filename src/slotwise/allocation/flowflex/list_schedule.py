@@ -23,7 +23,7 @@ import numpy as np
 
 from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
 from slotwise.allocation.flowflex.flows import FlowProblem, Ints
-from slotwise.allocation.mcnaughton import CLOCK, ROUNDING
+from slotwise.allocation.tolerances import CLOCK, ROUNDING
 from slotwise.objective.costs import Floats
 
 Ranking = Sequence[int] | Ints

@@ -14,8 +14,8 @@ from math import inf
 import numpy as np
 
 from slotwise.allocation.flowflex.flows import FlowProblem, Ints
-from slotwise.allocation.mcnaughton import CLOCK, ROUNDING
 from slotwise.allocation.packing.pieces import Packing
+from slotwise.allocation.tolerances import CLOCK, ROUNDING
 from slotwise.objective.costs import Floats
 
 ALIKE = 1e-9

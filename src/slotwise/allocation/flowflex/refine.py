@@ -8,7 +8,7 @@ import numpy as np
 
 from slotwise.allocation.flowflex.flows import FlowProblem, Ints
 from slotwise.allocation.search.budget import Budget
-from slotwise.allocation.search.improve import BETTER
+from slotwise.allocation.tolerances import SAME
 from slotwise.objective.cost import MET, Steps
 from slotwise.objective.costs import Floats
 
@@ -100,7 +100,7 @@ def shift(
             keys = np.arange(count) + np.where(is_mine, far * count + 0.5, 0.0)
             candidate = best[np.argsort(keys, kind="stable")]
         found = worth(candidate)
-        if found[0] < kept[0] - BETTER * abs(kept[0]):
+        if found[0] < kept[0] - SAME * abs(kept[0]):
             helped = step
         if found <= kept:
             best, kept = candidate, found
@@ -122,7 +122,7 @@ def short_of_cheaper(flows: FlowProblem, completion: Floats) -> float:
     is_max = flows.aggregate == "max"
     threshold = costs.max() if is_max else np.nextafter(0.0, 1.0)
     seconds = [
-        float(completion[j]) - cost.latest(float(costs[j]) * (1 - BETTER))
+        float(completion[j]) - cost.latest(float(costs[j]) * (1 - SAME))
         for j, cost in enumerate(flows.costs)
         if isinstance(cost, Steps) and costs[j] >= threshold
     ]

@@ -2,12 +2,7 @@
 
 from slotwise.allocation.packing.packer import CompiledPacker, EventPacker, Packer
 from slotwise.allocation.packing.pieces import Packing, Pieces
-from slotwise.allocation.packing.scheme import (
-    completions,
-    pack,
-    pack_by_the_book,
-    packer_for,
-)
+from slotwise.allocation.packing.scheme import completions, pack, packer_for
 
 __all__ = [
     "CompiledPacker",
@@ -17,6 +12,5 @@ __all__ = [
     "Pieces",
     "completions",
     "pack",
-    "pack_by_the_book",
     "packer_for",
 ]

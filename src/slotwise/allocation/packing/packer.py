@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.allocation.compiled import FLOATS, INTS, compiled
-from slotwise.allocation.packing.pieces import Ints, Pieces
+from slotwise.allocation.packing.pieces import Pieces
 from slotwise.allocation.packing.sweep import sweep
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 
 Values = Sequence[float] | Floats
 Order = Sequence[int] | Ints

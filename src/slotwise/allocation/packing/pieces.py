@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from slotwise.objective.costs import Floats
-
-Ints = NDArray[np.int64]
+from slotwise.objective.costs import Floats, Ints
 
 Packing = list[list[tuple[float, float, float]]]
 """For each claim its pieces (start, end, slots), in order of time and not overlapping."""

@@ -1,13 +1,11 @@
 """The malleable packing scheme: the schedule of a priority order of jobs (FLEX 3.1).
 
-There are three implementations with the same result: `pack_by_the_book`, Fig. 3 line by line,
-the oracle; `EventPacker`, by events; and `CompiledPacker`, the same compiled, for large
-problems. `packer_for` chooses one of the latter two, also for `pack` and `completions`.
+There are two implementations with the same result: `EventPacker`, by events, and
+`CompiledPacker`, the same compiled, for large problems. `packer_for` chooses one of them, also
+for `pack` and `completions`. The tests compare them with Fig. 3 of the paper line by line.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from slotwise.allocation.compiled import has_numba
 from slotwise.allocation.packing.packer import (
@@ -55,53 +53,3 @@ def pack(
 ) -> Packing:
     """The schedule of this order as lists. O(J log J) for J jobs."""
     return packer_for(capacity, work, min_share, max_share).pieces(order).by_claim(len(work))
-
-
-def pack_by_the_book(
-    capacity: float,
-    work: Sequence[float],
-    min_share: Sequence[float],
-    max_share: Sequence[float],
-    order: Sequence[int],
-) -> Packing:
-    """Fig. 3 of the FLEX paper, line by line. O(J^2).
-
-    Requires sum(min_share) <= capacity and max_share > 0. Jobs that end together are removed
-    one by one.
-    """
-    left = list(map(float, work))
-    pieces: Packing = [[] for _ in work]
-    start = 0.0  # line 1: T_0
-    remaining = list(order)  # line 2
-    while remaining:  # line 3
-        slots = {j: float(min_share[j]) for j in remaining}  # line 4
-        slack = capacity - sum(slots.values())  # lines 5 and 6
-        for j in remaining:  # lines 7 to 11
-            if slack <= 0:
-                break
-            more = min(slack, max_share[j] - min_share[j])
-            slots[j] += more
-            slack -= more
-        # lines 12 and 13; ties go by priority.
-        running = [j for j in remaining if slots[j] > 0]
-        first = min(running, key=lambda j: left[j] / slots[j])
-        length = left[first] / slots[first]
-        for j in running:
-            if length > 0:
-                _extend(pieces[j], start, start + length, slots[j])
-            left[j] = max(0.0, left[j] - slots[j] * length)  # line 15
-        remaining.remove(first)  # line 14
-        start += length
-    return pieces
-
-
-def _extend(
-    pieces: list[tuple[float, float, float]], start: float, end: float, slots: float
-) -> None:
-    """Add a piece, or extend the last one if it continues with the same slots."""
-    if end <= start or slots <= 0:
-        return
-    if pieces and pieces[-1][1] == start and pieces[-1][2] == slots:
-        pieces[-1] = (pieces[-1][0], end, slots)
-    else:
-        pieces.append((start, end, slots))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from slotwise.allocation.rap.problem import CELLS_AT_ONCE, Ints, ResourceProblem
-from slotwise.objective.costs import Floats
+from slotwise.allocation.rap.problem import CELLS_AT_ONCE, ResourceProblem
+from slotwise.objective.costs import Floats, Ints
 
 
 def dynamic_programme(problem: ResourceProblem) -> Ints:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from slotwise.allocation.rap.gains import Gains, minisum_gains
-from slotwise.allocation.rap.problem import Ints, ResourceProblem, chained
-from slotwise.objective.costs import Floats
+from slotwise.allocation.rap.problem import ResourceProblem, chained
+from slotwise.objective.costs import Floats, Ints
 
 
 def envelope_gains(problem: ResourceProblem, jobs: Sequence[int]) -> Gains:

@@ -8,7 +8,7 @@ from heapq import heapify, heapreplace
 import numpy as np
 
 from slotwise.allocation.rap.gains import Gains
-from slotwise.allocation.rap.problem import Ints
+from slotwise.objective.costs import Ints
 
 
 def fox(gains: Gains) -> Ints:

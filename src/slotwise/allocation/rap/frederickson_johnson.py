@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.allocation.rap.gains import Gains
-from slotwise.allocation.rap.problem import Ints
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 
 
 def frederickson_johnson(gains: Gains) -> Ints:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slotwise.allocation.rap.problem import Ints, ResourceProblem
-from slotwise.objective.costs import Floats
+from slotwise.allocation.rap.problem import ResourceProblem
+from slotwise.objective.costs import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from slotwise.allocation.rap.gains import Gains
-from slotwise.allocation.rap.problem import Ints
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 
 
 def galil_megiddo(gains: Gains) -> Ints:

@@ -7,12 +7,11 @@ from functools import cached_property
 from math import ceil
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.rap.problem import Ints, ResourceProblem
-from slotwise.objective.cost import MET, Cost, Hinge, Line, Steps, met_until
-from slotwise.objective.costs import Floats
+from slotwise.allocation.rap.problem import ResourceProblem
+from slotwise.objective.cost import MET, Hinge, Line, Steps, met_until
+from slotwise.objective.costs import Floats, Ints
 
 PARTS = 10
 """Where units are finer than slots, the minimum number of units per slot and per job."""
@@ -92,16 +91,7 @@ class Moldable:
 
     def cost(self, jobs: Ints, units: Ints) -> Floats:
         """The cost of these jobs when they hold `units` units."""
-        shapes, ends = self._shapes, self.completion(jobs, units)
-        straight = shapes.slope[jobs] * (ends - shapes.origin[jobs])
-        costs: Floats = np.maximum(straight, shapes.floor[jobs])
-        for instants, heights in zip(shapes.instants, shapes.heights, strict=True):
-            passed = instants[jobs] < ends
-            costs[passed] = heights[jobs[passed]]
-        if shapes.curves:
-            for at in np.flatnonzero(shapes.is_curve[jobs]).tolist():
-                costs[at] = shapes.curves[int(jobs[at])].at(float(ends[at]))
-        return costs
+        return self.problem.costs.at(self.completion(jobs, units), jobs)
 
     def drops(self, job: int) -> Ints:
         """The unit counts at which the cost of a job can fall; for curves, some of them."""
@@ -116,46 +106,3 @@ class Moldable:
             needed = np.minimum(self.problem.work[job] / (limits * self.slots), high)
         below = np.floor(needed).astype(np.int64)  # Because of rounding it may suffice.
         return np.unique(np.concatenate((below, below + 1)))
-
-    @cached_property
-    def _shapes(self) -> _Shapes:
-        return _Shapes.of(list(self.problem.costs))
-
-
-@dataclass(frozen=True, slots=True)
-class _Shapes:
-    """Costs as arrays by job: max(slope (C - origin), floor), or the last step passed.
-
-    instants, heights  of the first step of each job, of the second, and so on; inf if missing
-    curves             costs that are neither lines, hinges nor steps, by job
-    """
-
-    slope: Floats
-    origin: Floats
-    floor: Floats
-    instants: list[Floats]
-    heights: list[Floats]
-    curves: dict[int, Cost]
-    is_curve: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, costs: list[Cost]) -> _Shapes:
-        slope, origin = np.zeros(len(costs)), np.zeros(len(costs))
-        floor = np.zeros(len(costs))
-        deepest = max((len(c.steps) for c in costs if isinstance(c, Steps)), default=0)
-        instants = [np.full(len(costs), np.inf) for _ in range(deepest)]
-        heights = [np.zeros(len(costs)) for _ in range(deepest)]
-        curves: dict[int, Cost] = {}
-        for j, cost in enumerate(costs):
-            match cost:
-                case Line():
-                    slope[j], origin[j], floor[j] = cost.slope, cost.origin, -np.inf
-                case Hinge():
-                    slope[j], origin[j] = cost.slope, cost.due
-                case Steps():
-                    for k, (at, height) in enumerate(cost.steps):
-                        instants[k][j], heights[k][j] = met_until(at), height
-                case _:
-                    curves[j] = cost
-        is_curve = np.isin(np.arange(len(costs)), list(curves))
-        return cls(slope, origin, floor, instants, heights, curves, is_curve)

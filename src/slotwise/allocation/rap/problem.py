@@ -8,13 +8,11 @@ from functools import cached_property
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
+from slotwise.allocation.tolerances import SUM
 from slotwise.model.errors import InputError
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 from slotwise.objective.objective import Aggregate
-
-Ints = NDArray[np.int64]
 
 UnitCost = Callable[[Ints, Ints], Floats]
 """cost(jobs, units): the cost of each of these jobs with its units; arrays of equal length."""
@@ -22,8 +20,6 @@ UnitCost = Callable[[Ints, Ints], Floats]
 Drops = Callable[[int], Ints]
 """The unit counts at which the cost of a job falls, in ascending order."""
 
-STRAIGHT = 1e-13
-"""Relative; three costs may violate convexity by this part of their size, due to rounding."""
 
 CELLS_AT_ONCE = 1 << 18
 
@@ -171,7 +167,7 @@ def _bends_up(before: Floats, here: Floats, after: Floats) -> bool:
     """Whether the middle of three costs is never above the line from the first to the last."""
     finite = np.isfinite(before)  # After an infinite cost any value is convex.
     before, here, after = before[finite], here[finite], after[finite]
-    rounding = STRAIGHT * (np.abs(before) + 2 * np.abs(here) + np.abs(after))
+    rounding = SUM * (np.abs(before) + 2 * np.abs(here) + np.abs(after))
     return bool(np.all(2 * here <= before + after + rounding))
 
 

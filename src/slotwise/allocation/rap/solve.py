@@ -1,67 +1,45 @@
-"""Chooses the solver for a problem, and finds the least maximum directly."""
+"""Solves the resource allocation problem by any of the solvers that FLEX names (FLEX 3.2)."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Literal
 
 from slotwise.allocation.rap.dynamic_programme import dynamic_programme
+from slotwise.allocation.rap.fox import fox
 from slotwise.allocation.rap.frederickson_johnson import frederickson_johnson
 from slotwise.allocation.rap.gains import minimax_gains, minisum_gains
-from slotwise.allocation.rap.problem import Ints, ResourceProblem, is_convex
+from slotwise.allocation.rap.galil_megiddo import galil_megiddo
+from slotwise.allocation.rap.problem import ResourceProblem, is_convex
+from slotwise.objective.costs import Ints
 from slotwise.objective.objective import Aggregate
 
+Solver = Literal["fox", "galil-megiddo", "frederickson-johnson", "dynamic-programme"]
 
-def solve(problem: ResourceProblem, aggregate: Aggregate = "sum") -> Ints:
+SELECTIONS = {
+    "fox": fox,
+    "galil-megiddo": galil_megiddo,
+    "frederickson-johnson": frederickson_johnson,
+}
+
+
+def solve(
+    problem: ResourceProblem, aggregate: Aggregate = "sum", solver: Solver | None = None
+) -> Ints:
     """The units of each job that minimise the sum or the maximum of the costs.
 
-    Units that do not help are not given. The maximum takes O(max(J, J log(S/J))) for J jobs and
-    S units. So does the sum of convex costs, after a convexity test of O(J S). The sum of other
-    costs takes O(J S^2), or O(K S) for staircases with K steps in all.
+    solver  for J jobs and S units: "fox", O(J + S log J); "galil-megiddo", O(J (log S)^2); and
+            "frederickson-johnson", O(max(J, J log(S/J))), for a maximum of any costs or a sum
+            of convex ones; "dynamic-programme", for a sum of any costs, O(J S^2), or O(K S) for
+            staircases with K steps in all. By default the third where it applies, otherwise the
+            last; for a sum, that takes a convexity test of O(J S)
+
+    Units that do not help are not given.
     """
-    if aggregate == "max":
-        return problem.min_share + frederickson_johnson(minimax_gains(problem))
-    if is_convex(problem):
-        return problem.min_share + frederickson_johnson(minisum_gains(problem))
-    return dynamic_programme(problem)
-
-
-def lowest_level(problem: ResourceProblem) -> Ints:
-    """The fewest units of each job that minimise the maximum cost, by bisection on the cost.
-
-    It serves as a check of the minimax transformation, since it uses no gains. A level is
-    feasible if the fewest units that keep it do not exceed the total. Each step ends on a cost
-    that occurs, so the level found is exact. O(J log S) per step; steps halve the range of
-    costs, at most about 2,000 times and usually some 50.
-    """
-    jobs = np.arange(len(problem))
-    best, high = problem.min_share.copy(), problem.value(problem.min_share, "max")
-    # No level below `low` is feasible; `high` is.
-    low = float(problem.cost(jobs, problem.min_share + problem.room).max(initial=-np.inf))
-    while low < high:
-        level = _between(low, high)
-        units = _fewest(problem, level)
-        if units.sum() <= problem.total:
-            best, high = units, problem.value(units, "max")
-        else:  # The next candidate is the lowest cost above at which some job saves a unit.
-            short = np.flatnonzero(units > problem.min_share)
-            low = float(problem.cost(short, units[short] - 1).min())
-    return best
-
-
-def _between(low: float, high: float) -> float:
-    """A level that is at least `low` and below `high`, in the middle if possible."""
-    if high == np.inf:
-        return float(np.finfo(float).max)
-    return min(max(low, low / 2 + high / 2), float(np.nextafter(high, -np.inf)))
-
-
-def _fewest(problem: ResourceProblem, level: float) -> Ints:
-    """The fewest units with which each job costs at most `level`, which must be possible."""
-    jobs = np.arange(len(problem))
-    low, high = problem.min_share, problem.min_share + problem.room
-    while (low < high).any():
-        middle = (low + high) // 2
-        fits = problem.cost(jobs, middle) <= level
-        low = np.where(fits, low, np.minimum(middle + 1, high))
-        high = np.where(fits, middle, high)
-    return low
+    if solver is None:
+        is_selection = aggregate == "max" or is_convex(problem)
+        solver = "frederickson-johnson" if is_selection else "dynamic-programme"
+    if solver == "dynamic-programme":
+        assert aggregate == "sum", "the dynamic programme minimises a sum"
+        return dynamic_programme(problem)
+    gains = minimax_gains(problem) if aggregate == "max" else minisum_gains(problem)
+    return problem.min_share + SELECTIONS[solver](gains)

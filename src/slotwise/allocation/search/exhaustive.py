@@ -17,6 +17,7 @@ from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.improve import improve
 from slotwise.allocation.search.orders import ORDERS
 from slotwise.allocation.search.prefix import Placement, Prefix, empty_prefix, jobs_of
+from slotwise.allocation.tolerances import SAME
 from slotwise.model.errors import InputError
 from slotwise.objective.cost import Hinge, Line, Steps
 
@@ -25,9 +26,6 @@ JOBS_MOST = 12
 
 COMPILED_FROM = 10
 """Jobs from which numba is worth its import."""
-
-BETTER = 1e-12
-"""Relative; a smaller improvement counts as a rounding error."""
 
 
 def best_order(problem: Malleable) -> tuple[list[int], float]:
@@ -46,8 +44,7 @@ def best_order(problem: Malleable) -> tuple[list[int], float]:
         return [], 0.0
     packer = _packer(problem)
     start, value = _good_order(problem, packer)
-    known = all(isinstance(cost, Line | Hinge | Steps) for cost in problem.costs)
-    if len(problem) >= COMPILED_FROM and known and has_numba():
+    if len(problem) >= COMPILED_FROM and problem.costs.are_known and has_numba():
         from slotwise.allocation.search.exhaustive_compiled import search_compiled
 
         order = search_compiled(problem, start, value)
@@ -97,7 +94,7 @@ class _Branches:
             return
         placements = {j: prefix.earliest(self._jobs[j]) for j in rest}
         costs = {j: self._costs[j].at(p.completion) for j, p in placements.items()}
-        if self._total(spent, *costs.values()) >= self._value - BETTER * abs(self._value):
+        if self._total(spent, *costs.values()) >= self._value - SAME * abs(self._value):
             return
         for j in self._choices(prefix, rest, placements, last):
             self._trial.append(j)

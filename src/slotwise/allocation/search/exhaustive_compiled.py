@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slotwise.allocation.compiled import INTS, compiled, part
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.search.exhaustive import BETTER, twins
+from slotwise.allocation.search.exhaustive import twins
 from slotwise.allocation.search.prefix import empty_prefix
-from slotwise.objective.cost import Cost, Hinge, Line, Steps, met_until
-from slotwise.objective.costs import Floats
+from slotwise.allocation.tolerances import SAME
+from slotwise.objective.costs import Ints
 
 TABLE = "float64[:, ::1]"
 
@@ -28,7 +27,7 @@ def search_compiled(problem: Malleable, order: Sequence[int], value: float) -> l
 
     Costs must be lines, hinges or steps. J! in the worst case.
     """
-    count, places = len(problem), np.asarray(order)
+    count, places, shapes = len(problem), np.asarray(order), problem.costs.shapes
     rank = {j: place for place, j in enumerate(order)}
     twin = np.full(count, -1)
     for j, other in twins(problem, order).items():
@@ -42,7 +41,9 @@ def search_compiled(problem: Malleable, order: Sequence[int], value: float) -> l
         np.column_stack((problem.work, problem.min_share, problem.max_share, problem.ends))[
             places
         ],
-        *_shapes([problem.costs[j] for j in order]),
+        np.column_stack((shapes.slope, shapes.origin, shapes.floor))[places],
+        problem.costs.until[places],
+        shapes.levels[places],
         problem.aggregate == "max",
         twin,
         times,
@@ -54,37 +55,13 @@ def search_compiled(problem: Malleable, order: Sequence[int], value: float) -> l
     return [order[place] for place in best.tolist()]
 
 
-class Shapes(NamedTuple):
-    """Costs as arrays: max(floor, slope * (C - origin)) + the last step passed."""
-
-    lines: Floats
-    instants: Floats
-    steps: Floats
-
-
-def _shapes(costs: Sequence[Cost]) -> Shapes:
-    width = max([1, *(len(cost.steps) for cost in costs if isinstance(cost, Steps))])
-    lines = np.zeros((len(costs), 3))  # slope, origin, floor
-    instants, steps = np.full((len(costs), width), inf), np.zeros((len(costs), width))
-    for j, cost in enumerate(costs):
-        match cost:
-            case Line(slope, origin):
-                lines[j] = slope, origin, -inf
-            case Hinge(slope, due):
-                lines[j] = slope, due, 0.0
-            case Steps(pairs):
-                for k, (instant, dear) in enumerate(pairs):
-                    instants[j, k], steps[j, k] = met_until(instant), dear
-    return Shapes(lines, instants, steps)
-
-
 @part
-def cost_at(lines: Any, instants: Any, steps: Any, j: int, completion: float) -> float:
+def cost_at(lines: Any, until: Any, levels: Any, j: int, completion: float) -> float:
     """The cost of job j at this completion."""
     cost, passed = max(lines[j, 2], lines[j, 0] * (completion - lines[j, 1])), 0
-    while passed < instants.shape[1] and completion > instants[j, passed]:
+    while passed < until.shape[1] and completion > until[j, passed]:
         passed += 1
-    return float(cost + steps[j, passed - 1]) if passed else float(cost)
+    return float(cost + levels[j, passed])
 
 
 @part
@@ -141,7 +118,7 @@ def place(
 
 @part
 def look_ahead(
-    jobs: Any, lines: Any, instants: Any, steps: Any, is_max: bool, placed: Any, times: Any,
+    jobs: Any, lines: Any, until: Any, levels: Any, is_max: bool, placed: Any, times: Any,
     slack: Any, row: int, size: int, spent: float, full: Any, completion: Any, cost: Any,
 ) -> tuple[float, int]:  # fmt: skip
     """Place each remaining job next; the lower bound, and the job that must come next.
@@ -153,7 +130,7 @@ def look_ahead(
         if placed[j]:
             continue
         full[row, j], completion[row, j] = earliest(jobs, j, times, slack, row, size)
-        cost[row, j] = cost_at(lines, instants, steps, j, completion[row, j])
+        cost[row, j] = cost_at(lines, until, levels, j, completion[row, j])
         bound = max(bound, cost[row, j]) if is_max else bound + cost[row, j]
         if only < 0 and completion[row, j] <= times[row, 0]:
             only = j
@@ -163,20 +140,22 @@ def look_ahead(
 def search_ranked(
     jobs: Any,
     lines: Any,
-    instants: Any,
-    steps: Any,
+    until: Any,
+    levels: Any,
     is_max: bool,
     twin: Any,
     times: Any,
     slack: Any,
     size: int,
     value: float,
-    best: NDArray[np.int64],
+    best: Ints,
 ) -> float:
     """`exhaustive.search` over jobs in the known order; fills in the best, returns its value.
 
-    jobs         one row per job: work, min share, max share, end; lines, instants and steps
-                 have the same rows
+    jobs         one row per job: work, min share, max share, end
+    lines        one row per job: slope, origin, floor (`CostShapes`)
+    until        one row per job: when each step is passed (`Costs.until`)
+    levels       one row per job: the cost before the first step, after it, and so on
     twin         the last equal job before each, or -1
     times, slack the empty prefix in row 0, and room for the others
     size         the used length of row 0
@@ -191,10 +170,10 @@ def search_ranked(
     while True:
         if is_new and row < count:
             bound, only[row] = look_ahead(
-                jobs, lines, instants, steps, is_max, placed, times, slack, row,
+                jobs, lines, until, levels, is_max, placed, times, slack, row,
                 sizes[row], spent[row], full, completion, cost,
             )  # fmt: skip
-            tried[row] = count if bound >= value - BETTER * abs(value) else 0
+            tried[row] = count if bound >= value - SAME * abs(value) else 0
         elif is_new and spent[row] < value:
             value, best[:] = spent[row], trial
         if row == count or tried[row] == count:  # Backtrack to the place before.

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.rap.dynamic_programme import dynamic_programme
+from slotwise.allocation.rap import solve
 from slotwise.allocation.rap.envelope import envelope_gains
 from slotwise.allocation.rap.frederickson_johnson import frederickson_johnson
-from slotwise.allocation.rap.gains import minimax_gains
 from slotwise.allocation.rap.moldable import Moldable
-from slotwise.allocation.rap.problem import Ints
+from slotwise.objective.costs import Ints
 
 AFFORDABLE = 10_000_000
 """Limit of the sums that the dynamic programme forms and choices that it keeps: 40 MB."""
@@ -39,9 +38,11 @@ def moldable_units(moldable: Moldable) -> Ints:
     """The units of each job in the best moldable schedule."""
     resources = moldable.resources
     if moldable.problem.aggregate == "max":
-        return resources.min_share + frederickson_johnson(minimax_gains(resources))
-    if moldable.of_any_shape and _is_affordable(moldable):
-        return dynamic_programme(resources)
+        return solve(resources, "max")
+    if not moldable.of_any_shape:  # Convex, as its penalties show.
+        return solve(resources, solver="frederickson-johnson")
+    if _is_affordable(moldable):
+        return solve(resources, solver="dynamic-programme")
     gains = envelope_gains(resources, moldable.of_any_shape)
     return resources.min_share + frederickson_johnson(gains)
 

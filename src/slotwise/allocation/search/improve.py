@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 
 from slotwise.allocation.search.budget import Budget
-
-BETTER = 1e-12
-"""Relative; a smaller improvement counts as a rounding error."""
+from slotwise.allocation.tolerances import SAME
 
 
 def improve(
@@ -30,7 +28,7 @@ def improve(
                 return best, value
             candidate = move(best)
             found = evaluate(candidate)
-            if found < value - BETTER * abs(value):
+            if found < value - SAME * abs(value):
                 best, value, helped = candidate, found, True
     return best, value
 

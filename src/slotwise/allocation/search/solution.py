@@ -13,6 +13,7 @@ from slotwise.allocation.due_dates.waterfill import water_fill
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import Packing, packer_for
 from slotwise.allocation.search.orders import Order, by_area
+from slotwise.allocation.tolerances import SAME
 from slotwise.objective.costs import Floats
 
 PROMISES_MOST = 2000
@@ -20,9 +21,6 @@ PROMISES_MOST = 2000
 
 TIGHT_MOST = 400
 """Above this number of jobs, jobs are not brought forward for a maximum, which takes O(J^2)."""
-
-ROUNDING = 1e-12
-"""Relative; values that differ by less count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ def simplest(problem: Malleable, orders: Iterable[Order], due: Floats) -> Soluti
 
 def is_as_good(value: float, other: float) -> bool:
     """Whether a value is no worse than another, up to rounding."""
-    return value <= other + ROUNDING * abs(other)
+    return value <= other + SAME * abs(other)
 
 
 def _horizon(problem: Malleable, due: Floats) -> float:

@@ -24,6 +24,7 @@ from slotwise.allocation.search.solution import (
     simplest,
 )
 from slotwise.allocation.search.stepwise import choose_steps
+from slotwise.allocation.tolerances import CLOSE
 from slotwise.objective.cost import Steps
 from slotwise.objective.costs import Floats
 
@@ -32,9 +33,6 @@ BUDGET_STEPS = 2000
 
 ROUNDS = 2
 """Rounds of search over all neighbours, J^2 steps each, before branch and bound."""
-
-SAME = 1e-9
-"""Relative; sums of completions that differ by less count as equal."""
 
 
 def solve(problem: Malleable, budget: Budget | None = None) -> Solution:
@@ -77,7 +75,7 @@ def _solve_sum(problem: Malleable, budget: Budget) -> Solution:
 
 def _earlier(one: Solution, other: Solution) -> Solution:
     """The first, unless the other is as good and has a lower sum of completions."""
-    is_earlier = other.completion.sum() < one.completion.sum() * (1 - SAME)
+    is_earlier = other.completion.sum() < one.completion.sum() * (1 - CLOSE)
     return other if is_earlier and is_as_good(other.value, one.value) else one
 
 

@@ -10,11 +10,9 @@ import numpy as np
 from slotwise.allocation.due_dates.reservations import Promises
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.search.budget import Budget
+from slotwise.allocation.tolerances import CLOSE
 from slotwise.objective.cost import Steps, met_until
 from slotwise.objective.costs import Floats
-
-SLACK = 1e-9
-"""Relative; a bound that is below the best value by less does not count as below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class _Search:
         assert len(steps) == len(problem), "all costs are steps"
         # Choices of each job: (latest completion, cost), cheapest first; the last is "never".
         self.choices = [
-            [(at, cost) for at, cost in _choices(one) if at >= height * (1 - SLACK)]
+            [(at, cost) for at, cost in _choices(one) if at >= height * (1 - CLOSE)]
             for one, height in zip(steps, problem.heights, strict=True)
         ]
         stake = [choices[-1][1] for choices in self.choices]
@@ -79,7 +77,7 @@ class _Search:
         """Replace the last node by its branches, the cheapest last."""
         node = nodes.pop()
         bound = max(node.bound, node.cost + self._lowest_cost(node.promises, node.undecided))
-        if bound >= self.value * (1 - SLACK):
+        if bound >= self.value * (1 - CLOSE):
             return
         if not node.undecided:
             self.due, self.value = node.promises.due, node.cost
@@ -134,7 +132,7 @@ class _Search:
                     rate = np.where(relieved > 0, (cost - choices[0][1]) / relieved, inf)
                 price[row] = np.minimum(price[row], rate)
         excess = relief.sum(axis=0) - room
-        for column in np.flatnonzero(excess > SLACK * np.maximum(1.0, np.abs(room))):
+        for column in np.flatnonzero(excess > CLOSE * np.maximum(1.0, np.abs(room))):
             by_price = np.argsort(price[:, column], kind="stable")
             amounts, prices = relief[by_price, column], price[by_price, column]
             before = np.cumsum(amounts) - amounts

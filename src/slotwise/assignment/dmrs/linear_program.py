@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slotwise.allocation.bounds.contrapolymatroid import least_completions
+from slotwise.allocation.bounds.lines import least_completions
 from slotwise.assignment.dmrs.problem import RelatedMachines
 from slotwise.objective.costs import Floats
 

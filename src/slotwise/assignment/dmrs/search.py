@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from slotwise.allocation.search.budget import Budget
-from slotwise.allocation.search.improve import BETTER, improve
+from slotwise.allocation.search.improve import improve
+from slotwise.allocation.tolerances import SAME
 from slotwise.assignment.dmrs.algorithm import by_completion, program_order
 from slotwise.assignment.dmrs.list_schedule import TaskLister
 from slotwise.assignment.dmrs.problem import RelatedMachines
@@ -98,7 +99,7 @@ def _leave_slow(
                 return lowest
             slowest[stage] = floor
             found = problem.value(lister.completions(order, True, slowest))
-            if found < lowest - BETTER * abs(lowest):
+            if found < lowest - SAME * abs(lowest):
                 lowest = found
             else:
                 slowest[stage] = kept

@@ -1,0 +1,193 @@
+"""Claims of ready phases, for decisions and for plans, and the allocation of a snapshot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import log2
+
+from slotwise.allocation.kinds import share_all
+from slotwise.allocation.problem import Allocator, Claims, Group
+from slotwise.allocation.tolerances import SLOTS
+from slotwise.model.cluster import Cluster
+from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId
+from slotwise.model.pool import Pool
+from slotwise.model.pool_tree import ShareKey
+from slotwise.model.snapshot import PhaseView, PoolView, Snapshot
+
+
+def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:
+    """How many slots each ready phase should hold now, on each kind of slot."""
+    ids: dict[str, list[PhaseId]] = {}
+    claims: dict[str, Claims] = {}
+    for kind in snapshot.cluster.capacity:
+        if not snapshot.capacity(kind):
+            continue  # All hosts with slots of this kind are unresponsive.
+        of_kind, claimed = claims_of(snapshot, kind, allocator.reads_work)
+        if of_kind:
+            ids[kind], claims[kind] = of_kind, claimed
+    allocation: dict[PhaseId, float] = {}
+    for kind, shares in share_all(allocator, claims).items():
+        _check(allocator, claims[kind], shares)
+        allocation.update(zip(ids[kind], shares, strict=True))
+    return allocation
+
+
+def claims_of(
+    snapshot: Snapshot, slot_kind: str, with_work: bool = True
+) -> tuple[list[PhaseId], Claims]:
+    """The ready phases that claim one kind of slot, and their claims. O(J).
+
+    Only responsive hosts count: tasks that run on other hosts claim no slots.
+    """
+    now = snapshot.now
+    phases = snapshot.ready(slot_kind)
+    if snapshot.lost:
+        phases = [p for p in phases if p.away < min(p.max_share, p.pending + p.running)]
+    left = [p.pending + p.running for p in phases]
+    claims = build_claims(
+        snapshot.capacity(slot_kind),
+        [(p.job, p.phase) for p in phases],
+        tasks_left=left,
+        max_share=[min(p.max_share, n) - p.away for p, n in zip(phases, left, strict=True)],
+        paths=[p.shares for p in phases],
+        pools=snapshot.pools,
+        cluster=snapshot.cluster,
+        now=now,
+        work=[p.work_left(now) for p in phases] if with_work else [],
+        place=[p.order for p in phases],
+        unseen=[p.is_unseen(now) for p in phases] if with_work else [],
+    )
+    if snapshot.lost:
+        groups = _without_away(phases, claims.group, claims.groups)
+        present = {kind: snapshot.capacity(kind) for kind in snapshot.cluster.capacity}
+        claims = replace(claims, groups=groups, present=present)
+    return [p.id for p in phases], claims
+
+
+def build_claims(
+    capacity: int,
+    owner: Sequence[tuple[Job, Phase]],
+    *,
+    tasks_left: Sequence[int],
+    max_share: Sequence[float],
+    paths: Sequence[Sequence[ShareKey]],
+    pools: Mapping[str, Pool],
+    cluster: Cluster,
+    now: float,
+    work: Sequence[float],
+    place: Sequence[int],
+    unseen: Sequence[bool] = (),
+) -> Claims:
+    """The claims of these jobs and phases, in order of arrival, on one kind of slot. O(J).
+
+    tasks_left  unfinished tasks of each phase
+    paths       the shares that each claim counts against: see `group_by_shares`
+    work        as in `Claims`; empty for an allocator that does not read work
+    """
+    jobs = [job for job, _ in owner]
+    group, groups = group_by_shares(paths, pools)
+    return Claims(
+        capacity,
+        weight=weights_of(jobs, tasks_left, pools),
+        arrival=[job.arrival for job in jobs],
+        work=work,
+        min_share=[
+            min(phase.slots_min, top) if phase.slots_min else 0.0
+            for (_, phase), top in zip(owner, max_share, strict=True)
+        ],
+        max_share=max_share,
+        group=group,
+        groups=groups,
+        owner=owner if work else [],
+        cluster=cluster,
+        now=now,
+        priority=urgencies(jobs),
+        place=place,
+        unseen=unseen,
+    )
+
+
+def group_by_shares(
+    paths: Sequence[Sequence[ShareKey]], pools: Mapping[str, Pool]
+) -> tuple[list[int], list[Group]]:
+    """For claims that count against these shares: the group of each claim, and all groups.
+
+    Each path leads from a top-level pool down to the pool of the claim's job. A pool with two
+    shares under the same parent splits its weight between them. O(J + pools).
+    """
+    index: dict[ShareKey, int] = {}
+    above: list[int] = []
+    members = []
+    for path in paths:
+        if (member := index.get(path[-1])) is None:
+            member = -1
+            for key in path:
+                parent, member = member, index.setdefault(key, len(index))
+                if member == len(above):
+                    above.append(parent)
+        members.append(member)
+    beside = Counter((key.pool, parent) for key, parent in zip(index, above, strict=True))
+    groups = [
+        Group(
+            weight=pools[pool].weight / beside[pool, parent],
+            slots_min=pools[pool].slots_min.get(kind, 0),
+            slots_max=pools[pool].slots_max.get(kind, float("inf")),
+            policy=pools[pool].policy,
+            parent=parent,
+            key=ShareKey(pool, kind),
+        )
+        for (pool, kind), parent in zip(index, above, strict=True)
+    ]
+    return members, groups
+
+
+def weights_of(
+    jobs: Sequence[Job], tasks_left: Sequence[int], pools: Mapping[str, Pool]
+) -> list[float]:
+    """The weights by which claims of these jobs share within their pools.
+
+    In a pool with `job_weights: size`, the weight is the job's share weight times
+    log2(1 + unfinished tasks), as with `sizebasedweight` of the Hadoop Fair Scheduler.
+    """
+    sized = {name for name in {job.pool for job in jobs} if pools[name].job_weights == "size"}
+    if not sized:
+        return [job.share_weight for job in jobs]
+    return [
+        job.share_weight * (log2(1 + count) if job.pool in sized else 1.0)
+        for job, count in zip(jobs, tasks_left, strict=True)
+    ]
+
+
+def urgencies(jobs: Sequence[Job]) -> list[float]:
+    """The priority of each job as a number; empty if all are normal."""
+    if all(job.priority == "normal" for job in jobs):
+        return []
+    return [PRIORITIES[job.priority] for job in jobs]
+
+
+def _without_away(
+    phases: Sequence[PhaseView], group: Sequence[int], groups: Sequence[Group]
+) -> list[Group]:
+    """The groups with max shares reduced by the slots held on unresponsive hosts.
+
+    Max shares are hard, and tasks there may still run when these hosts respond again.
+    """
+    found = list(groups)
+    for phase, number in zip(phases, group, strict=True):
+        pool: PoolView | None = phase.pool
+        while pool is not None and number >= 0:
+            found[number] = replace(groups[number], slots_max=pool.most_there)
+            pool, number = pool.parent, groups[number].parent
+    return found
+
+
+def _check(allocator: Allocator, claims: Claims, shares: Sequence[float]) -> None:
+    """Assert the contract of allocators: one share per claim, in sum at most the capacity."""
+    name = type(allocator).__name__
+    room = claims.capacity * (1 + SLOTS)
+    assert len(shares) == len(claims), f"{name} gives {len(shares)} shares"
+    # A comparison with NaN is false, so these hold for numbers only.
+    assert sum(shares) <= room, f"{name} gives {sum(shares)} of {claims.capacity} slots"
+    assert min(shares) >= 0, f"{name} gives a share below 0"
