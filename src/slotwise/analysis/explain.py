@@ -11,6 +11,7 @@ from typing import Any
 from slotwise.analysis.queued import why_queued
 from slotwise.analysis.waits import unknown_job
 from slotwise.model.errors import InputError
+from slotwise.model.snapshot import PhaseView
 from slotwise.record.log import Log
 from slotwise.runtime.ordering import ROUNDING, whole
 from slotwise.runtime.phase_state import PhaseState
@@ -300,7 +301,7 @@ def _neighbours(
     phase: PhaseState,
 ) -> tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]:
     """The nearest phases of its pool that are served before it and after it."""
-    order: Sequence[PhaseState] = list(phase.pool.walk())
+    order: Sequence[PhaseView] = list(phase.pool.walk())
     if phase not in order:  # It has no backlog.
         return (), ()
     place = order.index(phase)
@@ -309,6 +310,6 @@ def _neighbours(
     return tuple(map(_neighbour, before)), tuple(map(_neighbour, after))
 
 
-def _neighbour(phase: PhaseState) -> Neighbour:
+def _neighbour(phase: PhaseView) -> Neighbour:
     held = phase.running - phase.away
     return Neighbour(phase.job.id, phase.id.phase, held, phase.allocated)
