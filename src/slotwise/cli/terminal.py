@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slotwise import api
-from slotwise.__main__ import leave
+from slotwise.cli.leaving import leave
 from slotwise.model.errors import SlotwiseError
 from slotwise.report.printable import printable
 from slotwise.report.reasons import in_short

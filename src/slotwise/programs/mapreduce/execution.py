@@ -15,7 +15,8 @@ from slotwise.programs.commit import OutputDirectory
 from slotwise.programs.formats.splits import Piece, Split
 from slotwise.programs.loading import known_as
 from slotwise.programs.mapreduce.layout import COPY_PHASE
-from slotwise.programs.mapreduce.tasks import Runner, TaskResult
+from slotwise.programs.mapreduce.setup import TaskResult
+from slotwise.programs.mapreduce.tasks import Runner
 from slotwise.programs.shuffle.finished_maps import FinishedMaps
 from slotwise.programs.shuffle.sources import AsTheyCome, Copied, InPlace, PairSource
 from slotwise.programs.work_folder import WorkFolder
