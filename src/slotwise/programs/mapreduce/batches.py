@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from slotwise.programs.formats.splits import Split
 from slotwise.programs.mapreduce.program import BatchMapReduce
-from slotwise.programs.mapreduce.reading import Reading
+from slotwise.programs.mapreduce.reading import SplitReader
 from slotwise.programs.mapreduce.setup import TaskResult, TaskSetup
 from slotwise.programs.shuffle.partitioned import BUCKETS, PartitionedReader, PartitionedWriter
 from slotwise.programs.shuffle.sources import Place
@@ -20,7 +20,7 @@ def map_task(
     setup: TaskSetup, task: int, attempt: int, split: Split, points: Sequence[Any]
 ) -> TaskResult:
     """Map a split; write its rows into buckets by key, or to the output of a map-only job."""
-    tables = _mapped(setup, Reading(setup, split))
+    tables = _mapped(setup, SplitReader(setup, split))
     if setup.reducers == 0:
         return _write_part(setup, "map", task, attempt, tables)
     path = setup.layout.map_file(task, attempt)
@@ -46,7 +46,7 @@ def reduce_task(
     return _write_part(setup, "reduce", task, attempt, tables)
 
 
-def _mapped(setup: TaskSetup, reading: Reading) -> Iterator[pa.Table]:
+def _mapped(setup: TaskSetup, reading: SplitReader) -> Iterator[pa.Table]:
     program = _program(setup)
     for table in reading.tables():
         with reading.placing():

@@ -12,7 +12,7 @@ from slotwise.model.job import Job
 from slotwise.model.observation import Sizes
 from slotwise.model.shuffle import COPY_KIND
 from slotwise.programs.commit import OutputDirectory
-from slotwise.programs.formats.splits import Piece, Split
+from slotwise.programs.formats.splits import Split, SplitPiece
 from slotwise.programs.loading import known_as
 from slotwise.programs.mapreduce.layout import COPY_PHASE
 from slotwise.programs.mapreduce.setup import TaskResult
@@ -34,7 +34,7 @@ class MapReduceExecution:
         job: Job,
         runner: Runner,
         splits: Sequence[Split],
-        sample: Sequence[Piece],
+        sample: Sequence[SplitPiece],
         overwrite: bool,
         sizes: Mapping[str, Sizes],
     ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from slotwise.model.errors import InputChanged
 from slotwise.programs.formats.lines import line_blocks, text_of
 from slotwise.programs.formats.places import is_placed, placed
-from slotwise.programs.formats.splits import Piece, Split
+from slotwise.programs.formats.splits import Split, SplitPiece
 from slotwise.programs.formats.versions import check_unchanged
 from slotwise.programs.mapreduce.setup import TaskSetup
 
@@ -22,7 +22,7 @@ Records = tuple[Iterator[Any], Sequence[Any]]
 """The keys and the values of some records."""
 
 
-class Reading:
+class SplitReader:
     """Reads a split by pieces. `place` adds to an error the position in the input.
 
     The position is computed only for an error: otherwise it costs a few instructions a block.
@@ -31,7 +31,7 @@ class Reading:
     def __init__(self, setup: TaskSetup, split: Split) -> None:
         self._setup = setup
         self._split = split
-        self._piece: Piece | None = None
+        self._piece: SplitPiece | None = None
         self._done = 0  # Records of the piece in earlier blocks.
         self._keys: Sequence[Any] = ()
         self._left: Iterator[Any] = iter(())
@@ -79,7 +79,7 @@ class Reading:
             self.place(error)
             raise
 
-    def _blocks(self, read: Callable[[Piece], Iterator[Block]]) -> Iterator[Block]:
+    def _blocks(self, read: Callable[[SplitPiece], Iterator[Block]]) -> Iterator[Block]:
         """The blocks of each piece, read on demand."""
         for piece in self._split:
             self._setup.program.path = piece.path
@@ -87,7 +87,7 @@ class Reading:
             with self.placing():
                 yield from read(piece)
 
-    def _where(self, piece: Piece) -> str:
+    def _where(self, piece: SplitPiece) -> str:
         """The record that was taken last; for texts and tables, the last one."""
         if self._span is not None:
             return f"{piece.path}, bytes {self._span[0]}-{self._span[1]}"

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from slotwise.programs.formats.outputs import PartWriter
-from slotwise.programs.formats.splits import Piece, Split
+from slotwise.programs.formats.splits import Split, SplitPiece
 from slotwise.programs.mapreduce.program import MapReduce
-from slotwise.programs.mapreduce.reading import Reading, Records
+from slotwise.programs.mapreduce.reading import Records, SplitReader
 from slotwise.programs.mapreduce.setup import TaskResult, TaskSetup
 from slotwise.programs.shuffle.buffers import Buffer, Groups, SumTable, buffer_for, grouped
 from slotwise.programs.shuffle.chunks import Columns, read_pairs, write_pairs
@@ -31,7 +31,7 @@ def map_task(
     setup: TaskSetup, task: int, attempt: int, split: Split, points: Sequence[Any]
 ) -> TaskResult:
     """Map a split; write its pairs into partitions, or to the output of a map-only job."""
-    reading = Reading(setup, split)
+    reading = SplitReader(setup, split)
     pairs = _mapped(setup, reading)
     if setup.reducers == 0:
         part = setup.part("map", task, attempt)
@@ -73,12 +73,12 @@ def reduce_task(
     return _write_part(part, PairStream(reduced, what, _batch_bytes(setup)))
 
 
-def sample_task(setup: TaskSetup, pieces: Sequence[Piece]) -> tuple[Any, ...]:
+def sample_task(setup: TaskSetup, pieces: Sequence[SplitPiece]) -> tuple[Any, ...]:
     """The keys that divide the sampled keys into one range of equal size for each reduce."""
     program = _program(setup)
     keys: list[Any] = []
     for piece in pieces:
-        reading = Reading(setup, (piece,))
+        reading = SplitReader(setup, (piece,))
         first = islice(reading.records(), 1)
         some = ((islice(ks, SAMPLE_RECORDS), vs[:SAMPLE_RECORDS]) for ks, vs in first)
         keys += chain.from_iterable(ks for ks, _ in _batched_map(setup, reading, some))
@@ -145,7 +145,7 @@ def _collect(pairs: PairStream, buffer: Buffer, spread: _Spread) -> None:
 
 
 def _fold(
-    fold_chunk: Callable[..., None], reading: Reading, table: SumTable, spread: _Spread
+    fold_chunk: Callable[..., None], reading: SplitReader, table: SumTable, spread: _Spread
 ) -> None:
     for text in reading.texts():
         with reading.placing():
@@ -155,7 +155,7 @@ def _fold(
     spread.write(table.drain(in_order=False))
 
 
-def _mapped(setup: TaskSetup, reading: Reading) -> PairStream:
+def _mapped(setup: TaskSetup, reading: SplitReader) -> PairStream:
     program = _program(setup)
     map_chunk = getattr(program, "map_chunk", None)
     if setup.input_name == "text" and map_chunk is not None:
@@ -165,7 +165,9 @@ def _mapped(setup: TaskSetup, reading: Reading) -> PairStream:
     return _batched_map(setup, reading, reading.records())
 
 
-def _batched_map(setup: TaskSetup, reading: Reading, records: Iterable[Records]) -> PairStream:
+def _batched_map(
+    setup: TaskSetup, reading: SplitReader, records: Iterable[Records]
+) -> PairStream:
     program = _program(setup)
     results = chain.from_iterable(map(program.map, keys, values) for keys, values in records)
     what = f"map of {program.name}"

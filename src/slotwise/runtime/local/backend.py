@@ -27,7 +27,7 @@ from slotwise.model.event import (
 from slotwise.programs.calls import Sleep
 from slotwise.programs.execution import Execution
 from slotwise.runtime.local.jobs import DONE, LiveJob
-from slotwise.runtime.local.unresponsive import ResponseMonitor, Turn
+from slotwise.runtime.local.unresponsive import HostChange, ResponseMonitor
 from slotwise.runtime.local.workers import Pickle, Reply, Workers
 from slotwise.runtime.signals import undisturbed
 
@@ -277,9 +277,9 @@ class LocalBackend:
         """Report hosts that are now unresponsive, overdue, or back; end stuck workers."""
         now = self.now
         for host, turn in self._monitor.look(now):
-            if turn is Turn.LOST:
+            if turn is HostChange.LOST:
                 self._events.append(HostLost(now, host))
-            elif turn is Turn.OVERDUE:
+            elif turn is HostChange.OVERDUE:
                 seconds = self._monitor.seconds(host, now)
                 for slot in self._slots_of(host, self._held):
                     live, launch = self._abandon(slot)
