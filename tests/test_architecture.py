@@ -151,6 +151,16 @@ def circles(imports: Mapping[str, set[str]]) -> set[frozenset[str]]:
     }
 
 
+def test_no_file_is_long() -> None:
+    """A file of more than 400 lines gives the reason in its docstring: `Longer than 400 lines`."""
+    long = [path for path in modules().values() if path.read_text().count("\n") > 400]
+    docs = [ast.get_docstring(ast.parse(path.read_text())) for path in long]
+    unexplained = [
+        p for p, doc in zip(long, docs, strict=True) if "Longer than" not in str(doc)
+    ]
+    assert unexplained == []
+
+
 def test_no_class_name_has_two_meanings() -> None:
     """No two classes of the package have the same name."""
     counts = Counter(

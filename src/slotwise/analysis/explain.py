@@ -13,6 +13,7 @@ from slotwise.analysis.waits import unknown_job
 from slotwise.model.errors import InputError
 from slotwise.model.snapshot import PhaseView
 from slotwise.record.log import Log
+from slotwise.runtime.initial import initial_state
 from slotwise.runtime.ordering import ROUNDING, whole
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState, path_to
@@ -135,14 +136,7 @@ def explain(log: Log, job: str, at: float) -> Explanation:
 
 def state_at(log: Log, at: float) -> State:
     """The state of a run after all events and decisions up to an instant. O(entries)."""
-    header = log.header
-    state = State(
-        header.cluster,
-        header.pools,
-        jobs_expected=header.jobs_expected,
-        attempts_max=header.attempts_max,
-        losses_max=header.losses_max,
-    )
+    state = initial_state(log.header)
     for turn in log.turns:
         if turn.now > at:
             break

@@ -11,10 +11,10 @@ from math import ceil, floor, log10
 from slotwise.model.decision import Decision, Launch, Reallocate
 from slotwise.model.event import Event, HostLost, JobArrived
 from slotwise.record.log import Header, Log
+from slotwise.runtime.initial import initial_state
 from slotwise.runtime.ordering import ROUNDING, whole
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import path_to
-from slotwise.runtime.state import State
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS, make_allocator
 
 NAMES_MOST = 3
@@ -157,13 +157,7 @@ class _Retracing:
     """The current state of a run, and the data that decide whether a guarantee had helped."""
 
     def __init__(self, header: Header) -> None:
-        self.state = State(
-            header.cluster,
-            header.pools,
-            jobs_expected=header.jobs_expected,
-            attempts_max=header.attempts_max,
-            losses_max=header.losses_max,
-        )
+        self.state = initial_state(header)
         self.turn = -1
         self._had_outage = False
         self.scheduler: str = header.scheduler["name"]
