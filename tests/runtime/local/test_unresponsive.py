@@ -28,7 +28,7 @@ from slotwise.model.event import (
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.programs.calls import Calls
 from slotwise.runtime.local.backend import LocalBackend
-from slotwise.runtime.local.unresponsive import ResponseMonitor, HostChange
+from slotwise.runtime.local.unresponsive import HostChange, ResponseMonitor
 
 PATIENCE = 120.0
 """A time-out in seconds: a test that waits for this long has failed."""
