@@ -320,12 +320,14 @@ class StageFigure:
 
     def draw(self, rows: Sequence[Row]) -> Picture:
         """The picture of these rows."""
-        from experiments.flowflex import stages_pictures as pictures
+        from experiments.flowflex.first_stage_picture import draw_first_stage
+        from experiments.flowflex.later_stages_picture import draw_later_stages
+        from experiments.flowflex.network_picture import draw_network
 
         draw = {
-            first_stage: pictures.draw_first_stage,
-            network: pictures.draw_network,
-            later_stages: pictures.draw_later_stages,
+            first_stage: draw_first_stage,
+            network: draw_network,
+            later_stages: draw_later_stages,
         }[self.make]
         return draw(self, rows)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from types import FrameType
+
+from slotwise.cli.leaving import leave
 
 
 def main() -> None:
@@ -44,13 +45,5 @@ def fill_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # It takes the lowest number that is free.
 
 
-def leave(number: int, frame: FrameType | None) -> None:
-    """End the process. Nothing has begun yet, or everything is done."""
-    os.write(2, b"slotwise: interrupted\n")
-    os._exit(130)
-
-
 if __name__ == "__main__":
-    from slotwise.__main__ import main as of_module  # By its name, as others import it.
-
-    of_module()
+    main()

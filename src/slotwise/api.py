@@ -52,11 +52,22 @@ def simulate(
     speeds that the scheduler believes; the simulated hosts have the stated speeds. The history
     is not changed.
     """
+    _refuse_log(history, options)
+    source = _source(workload, options, history)
+    return _simulate(source, scheduler, simulation, slots, options)
+
+
+def _simulate(
+    source: Source,
+    scheduler: str,
+    simulation: Simulation | None,
+    slots: Slots | None,
+    options: Options,
+) -> Result:
+    """Simulate the jobs of a source."""
     from slotwise.runtime.simulated.backend import SimulatedBackend
     from slotwise.workload.placement import place_blocks
 
-    _refuse_log(history, options)
-    source = _source(workload, options, history)
     truth = simulation or Simulation()
     if truth.network is None:
         truth = replace(truth, network=source.workload.network)
@@ -209,7 +220,7 @@ def compare(
             if live:
                 result = _run(apart, name, cluster, emulate_hosts, history, mine)
             else:
-                result = simulate(apart, name, simulation=simulation, slots=slots, **mine)
+                result = _simulate(apart, name, simulation, slots, mine)
         except (RunInterrupted, RunUnrecorded) as stop:
             stop.earlier = tuple(results)
             raise

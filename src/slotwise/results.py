@@ -73,13 +73,13 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: a table of the jobs, and the picture of the plan."""
-        from slotwise.analysis.timeline import Steps
+        from slotwise.analysis.timeline import StepFunction
         from slotwise.report.notebook import plan_html
 
         changes: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         for piece in self.schedule.pieces:
             changes[piece.phase.job] += [(piece.start, piece.slots), (piece.end, -piece.slots)]
-        held = {job: Steps.of_changes(of_job) for job, of_job in changes.items()}
+        held = {job: StepFunction.of_changes(of_job) for job, of_job in changes.items()}
         return plan_html(self.summary(), self.schedule.completion(), held)
 
 
@@ -133,13 +133,13 @@ class TaskPlan:
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: a table of the jobs, and the picture of the plan."""
-        from slotwise.analysis.timeline import Steps
+        from slotwise.analysis.timeline import StepFunction
         from slotwise.report.notebook import plan_html
 
         changes: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
         for job, _, _, _, start, end in self.assignment:
             changes[job] += [(start, 1), (end, -1)]
-        held = {job: Steps.of_changes(of_job) for job, of_job in changes.items()}
+        held = {job: StepFunction.of_changes(of_job) for job, of_job in changes.items()}
         return plan_html(self.summary(), self.completion, held)
 
 

@@ -24,11 +24,12 @@ from slotwise.record.log import Header, Log, LogFile
 from slotwise.record.remembering import Remembering
 from slotwise.results import Result, RunInterrupted, RunUnrecorded
 from slotwise.runtime.backend import Backend
+from slotwise.runtime.initial import initial_state
 from slotwise.runtime.loop import Record
 from slotwise.runtime.loop import run as run_loop
 from slotwise.runtime.signals import undisturbed
 from slotwise.runtime.simulated.simulation import Simulation
-from slotwise.runtime.state import ATTEMPTS_MAX, LOSSES_MAX, State
+from slotwise.runtime.state import ATTEMPTS_MAX, LOSSES_MAX
 from slotwise.scheduler import EPOCH_SECONDS, check_scheduler, make_scheduler
 from slotwise.sources import Source, objective_of
 
@@ -84,13 +85,7 @@ class RunSpec:
         """
         header = self._header()
         scheduler = make_scheduler(**header.scheduler, objective=Objective(**header.objective))
-        state = State(
-            self.cluster,
-            header.pools,
-            jobs_expected=header.jobs_expected,
-            attempts_max=header.attempts_max,
-            losses_max=header.losses_max,
-        )
+        state = initial_state(header)
         log = Log(header)
         from slotwise.report.notebook_progress import NotebookProgress, notebook_display
 

@@ -123,7 +123,10 @@ class Source:
 
     @property
     def shuffle(self) -> Shuffle | None:
-        """How reduces get the output of maps; None: not modelled."""
+        """How reduces get the output of maps; None: after all maps are done.
+
+        A phase that states its own `slow_start` keeps it.
+        """
         return self.workload.shuffle
 
     def cluster(self, cluster: Cluster) -> Cluster:

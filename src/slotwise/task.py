@@ -108,7 +108,7 @@ def sleep(seconds: float) -> None:
         raise
 
 
-class Attempt:
+class RunningAttempt:
     """One attempt of a task, from the side of the code that runs it.
 
     until  returns the instant, on the clock of `time.monotonic`, at which the attempt is
@@ -153,13 +153,13 @@ class Attempt:
             os.write(2, text.encode())  # The task may be inside a print itself.
 
 
-_attempt: Attempt | None = None
+_attempt: RunningAttempt | None = None
 
 
-def begin(until: Callable[[], float | None], kept: bytes | None = None) -> Attempt:
-    """Create an attempt and make it the one that runs in this process; see Attempt."""
+def begin(until: Callable[[], float | None], kept: bytes | None = None) -> RunningAttempt:
+    """Create an attempt and make it the one that runs in this process; see RunningAttempt."""
     global _attempt
-    _attempt = Attempt(until, kept)
+    _attempt = RunningAttempt(until, kept)
     return _attempt
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.analysis.timeline import Steps, timeline_of
+from slotwise.analysis.timeline import StepFunction, timeline_of
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import GiveUp, Launch, Locality, Reallocate
 from slotwise.model.event import JobArrived, TaskFailed, TaskFinished, TaskKilled
@@ -135,7 +135,7 @@ def test_allocation_follows_the_last_reallocation():
     log(0.0, [JobArrived(0.0, JOB)], [Reallocate(shares, 9.0)])
     log(1.0, [], [Reallocate({PhaseId("j", "map"): 2.0}, 9.0)])
     log(3.0, [], [Reallocate({}, 9.0)])
-    assert timeline_of(log).allocated_by_job == {"j": Steps((0.0, 3.0), (2.0, 0.0))}
+    assert timeline_of(log).allocated_by_job == {"j": StepFunction((0.0, 3.0), (2.0, 0.0))}
 
 
 def test_a_job_that_was_given_up_ends_then():
@@ -151,10 +151,12 @@ def test_a_job_that_was_given_up_ends_then():
 
 def test_means_of_steps():
     """The mean over a stretch weighs each value by how long it held."""
-    steps = Steps.of_changes([(1.0, 2.0), (3.0, -1.0), (5.0, -1.0), (4.0, 1.0), (4.0, -1.0)])
-    assert steps == Steps((1.0, 3.0, 5.0), (2.0, 1.0, 0.0))
+    steps = StepFunction.of_changes(
+        [(1.0, 2.0), (3.0, -1.0), (5.0, -1.0), (4.0, 1.0), (4.0, -1.0)]
+    )
+    assert steps == StepFunction((1.0, 3.0, 5.0), (2.0, 1.0, 0.0))
     assert steps.means([0.0, 2.0, 4.0, 8.0]) == [1.0, 1.5, 0.25]
-    assert Steps().means([0.0, 1.0]) == [0.0]
+    assert StepFunction().means([0.0, 1.0]) == [0.0]
 
 
 def test_a_log_without_turns_has_an_empty_timeline():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slotwise.analysis.metrics import Meter
-from slotwise.analysis.timeline import Steps
+from slotwise.analysis.timeline import StepFunction
 from slotwise.analysis.traffic import traffic_of
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality
@@ -45,8 +45,8 @@ def test_a_block_is_read_before_its_task_computes() -> None:
         Turn(11.0, [TaskFinished(11.0, MAP, 0, 1, 6.0)], []),
         Turn(12.0, [TaskFinished(12.0, MAP, 1, 1, 11.0)], []),
     )
-    assert traffic_of(log).rack == Steps((1.0, 5.0), (25.0, 0.0))
-    assert traffic_of(log).core == Steps()
+    assert traffic_of(log).rack == StepFunction((1.0, 5.0), (25.0, 0.0))
+    assert traffic_of(log).core == StepFunction()
     assert Meter.of_log(log).outcome().metrics["traffic_bytes"] == {"rack": 100.0, "core": 0.0}
 
 
@@ -60,7 +60,7 @@ def test_who_does_not_say_when_it_read_reads_all_the_time() -> None:
         Turn(8.0, [], []),
     )
     core = traffic_of(log).core
-    assert core == Steps((0.0, 2.0, 7.0, 8.0), (65.0, 15.0, 5.0, 0.0))
+    assert core == StepFunction((0.0, 2.0, 7.0, 8.0), (65.0, 15.0, 5.0, 0.0))
     assert core.area(0.0, 8.0) == pytest.approx(210.0)
     assert Meter.of_log(log).outcome().metrics["traffic_bytes"] == {"rack": 0.0, "core": 210.0}
 
@@ -79,7 +79,7 @@ def test_each_attempt_reads_again() -> None:
         "rack": 100.0,
         "core": 100.0,
     }
-    assert traffic_of(log).rack == Steps((2.0, 7.0), (20.0, 0.0))
+    assert traffic_of(log).rack == StepFunction((2.0, 7.0), (20.0, 0.0))
 
 
 def test_input_without_blocks_or_size_is_no_traffic() -> None:
@@ -89,5 +89,5 @@ def test_input_without_blocks_or_size_is_no_traffic() -> None:
         Turn(0.0, [], [launch(0, "b1", Locality.ANY)]),
         Turn(2.0, [TaskFinished(2.0, MAP, 0, 1, 2.0)], []),
     )
-    assert traffic_of(log).core == Steps()
+    assert traffic_of(log).core == StepFunction()
     assert Meter.of_log(log).outcome().metrics["traffic_bytes"] == {"rack": 0.0, "core": 0.0}

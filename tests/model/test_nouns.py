@@ -109,13 +109,6 @@ def test_kinds_draw_on_their_own_slots_or_on_plain_ones() -> None:
         Cluster((hosts[1],)).slot_kind("sort")
 
 
-def test_shares_of_a_pool_for_plain_slots_cover_the_kinds_without_their_own() -> None:
-    """A limit on maps is for maps; everything else counts against the plain one."""
-    pool = Pool("a", slots_min={"task": 1}, slots_max={"map": 4})
-    assert pool.share_key("map") == "map"
-    assert pool.share_key("reduce") == "task"
-
-
 def test_a_phase_id_reads_as_job_and_phase() -> None:
     """In messages a phase is job/phase."""
     assert str(PhaseId("q1", "map")) == "q1/map"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slotwise.programs.formats.files import InputFile
 from slotwise.programs.formats.lines import line_blocks, lines_of
-from slotwise.programs.formats.splits import Piece, pack
+from slotwise.programs.formats.splits import SplitPiece, pack
 from slotwise.programs.formats.text import TextInput
 
 LINES = st.lists(
@@ -71,7 +71,7 @@ def test_blocks_of_any_size_hold_whole_lines(tmp_path: Path, block_bytes: int) -
     """Small blocks give the same lines as a large one."""
     path = tmp_path / "text"
     path.write_bytes("one\ntwo ä\n\nfour".encode())
-    piece = Piece(str(path), 0, None, 16)
+    piece = SplitPiece(str(path), 0, None, 16)
     blocks = line_blocks(piece, block_bytes)
     lines = [line for offset, block in blocks for line in lines_of(offset, block)[1]]
     assert lines == ["one", "two ä", "", "four"]
@@ -89,14 +89,14 @@ def test_tables_hold_the_same_lines_as_records(tmp_path: Path) -> None:
     """Batches of text have the offsets and lines of the records."""
     path = tmp_path / "text"
     path.write_bytes("one\r\ntwo ä\n\nfour".encode())
-    (table,) = TextInput().tables(Piece(str(path), 0, None, 16))
+    (table,) = TextInput().tables(SplitPiece(str(path), 0, None, 16))
     columns = table.to_pydict()
     assert list(zip(columns["offset"], columns["line"], strict=True)) == read(path, 100)
 
 
 def test_thousands_of_tiny_files_make_few_splits() -> None:
     """Small pieces share splits, each once and in order."""
-    pieces = [Piece(f"f{i}", 0, 1000, 1000) for i in range(2000)]
+    pieces = [SplitPiece(f"f{i}", 0, 1000, 1000) for i in range(2000)]
     splits = pack(pieces, 64 << 20)
     assert [piece for split in splits for piece in split] == pieces
     assert len(splits) == 2
@@ -104,12 +104,12 @@ def test_thousands_of_tiny_files_make_few_splits() -> None:
 
 def test_a_few_small_files_stay_apart() -> None:
     """Files of 1 MiB still run in parallel."""
-    pieces = [Piece(f"f{i}", 0, 1 << 20, 1 << 20) for i in range(8)]
+    pieces = [SplitPiece(f"f{i}", 0, 1 << 20, 1 << 20) for i in range(8)]
     assert len(pack(pieces, 64 << 20)) == 8
 
 
 def test_empty_pieces_are_left_out_unless_all_are() -> None:
     """A job of empty files has one task that reads nothing."""
-    empty, filled = Piece("e", 0, None, 0), Piece("f", 0, 5, 5)
+    empty, filled = SplitPiece("e", 0, None, 0), SplitPiece("f", 0, 5, 5)
     assert pack([empty, filled, empty], 100) == [(filled,)]
     assert pack([empty, empty], 100) == [(empty,)]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from slotwise.analysis.metrics import Meter
 from slotwise.analysis.replay import replay_log
-from slotwise.model.cluster import Cluster, Host
+from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.decision import Defer, GiveUp, Launch, Locality, Preempt, Reallocate
 from slotwise.model.event import JobArrived, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
@@ -251,7 +251,7 @@ def check_hosts_and_shares(case: Case, log: Log) -> None:
             on_host[launch.host, kind] += 1
             of_phase[launch.phase] += 1
             if job.pool in pools:
-                share = pools[job.pool].share_key(phase.kind)
+                share = phase.kind if phase.kind in pools[job.pool].kinds else ANY_KIND
                 of_pool[job.pool, share, kind] += 1
         for (host, kind), count in on_host.items():
             assert count <= case.cluster.by_name[host].slots[kind]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from slotwise.analysis.attempts import Attempt
-from slotwise.analysis.timeline import PlacedAttempt, Steps
+from slotwise.analysis.timeline import PlacedAttempt, StepFunction
 from slotwise.model.decision import Locality
 from slotwise.model.job import PhaseId
 from slotwise.report.bars import bars_of
@@ -69,7 +69,7 @@ def test_a_cell_shows_the_job_that_held_most():
 def test_levels_keep_the_area(three_runs):
     """Exact for few changes; means over columns for many; the same area either way."""
     scene = scene_of(three_runs)
-    steps = Steps.of_changes((0.05 * at, 1.0 if at % 3 else -1.5) for at in range(1, 60))
+    steps = StepFunction.of_changes((0.05 * at, 1.0 if at % 3 else -1.5) for at in range(1, 60))
     area = steps.area(0, steps.times[-1])
     for columns in (240, 40):
         cut = levels(scene, steps, columns)
@@ -85,7 +85,7 @@ def test_levels_too_short_for_the_axis_are_left_out(three_runs):
     scene = scene_of(three_runs)
     width = scene.end - scene.begin
     times = [scene.begin + width * at for at in (0.1, 0.1 + 1e-9, 0.1 + 2e-9, 0.2)]
-    steps = Steps(tuple(times), (1.0, 2.0, 3.0, 0.0))
+    steps = StepFunction(tuple(times), (1.0, 2.0, 3.0, 0.0))
     assert levels(scene, steps) == [(scene.at(times[0]), scene.at(times[3]), 3.0)]
 
 

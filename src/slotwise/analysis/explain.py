@@ -11,7 +11,9 @@ from typing import Any
 from slotwise.analysis.queued import why_queued
 from slotwise.analysis.waits import unknown_job
 from slotwise.model.errors import InputError
+from slotwise.model.snapshot import PhaseView
 from slotwise.record.log import Log
+from slotwise.runtime.initial import initial_state
 from slotwise.runtime.ordering import ROUNDING, whole
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState, path_to
@@ -134,14 +136,7 @@ def explain(log: Log, job: str, at: float) -> Explanation:
 
 def state_at(log: Log, at: float) -> State:
     """The state of a run after all events and decisions up to an instant. O(entries)."""
-    header = log.header
-    state = State(
-        header.cluster,
-        header.pools,
-        jobs_expected=header.jobs_expected,
-        attempts_max=header.attempts_max,
-        losses_max=header.losses_max,
-    )
+    state = initial_state(log.header)
     for turn in log.turns:
         if turn.now > at:
             break
@@ -300,7 +295,7 @@ def _neighbours(
     phase: PhaseState,
 ) -> tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]:
     """The nearest phases of its pool that are served before it and after it."""
-    order: Sequence[PhaseState] = list(phase.pool.walk())
+    order: Sequence[PhaseView] = list(phase.pool.walk())
     if phase not in order:  # It has no backlog.
         return (), ()
     place = order.index(phase)
@@ -309,6 +304,6 @@ def _neighbours(
     return tuple(map(_neighbour, before)), tuple(map(_neighbour, after))
 
 
-def _neighbour(phase: PhaseState) -> Neighbour:
+def _neighbour(phase: PhaseView) -> Neighbour:
     held = phase.running - phase.away
     return Neighbour(phase.job.id, phase.id.phase, held, phase.allocated)

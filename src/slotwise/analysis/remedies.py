@@ -11,10 +11,10 @@ from math import ceil, floor, log10
 from slotwise.model.decision import Decision, Launch, Reallocate
 from slotwise.model.event import Event, HostLost, JobArrived
 from slotwise.record.log import Header, Log
+from slotwise.runtime.initial import initial_state
 from slotwise.runtime.ordering import ROUNDING, whole
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import path_to
-from slotwise.runtime.state import State
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS, make_allocator
 
 NAMES_MOST = 3
@@ -72,7 +72,7 @@ def advise(log: Log, waits: Sequence[Stretch]) -> list[Advice]:
     """
     if not waits:
         return []
-    course = _Course(log.header)
+    course = _Retracing(log.header)
     due = sorted(range(len(waits)), key=lambda number: -waits[number].start)
     cases: dict[int, _Case] = {}
     going_on: list[_Case] = []
@@ -112,7 +112,7 @@ class _Cause:
 class _Case:
     """A wait, and how long each of its causes applied."""
 
-    def __init__(self, wait: Stretch, phase: PhaseState, course: _Course) -> None:
+    def __init__(self, wait: Stretch, phase: PhaseState, course: _Retracing) -> None:
         self.wait = wait
         self._slot_kind = phase.slot_kind
         self._now = wait.start
@@ -129,12 +129,12 @@ class _Case:
         self._seconds[key] += min(now, self.wait.end) - self._now
         self._now = min(now, self.wait.end)
 
-    def look(self, course: _Course) -> None:
+    def look(self, course: _Retracing) -> None:
         """Update the current cause."""
         if phase := course.waiting(self.wait.job):
             self._cause = course.cause(phase)
 
-    def advice(self, course: _Course) -> Advice:
+    def advice(self, course: _Retracing) -> Advice:
         """The longest causes, each with its part of the time. Call it at the end of the log."""
         self.pass_to(self.wait.end)
         kind, total = self._slot_kind, self.wait.end - self.wait.start
@@ -153,17 +153,11 @@ class _Case:
         return Advice(kind, "; ".join(reasons), remedy)
 
 
-class _Course:
+class _Retracing:
     """The current state of a run, and the data that decide whether a guarantee had helped."""
 
     def __init__(self, header: Header) -> None:
-        self.state = State(
-            header.cluster,
-            header.pools,
-            jobs_expected=header.jobs_expected,
-            attempts_max=header.attempts_max,
-            losses_max=header.losses_max,
-        )
+        self.state = initial_state(header)
         self.turn = -1
         self._had_outage = False
         self.scheduler: str = header.scheduler["name"]
@@ -194,7 +188,7 @@ class _Course:
                 phase = state.phase(decision.phase)
                 kind = phase.slot_kind
                 self._launches[kind].append((self.turn, now))
-                if not _lacks_least(phase):
+                if not _lacks_guarantee(phase):
                     self._served[kind].append((self.turn, now, self._promised[kind]))
             state.apply(decision)
             if isinstance(decision, Reallocate):
@@ -320,7 +314,7 @@ class _Course:
         return place < len(turns) and turns[place] <= until
 
 
-def _lacks_least(phase: PhaseState) -> bool:
+def _lacks_guarantee(phase: PhaseState) -> bool:
     """Whether a phase, or one of its pools, lacks whole slots of its guarantee."""
     if phase.running < whole(phase.owed):
         return True

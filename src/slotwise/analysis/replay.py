@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from slotwise.model.decision import Decision
 from slotwise.objective.objective import Objective
 from slotwise.record.log import RULES, Log
+from slotwise.runtime.initial import initial_state
 from slotwise.runtime.loop import Decider
-from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
 
 
@@ -50,13 +50,7 @@ def replay_log(log: Log, scheduler: Decider | None = None) -> Replay:
     decider = scheduler or make_scheduler(
         **header.scheduler, objective=Objective(**header.objective)
     )
-    state = State(
-        header.cluster,
-        header.pools,
-        jobs_expected=header.jobs_expected,
-        attempts_max=header.attempts_max,
-        losses_max=header.losses_max,
-    )
+    state = initial_state(header)
     same = 0
     for number, turn in enumerate(log.turns):
         snapshot = state.at(turn.now)

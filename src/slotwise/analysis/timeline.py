@@ -18,14 +18,14 @@ from slotwise.record.log import Log, Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepFunction:
     """A step function of time: `values[i]` from `times[i]` (seconds) on; 0 before the first."""
 
     times: tuple[float, ...] = ()
     values: tuple[float, ...] = ()
 
     @classmethod
-    def of_changes(cls, changes: Iterable[tuple[float, float]]) -> Steps:
+    def of_changes(cls, changes: Iterable[tuple[float, float]]) -> StepFunction:
         """The running sum of (time, change) pairs in any order. O(n log n)."""
         total: defaultdict[float, float] = defaultdict(float)
         for time, change in changes:
@@ -82,9 +82,9 @@ class Timeline:
     jobs: Mapping[str, JobSpan]
     gave_up: Mapping[str, float]
     attempts: tuple[PlacedAttempt, ...]
-    held_by_job: Mapping[str, Steps]
-    held_by_pool: Mapping[str, Steps]
-    allocated_by_job: Mapping[str, Steps]
+    held_by_job: Mapping[str, StepFunction]
+    held_by_pool: Mapping[str, StepFunction]
+    allocated_by_job: Mapping[str, StepFunction]
     unresponsive: tuple[UnresponsiveSpan, ...]
     end: float
 
@@ -153,16 +153,16 @@ def _lanes(attempts: Sequence[Attempt], kinds: Mapping[PhaseId, str]) -> list[in
     return lanes
 
 
-def _held(attempts: Sequence[Attempt], owners: Mapping[str, str]) -> dict[str, Steps]:
+def _held(attempts: Sequence[Attempt], owners: Mapping[str, str]) -> dict[str, StepFunction]:
     changes: dict[str, list[tuple[float, float]]] = {}
     for attempt in attempts:
         of_owner = changes.setdefault(owners[attempt.phase.job], [])
         of_owner.append((attempt.start, 1.0))
         of_owner.append((attempt.end, -1.0))
-    return {owner: Steps.of_changes(changes[owner]) for owner in sorted(changes)}
+    return {owner: StepFunction.of_changes(changes[owner]) for owner in sorted(changes)}
 
 
-def _allocated(turns: Sequence[Turn]) -> dict[str, Steps]:
+def _allocated(turns: Sequence[Turn]) -> dict[str, StepFunction]:
     values: defaultdict[str, dict[float, float]] = defaultdict(dict)
     last: dict[str, float] = {}
     for turn in turns:
@@ -176,7 +176,8 @@ def _allocated(turns: Sequence[Turn]) -> dict[str, Steps]:
                         values[job][turn.now] = shares.get(job, 0.0)
                 last = {job: slots for job, slots in shares.items() if slots}
     return {
-        job: Steps(tuple(values[job]), tuple(values[job].values())) for job in sorted(values)
+        job: StepFunction(tuple(values[job]), tuple(values[job].values()))
+        for job in sorted(values)
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slotwise.analysis.attempts import Attempt, Follower
-from slotwise.analysis.timeline import Steps
+from slotwise.analysis.timeline import StepFunction
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Job
 from slotwise.record.log import Log
@@ -29,8 +29,8 @@ def bytes_read(job: Job, attempt: Attempt | Launch) -> int:
 class TrafficSteps:
     """Bytes a second over time, from other hosts of the same rack and from other racks."""
 
-    rack: Steps
-    core: Steps
+    rack: StepFunction
+    core: StepFunction
 
 
 def traffic_of(log: Log) -> TrafficSteps:
@@ -53,7 +53,9 @@ def traffic_of(log: Log) -> TrafficSteps:
         if size and until > attempt.start:
             rate = size / (until - attempt.start)
             changes[attempt.locality] += [(attempt.start, rate), (until, -rate)]
-    rack, core = (Steps.of_changes(changes[level]) for level in (Locality.RACK, Locality.ANY))
+    rack, core = (
+        StepFunction.of_changes(changes[level]) for level in (Locality.RACK, Locality.ANY)
+    )
     return TrafficSteps(rack, core)
 
 

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slotwise import api
-from slotwise.__main__ import leave
+from slotwise.cli.leaving import leave
 from slotwise.model.errors import SlotwiseError
 from slotwise.report.printable import printable
 from slotwise.report.reasons import in_short
@@ -135,10 +135,13 @@ def hosts_left_out(source: Source, emulate_hosts: bool) -> str:
 
 
 def show_unknown(source: Source, history: Path | None) -> None:
-    """Print a notice about work that is guessed because the history has no record of it."""
+    """Print a notice about work that is guessed because the history has no record of it.
+
+    The history is applied to the source already.
+    """
     if history is None:
         return
-    if unknown := source.with_options(history=history).unknown():
+    if unknown := source.unknown():
         names = ", ".join(map(str, unknown))
         say(
             f"slotwise: history {str(history)!r} has no record of {names}: this work is"

@@ -88,10 +88,3 @@ class Pool:
     def kinds(self) -> frozenset[str]:
         """The kinds of phases for which it has separate shares."""
         return frozenset(self.slots_min) | frozenset(self.slots_max)
-
-    def share_key(self, kind: str) -> str:
-        """The key of the shares that phases of this kind count against.
-
-        Shares given for "task" cover all kinds that have none of their own.
-        """
-        return kind if kind in self.slots_min or kind in self.slots_max else ANY_KIND

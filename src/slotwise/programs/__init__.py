@@ -9,9 +9,7 @@ if TYPE_CHECKING:
     from slotwise.programs.calls import Calls as Calls
     from slotwise.programs.calls import Sleep as Sleep
     from slotwise.programs.execution import Execution as Execution
-    from slotwise.programs.loading import BUILTINS as BUILTINS
     from slotwise.programs.loading import load as load
-    from slotwise.programs.mapreduce.execution import MapReduceExecution as MapReduceExecution
     from slotwise.programs.mapreduce.planning import plan_mapreduce as plan_mapreduce
     from slotwise.programs.mapreduce.program import BatchMapReduce as BatchMapReduce
     from slotwise.programs.mapreduce.program import MapReduce as MapReduce
@@ -19,12 +17,10 @@ if TYPE_CHECKING:
 # Modules are imported on first use. A worker process then imports only what its tasks need,
 # which shortens the restart of a task whose worker was killed.
 PUBLIC = {
-    "BUILTINS": "loading",
     "BatchMapReduce": "mapreduce.program",
     "Calls": "calls",
     "Execution": "execution",
     "MapReduce": "mapreduce.program",
-    "MapReduceExecution": "mapreduce.execution",
     "Sleep": "calls",
     "load": "loading",
     "plan_mapreduce": "mapreduce.planning",

@@ -23,7 +23,7 @@ WRITE_SECONDS = 2.0
 Programs = Mapping[str, tuple[str, Mapping[str, Sizes]]]
 """For each job: the name of its program, and the bytes of its tasks by phase."""
 
-Attempt = tuple[PhaseId, int, int]
+AttemptKey = tuple[PhaseId, int, int]
 
 
 class Remembering:
@@ -39,7 +39,7 @@ class Remembering:
         self._path = path
         self._programs = programs
         self._speeds = {host.name: host.speed for host in cluster.hosts}
-        self._hosts: dict[Attempt, str] = {}
+        self._hosts: dict[AttemptKey, str] = {}
         self._helped: set[tuple[PhaseId, int]] = set()
         self._waiting: list[Observation] = []
         self._lock = threading.Lock()

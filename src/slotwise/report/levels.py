@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slotwise.analysis.timeline import Steps
+from slotwise.analysis.timeline import StepFunction
 from slotwise.report.scene import Scene
 
 COLUMNS = 240
@@ -10,7 +10,7 @@ COLUMNS = 240
 
 
 def levels(
-    scene: Scene, steps: Steps, columns: int = COLUMNS
+    scene: Scene, steps: StepFunction, columns: int = COLUMNS
 ) -> list[tuple[float, float, float]]:
     """A step function as (start, end, mean) on the axis: exact, or in `columns` intervals.
 

@@ -8,7 +8,7 @@ from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from slotwise.analysis.timeline import Steps
+from slotwise.analysis.timeline import StepFunction
 from slotwise.model.errors import MissingExtraError
 from slotwise.report.page import require_plots
 from slotwise.report.reported import ReportedRun, run_names
@@ -43,7 +43,9 @@ def runs_html(runs: Sequence[ReportedRun]) -> str:
     return _framed([*parts, *_pictures(draw)])
 
 
-def plan_html(facts: str, completion: Mapping[str, float], held: Mapping[str, Steps]) -> str:
+def plan_html(
+    facts: str, completion: Mapping[str, float], held: Mapping[str, StepFunction]
+) -> str:
     """A plan: its value, the completion of each job, and the slots that it holds over time."""
     order = sorted(completion, key=lambda job: (completion[job], job))
     columns = {

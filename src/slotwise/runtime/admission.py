@@ -47,8 +47,8 @@ class Admission:
     def check(self, pools: PoolTree) -> None:
         """Assert that no pool runs too many jobs. For tests."""
         for name, count in self._running.items():
-            max_share = pools[name].jobs_max
-            assert max_share is None or 0 <= count <= max_share, "no pool runs too many jobs"
+            jobs_max = pools[name].jobs_max
+            assert jobs_max is None or 0 <= count <= jobs_max, "no pool runs too many jobs"
 
     def _admit(self, pools: PoolTree) -> Iterator[Job]:
         """Admit what fits. Jobs of a pool have the same limits: only its first is checked."""

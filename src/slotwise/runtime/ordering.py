@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from slotwise.runtime.pool_state import PoolState
 
 Rank = tuple[float, float, int, "ShareNode"]
 """How far a node is below the slots that it should hold: the smallest is served first."""
@@ -33,7 +29,7 @@ class ShareNode:
 
     __slots__ = ("allocated", "away", "order", "owed", "parent", "rank", "running", "served")
 
-    def __init__(self, order: int, parent: PoolState | None) -> None:
+    def __init__(self, order: int, parent: ShareNode | None) -> None:
         self.order, self.parent = order, parent
         self.allocated = self.owed = self.served = 0.0
         self.running = self.away = 0

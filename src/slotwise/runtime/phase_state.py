@@ -8,29 +8,23 @@ from math import inf
 from slotwise.estimation.extrapolation import work_left
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
-from slotwise.model.job import Block, Job, Phase, PhaseId
+from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree
 from slotwise.runtime.ordering import ShareNode
 from slotwise.runtime.pool_state import PoolState, path_to
-from slotwise.workload.placement import PlacedBlocks
-
-PENDING, RUNNING, DONE, BLOCKED = 0, 1, 2, 3
+from slotwise.runtime.task_homes import BLOCKED, DONE, PENDING, RUNNING, TaskHomes
 
 
 class PhaseState(ShareNode):
     """A phase in progress. It changes only through its methods, and each is O(1).
 
     Each task takes one byte, plus an index from hosts and racks to the tasks with input there.
-    The index is cleaned as it is read, so that a launch does not have to update the entries of
-    the other hosts that hold the same block.
 
     The tasks of a phase that continues another are `blocked` until the tasks that they continue
     are done. Then each may run only on the host of the task that it continues.
     """
 
     __slots__ = (
-        "_by_host",
-        "_by_rack",
         "_cluster",
         "_cursor",
         "_each",
@@ -72,6 +66,8 @@ class PhaseState(ShareNode):
         "stopping",
         "waits_for",
     )
+
+    parent: PoolState
 
     def __init__(
         self,
@@ -129,16 +125,11 @@ class PhaseState(ShareNode):
         self._observed = self._running_speed = self._elapsed_base = 0.0
         self._cluster = cluster
         self.has_homes = bool(phase.tasks.blocks) or self.is_pinned
-        self._by_host: dict[str, list[int]] = {}
-        self._homes: dict[int, str] = {}  # of the tasks of a phase that continues another
-        self._by_rack: dict[str, list[int]] | None = None
-        if phase.tasks.blocks:
-            self._find_homes(phase.tasks.blocks)
+        self._homes = TaskHomes(self._status, phase.tasks.blocks, cluster)
 
     @property
     def pool(self) -> PoolState:
         """The share of its pool that it counts against."""
-        assert self.parent is not None
         return self.parent
 
     @property
@@ -222,27 +213,15 @@ class PhaseState(ShareNode):
         """Like `next_task`, among the tasks with input on one of these hosts; also the host."""
         if not self.has_homes:
             return *self.next_task(), next(iter(hosts))
-        by_host = self._by_host
-        near: Iterable[str] = hosts
-        if len(by_host) < len(hosts):  # A small job in a large cluster has few homes.
-            near = filter(hosts.__contains__, tuple(by_host))
-        for host in near:
-            tasks = by_host.get(host)
-            if tasks is not None:
-                found = self._last_pending(tasks)
-                if found:
-                    return *found, host
-                del by_host[host]
-        return None
+        found = self._homes.task_on(hosts)
+        return found and (*self._numbered(found[0]), found[1])
 
     def next_task_in(self, rack: str) -> tuple[int, int] | None:
         """Like `next_task`, among the tasks with input in this rack."""
         if self.is_pinned:
             return None
-        if self._by_rack is None:
-            self._by_rack = self._index_racks()
-        tasks = self._by_rack.get(rack)
-        return self._last_pending(tasks) if tasks else None
+        task = self._homes.task_in(rack)
+        return None if task is None else self._numbered(task)
 
     def is_unseen(self, now: float) -> bool:
         """Whether nothing is known of its work.
@@ -321,8 +300,7 @@ class PhaseState(ShareNode):
         self.has_passed = False
         self.blocked -= 1
         self.pending += 1
-        self._homes[task] = host
-        self._by_host.setdefault(host, []).append(task)
+        self._homes.pin(task, host)
 
     def finish(self, task: int, work: float) -> None:
         """Mark a task that has ended as done; `work` is what it took, in seconds at speed 1."""
@@ -346,7 +324,7 @@ class PhaseState(ShareNode):
         self.pending += 1
         self._returned.append(task)
         if self.has_homes:
-            self._index_homes((task,))
+            self._homes.put_back(task)
 
     def check(self) -> None:
         """Assert that its counters agree with its tasks. O(tasks); for tests."""
@@ -362,56 +340,3 @@ class PhaseState(ShareNode):
 
     def _numbered(self, task: int) -> tuple[int, int]:
         return task, self._tries.get(task, 0) + 1
-
-    def _last_pending(self, tasks: list[int]) -> tuple[int, int] | None:
-        """The last pending task of a list; the entries after it are removed."""
-        status = self._status
-        while tasks:
-            task = tasks[-1]
-            if status[task] == PENDING:
-                return self._numbered(task) if self._tries else (task, 1)
-            tasks.pop()
-        return None
-
-    def _find_homes(self, blocks: Sequence[Block]) -> None:
-        """Index all tasks by input host; the lowest task, launched first, is last."""
-        if isinstance(blocks, PlacedBlocks):
-            self._by_host = blocks.homes_by_host()
-        else:
-            self._index_homes(range(len(blocks) - 1, -1, -1))
-        # In the order of the cluster, because the order of a set is not deterministic.
-        homes, place = self._by_host, self._cluster.position
-        known = sorted(homes.keys() & place.keys(), key=place.__getitem__)
-        self._by_host = {host: homes[host] for host in known}
-
-    def _index_homes(self, tasks: Iterable[int]) -> None:
-        """Index pending tasks by input host; duplicate entries do no harm."""
-        if self.is_pinned:
-            for task in tasks:
-                self._by_host.setdefault(self._homes[task], []).append(task)
-            return
-        blocks, index = self.phase.tasks.blocks, self._by_host
-        for task in tasks:
-            for host in sorted(blocks[task].hosts):
-                if host in index:
-                    index[host].append(task)
-                else:
-                    index[host] = [task]
-            if self._by_rack is not None:
-                self._index_rack(self._by_rack, task)
-
-    def _index_racks(self) -> dict[str, list[int]]:
-        """Index all pending tasks by rack. Built on demand, since few phases need it."""
-        if isinstance(self.phase.tasks.blocks, PlacedBlocks):
-            return self.phase.tasks.blocks.homes_by_rack()
-        index: dict[str, list[int]] = {}
-        for task in range(self.phase.tasks.count - 1, -1, -1):
-            if self._status[task] == PENDING:
-                self._index_rack(index, task)
-        return index
-
-    def _index_rack(self, index: dict[str, list[int]], task: int) -> None:
-        rack_of = self._cluster.rack_of
-        hosts = self.phase.tasks.blocks[task].hosts
-        for rack in {rack_of[host] for host in hosts if host in rack_of}:
-            index.setdefault(rack, []).append(task)

@@ -1,27 +1,36 @@
-"""One pool's share of one kind of slot during a run: what it holds, is owed, and lacks."""
+"""A pool's share of one kind of slot, or of several, during a run.
+
+What it holds, what it is owed, and what it lacks.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from math import inf
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import ShareKey
+from slotwise.model.snapshot import PhaseView
+from slotwise.runtime.hosts import FreeSlots
 from slotwise.runtime.ordering import Rank, ShareNode, whole
-
-if TYPE_CHECKING:
-    from slotwise.runtime.phase_state import PhaseState
-    from slotwise.runtime.totals import Total
-
 
 STARVING = 3.0
 """Puts starving shares before all others: other ranks are at least -2."""
 
 _CHILD = itemgetter(3)  # of a Rank
+
+
+class PhaseBelow(PhaseView, Protocol):
+    """A phase as the pools above it see it."""
+
+    @property
+    def pool(self) -> PoolState:
+        """The share of its pool that it counts against."""
+        ...
 
 
 def path_to(pool: PoolState | None) -> Iterator[PoolState]:
@@ -67,6 +76,7 @@ class PoolState(ShareNode):
     )
 
     depth: int
+    parent: PoolState | None
 
     def __init__(
         self,
@@ -154,7 +164,7 @@ class PoolState(ShareNode):
         """The slots that it will hold when all attempts that were asked to stop have ended."""
         return self.held - self.stopping + self.coming
 
-    def walk(self) -> Iterator[PhaseState]:
+    def walk(self) -> Iterator[PhaseBelow]:
         """The phases below it with pending tasks, in the order in which they are served."""
         pool = self
         while pool.below and len(pool.backlogged) == 1:
@@ -221,28 +231,117 @@ class PoolState(ShareNode):
                 taken.update(dict.fromkeys([*inside, self], more))
         return taken[self]
 
-    def check(self, below: Sequence[PoolState], phases: Sequence[PhaseState]) -> None:
-        """Assert that its counters agree with all phases, and the direct shares, below it.
 
-        For tests.
+class Total:
+    """A pool's common share of all kinds of slots, with one part for each kind.
+
+    Each allocation divides the guarantee among the parts. A shortage counts slots of all kinds,
+    so its clock continues when the missing slots move to another part.
+
+    parts          by kind of slot
+    min_share_due  when it will have lacked slots of its min share for too long
+    """
+
+    __slots__ = (
+        "_free",
+        "_served",
+        "_service",
+        "max_share",
+        "min_share",
+        "min_share_due",
+        "parts",
+    )
+
+    def __init__(
+        self, min_share: float, max_share: float, free: Mapping[str, FreeSlots]
+    ) -> None:
+        self.min_share, self.max_share, self._free = min_share, max_share, free
+        self.parts: dict[str, PoolState] = {}
+        self.min_share_due = inf
+        self._served = dict.fromkeys(free, 0.0)
+        self._service = 0.0
+
+    @property
+    def running(self) -> int:
+        """The slots of all kinds that it holds."""
+        return sum([part.running for part in self.parts.values()])
+
+    @property
+    def away(self) -> int:
+        """The slots that it holds on unresponsive hosts."""
+        return sum([part.away for part in self.parts.values()])
+
+    def room(self, part: PoolState) -> float:
+        """The number of further slots of this kind that it may hold.
+
+        It excludes slots of other kinds that are being taken back for it.
         """
-        assert self.running == sum(phase.running for phase in phases)
-        assert self.away == sum(phase.away for phase in phases)
-        stopping = sum(len(phase.stopping) for phase in phases)
-        assert stopping - self.away <= self.stopping <= stopping
-        own = sum(phase.demand for phase in phases if phase.is_ready and phase.pool is self)
-        assert self.demand == own + sum(pool.usable for pool in below)
-        held = self.running if self.total is None else self.total.running
-        assert held <= self.max_share, "a pool never exceeds its max share"
-        assert self.backlogged == sorted(self.backlogged), "the order below a pool is sorted"
-        assert self.coming >= 0
-        for *_, child in self.backlogged:
-            assert child.parent is self
-            if self.below != 1:  # A share without siblings has a place, but needs no order.
-                assert child.rank == child.ranked(), "a place in the order is up to date"
+        kept = sum([other.coming for other in self.parts.values() if other is not part])
+        return self.max_share - self.running - kept
+
+    def lacks(self) -> int:
+        """The usable slots of its min share that it lacks; below 0 if it holds more."""
+        return self._owed() - sum([part.held for part in self.parts.values()])
+
+    def missing(self) -> int:
+        """Like `lacks`, without the slots that are already being taken back for it."""
+        return self._owed() - sum([part.expected for part in self.parts.values()])
+
+    def watch(self, now: float, patience: float) -> float:
+        """Update the instant at which its shortage will be overdue; inf without a shortage."""
+        if self.lacks() <= 0:
+            self.min_share_due = inf
+        elif self.min_share_due == inf:
+            self.min_share_due = now + patience
+        return self.min_share_due
+
+    def divide(self) -> None:
+        """Guarantee each part up to its allocation until the min share is reached.
+
+        Guarantees below the parts are counted already. Whole slots come first.
+        """
+        parts = self.parts.values()
+        for part in parts:
+            part.owed = min(part.owed, part.allocated)
+        more = self.min_share - sum([part.owed for part in parts])
+        for is_whole in (True, False):
+            for part in parts:
+                top = whole(part.allocated) if is_whole else part.allocated
+                given = max(0.0, min(more, top - part.owed))
+                part.owed += given
+                more -= given
+
+    def serve(self, part: PoolState) -> None:
+        """Count a launch as service of a part, in inverse proportion to its allocation."""
+        if part.allocated > 0:
+            self._service = max(self._service, self._served[part.slot_kind])
+            self._served[part.slot_kind] = self._service + 1.0 / part.allocated
+
+    def is_turn_of_others(self, part: PoolState) -> bool:
+        """Whether the rest of the max share should go to slots of other kinds.
+
+        These are kinds with free slots and a backlog for which the pool holds a smaller part of
+        its share, or has had less service.
+        """
+        mine, wanted = self._turn(part), 0
+        for other in self.parts.values():
+            if (
+                other.backlogged
+                and self._free[other.slot_kind].by_host
+                and self._turn(other) < mine
+            ):
+                wanted += max(1, whole(other.share) - other.held)
+        return wanted > 0 and wanted >= self.max_share - self.running
+
+    def _owed(self) -> int:
+        owed = sum([min(part.owed, part.usable) for part in self.parts.values()])
+        return whole(min(owed, self.max_share - self.away))
+
+    def _turn(self, part: PoolState) -> tuple[float, float, str]:
+        return part.ranked()[0], self._served[part.slot_kind], part.slot_kind
 
 
-def _walk(pool: PoolState) -> Iterator[PhaseState]:
+def _walk(pool: PoolState) -> Iterator[PhaseBelow]:
     """Like `PoolState.walk`, for a pool of pools. Not recursive: the tree may be very deep."""
     levels = [map(_CHILD, pool.backlogged)]
     while levels:

@@ -11,8 +11,8 @@ from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
 from slotwise.runtime.ordering import ShareNode
 from slotwise.runtime.phase_state import PhaseState
-from slotwise.runtime.pool_state import PoolState, path_to
-from slotwise.runtime.totals import Total, Totals
+from slotwise.runtime.pool_state import PoolState, Total, path_to
+from slotwise.runtime.totals import Totals
 
 WHOLE = ShareKey("", "")
 """All slots of one kind: the parent of the shares of the pools at the top."""
@@ -138,7 +138,8 @@ class Shares:
         more = demand - phase.counted
         phase.counted = demand
         child: ShareNode = phase
-        pool, whole = phase.parent, self.whole
+        pool: PoolState | None = phase.parent
+        whole = self.whole
         while pool is not None:
             pool.running += held
             if more:
@@ -168,7 +169,7 @@ class Shares:
             if pool is whole and whole.below == 1 and is_hungry == (child.rank is not None):
                 return  # What the whole holds is not used, and its only pool keeps its place.
 
-    def named(self, name: str | None) -> list[PoolState]:
+    def named(self, name: str) -> list[PoolState]:
         """The shares of a pool."""
         return [share for share in self._by_key.values() if share.name == name]
 
@@ -195,7 +196,7 @@ class Shares:
         for pool in self._by_key.values():
             below = [other for other in self._by_key.values() if other.parent is pool]
             if pool is not self.whole:
-                pool.check(below, [p for p in phases if pool in path_to(p.pool)])
+                _check(pool, below, [p for p in phases if pool in path_to(p.pool)])
             assert pool.is_overdue == (pool in self.overdue)
             assert pool.starving == pool.is_starving + sum(p.starving for p in below)
 
@@ -277,3 +278,21 @@ class Shares:
                 del order[bisect_left(order, child.rank)]
                 child.rank = rank = child.ranked()
                 insort(order, rank)
+
+
+def _check(pool: PoolState, below: Sequence[PoolState], phases: Sequence[PhaseState]) -> None:
+    """Assert that a share agrees with the shares directly, and all phases, below it."""
+    assert pool.running == sum(phase.running for phase in phases)
+    assert pool.away == sum(phase.away for phase in phases)
+    stopping = sum(len(phase.stopping) for phase in phases)
+    assert stopping - pool.away <= pool.stopping <= stopping
+    own = sum(phase.demand for phase in phases if phase.is_ready and phase.pool is pool)
+    assert pool.demand == own + sum(other.usable for other in below)
+    held = pool.running if pool.total is None else pool.total.running
+    assert held <= pool.max_share, "a pool never exceeds its max share"
+    assert pool.backlogged == sorted(pool.backlogged), "the order below a pool is sorted"
+    assert pool.coming >= 0
+    for *_, child in pool.backlogged:
+        assert child.parent is pool
+        if pool.below != 1:  # A share without siblings has a place, but needs no order.
+            assert child.rank == child.ranked(), "a place in the order is up to date"

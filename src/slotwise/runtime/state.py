@@ -1,8 +1,8 @@
 """The current state of a run. Events and decisions change it by `apply`.
 
-The cost of one `apply` is proportional to what it changes (plus a logarithm), not to the size
-of the cluster. Free slots, pending tasks by home, and the order of phases by how far they are
-below their allocation are updated incrementally. When a host becomes unresponsive or comes
+It joins the jobs (`jobs.py`), the hosts (`hosts.py`), the shares of the pools
+(`shares_by_kind.py`) and the queues. The cost of one `apply` is proportional to what it changes
+(plus a logarithm), not to the size of the cluster. When a host becomes unresponsive or comes
 back, which is rare, all shares are recounted. `check` asserts that everything is consistent.
 """
 
@@ -38,24 +38,19 @@ from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.snapshot import Seen
-from slotwise.runtime.admission import Admission
 from slotwise.runtime.finished import Finished
 from slotwise.runtime.hosts import Hosts
-from slotwise.runtime.ordering import ROUNDING
+from slotwise.runtime.jobs import Jobs, release_followers, tell_followers
 from slotwise.runtime.phase_state import PhaseState
-from slotwise.runtime.pool_state import PoolState
+from slotwise.runtime.pool_state import PhaseBelow, PoolState
 from slotwise.runtime.queues import Queues
-from slotwise.runtime.shares import Shares
-from slotwise.runtime.totals import Totals, owe
+from slotwise.runtime.shares_by_kind import SharesByKind
 
 ATTEMPTS_MAX = 4
 """The number of attempts of a task before its job fails."""
 
 LOSSES_MAX = 16
 """The number of times that a task may lose its slot before it is taken to be the cause."""
-
-PHASES_MOST = 1_000_000
-"""More than the phases of any job: phases are numbered by arrival, then by index in the job."""
 
 
 class State:
@@ -75,31 +70,22 @@ class State:
         self.cluster = cluster
         self.pools = PoolTree(pools)
         self.now = 0.0
-        self.completed: dict[str, float] = {}
-        self.failed: dict[str, str] = {}
         self.doomed: dict[str, str] = {}
         self.is_stale = self.has_changed = self.has_shrunk = False
         self.epoch_ends = -inf
         self._jobs_expected = jobs_expected
         self._limits = {False: attempts_max, True: losses_max}
         self._default_work = default_work
-        self._phases: dict[PhaseId, PhaseState] = {}
-        self._jobs: dict[str, dict[str, PhaseState]] = {}
-        self._undone: dict[str, set[str]] = {}  # the phases of each job that are not done
-        self._arrived = 0
         self._bad_ends: dict[tuple[PhaseId, int, bool], int] = {}
         self._speeds = {host.name: host.speed for host in cluster.hosts}
-        kinds = cluster.capacity
         self._hosts = Hosts(cluster)
         self._queues = Queues()
         self._finished = Finished()
-        self._ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
-        self._in_order: dict[str, list[PhaseState]] = {}  # of `ready`, until it changes
-        totals = Totals(self._hosts.free)
-        self._shares: dict[str, Shares] = {}
-        for kind in kinds:
-            self._shares[kind] = Shares(kind, totals, self._shares)
-        self._admission = Admission()
+        self._jobs = Jobs(cluster.capacity)
+        self._phases = self._jobs.phases
+        self.completed, self.failed = self._jobs.completed, self._jobs.failed
+        self._shares = SharesByKind(self._hosts.free)
+        self._of_kind = self._shares.of
         self._waits: list[tuple[float, PhaseId]] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
             JobArrived: self._job_arrived,
@@ -108,7 +94,7 @@ class State:
             TaskKilled: self._task_killed,
             HostLost: self._host_lost,
             HostJoined: self._host_joined,
-            LaunchDropped: self._launch_dropped,
+            LaunchDropped: lambda event: None,
             Reallocate: self._reallocate,
             Enqueue: self._queues.replace,
             Launch: self._launch,
@@ -118,23 +104,9 @@ class State:
         }
 
     @property
-    def awaiting_admission(self) -> list[str]:
-        """The jobs that wait until their pools run fewer jobs, the next one first."""
-        return self._admission.waiting()
-
-    def full_pools(self, job: str) -> dict[str, list[str]]:
-        """The pools of a job that are at their `jobs_max`, with the jobs that they run."""
-        outside = set(self.awaiting_admission)
-        inside = [one for one in self._jobs if one not in outside]
-        return {
-            name: [one for one in inside if self.pools[name] in self._path(self._job(one))]
-            for name in self._admission.full(self._job(job), self.pools)
-        }
-
-    @property
     def is_done(self) -> bool:
         """Whether all expected jobs have arrived and are over."""
-        return self._arrived == self._jobs_expected and not self._jobs
+        return self._jobs.arrived == self._jobs_expected and not self._jobs
 
     def apply(self, entry: Event | Decision) -> None:
         """Apply an event or a decision. An event for an attempt that is over has no effect."""
@@ -148,10 +120,7 @@ class State:
         self.now = now
         self._queues.has_heard = True
         self._hosts.new_turn()
-        for shares in self._shares.values():
-            shares.now = now
-            if shares.alarms:
-                shares.ring()
+        self._shares.at(now)
         return self
 
     def next_wakeup(self) -> float | None:
@@ -167,23 +136,18 @@ class State:
                 wake = min(wake, until)
                 break
             heappop(waits)  # The wait is over, or a launch ended it.
-        for shares in self._shares.values():
-            if shares.alarms:
-                wake = min(wake, shares.next_alarm())
+        wake = min(wake, self._shares.next_alarm())
         return None if wake == inf else wake
 
     # The view of policies (model.snapshot.Snapshot).
 
     def ready(self, slot_kind: str) -> Sequence[PhaseState]:
         """The ready phases that use this kind of slot, in order of arrival."""
-        if slot_kind not in self._in_order:
-            phases = self._ready[slot_kind].values()
-            self._in_order[slot_kind] = sorted(phases, key=lambda phase: phase.order)
-        return self._in_order[slot_kind]
+        return self._jobs.in_order(slot_kind)
 
-    def backlogged(self, slot_kind: str) -> Iterable[PhaseState]:
+    def backlogged(self, slot_kind: str) -> Iterable[PhaseBelow]:
         """The ready phases with pending tasks, by pool, then within it; largest lack first."""
-        return self._shares[slot_kind].whole.walk()
+        return self._of_kind[slot_kind].whole.walk()
 
     def free(self, slot_kind: str) -> Mapping[str, int]:
         """The hosts with free slots of this kind, and the number of these slots."""
@@ -195,15 +159,15 @@ class State:
 
     def overdue(self, slot_kind: str) -> Collection[PoolState]:
         """The shares of pools that have lacked slots for as long as their time-out."""
-        return self._shares[slot_kind].overdue
+        return self._of_kind[slot_kind].overdue
 
     def shares(self, slot_kind: str) -> Sequence[PoolState]:
         """The shares of all pools in this kind of slot, outer ones first."""
-        return self._shares[slot_kind].pools()
+        return self._of_kind[slot_kind].pools()
 
     def phases_of(self, job: str) -> Sequence[PhaseState]:
         """The phases of a job that has arrived and is not over."""
-        return list(self._jobs.get(job, {}).values())
+        return self._jobs.phases_of(job)
 
     def capacity(self, slot_kind: str) -> int:
         """The slots of this kind on responsive hosts."""
@@ -228,51 +192,40 @@ class State:
         """A phase of a job that is not over."""
         return self._phases[name]
 
+    @property
+    def awaiting_admission(self) -> list[str]:
+        """The jobs that wait for admission, the next one first."""
+        return self._jobs.awaiting_admission
+
+    def full_pools(self, job: str) -> dict[str, list[str]]:
+        """The pools of a job that are at their `jobs_max`, with the jobs that they run."""
+        return self._jobs.full_pools(job, self.pools)
+
     def jobs_left(self) -> Iterable[Sequence[PhaseState]]:
         """The phases of each admitted job that is not over, in topological order.
 
         The jobs are in order of arrival.
         """
-        outside = set(self.awaiting_admission)
-        for name, phases in self._jobs.items():
-            if name not in outside and name not in self.failed:
-                yield [phases[phase.name] for phase in self._job(name).topological]
+        return self._jobs.left()
 
     def attempts_of(self, job: str) -> Sequence[Launch]:
         """The running attempts of a job."""
-        phases = self._jobs.get(job, {}).values()
-        return [launch for phase in phases for launch, _, _ in phase.launches.values()]
+        return self._jobs.attempts_of(job)
 
     # Events.
 
     def _job_arrived(self, event: JobArrived) -> None:
         job = event.job
-        assert job.id not in self._jobs, "job ids are unique"
         if job.pool not in self.pools or job.pool in self.pools.inner:
             self.pools = self.pools.with_pools([job.pool])
-        phases = {}
-        for number, phase in enumerate(job.phases):
-            state = self._phase(job, phase, self._arrived * PHASES_MOST + number)
-            phases[phase.name] = self._phases[state.id] = state
-        for state in phases.values():
-            for name in state.waits_for:
-                phases[name].behind.append(state)
-        self._jobs[job.id], self._undone[job.id] = phases, set(phases)
-        self._arrived += 1
-        self._begin(self._admission.arrive(job, self.pools))
+        self._begin(self._jobs.arrive(job, self.pools, self._phase))
 
     def _begin(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
             self._queues.is_outdated = True
-            for state in self._jobs[job.id].values():
-                if not state.waits_for:
-                    self._make_ready(state)
-
-    def _job(self, name: str) -> Job:
-        return next(iter(self._jobs[name].values())).job
-
-    def _path(self, job: Job) -> tuple[Pool, ...]:
-        return self.pools.path(job.pool)
+            for phase in self._jobs.phases_of(job.id):
+                if not phase.waits_for:
+                    self._make_ready(phase)
 
     def _task_finished(self, event: TaskFinished) -> None:
         phase = self._phases.get(event.phase)
@@ -291,7 +244,7 @@ class State:
         if not phase.pending and not phase.running:
             self._phase_done(phase, event.at)
         elif self.failed:
-            self._forget_if_over(phase.job.id)
+            self._jobs.forget_if_over(phase.job.id)
 
     def _task_failed(self, event: TaskFailed) -> None:
         phase = self._put_back(event)
@@ -301,13 +254,13 @@ class State:
         self._bad_ends[key] = count = self._bad_ends.get(key, 0) + 1
         if count >= self._limits[event.lost] and phase.job.id not in self.failed:
             self.doomed[phase.job.id] = event.reason
-        self._forget_if_over(phase.job.id)
+        self._jobs.forget_if_over(phase.job.id)
 
     def _task_killed(self, event: TaskKilled) -> None:
         phase = self._put_back(event)
         if phase is not None:
             phase.keep(event.task, event.kept)
-            self._forget_if_over(phase.job.id)
+            self._jobs.forget_if_over(phase.job.id)
 
     def _host_lost(self, event: HostLost) -> None:
         self._hosts.lose(event.host)
@@ -322,18 +275,11 @@ class State:
         self._queues.is_outdated = self.is_stale = True
         self._recount()
 
-    def _launch_dropped(self, event: LaunchDropped) -> None:
-        """No effect."""
-
     # Decisions.
 
     def _reallocate(self, decision: Reallocate) -> None:
         assert decision.until > self.now, "every epoch ends in the future"
-        for kind, ready in self._ready.items():
-            self._shares[kind].reallocate(ready, decision.slots)
-        owe([pool for shares in self._shares.values() for pool in shares.inner_first()])
-        for shares in self._shares.values():
-            shares.line_up()
+        self._shares.reallocate(self._jobs.ready, decision.slots)
         self.epoch_ends = decision.until
         self.is_stale = self.has_changed = self.has_shrunk = False
 
@@ -344,7 +290,7 @@ class State:
         phase.launch(launch, self.now, self._speeds[launch.host])
         if self._queues.by_host:
             self._queues.launched(launch)
-        self._shares[phase.slot_kind].settle(phase, 1)
+        self._of_kind[phase.slot_kind].settle(phase, 1)
 
     def _defer(self, decision: Defer) -> None:
         assert decision.until > self.now, "every wake lies ahead"
@@ -357,30 +303,18 @@ class State:
         """The slot stays held until the backend reports that the attempt has ended."""
         phase = self._phases[decision.phase]
         if decision.task not in phase.stopping:  # Otherwise it was asked before.
-            taker = self._taker(decision.pool, phase.slot_kind) if decision.pool else None
-            self._shares[phase.slot_kind].tell(phase, decision.task, taker)
+            taker = self._shares.taker(decision.pool, phase.slot_kind)
+            self._of_kind[phase.slot_kind].tell(phase, decision.task, taker)
             if decision.host in self._hosts.lost:
                 self._recount()
 
-    def _taker(self, pool: str, slot_kind: str) -> PoolState | None:
-        """The share for which a task of a kind is asked to stop.
-
-        It is an overdue share of the pool, of this kind if possible; otherwise one of another
-        kind, which may hold more slots once the task has stopped.
-        """
-        named = self._shares[slot_kind].named(pool)
-        others = [share for shares in self._shares.values() for share in shares.named(pool)]
-        overdue = [share for share in (*named, *others) if share.is_overdue]
-        return next(iter(overdue or named), None)
-
     def _give_up(self, decision: GiveUp) -> None:
-        self.failed[decision.job] = decision.reason
         self.doomed.pop(decision.job, None)
         self._queues.is_outdated = True
-        self._begin(self._admission.leave(self._job(decision.job), self.pools))
-        for phase in self._jobs[decision.job].values():
+        self._begin(self._jobs.give_up(decision.job, decision.reason, self.pools))
+        for phase in self._jobs.phases_of(decision.job):
             self._make_unready(phase)
-        self._forget_if_over(decision.job)
+        self._jobs.forget_if_over(decision.job)
 
     # Helpers. Each updates one index.
 
@@ -399,7 +333,7 @@ class State:
     def _free_slot(self, phase: PhaseState, launch: Launch) -> None:
         self._hosts.free[phase.slot_kind].give_back(launch.host)
         if phase.stopping:
-            self._shares[phase.slot_kind].ended(phase, launch.task)
+            self._of_kind[phase.slot_kind].ended(phase, launch.task)
 
     def _settle_end(self, phase: PhaseState, launch: Launch) -> None:
         """Update the shares above a phase after one of its attempts has ended."""
@@ -410,84 +344,44 @@ class State:
             self._settle(phase, -1)
 
     def _recount(self) -> None:
-        """Recount what all shares hold and demand."""
-        of_kind: dict[str, list[PhaseState]] = {kind: [] for kind in self._shares}
-        for phase in self._phases.values():
-            of_kind[phase.slot_kind].append(phase)
-        for kind, shares in self._shares.items():
-            shares.recount(of_kind[kind], self._hosts.lost)
-        for shares in self._shares.values():
-            shares.line_up()
+        self._shares.recount(self._phases.values(), self._hosts.lost)
 
     def _settle(self, phase: PhaseState, held: int) -> None:
-        """Update the shares above a phase that changed and holds `held` more slots."""
-        self._shares[phase.slot_kind].settle(phase, held)
+        self._of_kind[phase.slot_kind].settle(phase, held)
 
     def _make_ready(self, phase: PhaseState) -> None:
-        self._ready[phase.slot_kind][phase.id] = phase
-        phase.is_ready = True
-        self._ready_changed(phase)
+        self._jobs.make_ready(phase)
+        self._settle(phase, 0)
+        self.is_stale = True
 
     def _make_unready(self, phase: PhaseState) -> None:
-        self._ready[phase.slot_kind].pop(phase.id, None)
-        phase.is_ready = False
-        self._ready_changed(phase)
-
-    def _ready_changed(self, phase: PhaseState) -> None:
-        self._in_order.pop(phase.slot_kind, None)
+        self._jobs.make_unready(phase)
         self._settle(phase, 0)
         self.is_stale = True
 
     def _tell_followers(self, phase: PhaseState, task: int, host: str) -> None:
         """Update the phases that need not wait for all tasks of this phase."""
-        for other in phase.behind:
-            if other.is_pinned:
-                other.unblock(task, host)
-                other.waits_for.clear()
-                if other.is_ready:
-                    self.has_shrunk = True  # Its demand grew; the next epoch handles it.
-                    self._settle(other, 0)
-                elif phase.job.id not in self.failed:
-                    self._make_ready(other)
-            elif other.early and phase.id.phase in other.waits_for:
-                needed = other.phase.slow_start * phase.phase.tasks.count
-                if phase.done >= max(1, needed - ROUNDING):
-                    other.waits_for.remove(phase.id.phase)
-                    if not other.waits_for and phase.job.id not in self.failed:
-                        self._make_ready(other)
+        for other in tell_followers(phase, task, host):
+            if other.is_ready:
+                self.has_shrunk = True  # Its demand grew; the next epoch handles it.
+                self._settle(other, 0)
+            elif phase.job.id not in self.failed:
+                self._make_ready(other)
 
     def _phase_done(self, phase: PhaseState, at: float) -> None:
         self._make_unready(phase)
         if phase.blocked:
             return  # Its other tasks continue tasks that are not done.
-        if phase.job.id in self.failed:
-            self._forget_if_over(phase.job.id)
-            return
-        for other in phase.behind:
-            if phase.id.phase in other.waits_for:
-                other.waits_for.remove(phase.id.phase)
-                if not other.waits_for:
-                    self._make_ready(other)
-        undone = self._undone[phase.job.id]
-        undone.discard(phase.id.phase)
-        if not undone:
-            self.completed[phase.job.id] = at
-            self._begin(self._admission.leave(phase.job, self.pools))
-            self._forget_if_over(phase.job.id)
-
-    def _forget_if_over(self, job: str) -> None:
-        """Drop a job that has ended and holds no slots, to free its memory."""
-        if job in self.completed or job in self.failed:
-            phases = self._jobs[job].values()
-            if not any(phase.running for phase in phases):
-                for phase in phases:
-                    del self._phases[phase.id]
-                del self._jobs[job], self._undone[job]
+        if phase.job.id not in self.failed:
+            for other in release_followers(phase):
+                self._make_ready(other)
+            self._begin(self._jobs.phase_done(phase, at, self.pools))
+        self._jobs.forget_if_over(phase.job.id)
 
     def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
         kind = self.cluster.slot_kind(phase.kind)
         keys = self.pools.shares(job.pool, phase.kind)
-        share = self._shares[kind].share(keys, self.pools)
+        share = self._of_kind[kind].share(keys, self.pools)
         by_size = self.pools[job.pool].job_weights == "size"
         return PhaseState(
             job, phase, order, share, self.pools, self.cluster, self._default_work, by_size
@@ -499,13 +393,8 @@ class State:
             phase.check()
         for kind, capacity in self.cluster.capacity.items():
             phases = [phase for phase in self._phases.values() if phase.slot_kind == kind]
-            held = sum(phase.running for phase in phases)
-            self._hosts.check(kind, held, capacity)
+            self._hosts.check(kind, sum(phase.running for phase in phases), capacity)
             backlogged = {phase.id for phase in self.backlogged(kind)}
-            assert backlogged == {p.id for p in self._ready[kind].values() if p.pending}
-            for phase in phases:
-                ready = phase.id in self._ready[kind]
-                assert ready == phase.is_ready
-                assert not ready or not phase.waits_for, "only ready phases are offered slots"
-            self._shares[kind].check(phases)
-        self._admission.check(self.pools)
+            assert backlogged == {p.id for p in self._jobs.ready[kind].values() if p.pending}
+            self._jobs.check(kind, self.pools)
+            self._of_kind[kind].check(phases)

@@ -28,7 +28,7 @@ from slotwise.model.event import (
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.programs.calls import Calls
 from slotwise.runtime.local.backend import LocalBackend
-from slotwise.runtime.local.unresponsive import ResponseMonitor, Turn
+from slotwise.runtime.local.unresponsive import HostChange, ResponseMonitor
 
 PATIENCE = 120.0
 """A time-out in seconds: a test that waits for this long has failed."""
@@ -178,17 +178,17 @@ def test_the_grace_of_a_silent_host_ends_on_time(monkeypatch: pytest.MonkeyPatch
     stop_host = ResponseMonitor({"a": [0, 1], "b": [2]}, 0.2, stopped.__contains__)
     assert stop_host.look(1.0) == []
     stopped |= {0, 1}
-    assert stop_host.look(2.0) == [("a", Turn.LOST)]
+    assert stop_host.look(2.0) == [("a", HostChange.LOST)]
     looks = [stop_host.next_look]
     while stop_host.next_look < 2.2:
         assert stop_host.look(stop_host.next_look) == []
         looks.append(stop_host.next_look)
     assert looks == [2.0625, 2.125, 2.1875, 2.2]
-    assert stop_host.look(2.2) == [("a", Turn.OVERDUE)]
+    assert stop_host.look(2.2) == [("a", HostChange.OVERDUE)]
     assert stop_host.look(2.25) == []
     assert stop_host.seconds("a", 2.25) == 0.25
     stopped.clear()
-    assert stop_host.look(2.5) == [("a", Turn.JOINED)]
+    assert stop_host.look(2.5) == [("a", HostChange.JOINED)]
     seconds = [stop_host.take_stopped(slot) for slot in (0, 1, 2)]
     assert seconds == pytest.approx([0.25, 0.25, 0])
 

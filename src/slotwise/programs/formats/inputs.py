@@ -10,7 +10,7 @@ from slotwise.programs.formats.files import InputFile
 from slotwise.programs.formats.jsonlines import JsonLinesInput
 from slotwise.programs.formats.numbers import NumberInput
 from slotwise.programs.formats.parquet import ParquetInput
-from slotwise.programs.formats.splits import Piece
+from slotwise.programs.formats.splits import SplitPiece
 from slotwise.programs.formats.text import TextInput
 
 if TYPE_CHECKING:
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 class InputFormat(Protocol):
     """How files are cut into pieces and read. It has no state and is looked up by name."""
 
-    def pieces(self, file: InputFile, split_bytes: int) -> list[Piece]:
+    def pieces(self, file: InputFile, split_bytes: int) -> list[SplitPiece]:
         """The pieces of a file, in file order, each of at most about `split_bytes`."""
         ...
 
-    def records(self, piece: Piece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
+    def records(self, piece: SplitPiece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
         """The keys and the values of a piece's records, in blocks of bounded size."""
         ...
 
-    def tables(self, piece: Piece) -> Iterator[pa.Table]:
+    def tables(self, piece: SplitPiece) -> Iterator[pa.Table]:
         """The records of a piece as Arrow tables of bounded size."""
         ...
 
-    def where(self, piece: Piece, number: int, key: Any) -> str:
+    def where(self, piece: SplitPiece, number: int, key: Any) -> str:
         """The position in its file of the record with this number and key, for messages.
 
         Numbers count from 0 in each piece. The key is None for a record that could not be read,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from slotwise.programs.formats.files import InputFile
 from slotwise.programs.formats.lines import line_blocks, line_pieces, lines_of, place_of_line
 from slotwise.programs.formats.places import placed
-from slotwise.programs.formats.splits import Piece
+from slotwise.programs.formats.splits import SplitPiece
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,11 +22,11 @@ class JsonLinesInput:
     JSON.
     """
 
-    def pieces(self, file: InputFile, split_bytes: int) -> list[Piece]:
+    def pieces(self, file: InputFile, split_bytes: int) -> list[SplitPiece]:
         """Byte ranges; a compressed file is one piece."""
         return line_pieces(file, split_bytes)
 
-    def records(self, piece: Piece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
+    def records(self, piece: SplitPiece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
         """Offsets and values, in blocks."""
         for offset, block in line_blocks(piece):
             filled = [
@@ -35,7 +35,7 @@ class JsonLinesInput:
             offsets = [begin for begin, _ in filled]
             yield offsets, [_parsed(piece, begin, line) for begin, line in filled]
 
-    def tables(self, piece: Piece) -> Iterator[pa.Table]:
+    def tables(self, piece: SplitPiece) -> Iterator[pa.Table]:
         """Tables with a column for each field; types are inferred from the values."""
         import pyarrow as pa
 
@@ -43,12 +43,12 @@ class JsonLinesInput:
             if values:
                 yield pa.Table.from_pylist(list(values))
 
-    def where(self, piece: Piece, number: int, key: Any) -> str:
+    def where(self, piece: SplitPiece, number: int, key: Any) -> str:
         """File and line."""
         return place_of_line(piece, key)
 
 
-def _parsed(piece: Piece, offset: int, line: str) -> Any:
+def _parsed(piece: SplitPiece, offset: int, line: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -8,7 +8,7 @@ from operator import add
 from typing import IO
 
 from slotwise.programs.formats.files import InputFile, open_input, reading
-from slotwise.programs.formats.splits import Piece
+from slotwise.programs.formats.splits import SplitPiece
 
 BLOCK_BYTES = 1 << 18
 """Small enough for the processor's cache: larger blocks made word count slower."""
@@ -17,16 +17,20 @@ COUNTED_MOST_BYTES = 256 << 20
 """Messages give line numbers up to this offset, because counting takes up to a second."""
 
 
-def line_pieces(file: InputFile, split_bytes: int) -> list[Piece]:
+def line_pieces(file: InputFile, split_bytes: int) -> list[SplitPiece]:
     """Byte ranges of at most `split_bytes`; a compressed file is one piece."""
     if file.is_compressed or file.size_bytes == 0:
-        return [Piece(file.path, 0, None, file.size_bytes, file.version)]
+        return [SplitPiece(file.path, 0, None, file.size_bytes, file.version)]
     ends = range(split_bytes, file.size_bytes + split_bytes, split_bytes)
     pieces = ((end - split_bytes, min(end, file.size_bytes)) for end in ends)
-    return [Piece(file.path, start, end, end - start, file.version) for start, end in pieces]
+    return [
+        SplitPiece(file.path, start, end, end - start, file.version) for start, end in pieces
+    ]
 
 
-def line_blocks(piece: Piece, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
+def line_blocks(
+    piece: SplitPiece, block_bytes: int = BLOCK_BYTES
+) -> Iterator[tuple[int, bytes]]:
     """The lines that begin within the piece, in blocks of whole lines with their offsets.
 
     A line ends after "\\n"; the last line of a file may lack it. One block, of at least one
@@ -63,7 +67,7 @@ def lines_of(offset: int, block: bytes) -> tuple[list[int], list[str]]:
     return offsets[: len(lines)], lines
 
 
-def place_of_line(piece: Piece, offset: int | None) -> str:
+def place_of_line(piece: SplitPiece, offset: int | None) -> str:
     """The file and line of an offset, for messages; without an offset, the file and bytes."""
     if offset is None:
         return (

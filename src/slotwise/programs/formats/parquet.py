@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from slotwise.model.errors import InputError
 from slotwise.programs.formats.arrow import require_arrow
 from slotwise.programs.formats.files import InputFile, open_input, reading
-from slotwise.programs.formats.splits import Piece
+from slotwise.programs.formats.splits import SplitPiece
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,31 +19,31 @@ TABLE_ROWS = 1 << 16
 class ParquetInput:
     """Key: the number of a row in its row group; value: the row, a dict."""
 
-    def pieces(self, file: InputFile, split_bytes: int) -> list[Piece]:
+    def pieces(self, file: InputFile, split_bytes: int) -> list[SplitPiece]:
         """Runs of whole row groups of at most `split_bytes` together, or one larger group."""
         sizes = _group_sizes(file)
-        pieces: list[Piece] = []
+        pieces: list[SplitPiece] = []
         start, held = 0, 0
         for group, size in enumerate(sizes):
             if group > start and held + size > split_bytes:
-                pieces.append(Piece(file.path, start, group, held, file.version))
+                pieces.append(SplitPiece(file.path, start, group, held, file.version))
                 start, held = group, 0
             held += size
-        pieces.append(Piece(file.path, start, len(sizes), held, file.version))
+        pieces.append(SplitPiece(file.path, start, len(sizes), held, file.version))
         return pieces
 
-    def records(self, piece: Piece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
+    def records(self, piece: SplitPiece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
         """Row numbers and rows, in blocks."""
         for group, number, table in _batches(piece):
             del group
             rows = table.to_pylist()
             yield range(number, number + len(rows)), rows
 
-    def tables(self, piece: Piece) -> Iterator[pa.Table]:
+    def tables(self, piece: SplitPiece) -> Iterator[pa.Table]:
         """Tables of the file's columns."""
         return (table for _, _, table in _batches(piece))
 
-    def where(self, piece: Piece, number: int, key: Any) -> str:
+    def where(self, piece: SplitPiece, number: int, key: Any) -> str:
         """File, row group and row, counted from 0."""
         import pyarrow.parquet as pq
 
@@ -70,7 +70,7 @@ def _group_sizes(file: InputFile) -> list[int]:
     return [metadata.row_group(group).total_byte_size for group in groups]
 
 
-def _batches(piece: Piece) -> Iterator[tuple[int, int, pa.Table]]:
+def _batches(piece: SplitPiece) -> Iterator[tuple[int, int, pa.Table]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -12,7 +12,7 @@ PACK_LEAST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SplitPiece:
     """A part of one file: bytes, row groups or numbers with `start` <= position < `end`.
 
     `end` None means the end of the file. `size_bytes` is the size of the piece in the file.
@@ -33,10 +33,10 @@ class Piece:
         )
 
 
-Split = tuple[Piece, ...]
+Split = tuple[SplitPiece, ...]
 
 
-def pack(pieces: Iterable[Piece], split_bytes: int) -> list[Split]:
+def pack(pieces: Iterable[SplitPiece], split_bytes: int) -> list[Split]:
     """Pack pieces into splits, in their order; small pieces share a split.
 
     The pieces of a shared split have at most 1/64 of all input or 1 MiB, whichever is larger,
@@ -50,8 +50,8 @@ def pack(pieces: Iterable[Piece], split_bytes: int) -> list[Split]:
     return [tuple(split) for split in _packed(filled, most)]
 
 
-def _packed(pieces: list[Piece], most: int) -> Iterator[list[Piece]]:
-    split: list[Piece] = []
+def _packed(pieces: list[SplitPiece], most: int) -> Iterator[list[SplitPiece]]:
+    split: list[SplitPiece] = []
     held = 0
     for piece in pieces:
         if split and held + piece.size_bytes > most:

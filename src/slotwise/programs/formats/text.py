@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from slotwise.programs.formats.files import InputFile
 from slotwise.programs.formats.lines import line_blocks, line_pieces, lines_of, place_of_line
-from slotwise.programs.formats.splits import Piece
+from slotwise.programs.formats.splits import SplitPiece
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,16 +22,16 @@ class TextInput:
     by U+FFFD.
     """
 
-    def pieces(self, file: InputFile, split_bytes: int) -> list[Piece]:
+    def pieces(self, file: InputFile, split_bytes: int) -> list[SplitPiece]:
         """Byte ranges; a compressed file is one piece."""
         return line_pieces(file, split_bytes)
 
-    def records(self, piece: Piece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
+    def records(self, piece: SplitPiece) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
         """Offsets and lines, in blocks."""
         for offset, block in line_blocks(piece):
             yield lines_of(offset, block)
 
-    def tables(self, piece: Piece) -> Iterator[pa.Table]:
+    def tables(self, piece: SplitPiece) -> Iterator[pa.Table]:
         """Tables with the columns offset (int64) and line (string)."""
         import pyarrow as pa
 
@@ -39,6 +39,6 @@ class TextInput:
             offsets, lines = lines_of(offset, block)
             yield pa.table({"offset": pa.array(offsets, pa.int64()), "line": pa.array(lines)})
 
-    def where(self, piece: Piece, number: int, key: Any) -> str:
+    def where(self, piece: SplitPiece, number: int, key: Any) -> str:
         """File and line."""
         return place_of_line(piece, key)

@@ -9,53 +9,55 @@ import pyarrow as pa
 
 from slotwise.programs.formats.splits import Split
 from slotwise.programs.mapreduce.program import BatchMapReduce
-from slotwise.programs.mapreduce.reading import Reading
-from slotwise.programs.mapreduce.tasks import Runner, TaskResult
+from slotwise.programs.mapreduce.reading import SplitReader
+from slotwise.programs.mapreduce.setup import TaskResult, TaskSetup
 from slotwise.programs.shuffle.partitioned import BUCKETS, PartitionedReader, PartitionedWriter
 from slotwise.programs.shuffle.sources import Place
 from slotwise.programs.shuffle.tables import joined, read_tables, write_buckets
 
 
 def map_task(
-    runner: Runner, task: int, attempt: int, split: Split, points: Sequence[Any]
+    setup: TaskSetup, task: int, attempt: int, split: Split, points: Sequence[Any]
 ) -> TaskResult:
     """Map a split; write its rows into buckets by key, or to the output of a map-only job."""
-    tables = _mapped(runner, Reading(runner, split))
-    if runner.reducers == 0:
-        return _write_part(runner, "map", task, attempt, tables)
-    path = runner.layout.map_file(task, attempt)
+    tables = _mapped(setup, SplitReader(setup, split))
+    if setup.reducers == 0:
+        return _write_part(setup, "map", task, attempt, tables)
+    path = setup.layout.map_file(task, attempt)
     rows = 0
-    with PartitionedWriter(path, runner.reducers * BUCKETS) as file:
-        for table in _gathered(runner, tables):
-            write_buckets(file, table, _program(runner).keys, runner.reducers)
+    with PartitionedWriter(path, setup.reducers * BUCKETS) as file:
+        for table in _gathered(setup, tables):
+            write_buckets(file, table, _program(setup).keys, setup.reducers)
             rows += table.num_rows
     return TaskResult(rows, file.bytes)
 
 
-def reduce_task(runner: Runner, task: int, attempt: int, places: Iterable[Place]) -> TaskResult:
+def reduce_task(
+    setup: TaskSetup, task: int, attempt: int, places: Iterable[Place]
+) -> TaskResult:
     """Reduce the buckets of one partition, as many at a time as fit in memory."""
-    program = _program(runner)
+    program = _program(setup)
     what = f"reduce of {program.name}"
     tables = (
         reduced
-        for partition in _partition_tables(runner, places)
+        for partition in _partition_tables(setup, places)
         for reduced in _tables(program.reduce(partition), what)
     )
-    return _write_part(runner, "reduce", task, attempt, tables)
+    return _write_part(setup, "reduce", task, attempt, tables)
 
 
-def _mapped(runner: Runner, reading: Reading) -> Iterator[pa.Table]:
-    program = _program(runner)
+def _mapped(setup: TaskSetup, reading: SplitReader) -> Iterator[pa.Table]:
+    program = _program(setup)
     for table in reading.tables():
         with reading.placing():
             yield from _tables(program.map(table), f"map of {program.name}")
 
 
-def _gathered(runner: Runner, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _gathered(setup: TaskSetup, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """The mapped tables, joined up to the memory limit and combined."""
-    combine = getattr(_program(runner), "combine", None)
-    what = f"combine of {_program(runner).name}"
-    limit = _limit_bytes(runner)
+    combine = getattr(_program(setup), "combine", None)
+    what = f"combine of {_program(setup).name}"
+    limit = _limit_bytes(setup)
     pending: list[pa.Table] = []
     held = 0
     for table in tables:
@@ -74,15 +76,15 @@ def _gathered(runner: Runner, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         yield from (last,) if combine is None else _tables(combine(last), what)
 
 
-def _partition_tables(runner: Runner, places: Iterable[Place]) -> Iterator[pa.Table]:
-    keys = [(name, "ascending") for name in _program(runner).keys]
+def _partition_tables(setup: TaskSetup, places: Iterable[Place]) -> Iterator[pa.Table]:
+    keys = [(name, "ascending") for name in _program(setup).keys]
     readers = [(PartitionedReader(path), first) for path, first in places]
     pending: list[pa.Table] = []
     held = 0
     for bucket in range(BUCKETS):
         tables = [t for reader, first in readers for t in read_tables(reader, first + bucket)]
         size = sum(table.nbytes for table in tables)
-        if pending and held + size > _limit_bytes(runner):
+        if pending and held + size > _limit_bytes(setup):
             yield joined(pending).sort_by(keys)
             pending, held = [], 0
         pending += tables
@@ -101,9 +103,9 @@ def _tables(result: pa.Table | Iterable[pa.Table] | None, what: str) -> Iterator
 
 
 def _write_part(
-    runner: Runner, phase: str, task: int, attempt: int, tables: Iterator[pa.Table]
+    setup: TaskSetup, phase: str, task: int, attempt: int, tables: Iterator[pa.Table]
 ) -> TaskResult:
-    part = runner.part(phase, task, attempt)
+    part = setup.part(phase, task, attempt)
     try:
         for table in tables:
             part.write_table(table)
@@ -112,11 +114,11 @@ def _write_part(
     return TaskResult(part.rows, 0)
 
 
-def _program(runner: Runner) -> BatchMapReduce:
-    assert isinstance(runner.program, BatchMapReduce)
-    return runner.program
+def _program(setup: TaskSetup) -> BatchMapReduce:
+    assert isinstance(setup.program, BatchMapReduce)
+    return setup.program
 
 
-def _limit_bytes(runner: Runner) -> int:
+def _limit_bytes(setup: TaskSetup) -> int:
     # Joining, sorting and reducing each make a copy.
-    return runner.memory_bytes // 4
+    return setup.memory_bytes // 4

@@ -12,10 +12,11 @@ from slotwise.model.job import Job
 from slotwise.model.observation import Sizes
 from slotwise.model.shuffle import COPY_KIND
 from slotwise.programs.commit import OutputDirectory
-from slotwise.programs.formats.splits import Piece, Split
+from slotwise.programs.formats.splits import Split, SplitPiece
 from slotwise.programs.loading import known_as
 from slotwise.programs.mapreduce.layout import COPY_PHASE
-from slotwise.programs.mapreduce.tasks import Runner, TaskResult
+from slotwise.programs.mapreduce.setup import TaskResult
+from slotwise.programs.mapreduce.tasks import Runner
 from slotwise.programs.shuffle.finished_maps import FinishedMaps
 from slotwise.programs.shuffle.sources import AsTheyCome, Copied, InPlace, PairSource
 from slotwise.programs.work_folder import WorkFolder
@@ -33,7 +34,7 @@ class MapReduceExecution:
         job: Job,
         runner: Runner,
         splits: Sequence[Split],
-        sample: Sequence[Piece],
+        sample: Sequence[SplitPiece],
         overwrite: bool,
         sizes: Mapping[str, Sizes],
     ) -> None:

@@ -16,7 +16,7 @@ from slotwise.programs.commit import check_output
 from slotwise.programs.formats import inputs as formats
 from slotwise.programs.formats.files import InputFile, absolute, find_inputs
 from slotwise.programs.formats.outputs import SUFFIXES, check_output_format
-from slotwise.programs.formats.splits import Piece, Split, pack
+from slotwise.programs.formats.splits import Split, SplitPiece, pack
 from slotwise.programs.loading import AnyProgram, load
 from slotwise.programs.mapreduce.execution import MapReduceExecution
 from slotwise.programs.mapreduce.layout import Layout
@@ -139,7 +139,7 @@ class _Source:
         pieces = (piece for file in self.files for piece in self.format.pieces(file, size))
         return pack(pieces, size)
 
-    def sample(self) -> list[Piece]:
+    def sample(self) -> list[SplitPiece]:
         """Pieces spread evenly over the input; the sample reads the first records of each."""
         total = sum(file.size_bytes for file in self.files)
         size = max(total // SAMPLE_PIECES, SAMPLE_PIECE_LEAST_BYTES)

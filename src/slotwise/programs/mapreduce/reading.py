@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from slotwise.model.errors import InputChanged
 from slotwise.programs.formats.lines import line_blocks, text_of
 from slotwise.programs.formats.places import is_placed, placed
-from slotwise.programs.formats.splits import Piece, Split
+from slotwise.programs.formats.splits import Split, SplitPiece
 from slotwise.programs.formats.versions import check_unchanged
-from slotwise.programs.mapreduce.tasks import Runner
+from slotwise.programs.mapreduce.setup import TaskSetup
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,16 +22,16 @@ Records = tuple[Iterator[Any], Sequence[Any]]
 """The keys and the values of some records."""
 
 
-class Reading:
+class SplitReader:
     """Reads a split by pieces. `place` adds to an error the position in the input.
 
     The position is computed only for an error: otherwise it costs a few instructions a block.
     """
 
-    def __init__(self, runner: Runner, split: Split) -> None:
-        self._runner = runner
+    def __init__(self, setup: TaskSetup, split: Split) -> None:
+        self._setup = setup
         self._split = split
-        self._piece: Piece | None = None
+        self._piece: SplitPiece | None = None
         self._done = 0  # Records of the piece in earlier blocks.
         self._keys: Sequence[Any] = ()
         self._left: Iterator[Any] = iter(())
@@ -39,7 +39,7 @@ class Reading:
 
     def records(self) -> Iterator[Records]:
         """The records in blocks. Take keys one by one, each when its record is mapped."""
-        for keys, values in self._blocks(self._runner.input.records):
+        for keys, values in self._blocks(self._setup.input.records):
             self._keys, self._left = keys, iter(keys)
             yield self._left, values
             self._done, self._keys = self._done + len(keys), ()
@@ -53,7 +53,7 @@ class Reading:
 
     def tables(self) -> Iterator[pa.Table]:
         """The records as Arrow tables."""
-        for table in self._blocks(self._runner.input.tables):
+        for table in self._blocks(self._setup.input.tables):
             yield table
             self._done += table.num_rows
 
@@ -79,21 +79,21 @@ class Reading:
             self.place(error)
             raise
 
-    def _blocks(self, read: Callable[[Piece], Iterator[Block]]) -> Iterator[Block]:
+    def _blocks(self, read: Callable[[SplitPiece], Iterator[Block]]) -> Iterator[Block]:
         """The blocks of each piece, read on demand."""
         for piece in self._split:
-            self._runner.program.path = piece.path
+            self._setup.program.path = piece.path
             self._piece, self._done = piece, 0
             with self.placing():
                 yield from read(piece)
 
-    def _where(self, piece: Piece) -> str:
+    def _where(self, piece: SplitPiece) -> str:
         """The record that was taken last; for texts and tables, the last one."""
         if self._span is not None:
             return f"{piece.path}, bytes {self._span[0]}-{self._span[1]}"
         taken = len(self._keys) - length_hint(self._left) if self._keys else 0
         key = self._keys[taken - 1] if taken else None
         try:
-            return self._runner.input.where(piece, self._done + max(taken - 1, 0), key)
+            return self._setup.input.where(piece, self._done + max(taken - 1, 0), key)
         except Exception:
             return piece.path  # The file can no longer be read.

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from slotwise.programs.formats.outputs import PartWriter
-from slotwise.programs.formats.splits import Piece, Split
+from slotwise.programs.formats.splits import Split, SplitPiece
 from slotwise.programs.mapreduce.program import MapReduce
-from slotwise.programs.mapreduce.reading import Reading, Records
-from slotwise.programs.mapreduce.tasks import Runner, TaskResult
+from slotwise.programs.mapreduce.reading import Records, SplitReader
+from slotwise.programs.mapreduce.setup import TaskResult, TaskSetup
 from slotwise.programs.shuffle.buffers import Buffer, Groups, SumTable, buffer_for, grouped
 from slotwise.programs.shuffle.chunks import Columns, read_pairs, write_pairs
 from slotwise.programs.shuffle.hashing import hash_partitions
@@ -28,81 +28,85 @@ SAMPLE_RECORDS = 2000
 
 
 def map_task(
-    runner: Runner, task: int, attempt: int, split: Split, points: Sequence[Any]
+    setup: TaskSetup, task: int, attempt: int, split: Split, points: Sequence[Any]
 ) -> TaskResult:
     """Map a split; write its pairs into partitions, or to the output of a map-only job."""
-    reading = Reading(runner, split)
-    pairs = _mapped(runner, reading)
-    if runner.reducers == 0:
-        part = runner.part("map", task, attempt)
+    reading = SplitReader(setup, split)
+    pairs = _mapped(setup, reading)
+    if setup.reducers == 0:
+        part = setup.part("map", task, attempt)
         return _write_part(part, pairs)
-    path = runner.layout.map_file(task, attempt)
-    with PartitionedWriter(path, runner.reducers) as file:
-        spread = _Spread(runner, points, file)
-        buffer = buffer_for(_program(runner), _buffer_bytes(runner))
-        fold = getattr(runner.program, "fold_chunk", None)
-        if fold is not None and runner.input_name == "text" and isinstance(buffer, SumTable):
+    path = setup.layout.map_file(task, attempt)
+    with PartitionedWriter(path, setup.reducers) as file:
+        spread = _Spread(setup, points, file)
+        buffer = buffer_for(_program(setup), _buffer_bytes(setup))
+        fold = getattr(setup.program, "fold_chunk", None)
+        if fold is not None and setup.input_name == "text" and isinstance(buffer, SumTable):
             _fold(fold, reading, buffer, spread)
         else:
             _collect(pairs, buffer, spread)
     return TaskResult(spread.records, file.bytes)
 
 
-def reduce_task(runner: Runner, task: int, attempt: int, places: Iterable[Place]) -> TaskResult:
+def reduce_task(
+    setup: TaskSetup, task: int, attempt: int, places: Iterable[Place]
+) -> TaskResult:
     """Reduce the output of all maps for one reduce to one part of the output."""
-    program = _program(runner)
-    buffer = buffer_for(program, _buffer_bytes(runner))
+    program = _program(setup)
+    buffer = buffer_for(program, _buffer_bytes(setup))
     runs = SortedRuns(
-        runner.layout.attempt_dir("reduce", task, attempt),
+        setup.layout.attempt_dir("reduce", task, attempt),
         Order.of(program),
-        _chunk_bytes(runner),
+        _chunk_bytes(setup),
     )
     for path, partition in places:
         for keys, values in read_pairs(path, partition):
             buffer.add(keys, values)
             if buffer.is_full():
                 runs.spill(buffer.drain(in_order=True))
-    part = runner.part("reduce", task, attempt)
+    part = setup.part("reduce", task, attempt)
     if type(program).reduce is MapReduce.reduce and runs.is_empty:
         # The sorted pairs are the output, so whole slices can be written.
         return _write_part(part, buffer.drain(in_order=True))
     reduced = starmap(program.reduce, _groups(program, buffer, runs))
     what = f"reduce of {program.name}"
-    return _write_part(part, PairStream(reduced, what, _batch_bytes(runner)))
+    return _write_part(part, PairStream(reduced, what, _batch_bytes(setup)))
 
 
-def sample_task(runner: Runner, pieces: Sequence[Piece]) -> tuple[Any, ...]:
+def sample_task(setup: TaskSetup, pieces: Sequence[SplitPiece]) -> tuple[Any, ...]:
     """The keys that divide the sampled keys into one range of equal size for each reduce."""
-    program = _program(runner)
+    program = _program(setup)
     keys: list[Any] = []
     for piece in pieces:
-        reading = Reading(runner, (piece,))
+        reading = SplitReader(setup, (piece,))
         first = islice(reading.records(), 1)
         some = ((islice(ks, SAMPLE_RECORDS), vs[:SAMPLE_RECORDS]) for ks, vs in first)
-        keys += chain.from_iterable(ks for ks, _ in _batched_map(runner, reading, some))
+        keys += chain.from_iterable(ks for ks, _ in _batched_map(setup, reading, some))
         reading.check()
     ordered = Order.of(program).keys(keys)
-    cuts = [len(ordered) * i // runner.reducers for i in range(1, runner.reducers)]
+    cuts = [len(ordered) * i // setup.reducers for i in range(1, setup.reducers)]
     return tuple(ordered[cut] for cut in cuts) if ordered else ()
 
 
 class _Spread:
     """Writes pairs to the partitions of their keys."""
 
-    def __init__(self, runner: Runner, points: Sequence[Any], file: PartitionedWriter) -> None:
-        program = _program(runner)
+    def __init__(
+        self, setup: TaskSetup, points: Sequence[Any], file: PartitionedWriter
+    ) -> None:
+        program = _program(setup)
         self.records = 0
         self._file = file
-        self._chunk_bytes = _chunk_bytes(runner)
-        self._reducers = runner.reducers
+        self._chunk_bytes = _chunk_bytes(setup)
+        self._reducers = setup.reducers
         self._partitions: Callable[[Sequence[Any]], list[int]]
         if program.total_order:
             order = Order.of(program)
             self._partitions = lambda keys: order.ranges(keys, points)
         elif type(program).partition is MapReduce.partition:
-            self._partitions = lambda keys: hash_partitions(keys, runner.reducers)
+            self._partitions = lambda keys: hash_partitions(keys, setup.reducers)
         else:
-            self._partitions = lambda keys: _own_partitions(program, keys, runner.reducers)
+            self._partitions = lambda keys: _own_partitions(program, keys, setup.reducers)
 
     def write(self, slices: Iterator[Columns]) -> None:
         """Append the pairs of the slices, in their order within each partition."""
@@ -141,7 +145,7 @@ def _collect(pairs: PairStream, buffer: Buffer, spread: _Spread) -> None:
 
 
 def _fold(
-    fold_chunk: Callable[..., None], reading: Reading, table: SumTable, spread: _Spread
+    fold_chunk: Callable[..., None], reading: SplitReader, table: SumTable, spread: _Spread
 ) -> None:
     for text in reading.texts():
         with reading.placing():
@@ -151,21 +155,23 @@ def _fold(
     spread.write(table.drain(in_order=False))
 
 
-def _mapped(runner: Runner, reading: Reading) -> PairStream:
-    program = _program(runner)
+def _mapped(setup: TaskSetup, reading: SplitReader) -> PairStream:
+    program = _program(setup)
     map_chunk = getattr(program, "map_chunk", None)
-    if runner.input_name == "text" and map_chunk is not None:
+    if setup.input_name == "text" and map_chunk is not None:
         what = f"map_chunk of {program.name}"
         results = map(map_chunk, reading.texts())
-        return PairStream(results, what, _batch_bytes(runner), reading.place)
-    return _batched_map(runner, reading, reading.records())
+        return PairStream(results, what, _batch_bytes(setup), reading.place)
+    return _batched_map(setup, reading, reading.records())
 
 
-def _batched_map(runner: Runner, reading: Reading, records: Iterable[Records]) -> PairStream:
-    program = _program(runner)
+def _batched_map(
+    setup: TaskSetup, reading: SplitReader, records: Iterable[Records]
+) -> PairStream:
+    program = _program(setup)
     results = chain.from_iterable(map(program.map, keys, values) for keys, values in records)
     what = f"map of {program.name}"
-    return PairStream(results, what, _batch_bytes(runner), reading.place)
+    return PairStream(results, what, _batch_bytes(setup), reading.place)
 
 
 def _groups(program: MapReduce, buffer: Buffer, runs: SortedRuns) -> Groups:
@@ -187,19 +193,19 @@ def _write_part(part: PartWriter, columns: Iterable[Columns]) -> TaskResult:
     return TaskResult(part.rows, 0)
 
 
-def _program(runner: Runner) -> MapReduce:
-    assert isinstance(runner.program, MapReduce)
-    return runner.program
+def _program(setup: TaskSetup) -> MapReduce:
+    assert isinstance(setup.program, MapReduce)
+    return setup.program
 
 
-def _buffer_bytes(runner: Runner) -> int:
+def _buffer_bytes(setup: TaskSetup) -> int:
     # The rest is for slices written, chunks read, and overhead of the interpreter.
-    return runner.memory_bytes * 3 // 4
+    return setup.memory_bytes * 3 // 4
 
 
-def _chunk_bytes(runner: Runner) -> int:
-    return min(1 << 20, runner.memory_bytes // 256)
+def _chunk_bytes(setup: TaskSetup) -> int:
+    return min(1 << 20, setup.memory_bytes // 256)
 
 
-def _batch_bytes(runner: Runner) -> int:
-    return runner.memory_bytes // 32
+def _batch_bytes(setup: TaskSetup) -> int:
+    return setup.memory_bytes // 32

@@ -1,4 +1,4 @@
-"""The map, reduce and sample tasks that run in worker processes."""
+"""The function that worker processes call for each task of a MapReduce job."""
 
 from __future__ import annotations
 
@@ -6,42 +6,19 @@ import gc
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
-from slotwise.programs.formats.inputs import InputFormat, input_format
-from slotwise.programs.formats.outputs import OUTPUT_FORMATS, PartWriter
-from slotwise.programs.mapreduce.layout import COPY_PHASE, Layout
-from slotwise.programs.mapreduce.program import BatchMapReduce, MapReduce
-from slotwise.programs.shuffle.partitioned import BUCKETS
+from slotwise.programs.mapreduce.layout import COPY_PHASE
+from slotwise.programs.mapreduce.program import BatchMapReduce
+from slotwise.programs.mapreduce.setup import TaskResult, TaskSetup
 from slotwise.programs.shuffle.sources import PairSource
 from slotwise.task import on_stop_request
 
 _COLLECT_AFTER = 100_000
 
 
-class TaskResult(NamedTuple):
-    """The report of a task: records written, and bytes of map output for the reduces.
-
-    `copying` is the seconds for which it copied map output or waited for maps.
-    """
-
-    records: int
-    bytes: int
-    copying: float = 0.0
-
-
-@dataclass(frozen=True)
-class Runner:
-    """Everything that a worker process needs for the tasks of a job; sent once."""
-
-    program: MapReduce | BatchMapReduce
-    input_name: str
-    output_name: str
-    layout: Layout
-    reducers: int
-    memory_bytes: int
+class Runner(TaskSetup):
+    """Runs the tasks of a job in worker processes; sent once to each."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpickle in a worker, and import what tasks need before the first one is timed.
@@ -51,11 +28,6 @@ class Runner:
         self.__dict__.update(state)
         self._bodies()
         _ = self.input
-
-    @cached_property
-    def input(self) -> InputFormat:
-        """The format of the input."""
-        return input_format(self.input_name)
 
     def __call__(self, phase: str, task: int, attempt: int, *rest: Any) -> object:
         """Run one task; exceptions of the program propagate."""
@@ -78,10 +50,6 @@ class Runner:
             if phase == "reduce" or self.reducers == 0:
                 shutil.rmtree(directory, ignore_errors=True)
 
-    def part(self, phase: str, task: int, attempt: int) -> PartWriter:
-        """A writer for the part of an attempt; the part is staged until the job commits."""
-        return OUTPUT_FORMATS[self.output_name](self.layout.attempt_part(phase, task, attempt))
-
     def _reduce_side(
         self, phase: str, task: int, attempt: int, source: PairSource
     ) -> TaskResult:
@@ -94,11 +62,6 @@ class Runner:
         on_stop_request(self.program.on_preempt)
         reduce_task = self._bodies()[1]
         return reduce_task(self, task, attempt, places)._replace(copying=copying)
-
-    @property
-    def buckets(self) -> int:
-        """The number of partitions in a map file for each reduce."""
-        return BUCKETS if isinstance(self.program, BatchMapReduce) else 1
 
     def _bodies(self) -> tuple[Callable[..., TaskResult], Callable[..., TaskResult]]:
         # Arrow is imported only for programs that need it.

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from slotwise.analysis.timeline import Steps, Timeline
+from slotwise.analysis.timeline import StepFunction, Timeline
 from slotwise.report.levels import COLUMNS
 from slotwise.report.palette import INK
 from slotwise.report.pictures.picture import (
@@ -102,7 +102,9 @@ def _areas(scene: Scene, number: int, colour: alt.Color, owner: str, tips: Any) 
     return alt.layer(areas, dashes).properties(width=WIDTH, height=120)
 
 
-def _stacked(scene: Scene, held: Mapping[str, Steps]) -> list[tuple[str, dict[str, float]]]:
+def _stacked(
+    scene: Scene, held: Mapping[str, StepFunction]
+) -> list[tuple[str, dict[str, float]]]:
     """The lower and upper edges of each owner's area, while it holds slots."""
     edges = _edges(scene, held)
     floor = [0.0] * (len(edges) - 1)
@@ -128,7 +130,7 @@ def _edge(scene: Scene, time: float, low: float, high: float) -> dict[str, float
     return {"time": scene.at(time), "low": round(low, 2), "high": round(high, 2)}
 
 
-def _edges(scene: Scene, held: Mapping[str, Steps]) -> list[float]:
+def _edges(scene: Scene, held: Mapping[str, StepFunction]) -> list[float]:
     """All instants of change if there are few, else an even grid."""
     times = {time for steps in held.values() for time in steps.times}
     if len(times) <= COLUMNS:

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from slotwise.analysis.timeline import Steps, Timeline
+from slotwise.analysis.timeline import StepFunction, Timeline
 from slotwise.objective.cost import is_met
 from slotwise.report.levels import levels
 from slotwise.report.numbers import seconds
@@ -41,7 +41,7 @@ def draw(scene: Scene) -> Picture:
         rows[f"runs{number}"] = [
             row
             for job in jobs
-            for row in stretches(scene, job, line.held_by_job.get(job, Steps()), peak)
+            for row in stretches(scene, job, line.held_by_job.get(job, StepFunction()), peak)
         ]
         rows[f"due{number}"] = [row for job in jobs for row in _deadline(scene, line, job)]
         charts.append(_lives(scene, number, listed))
@@ -154,7 +154,7 @@ def _life(scene: Scene, line: Timeline, job: str) -> dict[str, Any]:
     }
 
 
-def stretches(scene: Scene, job: str, held: Steps, peak: float) -> Rows:
+def stretches(scene: Scene, job: str, held: StepFunction, peak: float) -> Rows:
     """The intervals in which a job ran, split at visible changes of its number of slots.
 
     The bar is darkest at `peak` slots.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import altair as alt
 
-from slotwise.analysis.timeline import Steps
+from slotwise.analysis.timeline import StepFunction
 from slotwise.report.numbers import seconds, unit_for
 from slotwise.report.palette import MUTED, job_colours
 from slotwise.report.pictures.jobs import row_height, stretches
@@ -22,7 +22,7 @@ from slotwise.report.pictures.picture import (
 from slotwise.report.scene import JOBS_LISTED, Scene
 
 
-def draw(held: Mapping[str, Steps]) -> Picture:
+def draw(held: Mapping[str, StepFunction]) -> Picture:
     """Draw the slots that each job holds in a plan; only the first jobs if there are many."""
     jobs = list(held)[:JOBS_LISTED]
     end = max((steps.times[-1] for steps in held.values() if steps.times), default=0.0) or 1.0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from math import inf
 from types import TracebackType
 from typing import Self
@@ -27,7 +26,7 @@ from slotwise.model.event import (
 from slotwise.programs.calls import Sleep
 from slotwise.programs.execution import Execution
 from slotwise.runtime.local.jobs import DONE, LiveJob
-from slotwise.runtime.local.unresponsive import ResponseMonitor, Turn
+from slotwise.runtime.local.unresponsive import HostChange, ResponseMonitor
 from slotwise.runtime.local.workers import Pickle, Reply, Workers
 from slotwise.runtime.signals import undisturbed
 
@@ -155,7 +154,7 @@ class LocalBackend:
             live.execution.close(succeeded=False)
         while self._abandoned:
             _, (live, launch) = self._abandoned.popitem()
-            self._discard(live, launch)
+            live.discard(launch)
 
     def __enter__(self) -> Self:
         return self
@@ -178,9 +177,7 @@ class LocalBackend:
         live = self._jobs[launch.phase.job]
         live.begin(launch)
         try:
-            arguments = live.execution.arguments(
-                launch.phase.phase, launch.task, launch.attempt
-            )
+            arguments = live.arguments(launch)
         except Exception as error:
             self._fail(live, launch, f"it cannot be started: {_sentence(error)}")
             return
@@ -243,7 +240,7 @@ class LocalBackend:
     def _kill(self, slot: int) -> None:
         self._workers.kill(slot)
         live, launch = self._release(slot)
-        self._discard(live, launch)
+        live.discard(launch)
         self._events.append(TaskKilled(self.now, launch.phase, launch.task, launch.attempt))
         self._one_less(live)
 
@@ -277,9 +274,9 @@ class LocalBackend:
         """Report hosts that are now unresponsive, overdue, or back; end stuck workers."""
         now = self.now
         for host, turn in self._monitor.look(now):
-            if turn is Turn.LOST:
+            if turn is HostChange.LOST:
                 self._events.append(HostLost(now, host))
-            elif turn is Turn.OVERDUE:
+            elif turn is HostChange.OVERDUE:
                 seconds = self._monitor.seconds(host, now)
                 for slot in self._slots_of(host, self._held):
                     live, launch = self._abandon(slot)
@@ -302,7 +299,8 @@ class LocalBackend:
     def _free_abandoned(self, slot: int) -> None:
         """An abandoned attempt has ended on its host, too: discard its output."""
         self._free[self._host_of[slot].name].append(slot)
-        self._discard(*self._abandoned.pop(slot))
+        live, launch = self._abandoned.pop(slot)
+        live.discard(launch)
 
     def _hear(self, outcome: Reply) -> None:
         if outcome.slot in self._abandoned:  # Its host has just become overdue.
@@ -322,21 +320,13 @@ class LocalBackend:
 
     def _finished(self, live: LiveJob, launch: Launch, outcome: Reply) -> None:
         """An attempt has succeeded; if it is the last of its job, commit the output."""
-        execution = live.execution
         try:
-            if not live.given_up:
-                execution.finished(
-                    launch.phase.phase, launch.task, launch.attempt, outcome.value
-                )
-                if live.tasks_left == 1:
-                    execution.close(succeeded=True)
+            live.store(launch, outcome.value)
         except Exception as error:
             self._fail(live, launch, f"its result cannot be kept: {_sentence(error)}")
             return
         live.finish(launch)
-        seconds = self._computed(live, outcome)
-        if live.waits is not None:
-            seconds -= live.waits.waited(launch.phase.phase, launch.task, launch.attempt)
+        seconds = self._computed(live, outcome) - live.waited(launch)
         self._events.append(
             TaskFinished(self.now, launch.phase, launch.task, launch.attempt, seconds)
         )
@@ -350,7 +340,7 @@ class LocalBackend:
         assert isinstance(outcome.value, Pickle)
         if outcome.value:
             live.kept[launch.phase.phase, launch.task] = outcome.value
-        self._discard(live, launch)
+        live.discard(launch)
         speed = self._host_of[outcome.slot].speed
         kept = self._computed(live, outcome) * speed if outcome.value else 0.0
         self._events.append(
@@ -366,19 +356,12 @@ class LocalBackend:
         return max(0.0, outcome.seconds - stopped)
 
     def _fail(self, live: LiveJob, launch: Launch, reason: str, lost: bool = False) -> None:
-        self._discard(live, launch)
-        what = live.execution.describe(launch.phase.phase, launch.task)
+        live.discard(launch)
+        text = f"{live.execution.describe(launch.phase.phase, launch.task)}: {reason}"
         self._events.append(
-            TaskFailed(
-                self.now, launch.phase, launch.task, launch.attempt, f"{what}: {reason}", lost
-            )
+            TaskFailed(self.now, launch.phase, launch.task, launch.attempt, text, lost)
         )
         self._one_less(live)
-
-    def _discard(self, live: LiveJob, launch: Launch) -> None:
-        """Remove the files of an attempt. What cannot be removed now is when the job closes."""
-        with suppress(OSError):
-            live.execution.discard(launch.phase.phase, launch.task, launch.attempt)
 
     def _one_less(self, live: LiveJob) -> None:
         live.running -= 1

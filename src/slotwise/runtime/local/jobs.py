@@ -1,8 +1,9 @@
-"""A job on the local backend: what is left of it, and which of its attempts were begun."""
+"""A job in execution: what is left of it, which attempts were begun, and their results."""
 
 from __future__ import annotations
 
 from array import array
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -53,3 +54,25 @@ class LiveJob:
         self.tasks_left -= 1
         self.begun[launch.phase.phase][launch.task] = DONE
         self.kept.pop((launch.phase.phase, launch.task), None)
+
+    def arguments(self, launch: Launch) -> tuple[object, ...]:
+        """The arguments of the runner for an attempt. Raises what the job's own code raises."""
+        return self.execution.arguments(launch.phase.phase, launch.task, launch.attempt)
+
+    def store(self, launch: Launch, result: object) -> None:
+        """Store a result; after the last one, commit the output. May raise OSError."""
+        if not self.given_up:
+            self.execution.finished(launch.phase.phase, launch.task, launch.attempt, result)
+            if self.tasks_left == 1:
+                self.execution.close(succeeded=True)
+
+    def waited(self, launch: Launch) -> float:
+        """The seconds for which an attempt that has just finished did not compute."""
+        if self.waits is None:
+            return 0.0
+        return self.waits.waited(launch.phase.phase, launch.task, launch.attempt)
+
+    def discard(self, launch: Launch) -> None:
+        """Remove the files of an attempt. What cannot be removed now is when the job closes."""
+        with suppress(OSError):
+            self.execution.discard(launch.phase.phase, launch.task, launch.attempt)

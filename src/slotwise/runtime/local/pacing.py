@@ -77,8 +77,8 @@ class _Pace:
     @property
     def stop(self) -> float:
         """The length of a regular stop, in seconds."""
-        min_share = LEAST_SECONDS / min(self.speed, 1 - self.speed)
-        return max(PERIOD_SECONDS, min_share) * (1 - self.speed)
+        shortest = LEAST_SECONDS / min(self.speed, 1 - self.speed)
+        return max(PERIOD_SECONDS, shortest) * (1 - self.speed)
 
     def book(self, now: float) -> None:
         """Bring the account up to date. Stops from outside do not change it."""
@@ -91,11 +91,13 @@ class _Pace:
         self.state = state
         self.marks.append((self.since, self.owed, state))
 
-    def go_on(self, now: float, min_share: float = 0.0) -> None:
-        """Run from now until it owes a regular stop, but at least for `min_share` seconds."""
+    def go_on(self, now: float, seconds_min: float = 0.0) -> None:
+        """Run from now until it owes a regular stop, but at least for `seconds_min`."""
         self.since = now
         self.turn_to("runs")
-        self.due = now + max(min_share, (self.stop - self.owed) * self.speed / (1 - self.speed))
+        self.due = now + max(
+            seconds_min, (self.stop - self.owed) * self.speed / (1 - self.speed)
+        )
 
     def owed_within(self, started: float, over: float) -> float:
         """The account if only the time between these two instants counts.

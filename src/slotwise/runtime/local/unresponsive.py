@@ -18,7 +18,7 @@ length of the stop is measured accurately.
 """
 
 
-class Turn(Enum):
+class HostChange(Enum):
     """What can happen to a host."""
 
     LOST = "it became unresponsive"
@@ -64,7 +64,7 @@ class ResponseMonitor:
         self._since: dict[int, float] = {}  # when stopped workers were first seen so
         self._seconds: dict[int, float] = {}
 
-    def look(self, now: float) -> list[tuple[str, Turn]]:
+    def look(self, now: float) -> list[tuple[str, HostChange]]:
         """Changes since the last look. Costs about 20 microseconds for each worker."""
         turns = [
             (host, turn)
@@ -109,17 +109,17 @@ class ResponseMonitor:
                 self._since.pop(slot, None)
         return count
 
-    def _turns(self, host: str, stopped: int, now: float) -> list[Turn]:
+    def _turns(self, host: str, stopped: int, now: float) -> list[HostChange]:
         unresponsive = self.unresponsive.get(host)
         turns = []
         is_alone = len(self._slots) == 1
         if unresponsive is None and stopped == len(self._slots[host]) and not is_alone:
             unresponsive = self.unresponsive[host] = _Unresponsive(now, now + self._grace)
-            turns.append(Turn.LOST)
+            turns.append(HostChange.LOST)
         if unresponsive is not None and not stopped:
             del self.unresponsive[host]
-            turns.append(Turn.JOINED)
+            turns.append(HostChange.JOINED)
         elif unresponsive is not None and unresponsive.due <= now:
             unresponsive.due = inf
-            turns.append(Turn.OVERDUE)
+            turns.append(HostChange.OVERDUE)
         return turns

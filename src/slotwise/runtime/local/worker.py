@@ -21,7 +21,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
-    from slotwise.task import Attempt
+    from slotwise.task import RunningAttempt
 
 TOKEN_BYTES = 8
 """Length of the token at the start of each frame, a secret of the manager and the worker.
@@ -159,7 +159,7 @@ class Server:
         self._runners: dict[str, Callable[..., object]] = {}
         self._kept: bytes | None = None  # what an earlier attempt of the next task has kept
         self._number = 0
-        self._attempt: Attempt | None = None
+        self._attempt: RunningAttempt | None = None
 
     def serve(self, link: Link) -> None:
         """Answer each task with one reply; an exception of user code becomes its text."""

@@ -29,7 +29,7 @@ class Cells:
     in_core: memoryview[float]
 
 
-class Flows:
+class FlowTable:
     """A table with a row for each flow. The rows of ended flows are reused.
 
     number  in order of start; NOBODY if the row is free
@@ -139,7 +139,7 @@ class Flows:
         return float(self.rate[: self.top] @ self.in_core[: self.top])
 
     def _double(self) -> None:
-        more = Flows(self._nowhere, len(self.end))
+        more = FlowTable(self._nowhere, len(self.end))
         for name in ("links", *_NUMBERS):
             setattr(self, name, np.concatenate([getattr(self, name), getattr(more, name)]))
         self._view()

@@ -13,7 +13,7 @@ import numpy as np
 from slotwise.model.cluster import Cluster
 from slotwise.model.network import Network
 from slotwise.runtime.simulated.filling import rates_of_few, rates_of_many
-from slotwise.runtime.simulated.flows import Flows
+from slotwise.runtime.simulated.flows import FlowTable
 from slotwise.runtime.simulated.links import Links
 
 Key = TypeVar("Key", bound=Hashable)
@@ -53,7 +53,7 @@ class FlowNetwork(Generic[Key]):
         self._links = Links(cluster, network)
         self._capacities = np.array(self._links.capacity)
         self._members: list[set[int]] = [set() for _ in self._links.capacity]
-        self._flows = Flows(self._links.nowhere)
+        self._flows = FlowTable(self._links.nowhere)
         self._keys: dict[int, Key] = {}
         self._rows: dict[Key, set[int]] = {}
         self._fresh: set[int] = set()  # flows that have no rate yet

@@ -1,0 +1,17 @@
+"""The state in which the run of a log begins."""
+
+from __future__ import annotations
+
+from slotwise.record.log import Header
+from slotwise.runtime.state import State
+
+
+def initial_state(header: Header) -> State:
+    """The state before the first event of a run with this header."""
+    return State(
+        header.cluster,
+        header.pools,
+        jobs_expected=header.jobs_expected,
+        attempts_max=header.attempts_max,
+        losses_max=header.losses_max,
+    )

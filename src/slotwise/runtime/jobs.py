@@ -1,0 +1,168 @@
+"""The jobs that have arrived and are not over, and which of their phases are ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from slotwise.model.decision import Launch
+from slotwise.model.job import Job, Phase, PhaseId
+from slotwise.model.pool_tree import PoolTree
+from slotwise.runtime.admission import Admission
+from slotwise.runtime.ordering import ROUNDING
+from slotwise.runtime.phase_state import PhaseState
+
+PHASES_MOST = 1_000_000
+"""More than the phases of any job: phases are numbered by arrival, then by index in the job."""
+
+
+class Jobs:
+    """The jobs that are not over, and how the others ended.
+
+    arrived    the number of jobs that have arrived
+    phases     the phases of all jobs that are not over
+    ready      the ready phases, by kind of slot
+    completed  when each job that succeeded was done
+    failed     why each job that was given up has failed
+    """
+
+    def __init__(self, kinds: Iterable[str]) -> None:
+        self.arrived = 0
+        self.phases: dict[PhaseId, PhaseState] = {}
+        self.ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
+        self.completed: dict[str, float] = {}
+        self.failed: dict[str, str] = {}
+        self._admission = Admission()
+        self._phases_of: dict[str, dict[str, PhaseState]] = {}
+        self._undone: dict[str, set[str]] = {}  # the phases of each job that are not done
+        self._in_order: dict[str, list[PhaseState]] = {}  # of `ready`, until it changes
+
+    def __len__(self) -> int:
+        return len(self._phases_of)
+
+    @property
+    def awaiting_admission(self) -> list[str]:
+        """The jobs that wait until their pools run fewer jobs, the next one first."""
+        return self._admission.waiting()
+
+    def full_pools(self, job: str, pools: PoolTree) -> dict[str, list[str]]:
+        """The pools of a job that are at their `jobs_max`, with the jobs that they run."""
+        outside = set(self.awaiting_admission)
+        inside = [one for one in self._phases_of if one not in outside]
+        return {
+            name: [one for one in inside if pools[name] in pools.path(self.job(one).pool)]
+            for name in self._admission.full(self.job(job), pools)
+        }
+
+    def job(self, name: str) -> Job:
+        """A job that is not over."""
+        return next(iter(self._phases_of[name].values())).job
+
+    def phases_of(self, job: str) -> Sequence[PhaseState]:
+        """The phases of a job; none if it is over."""
+        return list(self._phases_of.get(job, {}).values())
+
+    def attempts_of(self, job: str) -> Sequence[Launch]:
+        """The running attempts of a job."""
+        phases = self.phases_of(job)
+        return [launch for phase in phases for launch, _, _ in phase.launches.values()]
+
+    def left(self) -> Iterator[Sequence[PhaseState]]:
+        """The phases of each admitted job, in topological order; the jobs by arrival."""
+        outside = set(self.awaiting_admission)
+        for name, phases in self._phases_of.items():
+            if name not in outside and name not in self.failed:
+                yield [phases[phase.name] for phase in self.job(name).topological]
+
+    def in_order(self, slot_kind: str) -> Sequence[PhaseState]:
+        """The ready phases that use this kind of slot, in order of arrival."""
+        if slot_kind not in self._in_order:
+            phases = self.ready[slot_kind].values()
+            self._in_order[slot_kind] = sorted(phases, key=lambda phase: phase.order)
+        return self._in_order[slot_kind]
+
+    def arrive(
+        self, job: Job, pools: PoolTree, state_of: Callable[[Job, Phase, int], PhaseState]
+    ) -> Iterator[Job]:
+        """Add a job, with a state for each phase. The jobs that are admitted now."""
+        assert job.id not in self._phases_of, "job ids are unique"
+        phases = {}
+        for number, phase in enumerate(job.phases):
+            state = state_of(job, phase, self.arrived * PHASES_MOST + number)
+            phases[phase.name] = self.phases[state.id] = state
+        for state in phases.values():
+            for name in state.waits_for:
+                phases[name].behind.append(state)
+        self._phases_of[job.id], self._undone[job.id] = phases, set(phases)
+        self.arrived += 1
+        return self._admission.arrive(job, pools)
+
+    def give_up(self, name: str, reason: str, pools: PoolTree) -> Iterator[Job]:
+        """Mark a job as failed. The jobs that are admitted now."""
+        self.failed[name] = reason
+        return self._admission.leave(self.job(name), pools)
+
+    def phase_done(self, phase: PhaseState, at: float, pools: PoolTree) -> Iterator[Job]:
+        """Mark a phase as done, and its job if it was the last. The jobs admitted now."""
+        undone = self._undone[phase.job.id]
+        undone.discard(phase.id.phase)
+        if undone:
+            return iter(())
+        self.completed[phase.job.id] = at
+        return self._admission.leave(phase.job, pools)
+
+    def forget_if_over(self, job: str) -> None:
+        """Drop a job that has ended and holds no slots, to free its memory."""
+        if job in self.completed or job in self.failed:
+            phases = self._phases_of[job].values()
+            if not any(phase.running for phase in phases):
+                for phase in phases:
+                    del self.phases[phase.id]
+                del self._phases_of[job], self._undone[job]
+
+    def make_ready(self, phase: PhaseState) -> None:
+        """Add a phase to the ready ones."""
+        self.ready[phase.slot_kind][phase.id] = phase
+        phase.is_ready = True
+        self._in_order.pop(phase.slot_kind, None)
+
+    def make_unready(self, phase: PhaseState) -> None:
+        """Remove a phase from the ready ones."""
+        self.ready[phase.slot_kind].pop(phase.id, None)
+        phase.is_ready = False
+        self._in_order.pop(phase.slot_kind, None)
+
+    def check(self, slot_kind: str, pools: PoolTree) -> None:
+        """Assert that the ready phases are those that may begin. For tests."""
+        for phase in self.phases.values():
+            if phase.slot_kind == slot_kind:
+                ready = phase.id in self.ready[slot_kind]
+                assert ready == phase.is_ready
+                assert not ready or not phase.waits_for, "only ready phases are offered slots"
+        self._admission.check(pools)
+
+
+def tell_followers(phase: PhaseState, task: int, host: str) -> Iterator[PhaseState]:
+    """Tell the phases that need not wait for all tasks of this one that a task is done.
+
+    Yields those that have a new pending task or nothing left to wait for.
+    """
+    for other in phase.behind:
+        if other.is_pinned:
+            other.unblock(task, host)
+            other.waits_for.clear()
+            yield other
+        elif other.early and phase.id.phase in other.waits_for:
+            needed = other.phase.slow_start * phase.phase.tasks.count
+            if phase.done >= max(1, needed - ROUNDING):
+                other.waits_for.remove(phase.id.phase)
+                if not other.waits_for:
+                    yield other
+
+
+def release_followers(phase: PhaseState) -> Iterator[PhaseState]:
+    """Tell the phases that wait for this one that it is done; yields those that may begin."""
+    for other in phase.behind:
+        if phase.id.phase in other.waits_for:
+            other.waits_for.remove(phase.id.phase)
+            if not other.waits_for:
+                yield other

@@ -1,0 +1,78 @@
+"""The shares of all pools in all kinds of slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import inf
+
+from slotwise.model.job import PhaseId
+from slotwise.runtime.hosts import FreeSlots
+from slotwise.runtime.phase_state import PhaseState
+from slotwise.runtime.pool_state import PoolState
+from slotwise.runtime.shares import Shares
+from slotwise.runtime.totals import Totals, owe
+
+
+class SharesByKind:
+    """One tree of shares for each kind of slot, and what involves several of them.
+
+    of  the shares of each kind
+    """
+
+    def __init__(self, free: Mapping[str, FreeSlots]) -> None:
+        totals = Totals(free)
+        self.of: dict[str, Shares] = {}
+        for kind in free:
+            self.of[kind] = Shares(kind, totals, self.of)
+
+    def at(self, now: float) -> None:
+        """Set the clock, and mark the pools whose time-out has passed as overdue."""
+        for shares in self.of.values():
+            shares.now = now
+            if shares.alarms:
+                shares.ring()
+
+    def next_alarm(self) -> float:
+        """When the next pool will be overdue if nothing changes; inf if none will."""
+        alarm = inf
+        for shares in self.of.values():
+            if shares.alarms:
+                alarm = min(alarm, shares.next_alarm())
+        return alarm
+
+    def reallocate(
+        self,
+        ready: Mapping[str, Mapping[PhaseId, PhaseState]],
+        slots: Mapping[PhaseId, float],
+    ) -> None:
+        """Set the slots that each ready phase should hold; 0 for phases not named."""
+        for kind, phases in ready.items():
+            self.of[kind].reallocate(phases, slots)
+        owe([pool for shares in self.of.values() for pool in shares.inner_first()])
+        self._line_up()
+
+    def recount(self, phases: Iterable[PhaseState], lost: set[str]) -> None:
+        """Recount what all shares hold and demand; the hosts in `lost` are unresponsive."""
+        of_kind: dict[str, list[PhaseState]] = {kind: [] for kind in self.of}
+        for phase in phases:
+            of_kind[phase.slot_kind].append(phase)
+        for kind, shares in self.of.items():
+            shares.recount(of_kind[kind], lost)
+        self._line_up()
+
+    def taker(self, pool: str | None, slot_kind: str) -> PoolState | None:
+        """The share of a pool for which a task of a kind is asked to stop; None without a pool.
+
+        It is an overdue share of the pool, of this kind if possible; otherwise one of another
+        kind, which may hold more slots once the task has stopped.
+        """
+        if not pool:
+            return None
+        named = self.of[slot_kind].named(pool)
+        others = [share for shares in self.of.values() for share in shares.named(pool)]
+        overdue = [share for share in (*named, *others) if share.is_overdue]
+        return next(iter(overdue or named), None)
+
+    def _line_up(self) -> None:
+        for shares in self.of.values():
+            shares.line_up()

@@ -1,0 +1,108 @@
+"""Where the input of a phase's pending tasks is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from slotwise.model.cluster import Cluster
+from slotwise.model.job import Block
+from slotwise.workload.placement import PlacedBlocks
+
+PENDING, RUNNING, DONE, BLOCKED = 0, 1, 2, 3
+"""The status of a task."""
+
+
+class TaskHomes:
+    """The pending tasks of one phase by the hosts and racks that hold their input.
+
+    `status` has a byte for each task, and changes. The index is cleaned as it is read, so that
+    a launch does not have to update the entries of the other hosts that hold the same block.
+    """
+
+    __slots__ = ("_blocks", "_by_host", "_by_rack", "_cluster", "_pinned", "_status")
+
+    def __init__(self, status: bytearray, blocks: Sequence[Block], cluster: Cluster) -> None:
+        self._status, self._blocks, self._cluster = status, blocks, cluster
+        self._by_host: dict[str, list[int]] = {}
+        self._by_rack: dict[str, list[int]] | None = None
+        self._pinned: dict[int, str] = {}  # the hosts of tasks that continue others
+        if blocks:
+            self._find_all(blocks)
+
+    def task_on(self, hosts: Collection[str]) -> tuple[int, str] | None:
+        """A pending task with input on one of these hosts, and the host."""
+        by_host = self._by_host
+        near: Iterable[str] = hosts
+        if len(by_host) < len(hosts):  # A small job in a large cluster has few homes.
+            near = filter(hosts.__contains__, tuple(by_host))
+        for host in near:
+            tasks = by_host.get(host)
+            if tasks is not None:
+                task = self._last_pending(tasks)
+                if task is not None:
+                    return task, host
+                del by_host[host]
+        return None
+
+    def task_in(self, rack: str) -> int | None:
+        """A pending task with input in this rack."""
+        if self._by_rack is None:
+            self._by_rack = self._index_racks()
+        tasks = self._by_rack.get(rack)
+        return self._last_pending(tasks) if tasks else None
+
+    def pin(self, task: int, host: str) -> None:
+        """Add a task that may run only on this host."""
+        self._pinned[task] = host
+        self._by_host.setdefault(host, []).append(task)
+
+    def put_back(self, task: int) -> None:
+        """Add a task that is pending again; duplicate entries do no harm."""
+        if task in self._pinned:
+            self._by_host.setdefault(self._pinned[task], []).append(task)
+        else:
+            self._index(task)
+
+    def _last_pending(self, tasks: list[int]) -> int | None:
+        """The last pending task of a list; the entries after it are removed."""
+        status = self._status
+        while tasks:
+            task = tasks[-1]
+            if status[task] == PENDING:
+                return task
+            tasks.pop()
+        return None
+
+    def _find_all(self, blocks: Sequence[Block]) -> None:
+        """Index all tasks by input host; the lowest task, launched first, is last."""
+        if isinstance(blocks, PlacedBlocks):
+            self._by_host = blocks.homes_by_host()
+        else:
+            for task in range(len(blocks) - 1, -1, -1):
+                self._index(task)
+        # In the order of the cluster, because the order of a set is not deterministic.
+        homes, place = self._by_host, self._cluster.position
+        known = sorted(homes.keys() & place.keys(), key=place.__getitem__)
+        self._by_host = {host: homes[host] for host in known}
+
+    def _index(self, task: int) -> None:
+        for host in sorted(self._blocks[task].hosts):
+            self._by_host.setdefault(host, []).append(task)
+        if self._by_rack is not None:
+            self._index_rack(self._by_rack, task)
+
+    def _index_racks(self) -> dict[str, list[int]]:
+        """Index all pending tasks by rack. Built on demand, since few phases need it."""
+        if isinstance(self._blocks, PlacedBlocks):
+            return self._blocks.homes_by_rack()
+        index: dict[str, list[int]] = {}
+        for task in range(len(self._blocks) - 1, -1, -1):
+            if self._status[task] == PENDING:
+                self._index_rack(index, task)
+        return index
+
+    def _index_rack(self, index: dict[str, list[int]], task: int) -> None:
+        rack_of = self._cluster.rack_of
+        hosts = self._blocks[task].hosts
+        for rack in {rack_of[host] for host in hosts if host in rack_of}:
+            index.setdefault(rack, []).append(task)
