@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
-from backends.test_worlds import WORK, Play, Stage, Trouble
+from backends.test_backends import WORK, Play, Stage, Trouble
 
 import slotwise
 from slotwise.analysis.metrics import Meter

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backends.test_worlds import Play, body
+from backends.test_backends import Play, body
 
 import slotwise
 from slotwise.analysis.replay import replay_log
