@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from oracles.pools import (
     INF,
@@ -24,6 +24,7 @@ from oracles.pools import (
 from slotwise.allocation.fair import MANY, Fair, share_by_pools
 from slotwise.allocation.fair_vectorized import share_at_once
 from slotwise.allocation.problem import Claims, Group
+from tiers import examples
 
 
 def test_pools_share_by_weight_however_many_jobs_they_have() -> None:
@@ -152,6 +153,7 @@ WAYS = [share_by_pools, share_at_once]
 """Pool by pool, and with arrays; `Fair` uses the second for many claims."""
 
 
+@settings(max_examples=examples(20, slow=1000))
 @given(trees())
 def test_it_is_what_filling_in_exact_fractions_gives(problem: Claims) -> None:
     """All shares in a pool rise together, from min shares to max shares."""
@@ -159,7 +161,7 @@ def test_it_is_what_filling_in_exact_fractions_gives(problem: Claims) -> None:
     assert [share(problem) for share in WAYS] == [exact, exact]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(4, slow=12)))
 def test_it_is_the_lexicographic_optimum_at_the_top_and_then_below(seed: int) -> None:
     """By linear programs over all limits of the tree at once."""
     problem = random_tree(Random(seed))
@@ -181,6 +183,7 @@ def random_tree(random: Random) -> Claims:
     return pooled(random.randint(14, 24), members, groups, weight)
 
 
+@settings(max_examples=examples(20, slow=1000))
 @given(trees())
 def test_every_limit_is_kept_and_no_slot_is_left(problem: Claims) -> None:
     """Max shares of jobs and pools hold; all slots that some job may use are used."""
@@ -192,6 +195,7 @@ def test_every_limit_is_kept_and_no_slot_is_left(problem: Claims) -> None:
         assert held <= demand(problem, number) + 1e-9
 
 
+@settings(max_examples=examples(20, slow=1000))
 @given(trees())
 def test_guarantees_are_kept_or_scaled_down_together(problem: Claims) -> None:
     """The guarantees of inner pools fit into the outer one, or all get the same part."""
@@ -205,6 +209,7 @@ def test_guarantees_are_kept_or_scaled_down_together(problem: Claims) -> None:
             assert part >= due * kept - 1e-9
 
 
+@settings(max_examples=examples(20, slow=1000))
 @given(trees())
 def test_nobody_has_more_for_its_weight_than_one_beside_it_could_use(problem: Claims) -> None:
     """Of two siblings, one below its max share and one above its min share, the first has more

@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles.pools import INF, all_fit, demand, held_by, owed
@@ -20,6 +20,7 @@ from slotwise.allocation.problem import Claims, Group
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import PENALTIES
+from tiers import examples
 
 
 def weighted_sum(claims: Claims, order: list[int]) -> float:
@@ -119,7 +120,7 @@ def test_an_ordering_may_be_given() -> None:
 def test_smith_is_optimal_on_one_slot() -> None:
     """Where every job can use all slots and has no guarantee, no order is better."""
     random = Random(3)
-    for _ in range(40):
+    for _ in range(examples(10, slow=40)):
         work = [random.uniform(1, 30) for _ in range(5)]
         claims = Claims.of(1, work, weight=[random.uniform(0.1, 1) for _ in work])
         mine = weighted_sum(claims, dear_first(claims, claims.weight))
@@ -133,7 +134,7 @@ def test_its_quick_order_is_near_the_best_of_all_orders() -> None:
     """
     random = Random(5)
     ratios = []
-    for _ in range(80):
+    for _ in range(examples(20, slow=80)):
         count = random.randint(3, 5)
         work = [random.uniform(1, 30) for _ in range(count)]
         max_share = [float(random.randint(1, 10)) for _ in work]
@@ -174,6 +175,7 @@ OBJECTIVES = [
 ]
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(any_claims(), st.sampled_from(OBJECTIVES))
 def test_every_objective_keeps_shares_and_leaves_no_slot_idle(
     claims: Claims, aim: Objective
@@ -193,6 +195,7 @@ def test_every_objective_keeps_shares_and_leaves_no_slot_idle(
             assert share >= min_share - 1e-9
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(any_claims())
 def test_what_a_job_shares_by_is_not_what_it_costs(claims: Claims) -> None:
     """Priorities make claims heavier in their pools; FLEX goes by the weights of jobs."""
@@ -202,6 +205,7 @@ def test_what_a_job_shares_by_is_not_what_it_costs(claims: Claims) -> None:
         assert Flex(aim).share(other) == Flex(aim).share(claims)
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(any_claims(), st.sampled_from(OBJECTIVES))
 def test_flex_as_an_add_on_to_fair_gives_the_same_slots(claims: Claims, aim: Objective) -> None:
     """FAIR with FLEX's shares as min shares has nothing left to decide (FLEX 1.1)."""

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import ceil, floor
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotwise.allocation.fair import Fair
@@ -27,6 +27,7 @@ from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.schedule import Piece
 from slotwise.objective.objective import Objective
+from tiers import examples
 
 DEFAULT = PoolTree([Pool()])
 
@@ -85,6 +86,7 @@ NESTED = PoolTree(
 )
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(static_jobs(), st.sampled_from(ALLOCATORS), st.sampled_from([POOLS, NESTED]))
 def test_every_plan_is_feasible(
     jobs: tuple[Job, ...], allocator: Allocator, pools: PoolTree
@@ -138,6 +140,7 @@ def test_phases_of_pools_within_one_lie_side_by_side() -> None:
     assert most_at_once([p for p in schedule.pieces if p.phase.job in ("a1", "y1")]) == 1
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(static_jobs(dag=False))
 def test_for_single_phases_the_fluid_way_is_the_packing_scheme(jobs: tuple[Job, ...]) -> None:
     """Slots given in one order, again at every completion, are those of Fig. 3."""
@@ -163,6 +166,7 @@ def test_for_single_phases_the_fluid_way_is_the_packing_scheme(jobs: tuple[Job, 
     assert fluid.completion() == pytest.approx(ends)
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(static_jobs(dag=False))
 def test_a_plan_of_single_phases_keeps_least_shares(jobs: tuple[Job, ...]) -> None:
     """In whole slots, each job always holds its min share, rounded down."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotwise.allocation.fair import Fair
@@ -17,6 +17,7 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.schedule import Schedule
+from tiers import examples
 
 POOLS = PoolTree(
     [Pool(), Pool("a", 2.0), Pool("b", parent="top"), Pool("c", 3.0, parent="top"), Pool("top")]
@@ -76,6 +77,7 @@ def fair_ends(jobs: list[Job], cluster: Cluster) -> dict[str, float]:
     return ends
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(many_jobs())
 def test_it_is_feasible_and_nobody_is_done_later(problem: tuple[list[Job], Cluster]) -> None:
     """All work, never more slots than the capacity, no completion later than under FAIR."""
@@ -87,6 +89,7 @@ def test_it_is_feasible_and_nobody_is_done_later(problem: tuple[list[Job], Clust
         assert done[job] <= end * (1 + 1e-9)
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(many_jobs())
 def test_levels_tell_when_jobs_are_done(problem: tuple[list[Job], Cluster]) -> None:
     """Completions are those of FAIR, with more and with fewer slots than jobs."""

@@ -28,6 +28,7 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree, ShareKey
 from slotwise.objective.objective import Objective
+from tiers import examples
 
 ROUNDING = 1e-6
 INF = float("inf")
@@ -247,7 +248,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 
 @given(problems(), st.sampled_from(ALLOCATORS), st.booleans())
-@settings(max_examples=3 * settings.default.max_examples)
+@settings(max_examples=examples(30, slow=3000))
 def test_no_number_is_exceeded(some: Problem, allocator: Allocator, is_whole: bool) -> None:
     """No kind exceeds its capacity, no pool its max share; also in whole slots."""
     found = some.share(allocator, is_whole)
@@ -269,7 +270,7 @@ def test_no_number_is_exceeded(some: Problem, allocator: Allocator, is_whole: bo
 
 
 @given(problems(), st.sampled_from([a for a in ALLOCATORS if a.keeps_min_shares]))
-@settings(max_examples=3 * settings.default.max_examples)
+@settings(max_examples=examples(30, slow=3000))
 def test_all_guarantees_are_kept_if_they_can_be(some: Problem, allocator: Allocator) -> None:
     """A linear program decides whether they can; then each phase and pool has its min share."""
     program = _Guarantees(some)

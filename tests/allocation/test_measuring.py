@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.flex.cluster_experiment import Untold, untold
@@ -19,6 +19,7 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.objective import Objective
 from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
+from tiers import examples
 
 WHOLE = Group(1.0, 0, INF)
 TOLERANCE = 1e-9
@@ -81,6 +82,7 @@ def test_a_pool_measures_with_what_it_is_guaranteed() -> None:
     assert with_measuring(claims).min_share == [1, 1, 0, 0]
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(trees(), st.data())
 def test_measuring_makes_nothing_impossible(claims: Claims, data: st.DataObject) -> None:
     """In any tree of pools: at most one slot, what fitted still fits, and half remains.
@@ -175,13 +177,16 @@ def test_a_small_job_that_nobody_has_seen_goes_first(
 def test_unseen_jobs_without_end_keep_no_seen_one_waiting(
     watched: Callable[..., object], name: str
 ) -> None:
-    """Three slots, 40 calls of 9 s at 1 s; a job that is known to be short continues.
+    """Three slots, many calls of 9 s at 1 s; a job that is known to be short continues.
 
     When they come, it has 30 tasks of 0.1 s left. On a single slot these take 3 s; if it had to
-    wait until all are measured, it would take more than 100.
+    wait until all are measured, it would take more than 30.
     """
     jobs = [Job("seen", (Phase("call", Tasks(60, 0.1)),))]
-    jobs += [Job(f"new{n:02}", (Phase("call", Tasks(1, 9.0)),), 1.0) for n in range(40)]
+    jobs += [
+        Job(f"new{n:02}", (Phase("call", Tasks(1, 9.0)),), 1.0)
+        for n in range(examples(14, slow=40))
+    ]
     assert told_nothing(watched, jobs, 3, name)["seen"] < 5
 
 
@@ -191,7 +196,7 @@ def test_stated_work_is_not_measured(
     """If work is stated or a task has finished, the log is the same without the rule."""
     jobs = [
         Job(f"j{n}", (Phase("map", Tasks(3 + n, 0.3 + n)),), arrival=0.7 * (n % 4))
-        for n in range(8)
+        for n in range(examples(4, slow=8))
     ]
     simulation = Simulation(noise=0.5)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from slotwise.allocation.waterline import scale_to, water_line
+from tiers import examples
 
 Problem = tuple[float, list[float], list[float], list[float]]
 
@@ -144,7 +145,7 @@ def test_nobody_to_share_among() -> None:
     assert water_line(10, [], [], []) == []
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(8, slow=30)))
 def test_it_is_the_lexicographic_optimum(seed: int) -> None:
     """The smallest share per weight is maximal, then the next, and so on (by HiGHS)."""
     random = Random(seed)

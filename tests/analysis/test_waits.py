@@ -20,6 +20,7 @@ from slotwise.cli.main import app
 from slotwise.record.log import Log
 from slotwise.report.explanation import wait_lines
 from slotwise.workload.workload import Workload
+from tiers import examples
 
 RESEARCH, REPORTS = Pool("research"), Pool("reports")
 
@@ -282,7 +283,7 @@ def remedied(backend: Workload, wait: Wait) -> Workload:
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(8, slow=25))
 @given(random=st.randoms(use_true_random=False), name=st.sampled_from(["fair", "flex"]))
 def test_what_is_said_to_help_helps(random: Random, name: str) -> None:
     """Simulated again with the guarantee, the job begins as soon as it was said that it would.

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
-from backends.test_backends import WORK, Play, Stage, Trouble
 
 import slotwise
+from backends.test_backends import WORK, Play, Stage, Trouble
 from slotwise.analysis.metrics import Meter
 from slotwise.analysis.replay import replay_log
 from slotwise.model.decision import Launch

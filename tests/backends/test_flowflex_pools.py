@@ -22,11 +22,12 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
 from slotwise.runtime.simulated.backend import Simulation
+from tiers import examples
 
 Simulate = Callable[..., object]
 
 NAMES = ("flowflex", "flowflex-fast", "flowflex-paper")
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(30, slow=1000)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backends.test_backends import Play, body
 
 import slotwise
+from backends.test_backends import Play, body
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Reallocate

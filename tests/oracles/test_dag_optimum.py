@@ -27,8 +27,8 @@ from oracles.dags import (
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.objective import Objective
+from tiers import examples
 
-EXAMPLES = settings.default.max_examples
 MAKESPAN = Objective("makespan", "max")
 HIGHS = 1e-7
 """For what HiGHS is good with linear programs."""
@@ -205,7 +205,7 @@ def test_the_two_oracles_agree(objective: Objective, pytestconfig: pytest.Config
 
 
 @given(flows(jobs_most=3, phases_most=3, total_most=4, mixed=True, with_zero=True))
-@settings(max_examples=min(EXAMPLES, 500) // 5)
+@settings(max_examples=examples(4, slow=100))
 def test_no_list_is_better_than_the_optimum(case: Flows) -> None:
     """Lists of phases are no better than the optimum, lists of jobs no better than these."""
     for objective in OBJECTIVES[:: len(OBJECTIVES) // 3]:

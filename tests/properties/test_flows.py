@@ -31,9 +31,9 @@ from slotwise.model.schedule import Schedule
 from slotwise.objective.objective import Objective
 from slotwise.plans import plan
 from slotwise.results import Plan
+from tiers import examples
 
-EXAMPLES = settings.default.max_examples
-SOME, FEW = EXAMPLES // 5, EXAMPLES // 20
+SOME, FEW = examples(4, slow=200), examples(2, slow=50)
 """Of plans, which take longer than their parts; and for each metric."""
 
 FLOWFLEX = ("flowflex", "flowflex-fast", "flowflex-paper")
@@ -105,7 +105,7 @@ def test_phases_without_work_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=name_of)
 @given(case=tiny_flows)
-@settings(max_examples=max(3, FEW // 2))
+@settings(max_examples=examples(2, slow=25))
 def test_bounds_are_below_the_optimum_and_plans_above(
     objective: Objective, case: Flows
 ) -> None:

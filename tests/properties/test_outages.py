@@ -33,8 +33,9 @@ from slotwise.model.shuffle import Shuffle
 from slotwise.record.log import Log
 from slotwise.runtime.simulated.outages import Outage
 from slotwise.runtime.simulated.simulation import Simulation
+from tiers import examples
 
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(15, slow=1000)
 NAMES = ("fifo", "fair", "flex", "flowflex-fast", "dmrs", "delay")
 TOLERANCE = 1e-9
 

@@ -21,8 +21,9 @@ from slotwise.model.job import PRIORITIES, Block, Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.model.shuffle import Shuffle
 from slotwise.runtime.simulated.backend import Fault, Simulation
+from tiers import examples
 
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(15, slow=1000)
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,9 @@ from slotwise.objective.objective import Objective
 from slotwise.record.log import Header, Log, Turn
 from slotwise.runtime.simulated.backend import Fault, Simulation
 from slotwise.runtime.state import LOSSES_MAX
+from tiers import examples
 
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(15, slow=1000)
 NAMES = ("fifo", "fair", "flex")
 OBJECTIVES = (
     Objective(),

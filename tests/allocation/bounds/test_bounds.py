@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles.instances import MINIMAX, MINISUM, Metric, instances
@@ -25,6 +25,7 @@ from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import pack
 from slotwise.objective.cost import MET, Cost, Curve, Hinge, Line, Steps
 from slotwise.objective.objective import Aggregate
+from tiers import examples
 
 
 def jobs_of(problem: Malleable) -> BoundJobs:
@@ -61,8 +62,8 @@ def responses(*weights: float) -> list[Cost]:
     "metric", [*MINISUM, *MINIMAX], ids=lambda m: f"{m.aggregate}-{m.name}"
 )
 def test_no_bound_is_above_the_optimum(metric: Metric, with_least: bool) -> None:
-    """Two problems for each metric against linear programs; the maximum is met exactly."""
-    for problem in instances(metric, 1, 2, with_least):
+    """Random problems of each metric, solved by linear programs; maxima are met exactly."""
+    for problem in instances(metric, 1, examples(1, slow=2), with_least):
         best = optimum(
             problem.capacity,
             problem.work,
@@ -77,6 +78,7 @@ def test_no_bound_is_above_the_optimum(metric: Metric, with_least: bool) -> None
             assert bound == pytest.approx(best, rel=1e-6, abs=1e-6)
 
 
+@settings(max_examples=examples(12, slow=1000))
 @given(st.data())
 def test_no_bound_is_above_a_packing(data: st.DataObject) -> None:
     """Any costs, min shares, equal and tiny jobs, more jobs than slots, in any order."""
@@ -102,6 +104,7 @@ def test_a_due_date_just_behind_the_begin_lifts_no_bound(due: float) -> None:
     assert (1 - 1e-9) * value <= lower_bound(jobs_of(problem), 10, "sum") <= value
 
 
+@settings(max_examples=examples(12, slow=1000))
 @given(st.data())
 def test_no_bound_is_above_a_packing_of_huge_or_tiny_numbers(data: st.DataObject) -> None:
     """From microseconds to millennia, and weights of the same range."""
@@ -133,6 +136,7 @@ def test_no_bound_is_above_a_packing_of_huge_or_tiny_numbers(data: st.DataObject
     assert lower_bound(jobs_of(scaled), scaled.capacity, aggregate) <= value
 
 
+@settings(max_examples=examples(12, slow=1000))
 @given(st.data())
 def test_no_bound_is_above_a_schedule_with_arrivals(data: st.DataObject) -> None:
     """Jobs served in a random order of priority from their arrivals on.
@@ -177,12 +181,10 @@ def test_one_job_alone_is_bounded_exactly(aggregate: Aggregate) -> None:
         assert lower_bound(jobs, 10, aggregate) <= 2.0 * ((arrival + 5.0) - arrival)
 
 
-def test_jobs_that_can_use_all_slots_are_bounded_by_smiths_rule(
-    pytestconfig: pytest.Config,
-) -> None:
+def test_jobs_that_can_use_all_slots_are_bounded_by_smiths_rule() -> None:
     """The order by work over weight is optimal then, and the bound equals it."""
     random = Random(11)
-    for _ in range(50 if pytestconfig.getoption("--slow") else 10):
+    for _ in range(examples(4, slow=50)):
         count = random.randint(1, 7)
         work = [random.uniform(0.1, 20) for _ in range(count)]
         slope = [random.uniform(0.1, 3) for _ in range(count)]

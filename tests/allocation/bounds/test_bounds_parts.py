@@ -15,6 +15,7 @@ from slotwise.allocation.bounds.shapes import Shapes
 from slotwise.allocation.bounds.window_demand import Falls
 from slotwise.allocation.bounds.windows import Windows
 from slotwise.objective.cost import Cost, Hinge, Line, Steps
+from tiers import examples
 
 CAPACITY = 5.0
 
@@ -55,7 +56,7 @@ def within(amounts: Parts, begin: np.ndarray, instant: float) -> np.ndarray:
     return np.minimum(amounts.work, amounts.rate * np.maximum(instant - begin, 0.0))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(5, slow=20)))
 def test_in_its_last_seconds_a_job_does_what_its_parts_and_the_capacity_allow(
     seed: int,
 ) -> None:
@@ -72,7 +73,7 @@ def test_in_its_last_seconds_a_job_does_what_its_parts_and_the_capacity_allow(
         assert done <= max_share + 1e-9
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(5, slow=20)))
 def test_no_more_is_done_early_than_heads_and_capacity_allow(seed: int) -> None:
     """The same from the first arrival on, for all jobs together."""
     jobs = random_jobs(Random(seed), 4)
@@ -96,7 +97,7 @@ def test_the_least_moment_of_a_job_is_that_of_its_latest_schedule() -> None:
     assert latest_moments(whole, 5.0) == pytest.approx([10 * 10 / 6])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(5, slow=20)))
 def test_a_job_has_its_cheapest_completion_among_the_points(seed: int) -> None:
     """At random prices no completion is cheaper than the cheapest point, up to rounding."""
     random = Random(seed)
@@ -132,7 +133,7 @@ def test_windows_need_what_cannot_be_done_before_or_behind_them() -> None:
     assert not needs[1].any()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(3, slow=12)))
 def test_a_job_of_one_part_is_bounded_as_if_it_had_none(seed: int) -> None:
     """A job stated as one part gives the same price bound."""
     random = Random(seed)

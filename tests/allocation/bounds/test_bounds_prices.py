@@ -19,6 +19,7 @@ from slotwise.allocation.bounds.prices import choices_of
 from slotwise.allocation.bounds.shapes import Shapes
 from slotwise.allocation.bounds.windows import WINDOWS_MOST, windows_of
 from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps
+from tiers import examples
 
 CAPACITY = 6.0
 
@@ -47,7 +48,7 @@ def any_cost(random: Random) -> Cost:
     return random.choice(choices)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(5, slow=20)))
 def test_a_job_has_its_cheapest_completion_among_its_choices(seed: int) -> None:
     """At random prices no completion is cheaper than the cheapest choice."""
     random = Random(seed)
@@ -65,7 +66,7 @@ def test_a_job_has_its_cheapest_completion_among_its_choices(seed: int) -> None:
         assert np.all(jobs.costs.at(at) + needs @ prices >= cheapest - 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(3, slow=10)))
 def test_a_schedule_does_what_windows_need(seed: int) -> None:
     """One job at random rates within its shares does the needed work in each window."""
     random = Random(seed)
@@ -89,7 +90,7 @@ def test_a_schedule_does_what_windows_need(seed: int) -> None:
 @pytest.mark.parametrize("metric", MINISUM, ids=lambda metric: metric.name)
 def test_prices_are_nearly_the_best(metric: Metric, with_least: bool) -> None:
     """Their bound equals that of a linear program up to one part in ten thousand."""
-    for problem in instances(metric, 3, 2, with_least):
+    for problem in instances(metric, 3, examples(1, slow=2), with_least):
         jobs = BoundJobs.of(
             problem.costs,
             np.zeros(len(problem)),

@@ -17,6 +17,7 @@ from slotwise.allocation.due_dates.feasibility import fits
 from slotwise.allocation.malleable import Malleable
 from slotwise.objective.cost import Cost, Hinge, Line, Steps
 from slotwise.objective.costs import Floats
+from tiers import examples
 
 STEPS = [metric for metric in MINISUM if metric.name in ("weighted tardy", "sla")]
 LATENESS = next(metric for metric in MINIMAX if metric.name == "weighted lateness")
@@ -63,10 +64,10 @@ def test_a_least_share_holds_back_the_other_job() -> None:
 @pytest.mark.parametrize("metric", STEPS, ids=lambda metric: metric.name)
 @pytest.mark.parametrize("with_least", [False, True])
 def test_steps_are_chosen_as_well_as_by_trying_all(
-    metric: Metric, aggregate: str, with_least: bool, pytestconfig: pytest.Config
+    metric: Metric, aggregate: str, with_least: bool
 ) -> None:
     """The cheapest combination of steps whose due dates can all be kept."""
-    count = 15 if pytestconfig.getoption("--slow") else 5
+    count = examples(2, slow=15)
     for problem in instances(metric, seed=1, count=count, with_least=with_least):
         if len(problem) > 3:
             continue
@@ -82,16 +83,14 @@ def test_steps_are_chosen_as_well_as_by_trying_all(
 
 
 @pytest.mark.parametrize("with_least", [False, True])
-def test_due_dates_fit_up_to_the_border_and_no_further(
-    with_least: bool, request: pytest.FixtureRequest
-) -> None:
+def test_due_dates_fit_up_to_the_border_and_no_further(with_least: bool) -> None:
     """The work needed by each instant decides exactly which due dates some order can keep.
 
     Random due dates, all moved by the least delay (divided by a weight) with which some order
     of completion keeps them, are on the border: a millionth of a second later they fit, and a
     millionth earlier they do not.
     """
-    count = 1000 if request.config.getoption("--slow") else 30
+    count = examples(8, slow=1000)
     for problem in instances(LATENESS, 2, count, with_least):
         slope, due = problem.costs.slope, problem.costs.origin
         delay = best_of(problem, list(problem.costs), "max")

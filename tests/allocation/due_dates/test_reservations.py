@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles.checking import check_packing
@@ -19,6 +19,7 @@ from slotwise.allocation.due_dates.waterfill import water_fill
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import completions
 from slotwise.objective.cost import Hinge, Line
+from tiers import examples
 
 
 def two_jobs() -> Malleable:
@@ -76,6 +77,7 @@ def test_a_promise_can_be_withdrawn() -> None:
     assert promises.earliest(0) == pytest.approx(5.0)
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(problems(), st.randoms())
 def test_promises_can_be_kept_and_are_kept(problem: Malleable, random: Random) -> None:
     """In any order, of any costs: by the theorem, and by water-filling."""
@@ -153,6 +155,7 @@ def test_with_least_shares_they_may_be_earlier_than_the_packing_scheme() -> None
     assert promises.due[1] < 0.9 * packed[1]
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(problems(kinds="line hinge steps"), st.randoms())
 def test_the_quick_forms_promise_the_same(problem: Malleable, random: Random) -> None:
     """Plain loops, in Python and compiled, against `promise_in_order`."""

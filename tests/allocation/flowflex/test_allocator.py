@@ -25,8 +25,9 @@ from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import PENALTIES
 from slotwise.scheduler import ALLOCATORS, make_allocator
+from tiers import examples
 
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 METHODS: tuple[Method, ...] = ("best", "fast", "paper")
 NEAR = 1e-9
 QUICK = 1e-3

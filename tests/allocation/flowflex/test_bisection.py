@@ -25,9 +25,10 @@ from slotwise.allocation.flowflex.solve import solve
 from slotwise.objective.cost import Hinge, Line, Steps
 from slotwise.objective.costs import Floats
 from slotwise.objective.objective import Objective
+from tiers import examples
 
 NEAR = 1e-9
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 MAXIMA = [
     Objective(name, "max")
     for name in ("makespan", "response", "stretch", "lateness", "tardiness", "tardy", "sla")

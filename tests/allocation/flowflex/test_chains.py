@@ -12,8 +12,9 @@ from oracles.flow_problems import problem_of
 from slotwise.allocation.flowflex.chains import chains_of
 from slotwise.allocation.flowflex.flows import Flows, Node
 from slotwise.objective.cost import Line
+from tiers import examples
 
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 
 
 def test_the_pseudo_jobs_of_a_small_dag() -> None:

@@ -19,9 +19,10 @@ from slotwise.allocation.flowflex.deadlines import by_deadline, by_flows, by_las
 from slotwise.allocation.flowflex.flows import Flows, Node
 from slotwise.allocation.flowflex.list_schedule import Lister
 from slotwise.objective.cost import Line
+from tiers import examples
 
 NEAR = 1e-9
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 
 
 class Used:

@@ -23,8 +23,9 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.objective.cost import Hinge, Line, Steps
 from slotwise.objective.objective import Objective
+from tiers import examples
 
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 TEN = Cluster.of_slots(10)
 TWO_KINDS = Cluster((Host("h", {"map": 6, "reduce": 3}),))
 RESPONSE = Objective("response")

@@ -26,11 +26,12 @@ from slotwise.model.errors import MissingExtraError
 from slotwise.objective.cost import Line, Steps
 from slotwise.objective.objective import Objective
 from slotwise.scheduler import make_allocator
+from tiers import examples
 
 Floats = NDArray[np.float64]
 
 NEAR = 1e-9
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 SUMS = [Objective(name) for name in ("response", "stretch", "tardy", "tardiness", "sla")]
 """Metrics that are never negative, as the theorems require."""
 FRACTIONS = (0.5, 0.25, 0.75, 0.9)

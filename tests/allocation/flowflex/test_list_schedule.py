@@ -16,9 +16,10 @@ from slotwise.allocation.flowflex.jobs import whole_flows
 from slotwise.allocation.flowflex.list_schedule import Lister
 from slotwise.objective.cost import Line
 from slotwise.objective.objective import Objective
+from tiers import examples
 
 NEAR = 1e-9
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 
 
 def lines(count: int) -> list[Line]:

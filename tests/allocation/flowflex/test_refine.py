@@ -24,9 +24,10 @@ from slotwise.allocation.flowflex.refine import (
 from slotwise.allocation.search.budget import Budget
 from slotwise.objective.cost import Hinge, Line, Steps
 from slotwise.objective.costs import Floats
+from tiers import examples
 
 NEAR = 1e-9
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 
 
 class Asked:

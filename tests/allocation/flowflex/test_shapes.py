@@ -20,9 +20,10 @@ from slotwise.model.job import PhaseId
 from slotwise.model.schedule import Piece, Schedule
 from slotwise.objective.cost import Line
 from slotwise.objective.objective import Objective
+from tiers import examples
 
 NEAR = 1e-9
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 
 A, B, C = (PhaseId("j", name) for name in "abc")
 

@@ -26,6 +26,7 @@ from slotwise.allocation.packing import (
     scheme,
 )
 from slotwise.allocation.problem import Claims
+from tiers import examples
 
 Problem = tuple[int, list[float], list[float], list[float], list[int]]
 
@@ -108,7 +109,7 @@ def test_a_packing_by_hand(way: Callable[..., Packing]) -> None:
         assert pieces == [pytest.approx(piece) for piece in wanted]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(3, slow=20)))
 def test_the_heap_packs_as_the_book_does(seed: int) -> None:
     """150 random instances each: by events and line by line of Fig. 3, the same schedule."""
     random = Random(seed)
@@ -118,7 +119,7 @@ def test_the_heap_packs_as_the_book_does(seed: int) -> None:
 
 
 @needs_numba
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(3, slow=10)))
 def test_machine_code_gives_the_same_bits(seed: int) -> None:
     """100 random instances each: completions and pieces equal those of Python exactly."""
     random = Random(3000 + seed)
@@ -157,7 +158,7 @@ def test_any_real_shares_pack_as_the_book_does(data: st.DataObject) -> None:
         assert area == pytest.approx(amount, rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(examples(2, slow=5)))
 def test_completions_are_the_ends_of_the_pieces(seed: int) -> None:
     """Completions without the schedule equal those of the schedule, also from plain lists."""
     random = Random(4000 + seed)
@@ -176,7 +177,7 @@ def test_neighbouring_pieces_differ() -> None:
     assert packing == [[(0.0, 1.0, 2.0)], [(0.0, 3.0, 2.0)]]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(examples(2, slow=5)))
 def test_a_packing_is_feasible(seed: int) -> None:
     """Capacity, min shares while active, max shares, and exactly all work."""
     random = Random(1000 + seed)
@@ -196,7 +197,7 @@ def test_a_packing_is_feasible(seed: int) -> None:
             assert area == pytest.approx(work[j], rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(examples(2, slow=5)))
 def test_what_is_granted_is_the_first_interval(seed: int) -> None:
     """`grant` gives the slots with which the packing begins."""
     random = Random(2000 + seed)
@@ -213,16 +214,16 @@ def test_no_jobs_pack_to_nothing() -> None:
     assert completions(5, [], [], [], []).tolist() == []
 
 
-def test_a_thousand_jobs_pack_as_the_book_does() -> None:
+def test_hundreds_of_jobs_pack_as_the_book_does() -> None:
     """Many events, with min shares that are no whole numbers: the same completion times."""
-    random = Random(11)
-    work = [random.choice([5.0, random.uniform(1, 100)]) for _ in range(1000)]
+    random, count = Random(11), examples(300, slow=1000)
+    work = [random.choice([5.0, random.uniform(1, 100)]) for _ in range(count)]
     max_share = [float(random.randint(1, 40)) for _ in work]
     min_share = [random.choice([0.0, 0.1, m / 7]) for m in max_share]
-    order = sorted(range(1000), key=work.__getitem__)
-    book = pack_by_the_book(5_000, work, min_share, max_share, order)
+    order = sorted(range(count), key=work.__getitem__)
+    book = pack_by_the_book(5 * count, work, min_share, max_share, order)
     ends = [pieces[-1][1] for pieces in book]
-    assert completions(5_000, work, min_share, max_share, order) == pytest.approx(
+    assert completions(5 * count, work, min_share, max_share, order) == pytest.approx(
         ends, rel=1e-9
     )
 

@@ -19,6 +19,7 @@ from slotwise.allocation.rap import (
     solve,
 )
 from slotwise.objective.objective import Aggregate
+from tiers import examples
 
 Making = Callable[[Random, bool], ResourceProblem]
 Searching = Callable[[ResourceProblem, Aggregate], float]
@@ -31,7 +32,7 @@ def test_the_least_maximum_of_all(
 ) -> None:
     """100 problems of any shape each: by the transformation, three times, and by levels."""
     random = Random(seed)
-    for _ in range(100):
+    for _ in range(examples(25, slow=100)):
         problem = random_problem(random, random.random() < 0.5)
         gains = minimax_gains(problem)
         found = [select(gains) for select in (fox, galil_megiddo, frederickson_johnson)]
@@ -51,7 +52,7 @@ def test_the_sum_of_the_transformed_costs_has_the_same_optimum(
     The sum is solved by the dynamic programme, which does not use gains.
     """
     random = Random(100 + seed)
-    for _ in range(100):
+    for _ in range(examples(25, slow=100)):
         problem = random_problem(random, False)
         rows = [np.minimum(problem.row(j), 1e6) for j in range(len(problem))]
         lowest = min(row.min() for row in rows) - 1  # Costs are to be > 0.

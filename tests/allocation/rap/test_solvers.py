@@ -22,6 +22,7 @@ from slotwise.allocation.rap import (
     solve,
 )
 from slotwise.objective.objective import Aggregate
+from tiers import examples
 
 SELECTIONS = (fox, galil_megiddo, frederickson_johnson)
 Making = Callable[[Random, bool], ResourceProblem]
@@ -55,7 +56,7 @@ def test_selections_find_the_best_of_all(
 ) -> None:
     """100 convex problems each: the least sum there is, and the same units by all three."""
     random = Random(seed)
-    for _ in range(100):
+    for _ in range(examples(25, slow=100)):
         problem = random_problem(random, True)
         assert is_convex(problem)
         found = [problem.min_share + select(minisum_gains(problem)) for select in SELECTIONS]
@@ -71,7 +72,7 @@ def test_the_dynamic_programme_finds_the_best_of_all(
 ) -> None:
     """100 problems of any shape each, by the dynamic programme and by the solver chosen."""
     random = Random(1000 + seed)
-    for _ in range(100):
+    for _ in range(examples(25, slow=100)):
         problem = random_problem(random, False)
         for units in (dynamic_programme(problem), solve(problem)):
             assert_allowed(problem, units)

@@ -30,6 +30,7 @@ from slotwise.allocation.search.orders import (
 from slotwise.allocation.search.solve import solve
 from slotwise.allocation.search.stepwise import choose_steps
 from slotwise.objective.cost import Hinge, Line, Steps
+from tiers import examples
 
 
 def packed(problem: Malleable, order: list[int]) -> float:
@@ -55,6 +56,7 @@ def random_problem(random: Random, count: int, kind: str, capacity: float = 10) 
 
 
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
+@settings(max_examples=examples(15, slow=1000))
 @given(st.data())
 def test_every_solution_is_a_schedule(aggregate: str, data: st.DataObject) -> None:
     """Any costs, min shares that may not fit: feasible, with the stated value, never NaN."""
@@ -65,6 +67,7 @@ def test_every_solution_is_a_schedule(aggregate: str, data: st.DataObject) -> No
     assert solution.bound <= solution.value * (1 + 1e-9) + 1e-9
 
 
+@settings(max_examples=examples(12, slow=1000))
 @given(problems(jobs_most=4))
 def test_no_order_through_the_packing_scheme_is_better(problem: Malleable) -> None:
     """Small enough to try all orders: none is better than the result."""
@@ -76,7 +79,7 @@ def test_no_order_through_the_packing_scheme_is_better(problem: Malleable) -> No
     assert solve(problem, Budget(500)).value <= best + 0.25 * abs(best) + 1e-9
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(15, slow=50))
 @given(problems(aggregate="max", kinds="line hinge curve"))
 def test_the_largest_cost_is_as_small_as_can_be(problem: Malleable) -> None:
     """The level reached is feasible; a level lower by a millionth is not."""
@@ -115,7 +118,7 @@ def test_deadlines_that_no_order_keeps_are_kept() -> None:
 def test_steps_are_chosen_as_well_as_by_trying_all(count: int) -> None:
     """Branch and bound against every combination of steps, with and without tardy jobs."""
     random = Random(count)
-    for _ in range(6 if count == 6 else 2):
+    for _ in range(examples(2, slow=6) if count == 6 else examples(1, slow=2)):
         problem = random_problem(random, count, "steps")
         choice = choose_steps(problem, problem.ends, Budget())
         assert choice.bound == choice.value
@@ -147,7 +150,8 @@ def test_search_never_harms_and_is_the_same_each_time() -> None:
     random = Random(7)
     for kind in ("line", "hinge"):
         problem = random_problem(random, 9, kind)
-        values = [solve(problem, Budget(steps)).value for steps in (0, 20, 200, 2000)]
+        budgets = (0, 20, 200, examples(500, slow=2000))
+        values = [solve(problem, Budget(steps)).value for steps in budgets]
         assert values == sorted(values, reverse=True)
         assert solve(problem, Budget(200)).packing == solve(problem, Budget(200)).packing
 
@@ -239,10 +243,10 @@ def test_both_are_optimal_on_one_machine(seed: int) -> None:
             assert packed(problem, rule(problem)) == pytest.approx(best)
 
 
-def test_thousands_of_jobs_are_solved(pytestconfig: pytest.Config) -> None:
+def test_many_jobs_are_solved() -> None:
     """The packing scheme for sums; due dates for maxima, near the bound of the total work."""
     random = Random(1)
-    count = 2000 if pytestconfig.getoption("--slow") else 1000
+    count = examples(250, slow=2000)
     for kind in ("line", "hinge"):
         problem = random_problem(random, count, kind, capacity=500)
         solution = solve(problem, Budget(5))
