@@ -24,6 +24,7 @@ from slotwise.assignment.delay_analysis import (
 )
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.errors import InputError
+from tiers import examples
 
 NODES, TASKS, REPLICAS = 100, 20, 3
 STANDARD_ERRORS = 4.0
@@ -88,7 +89,7 @@ def test_the_runtime_reaches_what_the_analysis_promises(skips: int) -> None:
     """
     task_seconds, slots_per_node = 100.0, 2
     wait = wait_for_skips(skips, NODES, slots_per_node, task_seconds)
-    seen = _localities_of_jobs(wait, slots_per_node, task_seconds, jobs=40)
+    seen = _localities_of_jobs(wait, slots_per_node, task_seconds, examples(15, slow=40))
     mean, error = float(seen.mean()), float(seen.std(ddof=1)) / len(seen) ** 0.5
     assert mean >= locality_of_job(TASKS, skips, NODES, REPLICAS) - STANDARD_ERRORS * error
     assert mean <= locality_of_job(TASKS, skips + 2, NODES, REPLICAS) + STANDARD_ERRORS * error
@@ -96,7 +97,9 @@ def test_the_runtime_reaches_what_the_analysis_promises(skips: int) -> None:
 
 def test_without_a_wait_the_runtime_is_as_local_as_its_offers() -> None:
     """Waits of 0 skips: each launch takes the first offer, local with chance p."""
-    seen = _localities_of_jobs(0.0, slots_per_node=2, task_seconds=100.0, jobs=40)
+    seen = _localities_of_jobs(
+        0.0, slots_per_node=2, task_seconds=100.0, jobs=examples(15, slow=40)
+    )
     error = float(seen.std(ddof=1)) / len(seen) ** 0.5
     promised = locality_of_job(TASKS, 1, NODES, REPLICAS)
     assert abs(float(seen.mean()) - promised) <= STANDARD_ERRORS * error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,16 @@ from slotwise.scheduler import QUEUEINGS
 
 NAMES = ("flowflex", "flowflex-fast", "flowflex-paper")
 every_name = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_search(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Search little at each decision, except with `--slow`."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not pytestconfig.getoption("--slow"):
+            for module in ("allocation.flowflex.allocator", "assignment.dmrs.queueing"):
+                patch.setattr(f"slotwise.{module}.BUDGET_SECONDS", 1e-4)
+        yield
 
 
 def phase(name: str, count: int, *after: str, kind: str = "task") -> Phase:

@@ -106,8 +106,8 @@ def test_reduces_begin_early_beside_maps(
             ),
             cluster,
         )
-        for number in range(4)
+        for number in range(examples(2, slow=4))
     ]
     watch = simulated(jobs, cluster, name=name, simulation=Simulation(noise=0.3))
-    assert watch.state.completed.keys() == {"j0", "j1", "j2", "j3"}
+    assert watch.state.completed.keys() == {job.id for job in jobs}
     assert replay_log(watch.log).is_identical

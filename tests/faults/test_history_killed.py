@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from slotwise.record.history import LATEST, read_history
+from tiers import examples
 
 BATCH = 5
 
@@ -75,7 +76,7 @@ def batches_of(path: Path, host: str) -> list[int]:
     return newest
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(examples(2, slow=8)))
 def test_a_killed_writer_leaves_whole_batches(
     number: int, writer: Writer, tmp_path: Path
 ) -> None:
@@ -102,8 +103,8 @@ def test_a_killed_writer_leaves_whole_batches(
 
 def test_several_write_at_once(writer: Writer, tmp_path: Path) -> None:
     """Three that begin together, with no file yet, lose nothing; a reader never sees a part."""
-    path = tmp_path / "h.db"
-    processes = {host: writer(host, 20) for host in ("a", "b", "c")}
+    path, batches_each = tmp_path / "h.db", examples(8, slow=20)
+    processes = {host: writer(host, batches_each) for host in ("a", "b", "c")}
     for process in processes.values():
         go(process)
     while any(process.poll() is None for process in processes.values()):
@@ -113,7 +114,7 @@ def test_several_write_at_once(writer: Writer, tmp_path: Path) -> None:
                 assert batches == list(range(len(batches)))
     for host, process in processes.items():
         assert process.wait() == 0
-        assert batches_of(path, host) == list(range(20))
+        assert batches_of(path, host) == list(range(batches_each))
     assert [p.name for p in tmp_path.iterdir()] == ["h.db"]
 
 
@@ -155,7 +156,7 @@ def test_what_ended_before_a_run_was_stopped_is_known(
             )
         )
     process.send_signal(number)
-    process.wait(processes.PATIENCE)
+    process.wait(processes.TIMEOUT)
     assert {(o.program, o.phase) for o in read_history(path)} == {
         ("wordcount", "map"),
         ("wordcount", "reduce"),

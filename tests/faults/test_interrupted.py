@@ -54,7 +54,7 @@ def test_a_stopped_run_leaves_nothing(
     running = [*processes.children(process.pid), *pids(command.folder)]
     assert len(running) == 4
     os.killpg(process.pid, number)
-    assert process.wait(processes.PATIENCE) == 130
+    assert process.wait(processes.TIMEOUT) == 130
     processes.wait_for(lambda: not any(map(processes.lives, running)))
     assert command.left() == []
     assert not (command.folder / "out").exists()
@@ -75,7 +75,7 @@ def test_a_stopped_run_writes_its_report(
     """The page and the table say that it was interrupted, as a page from its log does."""
     process = stuck("--report", "page.html", as_json=False)
     os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(processes.PATIENCE) == 130
+    assert process.wait(processes.TIMEOUT) == 130
     assert "flex (interrupted)" in command.stdout
     assert "report: page.html" in command.stderr
     assert command.run("report", "log.jsonl", "-o", "again.html") == 0
@@ -90,7 +90,7 @@ def test_impatience_does_not_hurt(
 ) -> None:
     """More signals while it cleans up do not keep it from cleaning up."""
     process = stuck()
-    until = time.monotonic() + processes.PATIENCE
+    until = time.monotonic() + processes.TIMEOUT
     while process.poll() is None:
         assert time.monotonic() < until
         os.kill(process.pid, signal.SIGINT)
@@ -106,7 +106,7 @@ def test_the_log_of_a_stopped_run_can_be_read(
     """What had happened until then is in the log, and is decided the same again."""
     process = stuck()
     os.kill(process.pid, signal.SIGINT)
-    process.wait(processes.PATIENCE)
+    process.wait(processes.TIMEOUT)
     assert command.run("replay", "log.jsonl") == 0
     assert command.stdout.startswith("identical: ")
 

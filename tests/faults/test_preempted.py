@@ -27,6 +27,7 @@ from slotwise.runtime.local.backend import HOST, LocalBackend
 from slotwise.runtime.loop import Decider, run
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
+from tiers import examples
 
 LONG = 600.0
 """Seconds of which hardly any pass here."""
@@ -285,9 +286,9 @@ def test_deciding_twice_does_no_harm(play: Play) -> None:
 
 def test_told_as_it_ends_a_task_is_told_of_once(play: Play) -> None:
     """Tasks are told at the very instant of their ends: each has one end, and keeps nothing."""
-    rng = random.Random(3)
-    stage = play(calls(lambda task: task, count=60))
-    for task in range(60):
+    rng, count = random.Random(3), examples(25, slow=60)
+    stage = play(calls(lambda task: task, count=count))
+    for task in range(count):
         stage.launch(task)
         until = time.monotonic() + rng.random() * 400e-6
         while time.monotonic() < until:
@@ -299,12 +300,13 @@ def test_told_as_it_ends_a_task_is_told_of_once(play: Play) -> None:
 
 
 def test_large_values_are_kept(play: Play) -> None:
-    """Fifty megabytes of state go to the next attempt."""
+    """Megabytes of state go to the next attempt."""
+    size = examples(10_000_000, slow=50_000_000)
 
     def work(task: int) -> int:
         state = running.kept(b"")
         if not state:
-            running.on_stop_request(lambda seconds: running.stop(keep=bytes(50_000_000)))
+            running.on_stop_request(lambda seconds: running.stop(keep=bytes(size)))
             time.sleep(600)
         return len(state)
 
@@ -315,7 +317,7 @@ def test_large_values_are_kept(play: Play) -> None:
     assert isinstance(stage.next(), TaskKilled)
     stage.launch()
     assert isinstance(stage.next(), TaskFinished)
-    assert one.results["p"] == {0: 50_000_000}
+    assert one.results["p"] == {0: size}
 
 
 def test_sleep_sleeps_each_second_once(play: Play) -> None:
@@ -503,7 +505,7 @@ def test_a_run_is_stopped_while_a_task_has_its_grace(
     workers = processes.children(process.pid)
     assert len(workers) == 2
     process.send_signal(signal.SIGTERM)
-    assert process.wait(processes.PATIENCE) == 130
+    assert process.wait(processes.TIMEOUT) == 130
     processes.wait_for(lambda: not any(map(processes.lives, workers)))
     assert len(list((command.folder / "told").iterdir())) == 1
     assert command.left() == []

@@ -283,7 +283,7 @@ def test_a_stopped_run_leaves_nothing(
         lost = 0 if grace > 1 else 2
         processes.wait_for(lambda: command.stderr.count(", attempt 1 lost: ") == lost)
     os.kill(process.pid, number)
-    assert process.wait(processes.PATIENCE) == 130
+    assert process.wait(processes.TIMEOUT) == 130
     processes.wait_for(lambda: not any(map(processes.lives, running)))
     assert command.left() == []
     assert not (command.folder / "out").exists()

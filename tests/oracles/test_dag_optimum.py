@@ -184,10 +184,10 @@ def unit_flows(seed: int) -> Flows:
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=name_of)
-def test_the_two_oracles_agree(objective: Objective, pytestconfig: pytest.Config) -> None:
+def test_the_two_oracles_agree(objective: Objective) -> None:
     """The grid from above and from below brackets the programs of all orders."""
     tight = 0
-    for seed in range(20 if pytestconfig.getoption("--slow") else 3):
+    for seed in range(examples(2, slow=20)):
         case = unit_flows(seed)
         cluster = case.cluster
         area = sum(job.work for job in case.jobs) / case.slots

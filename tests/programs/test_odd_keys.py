@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from slotwise.programs import BatchMapReduce, Execution, MapReduce, plan_mapreduce
 from slotwise.programs.shuffle.hashing import stable_hash
 from slotwise.programs.shuffle.keys import one, total
+from tiers import examples
 
 Drive = Callable[[Execution], None]
 
@@ -151,7 +152,7 @@ PROGRAMS: list[Callable[[list[Any]], Grouping]] = [
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @given(data=st.data(), seed=st.integers(0, 2**32), reducers=st.integers(1, 3))
-@settings(max_examples=6)
+@settings(max_examples=examples(3, slow=6))
 def test_each_key_is_reduced_once(
     drive: Drive,
     tmp_path_factory: pytest.TempPathFactory,

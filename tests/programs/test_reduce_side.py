@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotwise.model.cluster import Cluster, Host
@@ -24,6 +24,7 @@ from slotwise.programs.shuffle.finished_maps import PAUSE_MOST, FinishedMaps, fi
 from slotwise.programs.shuffle.partitioned import PartitionedReader, PartitionedWriter
 from slotwise.programs.shuffle.sources import AsTheyCome, Copied, InPlace, copy_partition
 from slotwise.runtime.local.workers import Workers
+from tiers import examples
 
 Run = Callable[[Execution], bytes]
 
@@ -122,7 +123,9 @@ PROGRAMS: list[tuple[Any, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("shuffle", [EARLY, SPLIT], ids=["early", "split"])
 @pytest.mark.parametrize(("program", "parameters"), PROGRAMS)
-@pytest.mark.parametrize("memory_bytes", [1 << 20, 256 << 20])
+@pytest.mark.parametrize(
+    "memory_bytes", [1 << 20, pytest.param(256 << 20, marks=pytest.mark.slow)]
+)
 def test_the_output_is_that_of_reduces_that_wait(
     books: Path,
     output_of: Run,
@@ -395,6 +398,7 @@ def test_half_an_entry_is_none(tmp_path: Path) -> None:
     assert seen == [(1, 1), (2, 5)]
 
 
+@settings(max_examples=examples(20, slow=1000))
 @given(
     st.lists(st.lists(st.tuples(st.integers(0, 5), st.binary(max_size=9))), min_size=1),
     st.randoms(use_true_random=False),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotwise.analysis.replay import replay_log
@@ -23,6 +23,7 @@ from slotwise.runtime.loop import run
 from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.state import State
 from slotwise.scheduler import QUEUEINGS, check_scheduler, make_scheduler
+from tiers import examples
 
 NAMES = sorted(QUEUEINGS)
 works = st.lists(st.integers(1, 40).map(lambda tenth: tenth / 4), min_size=1, max_size=5)
@@ -55,6 +56,7 @@ def jobs_at_once(draw: st.DrawFn) -> list[Job]:
     ]
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(jobs_at_once(), clusters)
 def test_what_runs_as_expected_runs_as_planned(
     simulated: Callable[..., object], jobs: list[Job], cluster: Cluster
@@ -67,6 +69,7 @@ def test_what_runs_as_expected_runs_as_planned(
     assert sum(isinstance(decision, Enqueue) for decision in decided) == 1
 
 
+@settings(max_examples=examples(12, slow=1000))
 @given(
     jobs_at_once(),
     clusters,

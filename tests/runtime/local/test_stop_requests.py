@@ -15,6 +15,7 @@ import pytest
 
 from slotwise import task as running
 from slotwise.runtime.local.workers import Reply, Workers
+from tiers import examples
 
 PATIENCE = 120.0
 """A time-out in seconds: a test that waits for this long has failed."""
@@ -197,11 +198,12 @@ def test_what_is_kept_comes_to_the_next_attempt_alone(workers: Workers, fifo: st
     assert call(workers, lambda: running.kept("nothing")).value == "nothing"
 
 
-def test_100_megabytes_are_kept(workers: Workers, fifo: str) -> None:
+def test_large_values_are_kept(workers: Workers, fifo: str) -> None:
     """Large values are passed to the manager and to the next attempt without unpickling."""
+    times = examples(40_000, slow=400_000)
 
     def work(fifo: str) -> None:
-        running.on_stop_request(lambda seconds: running.stop(keep=bytes(range(256)) * 400_000))
+        running.on_stop_request(lambda seconds: running.stop(keep=bytes(range(256)) * times))
         Path(fifo).write_text("")
         time.sleep(600)
 
@@ -209,8 +211,8 @@ def test_100_megabytes_are_kept(workers: Workers, fifo: str) -> None:
     told(workers)
     kept = one(workers).value
     assert isinstance(kept, bytes | bytearray)
-    assert len(kept) > 100_000_000
-    again = call(workers, lambda: running.kept() == bytes(range(256)) * 400_000, kept)
+    assert len(kept) > 256 * times
+    again = call(workers, lambda: running.kept() == bytes(range(256)) * times, kept)
     assert again.value is True
 
 
@@ -280,7 +282,9 @@ def test_a_worker_that_starts_does_not_die_of_sigterm() -> None:
         assert call(workers, os.getpid).value == pid
 
 
-@pytest.mark.parametrize(("hook", "times"), [(True, 40), (False, 400)])
+@pytest.mark.parametrize(
+    ("hook", "times"), [(True, examples(10, slow=40)), (False, examples(100, slow=400))]
+)
 def test_told_in_the_instant_of_its_end_a_task_is_done_or_stopped_and_no_other(
     hook: bool, times: int, workers: Workers
 ) -> None:
@@ -382,7 +386,7 @@ def test_large_results_and_arguments_are_not_hurt_by_signals(workers: Workers) -
     thread = threading.Thread(target=disturb)
     thread.start()
     try:
-        for _ in range(5):
+        for _ in range(examples(2, slow=5)):
             workers.start(0, "reverse", lambda data: data[::-1], (large,))
             assert one(workers).value == large[::-1]
     finally:

@@ -20,6 +20,7 @@ import pytest
 from slotwise.model.errors import SlotwiseError
 from slotwise.runtime.local.worker import DONE, FORGET, REPLY
 from slotwise.runtime.local.workers import Reply, Workers
+from tiers import examples
 
 PATIENCE = 120.0
 """A time-out in seconds: a test that waits for this long has failed."""
@@ -133,7 +134,9 @@ def test_a_runner_is_kept_until_it_is_forgotten(workers: Workers) -> None:
 
 def test_more_is_forgotten_than_fits_into_the_channel(workers: Workers, fifo: str) -> None:
     """A busy worker reads no requests; those that pile up reach it later and in order."""
-    keys = [f"{number} of a long name {'x' * 200}" for number in range(1500)]
+    keys = [
+        f"{number} of a long name {'x' * 200}" for number in range(examples(800, slow=1500))
+    ]
     for key in keys:
         workers.start(0, key, len, ((),))
         assert one(workers).value == 0
@@ -145,9 +148,9 @@ def test_more_is_forgotten_than_fits_into_the_channel(workers: Workers, fifo: st
     assert call(workers, lambda: "next").value == "next"
 
 
-def test_100_megabytes_both_ways(workers: Workers) -> None:
+def test_large_data_go_both_ways(workers: Workers) -> None:
     """Data larger than a pipe goes to a worker and back while the other slot keeps working."""
-    large = bytes(range(256)) * 400_000
+    large = bytes(range(256)) * examples(80_000, slow=400_000)
     workers.start(0, "large", lambda data: data[::-1], (large,))
     assert call(workers, lambda: "small", slot=1).value == "small"
     assert one(workers).value == large[::-1]

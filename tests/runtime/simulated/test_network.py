@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles.max_min import max_min_rates
@@ -16,6 +16,7 @@ from slotwise.model.network import Network
 from slotwise.runtime.simulated import network as network_module
 from slotwise.runtime.simulated.links import Links, Way
 from slotwise.runtime.simulated.network import FlowNetwork
+from tiers import examples
 
 HOSTS = tuple(f"{rack}{host}" for rack in "ab" for host in (1, 2, 3))
 CLUSTER = Cluster(tuple(Host(name, {"task": 1}, rack=name[0]) for name in HOSTS))
@@ -207,6 +208,7 @@ class Watched:
             assert carried <= links.capacity[link] * (1 + 1e-9)
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(speeds, speeds, speeds, st.lists(flow_starts, min_size=1, max_size=12), few_or_many)
 def test_every_byte_arrives(
     host: float,
@@ -237,6 +239,7 @@ def test_every_byte_arrives(
     assert traffic.core_bytes == pytest.approx(by_way[Way.CORE])
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(
     speeds,
     speeds,
@@ -276,6 +279,7 @@ def test_rates_stay_max_min_fair_as_flows_come_and_go(
             assert [fluid.rate(k) for k in flows] == pytest.approx(expected, rel=1e-6)
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(st.lists(flow_starts, min_size=2, max_size=12))
 def test_the_same_flows_end_the_same(
     starts: list[tuple[float, str | list[str], str, int]],

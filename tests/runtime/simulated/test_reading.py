@@ -21,6 +21,7 @@ from slotwise.model.network import Network
 from slotwise.record.log import Log
 from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
 from slotwise.workload.placement import place_blocks
+from tiers import examples
 
 MAP = PhaseId("a", "map")
 HOSTS = ("a1", "a2", "a3", "b1", "b2")
@@ -159,7 +160,7 @@ def attempts_of(log: Log) -> list[Attempt]:
     return attempts
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(6, slow=25))
 @given(
     st.integers(0, 99),
     st.sampled_from([Network(host=50), Network(host=50, rack=80, core=60), Network(core=40)]),

@@ -29,6 +29,7 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.runtime.simulated.outages import Outage
 from slotwise.runtime.simulated.simulation import Fault, Simulation
 from slotwise.workload.workload import Workload
+from tiers import examples
 
 
 def dropped(at: float, task: int, reason: str, attempt: int = 1) -> LaunchDropped:
@@ -125,7 +126,7 @@ def test_repeats_change_nothing_but_that_they_are_told(name: str, heartbeat: flo
             ),
             arrival=number / 3,
         )
-        for number in range(6)
+        for number in range(examples(3, slow=6))
     )
     truth = Simulation(
         seed=1,
@@ -137,7 +138,7 @@ def test_repeats_change_nothing_but_that_they_are_told(name: str, heartbeat: flo
     plain = simulate(workload, name, simulation=truth).log.turns
     repeated = simulate(workload, name, simulation=again).log.turns
     told = [event for turn in repeated for event in turn.events]
-    assert sum(isinstance(event, LaunchDropped) for event in told) > 30
+    assert sum(isinstance(event, LaunchDropped) for event in told) > 5 * len(jobs)
     stripped = [
         replace(turn, events=tuple(e for e in turn.events if not isinstance(e, LaunchDropped)))
         for turn in repeated
