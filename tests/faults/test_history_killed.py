@@ -1,4 +1,4 @@
-"""Writers of a history that are killed, or that write at once: every batch is there whole."""
+"""Writers of a history that are killed, or write at once: every batch is complete."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from slotwise.cli.main import app
 from slotwise.record.history import LATEST, read_history
 from tiers import examples
 
@@ -39,7 +40,7 @@ Writer = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[Writer]:
-    """Starts a process that waits for a line and then writes batches, telling of each one."""
+    """Starts a process that waits for a line, then writes batches and prints their numbers."""
     begun: list[subprocess.Popen[str]] = []
 
     def start(host: str, batches: int) -> subprocess.Popen[str]:
@@ -69,10 +70,10 @@ def go(process: subprocess.Popen[str]) -> None:
 
 
 def batches_of(path: Path, host: str) -> list[int]:
-    """The batches of a writer that are there, each of them whole."""
+    """The batches of a writer in the file, each of them complete."""
     seen = Counter(int(o.seconds) for o in read_history(path) if o.host == host)
-    newest = sorted(seen)[-(LATEST // BATCH) :]  # Of the one before, a part is not read.
-    assert all(seen[batch] == BATCH for batch in newest), "a batch is there in part"
+    newest = sorted(seen)[-(LATEST // BATCH) :]  # The one before is only read in part.
+    assert all(seen[batch] == BATCH for batch in newest), "a batch is incomplete"
     return newest
 
 
@@ -80,21 +81,24 @@ def batches_of(path: Path, host: str) -> list[int]:
 def test_a_killed_writer_leaves_whole_batches(
     number: int, writer: Writer, tmp_path: Path
 ) -> None:
-    """Killed at any moment, from the making of the file on: what was told of is there."""
-    path, rng = tmp_path / "h.db", random.Random(number)
+    """Killed when the file appears, or after some batches: what it printed is in the file."""
+    path = tmp_path / "h.db"
     process = writer("killed", 1_000_000)
+    assert process.stdout is not None
     go(process)
-    # Every other one dies about when the file is made, which takes some ten milliseconds.
-    time.sleep(rng.uniform(0, 0.03 if number % 2 else 0.4))
-    process.send_signal(signal.SIGKILL)
-    told = process.communicate()[0].split()
-    if not path.exists():
-        assert told == []
+    printed: list[str] = []
+    if number % 2:
+        while not path.exists():
+            assert process.poll() is None
     else:
-        found = batches_of(path, "killed")
-        last_told, last_found = len(told) - 1, max(found, default=-1)
-        assert found == list(range(last_found + 1))[-(LATEST // BATCH) :], "one is missing"
-        assert last_told <= last_found <= last_told + 1, "what was told of is there"
+        count = random.Random(number).randint(1, 60)
+        printed = [process.stdout.readline() for _ in range(count)]
+    process.send_signal(signal.SIGKILL)
+    printed += process.stdout.readlines()
+    found = batches_of(path, "killed")
+    last_printed, last_found = len(printed) - 1, max(found, default=-1)
+    assert found == list(range(last_found + 1))[-(LATEST // BATCH) :], "one is missing"
+    assert last_printed <= last_found <= last_printed + 1
     other = writer("next", 3)
     go(other)
     assert other.communicate(timeout=120)[0].split() == ["0", "1", "2"]
@@ -102,7 +106,7 @@ def test_a_killed_writer_leaves_whole_batches(
 
 
 def test_several_write_at_once(writer: Writer, tmp_path: Path) -> None:
-    """Three that begin together, with no file yet, lose nothing; a reader never sees a part."""
+    """Three begin together without a file: no batch is lost; readers see complete ones only."""
     path, batches_each = tmp_path / "h.db", examples(8, slow=20)
     processes = {host: writer(host, batches_each) for host in ("a", "b", "c")}
     for process in processes.values():
@@ -139,7 +143,7 @@ jobs:
 def test_what_ended_before_a_run_was_stopped_is_known(
     number: signal.Signals, command: Any, books: object, processes: Any
 ) -> None:
-    """Interrupted, all of it; killed, what ended some seconds before."""
+    """After an interrupt, all of it; after a kill, what ended some seconds before."""
     command.write(STUCK, "stuck.py")
     command.write(JOBS)
     process = command.start("run", "jobs.yaml", "--slots", "2", "--history", "h.db")
@@ -161,5 +165,6 @@ def test_what_ended_before_a_run_was_stopped_is_known(
         ("wordcount", "map"),
         ("wordcount", "reduce"),
     }
-    assert command.run("history", "h.db") == 0
-    assert "wordcount  map" in command.stdout
+    listed = CliRunner().invoke(app, ["history", str(path)])
+    assert listed.exit_code == 0
+    assert "wordcount  map" in listed.stdout

@@ -35,7 +35,7 @@ from slotwise.runtime.simulated.outages import Outage
 from slotwise.runtime.simulated.simulation import Simulation
 from tiers import examples
 
-EXAMPLES = examples(15, slow=1000)
+EXAMPLES = examples(10, slow=1000)
 NAMES = ("fifo", "fair", "flex", "flowflex-fast", "dmrs", "delay")
 TOLERANCE = 1e-9
 

@@ -30,7 +30,7 @@ from slotwise.runtime.simulated.backend import Fault, Simulation
 from slotwise.runtime.state import LOSSES_MAX
 from tiers import examples
 
-EXAMPLES = examples(15, slow=1000)
+EXAMPLES = examples(10, slow=1000)
 NAMES = ("fifo", "fair", "flex")
 OBJECTIVES = (
     Objective(),

@@ -1,8 +1,8 @@
-"""The generator of FlowFlex 5.1: what it promises for every seed, what it draws on average."""
+"""The generator of FlowFlex 5.1: properties for every seed, and averages over many."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,12 +13,18 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.workload.flow_generator import FlowGenerator, least_time, unweighted, wire
+from tiers import examples
 
 
-def drawn(generator: FlowGenerator, experiments: int = 60) -> Iterator[tuple[Job, ...]]:
+@cache
+def draw(generator: FlowGenerator, seed: int) -> tuple[Job, ...]:
+    """One experiment; several tests look at the same ones."""
+    return generator.draw(np.random.default_rng(seed))
+
+
+def drawn(generator: FlowGenerator, experiments: int = 60) -> list[tuple[Job, ...]]:
     """Experiments of seeds from 0 on."""
-    for seed in range(experiments):
-        yield generator.draw(np.random.default_rng(seed))
+    return [draw(generator, seed) for seed in range(experiments)]
 
 
 EXTREMES = (
@@ -32,7 +38,7 @@ EXTREMES = (
 @pytest.mark.parametrize("generator", EXTREMES)
 def test_every_experiment_keeps_the_constraints_of_the_paper(generator: FlowGenerator) -> None:
     """Numbers lie in their ranges, the last phase is last, every promise can be kept."""
-    for jobs in drawn(generator, 30):
+    for jobs in drawn(generator, examples(12, slow=30)):
         assert generator.flows_least <= len(jobs) <= generator.flows_most
         for job in jobs:
             assert generator.phases_least <= len(job.phases) <= generator.phases_most
@@ -77,7 +83,7 @@ def test_same_seed_same_jobs() -> None:
 
 def test_numbers_are_uniform() -> None:
     """Flows 5 to 20, phases 2 to 20, weights and heights 1 to 10, steps 1 to 5, on average."""
-    experiments = list(drawn(FlowGenerator(), 300))
+    experiments = drawn(FlowGenerator(), 300)
     jobs = [job for experiment in experiments for job in experiment]
     assert {len(experiment) for experiment in experiments} == set(range(5, 21))
     assert {len(job.phases) for job in jobs} == set(range(2, 21))
@@ -146,7 +152,7 @@ def test_the_least_time_is_the_longer_of_path_and_area() -> None:
 
 def test_the_least_time_is_what_sizes_know_and_no_plan_beats_it() -> None:
     """As the module of bounds finds it, and a plan of the job alone takes as long or longer."""
-    for jobs in drawn(FlowGenerator(flows_most=5), 4):
+    for jobs in drawn(FlowGenerator(flows_most=5), examples(2, slow=4)):
         sizes = sizes_of(jobs, Cluster.of_slots(25), Work.estimated(jobs))
         for job in jobs:
             soonest = least_time(job, 25)
