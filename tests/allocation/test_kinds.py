@@ -148,7 +148,7 @@ def test_flex_gives_them_to_the_shortest_job(allocator: Allocator) -> None:
     assert found == pytest.approx({"m": 1, "r": 2})
 
 
-def test_a_guarantee_is_met_by_what_a_pool_has_anyway() -> None:
+def test_slots_that_a_pool_has_by_weight_meet_its_guarantee() -> None:
     """It has four reduce slots by its weight, so its guarantee of two takes no map slot."""
     jobs = [
         job("r", "reduce", 9, pool="a"),
@@ -161,7 +161,7 @@ def test_a_guarantee_is_met_by_what_a_pool_has_anyway() -> None:
     assert found["m"] < 0.001
 
 
-def test_a_guarantee_is_of_all_kinds_together() -> None:
+def test_a_guarantee_covers_all_kinds_together() -> None:
     """A pool of low weight that is guaranteed three has three in all, not of each kind."""
     jobs = [job(kind, kind, 9, pool="a") for kind in ("map", "reduce")]
     jobs += [job(f"other {kind}", kind, 9, pool="b") for kind in ("map", "reduce")]
@@ -170,7 +170,7 @@ def test_a_guarantee_is_of_all_kinds_together() -> None:
     assert found["map"] + found["reduce"] == pytest.approx(3)
 
 
-def test_a_guarantee_goes_where_there_is_room_for_it() -> None:
+def test_a_guarantee_is_met_by_the_kind_with_free_slots() -> None:
     """All maps are guaranteed to another pool, so the three are reduces."""
     jobs = [job(kind, kind, 9, pool="a") for kind in ("map", "reduce")]
     jobs += [job(f"other {kind}", kind, 9, pool="b") for kind in ("map", "reduce")]

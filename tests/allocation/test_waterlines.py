@@ -57,7 +57,7 @@ def test_each_group_shares_as_if_alone(problems: list[One], random: object) -> N
     assert together == pytest.approx(np.array(apart)[places], rel=1e-9, abs=1e-9)
 
 
-def test_in_each_group_what_is_left_goes_to_the_first() -> None:
+def test_in_each_group_the_rest_goes_to_the_first() -> None:
     """Of 9 slots, 5 and 3 after 1 for the last; min shares of 6 and 2 on 4 slots are scaled."""
     group = np.array([0, 0, 0, 2, 2])
     min_share = np.array([0.0, 0, 1, 6, 2])

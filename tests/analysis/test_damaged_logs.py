@@ -129,9 +129,7 @@ def test_an_entry_that_cannot_be_is_refused(
             use(path)
 
 
-def test_a_log_in_memory_that_cannot_be_is_refused_when_it_is_followed(
-    lines: list[str], tmp_path: Path
-) -> None:
+def test_a_contradictory_log_in_memory_is_refused(lines: list[str], tmp_path: Path) -> None:
     """From Python, too: its turns come a second time."""
     path = tmp_path / "log"
     path.write_text("\n".join(lines))

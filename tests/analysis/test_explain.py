@@ -42,7 +42,7 @@ def log(simulated: Callable[..., object]) -> Log:
     return simulated(jobs, Cluster.of_slots(8), POOLS).log
 
 
-def test_it_says_what_a_job_holds_and_should(log: Log) -> None:
+def test_it_shows_what_a_job_holds_and_what_it_is_allocated(log: Log) -> None:
     """At 4 s web holds all; ads is below its min share and says when it takes it back."""
     (phase,) = explain(log, "l", 4.0).phases
     assert (phase.running, phase.pending, phase.allocated) == (0, 9, 1.5)
@@ -55,7 +55,7 @@ def test_it_says_what_a_job_holds_and_should(log: Log) -> None:
     assert [other.job for other in phase.after] == ["l2"]
 
 
-def test_it_knows_limits_and_doors(log: Log) -> None:
+def test_it_shows_limits_and_admission(log: Log) -> None:
     """A max share, a job that awaits admission, one that has not come, one that is done."""
     assert explain(log, "s", 20.0).phases[0].why == "pool 'small' holds its max share of 1"
     assert explain(log, "w2", 1.0).status == (
@@ -89,7 +89,7 @@ def test_it_names_the_queues_in_which_tasks_wait() -> None:
     assert lines[1] == "  map: holds 2 slots of kind task; 1 task waits, 0 are done"
 
 
-def test_it_tells_of_silent_hosts_and_of_queues_that_wait() -> None:
+def test_it_shows_unresponsive_hosts_and_waiting_queues() -> None:
     """A task on a silent host is held, and named; a slot that is kept for a reduce says so."""
     cluster = Cluster((Host("a", {"task": 1}), Host("b", {"task": 1}, speed=0.25)), grace=9.0)
     phases = (
@@ -108,7 +108,7 @@ def test_it_tells_of_silent_hosts_and_of_queues_that_wait() -> None:
     assert waits.why.endswith("1 task on a, behind 1 task (next is j/end, which waits for map)")
 
 
-def test_it_refuses_what_is_not_in_the_log(log: Log) -> None:
+def test_it_refuses_jobs_and_instants_outside_the_log(log: Log) -> None:
     """A job or an instant that the log does not have, with what it has."""
     with pytest.raises(InputError, match=r"job 'nobody' is not in the log.*l, l2, s, w1, w2"):
         explain(log, "nobody", 1.0)

@@ -50,7 +50,7 @@ def test_a_block_is_read_before_its_task_computes() -> None:
     assert Meter.of_log(log).outcome().metrics["traffic_bytes"] == {"rack": 100.0, "core": 0.0}
 
 
-def test_who_does_not_say_when_it_read_reads_all_the_time() -> None:
+def test_an_attempt_without_a_read_time_reads_all_the_time() -> None:
     """A failed attempt, one that took its input without time, and one that is still there."""
     log = log_of(
         (100, 70, 40),

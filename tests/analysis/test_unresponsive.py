@@ -5,7 +5,7 @@ from slotwise.model.event import HostJoined, HostLost
 from slotwise.record.log import Turn
 
 
-def test_silences_of_several_hosts_lie_side_by_side():
+def test_unresponsive_times_of_several_hosts_may_overlap():
     """Each ends with the return of its own host; who falls silent twice has two."""
     told = [
         HostLost(1.0, "a"),
@@ -23,7 +23,7 @@ def test_silences_of_several_hosts_lie_side_by_side():
     )
 
 
-def test_a_host_that_is_never_back_is_silent_to_the_end():
+def test_a_host_that_never_returns_is_unresponsive_to_the_end():
     """Its silence has no end."""
     turns = [Turn(0.0, (), ()), Turn(3.0, (HostLost(3.0, "a"),), ())]
     assert unresponsive_spans(turns) == (UnresponsiveSpan("a", 3.0, None),)

@@ -51,7 +51,7 @@ def waits(log: Log, job: str | None = None) -> list[Wait]:
     return list(slotwise.explain(log, job))
 
 
-def test_a_wait_names_who_held_the_slots_of_other_pools() -> None:
+def test_a_wait_names_the_holders_of_the_slots() -> None:
     """Flex lets the larger job of reports wait for all that is left of training."""
     (wait,) = waits(log_of([TRAINING, QUERY]))
     assert (wait.job, wait.pool, wait.start, wait.end) == ("query", "reports", 5.0, 24.0)
@@ -70,13 +70,13 @@ def test_a_guarantee_that_would_have_helped_is_named_and_does_help() -> None:
     assert (shorter.start, shorter.end) == (5.0, 8.0)
 
 
-def test_a_slot_that_is_free_at_once_is_told_so() -> None:
+def test_a_remedy_that_works_at_once_says_so() -> None:
     """The query arrives at the very instant at which tasks of the training end."""
     (wait,) = waits(log_of([TRAINING, replace(QUERY, arrival=8.0)]))
     assert wait.remedy == "a min share of 1 for pool reports would have started it at once"
 
 
-def test_guarantees_that_do_not_fit_are_not_promised() -> None:
+def test_guarantees_that_do_not_fit_are_not_suggested() -> None:
     """All four slots are guaranteed already: one more would not be kept."""
     pools = [Pool("research", slots_min=4), REPORTS]
     (wait,) = waits(log_of([TRAINING, QUERY], pools=pools))
@@ -95,7 +95,7 @@ def test_in_one_pool_the_guarantee_is_that_of_a_phase() -> None:
     assert shorter.seconds == 3.0
 
 
-def test_where_no_slot_comes_free_one_must_be_taken_back() -> None:
+def test_preemption_is_suggested_where_no_slot_becomes_free() -> None:
     """Under fair a job waits for tasks that run, and a guarantee alone ends none of them."""
     long = job("training", "research", 4, 60.0)
     (wait,) = waits(log_of([long, QUERY], name="fair"))
@@ -145,7 +145,7 @@ def test_a_cause_that_comes_later_is_named_with_its_part_of_the_time() -> None:
     assert wait.remedy == "a larger slots_max for pool research lets it use these slots"
 
 
-def test_a_job_that_is_not_let_in_says_so() -> None:
+def test_a_wait_for_admission_is_named() -> None:
     """The pool runs one job at a time."""
     pools = [Pool("research", jobs_max=1)]
     (wait,) = waits(log_of([TRAINING, replace(QUERY, pool="research")], pools=pools))
@@ -153,7 +153,7 @@ def test_a_job_that_is_not_let_in_says_so() -> None:
     assert wait.remedy == "a larger jobs_max for pool research admits it sooner"
 
 
-def test_a_job_that_lets_far_slots_pass_says_so() -> None:
+def test_a_wait_for_locality_is_named() -> None:
     """Delay scheduling keeps it waiting for the host that has its input."""
     cluster = Cluster((Host("a", {"task": 1}), Host("b", {"task": 1}, rack="other")))
     blocks = (Block(frozenset({"a"})),)
@@ -168,7 +168,7 @@ def test_a_job_that_lets_far_slots_pass_says_so() -> None:
     assert wait.reason == "it skipped slots far from its input (delay scheduling)"
 
 
-def test_queues_and_pools_in_order_are_reasons_too() -> None:
+def test_queues_and_fifo_pools_are_named_as_reasons() -> None:
     """dmrs plans whose tasks come first; in a pool of policy fifo who came first is first."""
     jobs = [job("one", "p", 8, 5.0), job("two", "p", 2, 6.0)]
     (wait,) = waits(log_of(jobs, pools=[Pool("p", policy="fifo")], name="fair", slots=2))
@@ -177,7 +177,7 @@ def test_queues_and_pools_in_order_are_reasons_too() -> None:
     assert [w.reason for w in queued] == ["dmrs had planned tasks of other jobs before its own"]
 
 
-def test_waits_between_phases_and_at_the_end_of_a_record_count() -> None:
+def test_waits_between_phases_and_at_the_end_of_a_log_count() -> None:
     """A job whose next phase finds no slot waits; so does one that never began."""
     phases = (Phase("a", Tasks(1, 2.0)), Phase("b", Tasks(1, 2.0), after=frozenset({"a"})))
     jobs = [Job("chain", phases), job("other", "first", 2, 10.0, 1.0)]
@@ -189,7 +189,7 @@ def test_waits_between_phases_and_at_the_end_of_a_record_count() -> None:
     assert (last.start, last.end) == (2.0, begun[-1].now)
 
 
-def test_one_line_a_wait() -> None:
+def test_each_wait_is_one_line() -> None:
     """How long, behind whom, and what would have helped."""
     log = log_of([TRAINING, QUERY])
     assert list(wait_lines(waits(log))) == [
@@ -285,7 +285,7 @@ def remedied(backend: Workload, wait: Wait) -> Workload:
 
 @settings(max_examples=examples(8, slow=25))
 @given(random=st.randoms(use_true_random=False), name=st.sampled_from(["fair", "flex"]))
-def test_what_is_said_to_help_helps(random: Random, name: str) -> None:
+def test_a_suggested_remedy_works(random: Random, name: str) -> None:
     """Simulated again with the guarantee, the job begins as soon as it was said that it would.
 
     Only first waits in pools where nobody was before are tried: with the guarantee, nothing

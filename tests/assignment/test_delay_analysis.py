@@ -31,14 +31,14 @@ STANDARD_ERRORS = 4.0
 """How far from its mean a sample may lie: farther, once in 30,000 times."""
 
 
-def test_the_more_offers_pass_the_more_launches_are_local() -> None:
+def test_more_skipped_offers_make_more_launches_local() -> None:
     """Data on a tenth of the nodes: 65 % after 10 skips, 98.5 % after 40."""
     assert locality_of_launch(0.1, 10) == pytest.approx(1 - 0.9**10)
     assert locality_of_launch(0.1, 10) == pytest.approx(0.65, abs=0.005)
     assert locality_of_launch(0.1, 40) == pytest.approx(0.985, abs=0.0005)
 
 
-def test_data_lie_on_a_part_of_the_nodes() -> None:
+def test_the_part_of_the_nodes_with_data() -> None:
     """One block of three copies on 100 nodes; as many tasks as nodes are everywhere."""
     assert part_with_data(1, 100) == pytest.approx(1 - 0.99**3)
     assert part_with_data(100, 100) == part_with_data(250, 100) == 1
@@ -65,7 +65,7 @@ def test_a_job_of_two_tasks_by_hand() -> None:
     replicas=st.integers(1, 5),
     wished=st.floats(0, 0.999),
 )
-def test_what_is_promised_is_reached(
+def test_the_promised_locality_is_reached(
     tasks: int, nodes: int, replicas: int, wished: float
 ) -> None:
     """The bound stays below the locality, and reaches what was wished with no skip to spare."""
@@ -165,7 +165,9 @@ def _blocks(rng: np.random.Generator) -> tuple[Block, ...]:
 
 
 @pytest.mark.parametrize(("wait", "local_after", "delay"), [(2, 3, 5), (8, 3, 5), (4, 5, 2)])
-def test_the_gain_is_what_chance_says(wait: float, local_after: float, delay: float) -> None:
+def test_the_expected_gain_matches_random_draws(
+    wait: float, local_after: float, delay: float
+) -> None:
     """Draw when the next local slot comes: within the wait it saves the delay, else nothing.
 
     Both ways are counted from now on: who runs elsewhere at once loses the delay; who waits
@@ -202,7 +204,7 @@ def test_when_it_pays_the_longest_wait_is_best(
     assert gains[-1] == pytest.approx(delay - local_after)
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_parameters_are_refused() -> None:
     """The message names the value and what to give."""
     with pytest.raises(InputError, match="locality is 1; wish for 0 or more, but less than 1"):
         skips_for(1, 20, 100)

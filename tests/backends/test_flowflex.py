@@ -85,7 +85,7 @@ def assert_replays(play: Play) -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, *QUEUEINGS])
-def test_flows_end_in_their_order_whatever_happens(stage: Stage, name: str) -> None:
+def test_flows_keep_their_order_despite_failures(stage: Stage, name: str) -> None:
     """Some come late, a task fails, a slot dies, and a job that always fails is given up.
 
     All others are done, each task once, and the log explains every decision. So it is where
@@ -114,7 +114,7 @@ def test_flows_end_in_their_order_whatever_happens(stage: Stage, name: str) -> N
 
 
 @every_name
-def test_kinds_of_slots_hold_their_phases_only(stage: Stage, name: str) -> None:
+def test_slots_of_a_kind_run_only_phases_of_that_kind(stage: Stage, name: str) -> None:
     """Two maps and one reduce run at once, in flows of map, reduce, map and reduce."""
     jobs = [
         Job(
@@ -147,7 +147,7 @@ def test_kinds_of_slots_hold_their_phases_only(stage: Stage, name: str) -> None:
     assert_replays(play)
 
 
-def test_the_short_flow_is_first_though_its_first_phase_is_not(stage: Stage) -> None:
+def test_the_shorter_flow_goes_first_even_with_a_longer_first_phase(stage: Stage) -> None:
     """By whole flows b is shorter: all of its tasks begin before a's last phase does."""
     a = Job("a", (phase("p", 2), phase("q", 40, "p")))
     b = Job("b", (phase("p", 4), phase("q", 2, "p")))

@@ -187,7 +187,7 @@ def hosts_told(play: Play) -> list[tuple[type, str]]:
     return [(type(event), event.host) for event in play.events(HostLost | HostJoined)]
 
 
-def test_a_host_silent_for_less_than_its_grace_loses_nothing(stage: HostStage) -> None:
+def test_a_host_unresponsive_within_the_grace_loses_nothing(stage: HostStage) -> None:
     """Nothing begins on a meanwhile; the task there ends normally."""
     play = stage(16, Outage("a", 0.25, 0.5))
     assert hosts_told(play) == [(HostLost, "a"), (HostJoined, "a")]
@@ -202,7 +202,7 @@ def test_a_host_silent_for_less_than_its_grace_loses_nothing(stage: HostStage) -
         assert set(play.begun.values()) == {1}
 
 
-def test_a_host_silent_for_longer_loses_what_ran_there(stage: HostStage) -> None:
+def test_a_host_unresponsive_beyond_the_grace_loses_its_tasks(stage: HostStage) -> None:
     """It runs again on b; when a is back, it gets other tasks."""
     play = stage(20, Outage("a", 0.25, 0.8), grace=0.2)
     assert hosts_told(play) == [(HostLost, "a"), (HostJoined, "a")]
@@ -221,7 +221,7 @@ def test_a_host_silent_for_longer_loses_what_ran_there(stage: HostStage) -> None
         assert sum(play.begun.values()) in (20, 21)
 
 
-def test_all_hosts_silent_for_a_while(stage: HostStage) -> None:
+def test_all_hosts_may_be_unresponsive_for_a_while(stage: HostStage) -> None:
     """All hosts are unresponsive; then all continue."""
     play = stage(8, Outage("a", 0.15, 0.5), Outage("b", 0.15, 0.5))
     told = hosts_told(play)
@@ -230,7 +230,7 @@ def test_all_hosts_silent_for_a_while(stage: HostStage) -> None:
     assert not play.events(TaskFailed)
 
 
-def test_launches_that_come_twice_are_done_once(stage: HostStage) -> None:
+def test_repeated_launches_run_once(stage: HostStage) -> None:
     """Each second launch is dropped and reported with a reason."""
     play = stage(6, twice=True)
     launches = play.decisions(Launch)

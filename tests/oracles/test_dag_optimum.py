@@ -80,7 +80,7 @@ def test_lists_miss_the_makespan_of_flex_lemma_1() -> None:
     assert best_phase_list(jobs, Cluster.of_slots(10), MAKESPAN) == pytest.approx(8.75)
 
 
-def test_the_longer_way_goes_first() -> None:
+def test_the_longer_chain_goes_first() -> None:
     """One slot each: a long chain beside short work; 2 slots, 4 + 4 of work, done by 4."""
     long = Job("long", tuple(phase(f"p{i}", 1, 1, *[f"p{i - 1}"] * (i > 0)) for i in range(4)))
     short = Job("short", tuple(phase(f"p{i}", 1, 1) for i in range(4)))
@@ -144,7 +144,7 @@ def test_a_step_is_passed_where_that_keeps_the_maximum_low() -> None:
     assert optimum([a, b], Cluster.of_slots(1), Objective("sla", "max")) == pytest.approx(6)
 
 
-def test_kinds_have_slots_of_their_own() -> None:
+def test_kinds_have_their_own_slots() -> None:
     """Johnson's flow shop, a slot of each kind: maps 1 and 3, reduces 3 and 1, done by 5."""
     cluster = Cluster((Host("h", {"map": 1, "reduce": 1}),))
     jobs = [
@@ -216,7 +216,7 @@ def test_no_list_is_better_than_the_optimum(case: Flows) -> None:
         assert of_phases <= best_list(case.jobs, case.cluster, objective) + slip
 
 
-def test_the_paper_draws_what_it_says() -> None:
+def test_drawn_flows_have_the_stated_sizes() -> None:
     """5 to 20 flows of 2 to 20 phases, all sinks before the last, 25 slots."""
     rng = np.random.default_rng(5)
     for _ in range(10):
@@ -229,7 +229,7 @@ def test_the_paper_draws_what_it_says() -> None:
             assert [p.name for p in job.phases if p.name not in waited] == [job.phases[-1].name]
 
 
-def test_shapes_are_what_they_are_called() -> None:
+def test_shapes_have_their_stated_edges() -> None:
     """A diamond is a fork and a join of four; a chain of one has no edges."""
     assert fork_join(4) == {(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)}
     assert chain(1) == frozenset()

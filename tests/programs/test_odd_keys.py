@@ -188,7 +188,7 @@ def test_nan_has_one_place_behind_the_numbers(
     assert labels == (rising[::-1] if descending else rising)
 
 
-def test_a_table_that_a_program_fills_by_itself(drive: Drive, tmp_path: Path) -> None:
+def test_a_table_filled_by_the_program(drive: Drive, tmp_path: Path) -> None:
     """Keys that fold_chunk has put into its table are made one, too."""
 
     class Folding(MapReduce):
@@ -237,7 +237,7 @@ def test_tables_keep_nan_and_zeros_together(drive: Drive, tmp_path: Path) -> Non
 
 
 @given(st.lists(st.one_of(*KINDS), max_size=2))
-def test_keys_that_are_one_agree_in_everything(keys: list[Any]) -> None:
+def test_equal_keys_agree_in_hash_and_order(keys: list[Any]) -> None:
     """In their partition, their place in the order, and the object that stands for them."""
     for one_key in keys:
         for other in keys:

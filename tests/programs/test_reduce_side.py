@@ -30,8 +30,8 @@ Run = Callable[[Execution], bytes]
 
 EARLY = Shuffle(slow_start=0)
 SPLIT = Shuffle(slow_start=0, split=True)
-PATIENCE = 120.0
-"""Seconds that nothing here takes; a test that waits so long has failed."""
+TIMEOUT = 120.0
+"""Seconds; a test that waits for this long has failed."""
 
 
 class Overlap:
@@ -81,7 +81,7 @@ class Overlap:
 
     def _end(self, phase: str, running: list[Future[object]]) -> None:
         for task, future in enumerate(running):
-            self._keep(phase, task, 1, future.result(PATIENCE))
+            self._keep(phase, task, 1, future.result(TIMEOUT))
 
     def _result(self, phase: str, task: int, attempt: int) -> object:
         return self._execution.runner(*self._execution.arguments(phase, task, attempt))
@@ -126,7 +126,7 @@ PROGRAMS: list[tuple[Any, dict[str, Any]]] = [
 @pytest.mark.parametrize(
     "memory_bytes", [1 << 20, pytest.param(256 << 20, marks=pytest.mark.slow)]
 )
-def test_the_output_is_that_of_reduces_that_wait(
+def test_early_reduces_give_the_same_output(
     books: Path,
     output_of: Run,
     program: Any,
@@ -181,7 +181,7 @@ def test_batches_are_copied_by_their_buckets(
 
 
 @pytest.mark.parametrize("shuffle", [EARLY, SPLIT], ids=["early", "split"])
-def test_a_reduce_for_which_there_is_nothing(tmp_path: Path, shuffle: Shuffle) -> None:
+def test_a_reduce_without_input_writes_an_empty_part(tmp_path: Path, shuffle: Shuffle) -> None:
     """A partition without a pair is copied, and reduced to an empty part."""
     (tmp_path / "text").write_text("one\n" * 50)
     execution = plan_mapreduce(
@@ -226,7 +226,7 @@ def test_the_phases_are_those_of_the_model(books: Path) -> None:
     assert copying.slots_most == 3, "as many as the cluster has slots for reduces"
 
 
-def test_without_a_shuffle_nothing_is_copied(books: Path) -> None:
+def test_without_a_shuffle_reduces_read_in_place(books: Path) -> None:
     """Reduces read what maps wrote where it lies; no file tells which maps have finished."""
     execution = plan_mapreduce("j", "wordcount", "*.txt", "out", base_dir=books)
     run_map(execution, 0)
@@ -272,14 +272,14 @@ def start(
 
 def await_file(path: Path) -> None:
     """Wait until there is such a file."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while not path.exists():
         assert time.monotonic() < until, f"{path} did not come"
         time.sleep(0.002)
 
 
 @pytest.mark.parametrize("shuffle", [EARLY, SPLIT], ids=["early", "split"])
-def test_a_killed_copier_begins_afresh(books: Path, output_of: Run, shuffle: Shuffle) -> None:
+def test_a_killed_copier_starts_again(books: Path, output_of: Run, shuffle: Shuffle) -> None:
     """What it copied is removed, and the next attempt copies what it had copied already."""
     plan = {"base_dir": books, "reducers": 1, "split_bytes": 10_000}
     expected = output_of(plan_mapreduce("p", "wordcount", "*.txt", "plain", **plan))
@@ -298,7 +298,7 @@ def test_a_killed_copier_begins_afresh(books: Path, output_of: Run, shuffle: Shu
         start(execution, workers, 0, early, attempt=2)
         run_map(execution, 0, attempt=3)
         run_map(execution, 2)
-        (outcome,) = workers.wait(PATIENCE)
+        (outcome,) = workers.wait(TIMEOUT)
         assert outcome.status == "done", outcome.value
         execution.finished(early, 0, 2, outcome.value)
         assert 0 < execution.waited(early, 0, 2) <= outcome.seconds
@@ -307,7 +307,7 @@ def test_a_killed_copier_begins_afresh(books: Path, output_of: Run, shuffle: Shu
             assert (work / f"{early}-0-2").exists()
             assert execution.arguments("reduce", 0, 1)[-1] == Copied(2), "it waits for nobody"
             start(execution, workers, 1, "reduce")
-            (outcome,) = workers.wait(PATIENCE)
+            (outcome,) = workers.wait(TIMEOUT)
             execution.finished("reduce", 0, 1, outcome.value)
             assert execution.waited("reduce", 0, 1) < outcome.seconds
             assert not (work / f"{early}-0-2").exists(), "what was copied is not kept"
@@ -317,7 +317,7 @@ def test_a_killed_copier_begins_afresh(books: Path, output_of: Run, shuffle: Shu
 
 
 @pytest.mark.parametrize("shuffle", [EARLY, SPLIT], ids=["early", "split"])
-def test_a_copier_that_is_stop_requested_waits_no_more(books: Path, shuffle: Shuffle) -> None:
+def test_a_copier_ends_when_it_is_asked_to_stop(books: Path, shuffle: Shuffle) -> None:
     """It ends long before it would be killed, has nothing to keep, and asks no program."""
 
     class Asked(MapReduce):
@@ -332,8 +332,8 @@ def test_a_copier_that_is_stop_requested_waits_no_more(books: Path, shuffle: Shu
     with Workers(1) as workers:
         start(execution, workers, 0, early)
         await_file(execution.runner.layout.copied_file(early, 0, 1))
-        workers.tell(0, time.monotonic() + 2 * PATIENCE)
-        (outcome,) = workers.wait(PATIENCE)
+        workers.tell(0, time.monotonic() + 2 * TIMEOUT)
+        (outcome,) = workers.wait(TIMEOUT)
         assert (outcome.status, outcome.value) == ("stopped", b"")
     execution.close(succeeded=False)
     assert not (books / "asked").exists()
@@ -367,7 +367,7 @@ def test_a_copy_outlives_a_failed_reduce(books: Path) -> None:
 # How a copier learns of maps
 
 
-def test_copiers_are_told_each_map_once_and_in_order(tmp_path: Path) -> None:
+def test_copiers_get_each_map_once_and_in_order(tmp_path: Path) -> None:
     """They take what is there, then wait longer and longer, and for less after news."""
     maps, pauses = FinishedMaps(tmp_path / "f"), list[float]()
     maps.tell(7, 1)
@@ -385,7 +385,7 @@ def test_copiers_are_told_each_map_once_and_in_order(tmp_path: Path) -> None:
                       0.001, 0.002]  # fmt: skip
 
 
-def test_half_an_entry_is_none(tmp_path: Path) -> None:
+def test_a_partial_entry_is_ignored(tmp_path: Path) -> None:
     """What a full disk cut off is not read, and is written over when there is room again."""
     maps = FinishedMaps(tmp_path / "f")
     maps.tell(1, 1)

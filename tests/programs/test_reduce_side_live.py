@@ -19,8 +19,8 @@ from slotwise.record.log import Log
 from slotwise.runtime.local.backend import HOST, LocalBackend
 
 Entries = list[Event | Decision]
-PATIENCE = 120.0
-"""Seconds that nothing here takes; a test that waits so long has failed."""
+TIMEOUT = 120.0
+"""Seconds; a test that waits for this long has failed."""
 
 
 def programs(place: Path, patience: float) -> tuple[MapReduce, MapReduce]:
@@ -39,13 +39,13 @@ def programs(place: Path, patience: float) -> tuple[MapReduce, MapReduce]:
     class Large(MapReduce):
         def map(self, key: int, value: str) -> Iterable[tuple[str, int]]:
             if value == "last":
-                wait_for("small-has-mapped", PATIENCE)
+                wait_for("small-has-mapped", TIMEOUT)
                 wait_for("out-small/_SUCCESS", patience)
             yield value, 1
 
     class Small(MapReduce):
         def map(self, key: int, value: str) -> Iterable[tuple[str, int]]:
-            wait_for("work/*/reduce-*/copied", PATIENCE)
+            wait_for("work/*/reduce-*/copied", TIMEOUT)
             (place / "small-has-mapped").touch()
             yield value, 1
 
@@ -101,7 +101,7 @@ def all_of(entries: Entries, kind: type, phase: tuple[str, str]) -> list[int]:
     return [n for n, e in enumerate(entries) if isinstance(e, kind) and e.phase == phase]
 
 
-def test_slow_start_lets_a_large_job_hoard_the_reduce_slots(
+def test_slow_start_lets_a_large_job_hoard_reduce_slots(
     play: Callable[..., Log],
 ) -> None:
     """The small job's reduce, though all that it needs is there, waits for the large maps."""
@@ -118,9 +118,9 @@ def test_slow_start_lets_a_large_job_hoard_the_reduce_slots(
     assert 0 < early.seconds <= early.at - launched - 0.5, "it waited for half a second"
 
 
-def test_splitting_sets_them_free(play: Callable[..., Log]) -> None:
+def test_splitting_frees_the_hoarded_slots(play: Callable[..., Log]) -> None:
     """The small job ends while the large one copies and waits for its last map."""
-    entries = entries_of(play(Shuffle(slow_start=0, split=True), patience=PATIENCE))
+    entries = entries_of(play(Shuffle(slow_start=0, split=True), patience=TIMEOUT))
     (reduced,) = all_of(entries, TaskFinished, ("small", "reduce"))
     *_, large_mapped = all_of(entries, TaskFinished, ("large", "map"))
     assert all_of(entries, Launch, ("large", "reduce-copy"))[0] < reduced < large_mapped

@@ -69,7 +69,7 @@ def test_ranges_follow_the_order(keys: list[int], points: list[int], descending:
 
 
 @pytest.mark.parametrize("count", [1, FAN_IN, FAN_IN + 1, 2 * FAN_IN + 3])
-def test_runs_merge_in_order_however_many(tmp_path: Path, count: int) -> None:
+def test_any_number_of_runs_merges_in_order(tmp_path: Path, count: int) -> None:
     """More runs than are merged at once take more passes; equal keys keep their order."""
     rng = random.Random(count)
     runs = SortedRuns(tmp_path, Order("p"), chunk_bytes=300)
@@ -82,7 +82,7 @@ def test_runs_merge_in_order_however_many(tmp_path: Path, count: int) -> None:
     assert list(runs.merged()) == sorted(pairs)
 
 
-def test_sizes_of_columns_are_honest() -> None:
+def test_estimated_sizes_of_columns_are_close() -> None:
     """Text counts by its lengths, also beyond ASCII; one huge value is not overlooked."""
     for values in (["ab" * 50] * 100, ["ä" * 1000] * 10, ["日" * 10] * 100, [b"x" * 9] * 50):
         exact = sum(map(sys.getsizeof, values))

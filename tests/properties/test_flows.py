@@ -120,7 +120,7 @@ def test_bounds_are_below_the_optimum_and_plans_above(
 
 @given(case=any_flows, seed=st.integers(0, 99))
 @settings(max_examples=SOME)
-def test_each_flow_is_complete_by_area_and_critical_path(case: Flows, seed: int) -> None:
+def test_each_flow_ends_by_area_and_critical_path(case: Flows, seed: int) -> None:
     """In any order: by (work of the flows up to it) / P + its critical path, chained or not.
 
     With kinds of slots, the first is the sum of that over the kinds.

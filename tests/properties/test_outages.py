@@ -259,7 +259,7 @@ def line_of(case: Case, host: str) -> Line:
 
 @given(cases())
 @settings(max_examples=EXAMPLES // 2)
-def test_everything_is_told_when_it_can_be_heard(
+def test_every_event_is_reported_when_the_host_can_be_reached(
     run_case: Callable[[Case], object], case: Case
 ) -> None:
     """Ends of tasks that only compute, silences, their ends, and what is lost in them."""

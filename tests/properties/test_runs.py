@@ -377,7 +377,7 @@ def text(log: Log) -> str:
     return "\n".join(json.dumps(turn.to_plain()) for turn in log.turns)
 
 
-def test_another_seed_is_another_truth(simulated: Callable[..., object]) -> None:
+def test_another_seed_gives_other_durations(simulated: Callable[..., object]) -> None:
     """With noise, seeds 1 and 2 give different ends to the same job."""
     jobs = [Job("j", (Phase("map", Tasks(5, 1.0)),))]
     one, again, other = (

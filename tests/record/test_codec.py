@@ -153,7 +153,7 @@ def test_every_cluster_comes_back(
     assert codec.decode_cluster(plain, heartbeat) == cluster
 
 
-def test_types_are_told_apart_by_name() -> None:
+def test_types_are_identified_by_name() -> None:
     """Entries with equal fields are different things."""
     killed = TaskKilled(1.0, PhaseId("j", "p"), 0, 1)
     assert codec.encode(killed)["is"] == "TaskKilled"

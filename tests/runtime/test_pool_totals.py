@@ -51,9 +51,7 @@ def told(log: Log) -> list[tuple[float, str, int]]:
 
 
 @pytest.mark.parametrize("name", list(ALLOCATORS))
-def test_a_number_alone_is_the_most_of_all_kinds_together(
-    simulated: Simulate, name: str
-) -> None:
+def test_a_single_max_share_covers_all_kinds_together(simulated: Simulate, name: str) -> None:
     """A pool of three slots, maps and reduces for sixteen: it holds three, and no more."""
     jobs = [job("m", "map", 9, 2.0, pool="a"), job("r", "reduce", 9, 2.0, pool="a")]
     log = simulated(jobs, KINDS, [Pool("a", slots_max=3)], name=name).log
@@ -124,7 +122,7 @@ def test_slots_of_one_kind_meet_a_guarantee_for_all(simulated: Simulate) -> None
     assert told(simulated(jobs, KINDS, pools).log) == []
 
 
-def test_a_shortage_goes_on_when_it_becomes_one_of_another_kind(simulated: Simulate) -> None:
+def test_a_shortage_continues_when_its_kind_changes(simulated: Simulate) -> None:
     """From 1 on it lacks two map slots. From 6 on they may be of either kind. Its clock does
     not begin anew: at 11 its ten seconds are over."""
     pools = [Pool("b"), Pool("a", slots_min=2, preemption=Preemption(least_after=10.0))]
@@ -179,7 +177,7 @@ def test_nothing_is_taken_for_what_a_full_pool_below_cannot_hold(
     assert dict(held(log))[100.0] == {"m": 1, "o": 7, "r": 1}
 
 
-def test_reduces_do_not_begin_early_where_that_could_hold_up_their_maps(
+def test_reduces_do_not_begin_early_where_that_could_block_their_maps(
     simulated: Simulate,
 ) -> None:
     """The pool may hold two slots. Two early reduces would wait for maps that cannot run."""

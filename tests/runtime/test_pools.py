@@ -57,14 +57,14 @@ def test_slots_go_down_the_tree(simulated: Simulate) -> None:
     assert held(log, 0.0) == {"x": 2, "y": 4, "z": 6}
 
 
-def test_most_shares_of_outer_pools_are_hard(simulated: Simulate) -> None:
+def test_max_shares_of_outer_pools_are_hard(simulated: Simulate) -> None:
     """Two pools within one of at most three slots hold three, although other slots idle."""
     pools = [Pool("a", slots_max=3), Pool("a1", parent="a"), Pool("a2", parent="a")]
     log = simulated([job("x", "a1", 5), job("y", "a2", 5)], Cluster.of_slots(9), pools).log
     assert sum(held(log, 0.0).values()) == 3
 
 
-def test_a_pool_runs_so_many_jobs_at_once(simulated: Simulate) -> None:
+def test_a_pool_runs_at_most_jobs_max_jobs_at_once(simulated: Simulate) -> None:
     """Of three jobs one runs at a time, the one of high priority before an earlier one."""
     pools = [Pool("a", jobs_max=1)]
     jobs = [
@@ -84,7 +84,7 @@ def test_inner_pools_count_the_jobs_below_them(simulated: Simulate) -> None:
     assert simulated(jobs, Cluster.of_slots(4), pools).state.completed == {"x": 3.0, "y": 4.0}
 
 
-def test_a_pool_takes_its_least_share_back(simulated: Simulate) -> None:
+def test_a_pool_takes_its_min_share_back(simulated: Simulate) -> None:
     """After its time-out the newest tasks are killed at once, as many as it lacks slots."""
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=5.0))]
     jobs = [job("x", "a", 3), job("x2", "a", 1, arrival=1.0), job("y", "b", 9, arrival=10.0)]
@@ -93,7 +93,7 @@ def test_a_pool_takes_its_least_share_back(simulated: Simulate) -> None:
     assert held(log, 15.0) == {"x": 2, "y": 2}
 
 
-def test_what_comes_free_by_itself_is_not_killed_for(simulated: Simulate) -> None:
+def test_no_task_is_killed_for_a_slot_that_becomes_free(simulated: Simulate) -> None:
     """One of the two missing slots comes free before the time-out is over."""
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=5.0))]
     jobs = [job("x", "a", 3), job("short", "a", 1, 12.0), job("y", "b", 9, arrival=10.0)]
@@ -110,7 +110,7 @@ def test_a_pool_below_its_fraction_takes_its_whole_share(simulated: Simulate) ->
     assert held(log, 11.0) == {"x": 4, "y": 4}
 
 
-def test_who_has_its_fraction_takes_nothing(simulated: Simulate) -> None:
+def test_a_pool_with_its_fraction_takes_nothing(simulated: Simulate) -> None:
     """Half of the share is not below half of it."""
     pools = [Pool("a"), Pool("b", preemption=Preemption(fair_after=1.0, fraction=0.5))]
     jobs = [job("x", "a", 6), job("y", "b", 2, 100.0), job("y2", "b", 4, arrival=5.0)]
@@ -147,7 +147,7 @@ def test_a_pool_takes_from_its_sibling(simulated: Simulate) -> None:
     assert held(log, 3.0) == {"x": 3, "y": 1, "z": 4}
 
 
-def test_pools_within_pools_take_back_as_their_parent_says(simulated: Simulate) -> None:
+def test_inner_pools_preempt_as_their_parent_says(simulated: Simulate) -> None:
     """The time-outs of a pool hold for those below it that state none."""
     pools = [
         Pool("a", preemption=Preemption(least_after=2.0)),
@@ -162,7 +162,7 @@ def test_pools_within_pools_take_back_as_their_parent_says(simulated: Simulate) 
 GRACE = Preemption(least_after=5.0, grace=4.0)
 
 
-def test_a_told_task_may_finish_within_its_grace(simulated: Simulate) -> None:
+def test_a_preempted_task_may_finish_within_its_grace(simulated: Simulate) -> None:
     """It is asked to stop at 15 and done at 17: nothing is lost."""
     pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
     jobs = [job("x", "a", 1, 17.0), job("y", "b", 1, arrival=10.0)]
@@ -177,7 +177,7 @@ def test_a_told_task_may_finish_within_its_grace(simulated: Simulate) -> None:
     }
 
 
-def test_it_is_killed_when_its_grace_is_over(simulated: Simulate) -> None:
+def test_a_preempted_task_is_killed_after_its_grace(simulated: Simulate) -> None:
     """Asked at 15, killed at 19; 19 seconds are lost and reported."""
     pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
     jobs = [job("x", "a", 1, 30.0), job("y", "b", 1, arrival=10.0)]
@@ -188,7 +188,7 @@ def test_it_is_killed_when_its_grace_is_over(simulated: Simulate) -> None:
     assert metrics["wasted_slot_seconds"] == 19.0
 
 
-def test_or_it_keeps_what_it_did(simulated: Simulate) -> None:
+def test_a_preempted_task_may_keep_its_work(simulated: Simulate) -> None:
     """Asked at 15, it has saved its 15 seconds by 16, and does the other 15 later."""
     pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
     jobs = [job("x", "a", 1, 30.0), job("y", "b", 1, arrival=10.0)]
@@ -205,7 +205,7 @@ def test_or_it_keeps_what_it_did(simulated: Simulate) -> None:
     assert outcome.metrics["work_seconds"] == pytest.approx(130.0)
 
 
-def test_an_overdue_pool_waits_for_no_locality(simulated: Simulate) -> None:
+def test_an_overdue_pool_does_not_wait_for_locality(simulated: Simulate) -> None:
     """Its input is on a busy host; when overdue, it takes the other host without waiting."""
     hosts = (Host("h1", {"task": 1}), Host("h2", {"task": 1}))
     homes = Tasks(1, 5.0, (Block(frozenset({"h1"})),))
@@ -224,7 +224,7 @@ def test_an_overdue_pool_waits_for_no_locality(simulated: Simulate) -> None:
     assert launches == [(4.0, "h2", Locality.RACK)]
 
 
-def test_flex_keeps_what_pools_are_guaranteed(simulated: Simulate) -> None:
+def test_flex_keeps_the_min_shares_of_pools(simulated: Simulate) -> None:
     """FLEX would serve the short job alone; the other pool takes its min share back."""
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=1.0))]
     jobs = [job("x", "a", 8, 10.0), job("y", "b", 8, 50.0, arrival=0.5)]
@@ -263,7 +263,7 @@ def test_waits_come_from_the_heartbeat() -> None:
     assert launches == [(0.0, "h1"), (3.0, "h2")]
 
 
-def test_each_shortage_has_a_clock_of_its_own(simulated: Simulate) -> None:
+def test_each_shortage_has_its_own_clock(simulated: Simulate) -> None:
     """For an instant a pool lacks both; the shortage of its min share continues."""
     patience = Preemption(least_after=5.0, fair_after=0.0)
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=patience)]
@@ -273,7 +273,7 @@ def test_each_shortage_has_a_clock_of_its_own(simulated: Simulate) -> None:
     assert told(log) == [(6.0, "x", 2)]
 
 
-def test_in_a_full_pool_siblings_give(simulated: Simulate) -> None:
+def test_in_a_full_pool_slots_come_from_siblings(simulated: Simulate) -> None:
     """Slots are free, but the pool that contains both holds its max share."""
     pools = [
         Pool("a", slots_max=3),

@@ -43,14 +43,14 @@ def allocated(log: Log) -> list[tuple[float, dict[str, float]]]:
 
 
 @pytest.mark.parametrize("name", ["fair", "flex", "flowflex-fast"])
-def test_the_slots_that_are_there_are_allocated(simulated: Simulate, name: str) -> None:
+def test_only_present_slots_are_allocated(simulated: Simulate, name: str) -> None:
     """Two of four slots are unavailable from 10 to 25; both instants lead to a reallocation."""
     log = simulated([job("x", 9, 50.0)], HOSTS, name=name, simulation=silent(10, 15)).log
     found = dict(allocated(log))
     assert [found[at]["x"] for at in (0.0, 10.0, 25.0)] == [4, 2, 4]
 
 
-def test_what_runs_on_a_silent_host_is_no_part_of_a_share(simulated: Simulate) -> None:
+def test_tasks_on_an_unresponsive_host_do_not_count_for_a_share(simulated: Simulate) -> None:
     """The job on h1 holds no slot of a responsive host, so it gets the next free slot."""
     jobs = [job("x", 9), job("y", 6, 12.0, arrival=1.0)]
     watch = simulated(jobs, HOSTS, simulation=silent(5, 500, "h1"))
@@ -68,7 +68,7 @@ def test_what_runs_on_a_silent_host_is_no_part_of_a_share(simulated: Simulate) -
     ]
 
 
-def test_a_min_share_is_of_slots_that_are_there(simulated: Simulate) -> None:
+def test_a_min_share_is_limited_to_present_slots(simulated: Simulate) -> None:
     """Pool b has both slots on h1, unresponsive from 10 on. At 15 it takes two back."""
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=5.0))]
     jobs = [job("y", 4, pool="b"), job("x", 4, pool="a")]
@@ -82,7 +82,7 @@ def test_a_min_share_is_of_slots_that_are_there(simulated: Simulate) -> None:
     assert told == [(15.0, "x", "h2"), (15.0, "x", "h2")]
 
 
-def test_no_guarantee_is_taken_back_beyond_what_is_there(simulated: Simulate) -> None:
+def test_preemption_is_limited_to_present_slots(simulated: Simulate) -> None:
     """Both pools are guaranteed two of four slots. Each has one of the two that are left."""
     taking = Preemption(least_after=5.0)
     pools = [Pool(name, slots_min=2, preemption=taking) for name in "ab"]
@@ -92,7 +92,7 @@ def test_no_guarantee_is_taken_back_beyond_what_is_there(simulated: Simulate) ->
     assert replay_log(watch.log).is_identical
 
 
-def test_a_max_share_counts_what_runs_unseen(simulated: Simulate) -> None:
+def test_a_max_share_counts_tasks_on_unresponsive_hosts(simulated: Simulate) -> None:
     """Of three slots, two are held on the unresponsive host, so one more task may begin."""
     pools = [Pool("a", slots_max=3)]
     watch = simulated([job("x", 9, pool="a")], HOSTS, pools, simulation=silent(10, 50))
@@ -100,7 +100,7 @@ def test_a_max_share_counts_what_runs_unseen(simulated: Simulate) -> None:
 
 
 @pytest.mark.parametrize("name", ["fair", "flex", "flowflex-fast"])
-def test_where_nothing_is_there_nothing_is_allocated(simulated: Simulate, name: str) -> None:
+def test_without_present_slots_nothing_is_allocated(simulated: Simulate, name: str) -> None:
     """The only host with reduce slots is unresponsive; maps continue, and all jobs complete."""
     cluster = Cluster((Host("m", {"map": 2}), Host("r", {"reduce": 1})), grace=1000.0)
     phases = (
@@ -121,7 +121,7 @@ def test_where_nothing_is_there_nothing_is_allocated(simulated: Simulate, name: 
     assert watch.state.completed.keys() == {"x", "y"}
 
 
-def test_explanations_tell_of_the_slots_that_are_there(simulated: Simulate) -> None:
+def test_explanations_show_present_slots(simulated: Simulate) -> None:
     """While h1 is unresponsive, two slots are shared, and slots held on h1 do not count."""
     jobs = [job("x", 4, pool="a"), job("y", 4, pool="b")]
     log = simulated(jobs, HOSTS, [Pool("a"), Pool("b")], simulation=silent(10, 50)).log

@@ -106,7 +106,7 @@ def test_two_phases_are_joined_with_probability_one_half() -> None:
     assert np.mean([len(one[-1]) for one in pairs]) > 4.5
 
 
-def test_whom_nothing_waits_for_comes_before_the_last() -> None:
+def test_phases_without_successors_come_before_the_last() -> None:
     """With no pair joined all are before the last; with all, each is before the next."""
     rng = np.random.default_rng(0)
     assert wire(4, 0.0, rng) == ((), (), (), (0, 1, 2))
@@ -188,7 +188,7 @@ def test_unweighted_jobs_differ_in_weights_and_heights_only() -> None:
         ({"deadline_most": -1.0}, "deadline_most is -1.0"),
     ],
 )
-def test_senseless_parameters_are_refused(parameters: dict[str, float], message: str) -> None:
+def test_invalid_parameters_are_refused(parameters: dict[str, float], message: str) -> None:
     """The message names the parameter, its value and what it may be."""
     with pytest.raises(InputError, match=message):
         FlowGenerator(**parameters)

@@ -53,7 +53,7 @@ def test_same_seed_same_jobs() -> None:
         assert name == "most" or not np.array_equal(getattr(one, name), getattr(other, name))
 
 
-def test_slack_changes_nothing_but_least_shares() -> None:
+def test_slack_changes_only_min_shares() -> None:
     """Experiments of one seed along the axis of Fig. 5(a) have the same jobs."""
     little, much = (
         FlexGenerator(slack=slack).draw(np.random.default_rng(5)) for slack in (0.2, 0.8)
@@ -75,7 +75,7 @@ def test_small_and_large_jobs_are_as_far_apart_as_their_means() -> None:
     assert np.std(small) == pytest.approx(1 / 3 * np.sqrt(7 / 8), rel=0.08)
 
 
-def test_slack_is_what_least_shares_leave_on_average() -> None:
+def test_min_shares_leave_the_slack_on_average() -> None:
     """75 % of the slots are slack on average; a least share deviates by a third."""
     least = np.concatenate([jobs.least for jobs in drawn(FlexGenerator(slack=0.75))])
     assert least.mean() == pytest.approx(2.5, rel=0.03)
@@ -110,7 +110,7 @@ def test_deadlines_and_weights_are_uniform() -> None:
         ({"steps": 0}, "steps is 0"),
     ],
 )
-def test_senseless_parameters_are_refused(parameters: dict[str, float], message: str) -> None:
+def test_invalid_parameters_are_refused(parameters: dict[str, float], message: str) -> None:
     """The message names the parameter, its value and what it may be."""
     with pytest.raises(InputError, match=message):
         FlexGenerator(**parameters)

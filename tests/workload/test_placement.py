@@ -151,7 +151,7 @@ def test_homes_are_what_looking_at_each_block_finds(
     assert blocks.homes_by_rack() == racks
 
 
-def test_who_waits_or_names_blocks_is_left_alone() -> None:
+def test_phases_with_blocks_or_predecessors_get_no_placement() -> None:
     """Input is placed for phases that read it from files whose places nobody has said."""
     named = (Block(frozenset({"h00"}), 7),)
     phases = (
@@ -166,7 +166,7 @@ def test_who_waits_or_names_blocks_is_left_alone() -> None:
     assert place_blocks((job,), cluster_of(2, 2), 0, 0) == (job,)
 
 
-def test_phases_and_jobs_have_draws_of_their_own() -> None:
+def test_phases_and_jobs_have_independent_draws() -> None:
     """Two phases, or two jobs, are not placed alike."""
     phases = (Phase("one", Tasks(40, 1.0)), Phase("two", Tasks(40, 1.0)))
     jobs = place_blocks((Job("a", phases), Job("b", phases)), cluster_of(4, 4), 3, 0)
@@ -174,7 +174,7 @@ def test_phases_and_jobs_have_draws_of_their_own() -> None:
     assert len(set(drawn)) == 4
 
 
-def test_what_is_placed_is_light() -> None:
+def test_placed_blocks_take_little_memory() -> None:
     """A million tasks cost nothing until a block is asked for, then six bytes each."""
     cluster = cluster_of(*[5] * 9)
     tracemalloc.start()

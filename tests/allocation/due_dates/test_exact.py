@@ -49,7 +49,7 @@ def test_due_dates_that_no_order_of_priority_keeps() -> None:
         assert optimum(2, [2.5, 2], [0, 0], [2, 1], costs, "sum") == pytest.approx(0, abs=1e-6)
 
 
-def test_a_least_share_holds_back_the_other_job() -> None:
+def test_a_min_share_delays_the_other_job() -> None:
     """Work 10 and 8 on 4 slots: without min shares the first is done at 2.5.
 
     If the second holds 2 as long as it is not done, then the first is done at 5 before it, or
@@ -63,7 +63,7 @@ def test_a_least_share_holds_back_the_other_job() -> None:
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
 @pytest.mark.parametrize("metric", STEPS, ids=lambda metric: metric.name)
 @pytest.mark.parametrize("with_least", [False, True])
-def test_steps_are_chosen_as_well_as_by_trying_all(
+def test_the_chosen_steps_are_the_best_of_all_combinations(
     metric: Metric, aggregate: str, with_least: bool
 ) -> None:
     """The cheapest combination of steps whose due dates can all be kept."""
@@ -83,7 +83,7 @@ def test_steps_are_chosen_as_well_as_by_trying_all(
 
 
 @pytest.mark.parametrize("with_least", [False, True])
-def test_due_dates_fit_up_to_the_border_and_no_further(with_least: bool) -> None:
+def test_due_dates_fit_exactly_up_to_the_limit(with_least: bool) -> None:
     """The work needed by each instant decides exactly which due dates some order can keep.
 
     Random due dates, all moved by the least delay (divided by a weight) with which some order
@@ -121,7 +121,7 @@ def two_jobs(min_share: float = 0.0) -> Malleable:
     return Malleable.of(4, [8, 8], [min_share] * 2, [4, 4], [Line(1.0)] * 2)
 
 
-def test_a_schedule_is_seen_to_be_one() -> None:
+def test_the_checker_accepts_a_schedule() -> None:
     """One job after the other is a schedule, but not if both have min shares."""
     check_packing(two_jobs(), ONE_AT_A_TIME, [2.0, 4.0])
     with pytest.raises(AssertionError, match="job 1 holds nothing"):
@@ -129,7 +129,7 @@ def test_a_schedule_is_seen_to_be_one() -> None:
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_no_schedule_is_seen(what: str) -> None:
+def test_the_checker_rejects_a_broken_schedule(what: str) -> None:
     """Each rule of a schedule, broken alone."""
     ends = [pieces[-1][1] if pieces else 0.0 for pieces in WRONG[what]]
     with pytest.raises(AssertionError):

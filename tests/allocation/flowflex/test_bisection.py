@@ -42,7 +42,7 @@ def lines(*slopes: float) -> Flows:
     return Flows.of([2], [[Node(8, 2)] for _ in slopes], [Line(s) for s in slopes], "max")
 
 
-def test_deadlines_at_a_level_are_never_before_a_flow_is_done_alone() -> None:
+def test_deadlines_at_a_level_are_not_before_the_time_alone() -> None:
     """A line of slope 2 costs 10 at 5 s; a step of 20 never matters there, one of 4 does."""
     costs = [Line(2.0), Steps(((6.0, 20.0),)), Steps(((1.0, 4.0), (9.0, 12.0))), Hinge(1, 1)]
     problem = Flows.of([2], [[Node(8, 2)]] * 4, costs, "max")
@@ -66,7 +66,7 @@ def test_the_least_level_is_found_between_two_that_are_close() -> None:
     assert len(tried) <= LEVELS_MOST + 1
 
 
-def test_the_least_that_any_schedule_costs_is_tried_first() -> None:
+def test_bisection_tries_the_lower_bound_first() -> None:
     """If that is feasible, nothing else is tried."""
     tried = []
     level, due = least_level(lines(1.0, 3.0), 50.0, lambda due: tried.append(due) or True)

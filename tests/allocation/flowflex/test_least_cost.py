@@ -109,7 +109,7 @@ def test_no_schedule_costs_less_than_the_network(problem: Flows, data: st.DataOb
 
 @settings(max_examples=EXAMPLES // 6)
 @given(flow_problems(costs_of="line hinge steps"))
-def test_the_bound_is_that_of_the_paper_but_for_the_width_of_intervals(problem: Flows) -> None:
+def test_the_bound_is_that_of_the_paper_within_the_width_of_intervals(problem: Flows) -> None:
     """Units of time above and below, by an independent linear program."""
     network = least_cost(problem)
     last = max(problem.volume.sum() / problem.capacity.sum(), problem.alone.max())
@@ -234,7 +234,7 @@ def test_half_of_the_second_flow_comes_after_the_first() -> None:
     assert 15 <= late <= 15 * width(network) * (1 + NEAR)
 
 
-def test_a_flow_too_small_for_the_network_is_still_in_it() -> None:
+def test_a_tiny_flow_is_part_of_the_network() -> None:
     """Work below one unit of the network neither breaks it nor gives a false bound."""
     problem = Flows.of([4], [[Node(1e9, 4)], [Node(1e-3, 1)]], [Line(1.0), Line(1.0)])
     network = least_cost(problem)

@@ -98,7 +98,7 @@ def test_the_pieces_of_a_solution_are_its_schedule(
     )
 
 
-def test_a_wide_fan_on_few_slots_is_cut_into_whole_ones() -> None:
+def test_a_wide_fan_on_few_slots_gets_whole_slots() -> None:
     """200 phases side by side, 7 slots: each holds 7/200 of them, and never two."""
     problem = Flows.of([7], [[Node(1.0, 1) for _ in range(200)]], [Line(1.0)])
     chains = chains_of(problem)

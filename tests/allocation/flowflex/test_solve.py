@@ -58,7 +58,7 @@ def test_it_is_never_worse_than_the_method_of_the_paper(
 
 @settings(max_examples=EXAMPLES // 4)
 @given(flow_problems(), st.sampled_from(AGGREGATES), st.sampled_from(METHODS))
-def test_any_costs_on_several_kinds_of_slots(
+def test_solutions_with_any_costs_on_several_kinds_are_consistent(
     problem: Flows, aggregate: Aggregate, method: Method
 ) -> None:
     """The solution is consistent, and the same budget gives the same solution."""
@@ -114,7 +114,7 @@ def test_one_flow_takes_as_long_as_it_does_alone(
     assert found.value == pytest.approx(cost.at(6.0))
 
 
-def test_barriers_that_the_dag_does_not_have_are_not_waited_for() -> None:
+def test_phases_do_not_wait_for_barriers_that_the_dag_lacks() -> None:
     """a (2 s on both slots of two) then b (6 s on one), c (6 s on one) then d (2 s on both).
 
     As pseudo-jobs c cannot go on beside b alone, as it may in the flow itself.

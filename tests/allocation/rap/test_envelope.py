@@ -35,7 +35,7 @@ def test_an_envelope_by_hand() -> None:
     assert gains_of(gains, 1) == [0, 7]
 
 
-def test_what_is_infinite_stays_so() -> None:
+def test_infinite_costs_stay_infinite() -> None:
     """Units that a job must have gain inf in the envelope, too."""
     problem = ResourceProblem.of_table(8, [[np.inf, 9, 9, 1], [np.inf]])
     gains = envelope_gains(problem, [0, 1])

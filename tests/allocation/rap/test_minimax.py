@@ -83,7 +83,7 @@ def test_no_unit_goes_below_the_level_that_must_stay() -> None:
     assert solve(problem, "max").tolist() == lowest_level(problem).tolist() == [1, 2]
 
 
-def test_a_larger_problem_both_ways() -> None:
+def test_both_methods_agree_on_a_larger_problem() -> None:
     """300 jobs that cost work over units, 5,000 units: the same maximum, found otherwise."""
     random = Random(3)
     work = np.array([random.uniform(1, 1000) for _ in range(300)])
@@ -95,7 +95,7 @@ def test_a_larger_problem_both_ways() -> None:
     assert other.sum() <= 5000
 
 
-def test_too_few_units_for_anything_finite() -> None:
+def test_too_few_units_for_a_finite_cost() -> None:
     """Three jobs that cost inf without a unit, two units: every way costs inf, and is found."""
     problem = ResourceProblem.of_table(2, [[np.inf, 1]] * 3)
     assert problem.value(lowest_level(problem), "max") == np.inf

@@ -67,7 +67,7 @@ def test_selections_find_the_best_of_all(
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_dynamic_programme_finds_the_best_of_all(
+def test_the_dynamic_program_finds_the_best_of_all(
     seed: int, random_problem: Making, best_of_all: Searching, assert_allowed: Checking
 ) -> None:
     """100 problems of any shape each, by the dynamic programme and by the solver chosen."""
@@ -110,7 +110,7 @@ def test_selections_agree_on_larger_problems(jobs: int, total: int) -> None:
     assert sum(found[0]) == total
 
 
-def test_the_dynamic_programme_agrees_on_a_larger_convex_problem() -> None:
+def test_the_dynamic_program_agrees_on_a_larger_convex_problem() -> None:
     """30 jobs and 300 units: the same sum as marginal analysis."""
     problem = by_work(Random(5), 30, 300)
     by_gains = problem.value(fox(minisum_gains(problem)))
@@ -142,7 +142,7 @@ def test_rounding_in_the_gains_does_no_harm() -> None:
         assert (given <= 60).all()
 
 
-def test_selection_looks_at_few_gains() -> None:
+def test_selection_reads_few_gains() -> None:
     """100 jobs and 100,000 units: Frederickson and Johnson's bound, J log(S/J), times 15."""
     problem, looked = by_work(Random(2), 100, 100_000), 0
     gains = minisum_gains(problem)

@@ -97,7 +97,7 @@ def test_the_search_needs_no_good_order_to_begin_with() -> None:
         assert found == pytest.approx(best_by_trying(problem)[1], rel=1e-9, abs=1e-12)
 
 
-def test_a_job_once_placed_keeps_its_completion() -> None:
+def test_a_placed_job_keeps_its_completion() -> None:
     """Prefix by prefix, each job's end is that of the packing of any whole order."""
     random = Random(6)
     for _ in range(examples(100, slow=300)):
@@ -112,7 +112,7 @@ def test_a_job_once_placed_keeps_its_completion() -> None:
             assert placement.completion == pytest.approx(wanted[j], rel=1e-9)
 
 
-def test_a_job_once_placed_ends_as_early_as_can_be() -> None:
+def test_a_placed_job_ends_as_early_as_possible() -> None:
     """Any due date before its end, with those before it, needs more than all slots.
 
     This does not hold for a job that its min share completes while others hold the slack: it
@@ -188,7 +188,7 @@ def test_equal_jobs_are_not_tried_in_all_their_orders() -> None:
     assert value == value_of(problem, order) == value_of(problem, list(range(12)))
 
 
-def test_costs_of_ones_own_are_searched_too() -> None:
+def test_user_defined_costs_are_searched() -> None:
     """Only the values of a curve are used, in Python."""
     curves = [Curve(lambda t, w=w: w * t * t) for w in (1.0, 3.0, 2.0, 5.0)]
     problem = Malleable.of(4, [6.0, 3.0, 8.0, 2.0], [0.5] * 4, [3.0, 2.0, 4.0, 1.0], curves)

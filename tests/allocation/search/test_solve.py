@@ -115,7 +115,7 @@ def test_deadlines_that_no_order_keeps_are_kept() -> None:
 
 
 @pytest.mark.parametrize("count", [6, 9])
-def test_steps_are_chosen_as_well_as_by_trying_all(count: int) -> None:
+def test_the_chosen_steps_are_the_best_of_all_combinations(count: int) -> None:
     """Branch and bound against every combination of steps, with and without tardy jobs."""
     random = Random(count)
     for _ in range(examples(2, slow=6) if count == 6 else examples(1, slow=2)):
@@ -136,7 +136,7 @@ def test_steps_are_chosen_as_well_as_by_trying_all(count: int) -> None:
         assert choice.value == pytest.approx(best)
 
 
-def test_a_search_that_is_cut_short_still_bounds() -> None:
+def test_a_search_that_is_cut_short_still_gives_a_bound() -> None:
     """After a few nodes the bound is below the optimum and does not meet the value."""
     problem = random_problem(Random(5), 12, "steps", capacity=4)
     full = choose_steps(problem, problem.ends, Budget())
@@ -145,7 +145,7 @@ def test_a_search_that_is_cut_short_still_bounds() -> None:
     assert full.bound == full.value
 
 
-def test_search_never_harms_and_is_the_same_each_time() -> None:
+def test_more_search_is_never_worse_and_search_is_deterministic() -> None:
     """More steps, no worse; equal steps, equal schedules."""
     random = Random(7)
     for kind in ("line", "hinge"):
@@ -187,7 +187,7 @@ def test_smiths_order_is_by_work_over_weight() -> None:
     assert by_area(problem) == [2, 0, 1]
 
 
-def test_a_long_and_narrow_job_is_begun_sooner() -> None:
+def test_a_long_narrow_job_starts_earlier() -> None:
     """40 on at most 1 of 10 slots ends at 40 if it begins at once, when slots are free again.
 
     By its area it would come after all others, and end after them. By its contended area it
@@ -200,7 +200,7 @@ def test_a_long_and_narrow_job_is_begun_sooner() -> None:
     assert packed(problem, by_dear_area(problem)) < packed(problem, by_area(problem))
 
 
-def test_where_all_can_use_all_slots_the_dear_area_is_the_area() -> None:
+def test_the_contended_area_is_the_area_where_all_can_use_all_slots() -> None:
     """So the order is Smith's rule there, which is optimal."""
     costs = [Line(1.4), Line(1.0)]
     problem = Malleable.of(2, [6, 4], [0, 0], [2, 2], costs)
@@ -220,7 +220,7 @@ def test_moore_and_hodgsons_rule_gives_up_the_longest() -> None:
     assert packed(problem, moore_hodgson(problem)) == 1.0
 
 
-def test_lawler_and_moores_programme_weighs() -> None:
+def test_lawler_and_moores_program_respects_weights() -> None:
     """The long job has more weight than both short ones together."""
     problem = one_machine([4, 3, 2], [4, 5, 6], [5, 2, 2])
     assert lawler_moore(problem) == [0, 2, 1]

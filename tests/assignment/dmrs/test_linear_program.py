@@ -94,7 +94,7 @@ def test_the_key_of_lemma_one_is_not_the_completion() -> None:
     assert most == tuple(range(13)) == program.most_violated(completion)
 
 
-def test_a_wrong_program_would_be_seen() -> None:
+def test_a_wrong_program_would_be_detected() -> None:
     """With the speed of one machine for each job the value differs and exceeds an optimum."""
     differs = above = 0
     for seed in range(25):

@@ -52,7 +52,7 @@ def test_the_lister_makes_the_schedule_of_algorithm_one(seed: int) -> None:
 
 @pytest.mark.skipif(not has_numba(), reason="numba is not installed")
 @pytest.mark.parametrize("seed", range(30))
-def test_machine_code_makes_the_same(seed: int) -> None:
+def test_machine_code_makes_the_same_schedule(seed: int) -> None:
     """To the last bit, with and without gaps filled."""
     problem, order = problem_of(seed)
     plain, fast = Lister(problem), Lister(problem, float("inf"))
@@ -63,7 +63,7 @@ def test_machine_code_makes_the_same(seed: int) -> None:
 
 
 @given(seeds)
-def test_filling_gaps_delays_nothing_that_is_placed(seed: int) -> None:
+def test_filling_gaps_delays_no_placed_task(seed: int) -> None:
     """Adding one more job to an order leaves all runs of those before it as they are."""
     problem, order = problem_of(seed)
     lister = Lister(problem)

@@ -58,7 +58,7 @@ def jobs_at_once(draw: st.DrawFn) -> list[Job]:
 
 @settings(max_examples=examples(15, slow=1000))
 @given(jobs_at_once(), clusters)
-def test_what_runs_as_expected_runs_as_planned(
+def test_with_exact_estimates_the_run_is_the_plan(
     simulated: Callable[..., object], jobs: list[Job], cluster: Cluster
 ) -> None:
     """If all estimates are correct, the run is the schedule of Algorithm 1, planned once."""
@@ -77,7 +77,7 @@ def test_what_runs_as_expected_runs_as_planned(
     st.lists(st.floats(0, 30), min_size=5, max_size=5),
     st.integers(0, 5),
 )
-def test_all_ends_whatever_comes(
+def test_all_jobs_end_despite_arrivals_and_noise(
     simulated: Callable[..., object],
     jobs: list[Job],
     cluster: Cluster,
@@ -97,7 +97,7 @@ def test_all_ends_whatever_comes(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tasks_that_are_over_when_they_begin_are_queued_in_order(
+def test_tasks_of_no_duration_are_queued_in_order(
     simulated: Callable[..., object], name: str
 ) -> None:
     """So late in time that a task of a nanosecond ends when it begins, phases one behind the
@@ -119,7 +119,7 @@ def value(jobs: list[Job], scheduler: Queueing, told: Cluster, true: Cluster) ->
     return sum(job.weight * state.completed[job.id] for job in jobs)
 
 
-def test_plans_are_made_anew_where_hosts_are_not_as_they_were_said_to_be() -> None:
+def test_plans_adapt_to_hosts_slower_than_stated() -> None:
     """Two of four hosts are four times slower than stated. Checks before each launch detect
     it; without checks the result is far worse; with correct speeds it is better than both."""
     jobs = [
@@ -134,7 +134,7 @@ def test_plans_are_made_anew_where_hosts_are_not_as_they_were_said_to_be() -> No
     assert learned < 1.25 * known
 
 
-def test_estimates_that_are_ten_times_off_are_put_right_by_the_first_task() -> None:
+def test_the_first_task_corrects_an_estimate_that_is_ten_times_off() -> None:
     """A job states ten times its work. When another job arrives, the finished tasks correct
     this: the remainder of the first job is smaller, and it stays first."""
     wrong = mapreduce("wrong", [10.0] * 8, [10.0])
@@ -192,7 +192,7 @@ def test_a_slot_waits_for_the_reduce_that_is_planned_on_it() -> None:
         assert [d.phase.job for d in decided if isinstance(d, Launch)] == begins
 
 
-def test_what_waits_for_a_silent_host_is_planned_elsewhere_and_what_runs_there_is_not() -> None:
+def test_queued_tasks_leave_an_unresponsive_host_and_running_ones_stay() -> None:
     """Its queue moves immediately; its running task stays. When it is back, it gets tasks."""
     story = Story(of_speeds(1.0, 1.0), Job("a", (Phase("map", Tasks(8, 1.0)),)))
     story.decide("dmrs", 0.0)
@@ -207,7 +207,7 @@ def test_what_waits_for_a_silent_host_is_planned_elsewhere_and_what_runs_there_i
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_decided_while_all_hosts_are_silent(name: str) -> None:
+def test_nothing_is_queued_while_all_hosts_are_unresponsive(name: str) -> None:
     """When one host is back, it gets all tasks."""
     story = Story(of_speeds(1.0), Job("a", (Phase("map", Tasks(2, 1.0)),)))
     story.state.apply(HostLost(0.0, "h0"))
@@ -217,7 +217,7 @@ def test_nothing_is_decided_while_all_hosts_are_silent(name: str) -> None:
     assert [type(decision) for decision in decided] == [Enqueue, Launch]
 
 
-def test_what_queues_cannot_serve_is_refused() -> None:
+def test_workloads_that_queues_cannot_serve_are_refused() -> None:
     """Each with place and remedy, including invalid assigners and budgets."""
     plain = Job("a", (Phase("map", Tasks(2, 1.0)),))
     cluster = of_speeds(1.0)

@@ -34,7 +34,7 @@ def test_it_is_feasible_and_never_worse(seed: int, steps: int, dags: bool) -> No
     assert budget.spent <= steps
 
 
-def test_a_clock_ends_it() -> None:
+def test_a_clock_ends_the_search() -> None:
     """It calls `is_over` before each step and stops when that is True."""
     asked = 0
 
@@ -81,7 +81,7 @@ def test_a_stage_may_leave_slow_machines() -> None:
     assert problem.value(best.completion) == pytest.approx(related_machines.optimum(problem))
 
 
-def test_least_speeds_are_the_same_by_machine_code() -> None:
+def test_min_speeds_are_the_same_in_machine_code() -> None:
     """As for orders and gaps."""
     if not has_numba():
         pytest.skip("numba is not installed")

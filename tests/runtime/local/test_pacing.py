@@ -25,7 +25,7 @@ from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.hosts import emulated
 from slotwise.runtime.local.workers import Reply, Workers
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 """A time-out in seconds: a test that waits for this long has failed."""
 
 SPEEDS = (1.0, 0.5, 0.25)
@@ -59,7 +59,7 @@ def watch(pid: int, seconds: float) -> set[str]:
 
 def wait_for(what: Callable[[], object]) -> None:
     """Block until a condition holds."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while not what():
         assert time.monotonic() < until, "what was waited for did not come"
         time.sleep(0.001)
@@ -80,7 +80,7 @@ def call(
 ) -> Reply:
     """Run one task to its end."""
     workers.start(slot, f"call {time.monotonic_ns()}", function, arguments)
-    (outcome,) = workers.wait(PATIENCE)
+    (outcome,) = workers.wait(TIMEOUT)
     assert outcome.status == "done", outcome.value
     return outcome
 
@@ -140,7 +140,7 @@ def test_a_slow_slot_runs_a_part_of_the_time(workers: Workers) -> None:
         wait_for(is_right)
 
 
-def test_its_seconds_are_those_of_the_clock(workers: Workers) -> None:
+def test_the_seconds_of_a_task_include_its_stops(workers: Workers) -> None:
     """The stops are in them, so that seconds times speed is the work."""
     before = time.monotonic()
     outcome = call(workers, looping(100_000, stopped_least=0.1), slot=2)
@@ -203,10 +203,10 @@ def test_children_of_a_task_are_slowed_with_it(workers: Workers, tmp_path: Path)
         else:
             assert "T" not in watch(child, 0.2)
         (tmp_path / f"{slot}.seen").touch()
-        assert workers.wait(PATIENCE)[0].status == "done"
+        assert workers.wait(TIMEOUT)[0].status == "done"
 
 
-def test_a_task_that_starts_many_children_gets_on(workers: Workers) -> None:
+def test_a_task_that_starts_many_children_makes_progress(workers: Workers) -> None:
     """One that is stopped while it starts a child cannot take the stop; it is continued."""
 
     def work(count: int) -> int:
@@ -217,7 +217,7 @@ def test_a_task_that_starts_many_children_gets_on(workers: Workers) -> None:
     assert call(workers, work, 40, slot=2).value == 40
 
 
-def test_a_stopped_worker_hears_that_it_is_to_stop(workers: Workers) -> None:
+def test_a_paused_worker_gets_a_stop_request(workers: Workers) -> None:
     """A task on a slow host ends by itself and keeps its work."""
 
     def work() -> None:
@@ -230,12 +230,12 @@ def test_a_stopped_worker_hears_that_it_is_to_stop(workers: Workers) -> None:
     for _ in range(3):
         workers.start(2, "work", work, ())
         wait_for_stop(workers, 2)
-        workers.tell(2, time.monotonic() + PATIENCE)
-        (outcome,) = workers.wait(PATIENCE)
+        workers.tell(2, time.monotonic() + TIMEOUT)
+        (outcome,) = workers.wait(TIMEOUT)
         assert outcome.status == "stopped"
 
 
-def test_who_has_something_to_hear_is_continued_at_once(
+def test_a_paused_worker_with_a_message_is_continued_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is within a stop of ten minutes, whose rest is made up for later."""
@@ -280,7 +280,7 @@ def test_a_slow_worker_killed_from_outside_is_replaced(workers: Workers) -> None
     pid = workers.pids()[2]
     wait_for_stop(workers, 2)
     os.kill(pid, signal.SIGKILL)
-    (outcome,) = workers.wait(PATIENCE)
+    (outcome,) = workers.wait(TIMEOUT)
     assert (outcome.status, outcome.value) == (
         "lost", f"worker process {pid} was killed by signal 9",
     )  # fmt: skip
@@ -335,7 +335,9 @@ def test_only_slow_slots_need_a_thread() -> None:
         assert threading.active_count() == before
 
 
-def test_sleepers_sleep_as_long_as_their_host_needs(watched: Callable[..., object]) -> None:
+def test_sleeping_tasks_take_as_long_as_their_host_needs(
+    watched: Callable[..., object],
+) -> None:
     """A task of 0.1 s takes 0.2 s on a host of speed 1/2, and is not stopped for it."""
     job = Job("j", (Phase("p", Tasks(2, 0.1)),))
     cluster = Cluster((Host("fast", {"task": 1}), Host("slow", {"task": 1}, speed=0.5)))
@@ -351,7 +353,7 @@ def test_sleepers_sleep_as_long_as_their_host_needs(watched: Callable[..., objec
 
 
 @pytest.mark.parametrize(("speed", "seconds"), [("1.0", 0.1), ("0.5", 0.2)])
-def test_a_sleeper_asks_for_as_long_as_its_host_needs(
+def test_a_sleeping_task_sleeps_exactly_as_long_as_needed(
     speed: str, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And for no more."""
@@ -396,14 +398,14 @@ def test_a_task_knows_the_speed_of_its_host() -> None:
         ),
     ],
 )
-def test_hosts_that_cannot_be_played_are_refused(cluster: Cluster | None, says: str) -> None:
+def test_hosts_that_cannot_be_emulated_are_refused(cluster: Cluster | None, says: str) -> None:
     """The message has place, value and remedy."""
     with pytest.raises(InputError) as refused:
         emulated(cluster)
     assert says in str(refused.value)
 
 
-def test_hosts_that_are_played_do_not_report_now_and_then() -> None:
+def test_emulated_hosts_have_no_heartbeat() -> None:
     """All else of the cluster stays: names, racks, slots, speeds, grace."""
     hosts = (Host("a", {"map": 2, "reduce": 1}, "r1"), Host("b", {"map": 1}, "r2", 0.5))
     given = Cluster(hosts, heartbeat=3.0, grace=7.0)

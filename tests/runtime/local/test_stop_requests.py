@@ -17,7 +17,7 @@ from slotwise import task as running
 from slotwise.runtime.local.workers import Reply, Workers
 from tiers import examples
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 """A time-out in seconds: a test that waits for this long has failed."""
 
 
@@ -38,7 +38,7 @@ def fifo(tmp_path: Path) -> str:
 
 def one(workers: Workers) -> Reply:
     """The only outcome of the next wait."""
-    (outcome,) = workers.wait(PATIENCE)
+    (outcome,) = workers.wait(TIMEOUT)
     return outcome
 
 
@@ -62,7 +62,7 @@ def call(workers: Workers, function: Callable[..., object], kept: bytes = b"") -
 # What a task hears
 
 
-def test_a_task_can_ask_whether_it_is_stop_requested(workers: Workers, fifo: str) -> None:
+def test_a_task_can_ask_whether_it_should_stop(workers: Workers, fifo: str) -> None:
     """It sees the request and its time; if it continues and succeeds, it is done."""
 
     def ask(fifo: str) -> tuple[bool, float, float]:
@@ -77,11 +77,11 @@ def test_a_task_can_ask_whether_it_is_stop_requested(workers: Workers, fifo: str
     outcome = one(workers)
     assert outcome.status == "done"
     assert outcome.value[:2] == (False, float("inf"))  # type: ignore[index]
-    assert 600 - PATIENCE < outcome.value[2] <= 600  # type: ignore[index]
+    assert 600 - TIMEOUT < outcome.value[2] <= 600  # type: ignore[index]
     assert call(workers, running.stop_requested).value is False
 
 
-def test_a_hook_is_called_once_however_often_it_is_told(workers: Workers, fifo: str) -> None:
+def test_a_hook_is_called_once_for_several_requests(workers: Workers, fifo: str) -> None:
     """The hook gets the seconds left; the task continues; a new instant is seen at once."""
 
     def work(fifo: str) -> list[float]:
@@ -100,10 +100,12 @@ def test_a_hook_is_called_once_however_often_it_is_told(workers: Workers, fifo: 
     Path(fifo).read_text()
     told(workers, 200)
     (seconds,) = one(workers).value  # type: ignore[misc]
-    assert 600 - PATIENCE < seconds <= 600
+    assert 600 - TIMEOUT < seconds <= 600
 
 
-def test_what_a_hook_raises_is_shown_and_the_task_goes_on(workers: Workers, fifo: str) -> None:
+def test_an_error_in_a_hook_is_shown_and_the_task_continues(
+    workers: Workers, fifo: str
+) -> None:
     """Even an exit: an error in a hook does not fail the task."""
 
     def work(fifo: str) -> str:
@@ -128,7 +130,7 @@ def test_what_a_hook_raises_is_shown_and_the_task_goes_on(workers: Workers, fifo
     assert "SystemExit: no luck" in shown
 
 
-def test_a_task_told_before_it_has_begun_hears_it(workers: Workers) -> None:
+def test_a_request_before_the_start_of_a_task_reaches_it(workers: Workers) -> None:
     """Even if its process does not run Python yet: the hook is called when it is set."""
 
     def work() -> tuple[bool, int]:
@@ -173,7 +175,7 @@ def test_a_task_that_blocks_is_woken_up(workers: Workers, fifo: str) -> None:
 # What a task keeps
 
 
-def test_what_is_kept_comes_to_the_next_attempt_alone(workers: Workers, fifo: str) -> None:
+def test_a_kept_value_goes_to_the_next_attempt_only(workers: Workers, fifo: str) -> None:
     """A value of a class of the task; an attempt that gets nothing finds nothing."""
 
     def work(fifo: str) -> None:
@@ -216,7 +218,7 @@ def test_large_values_are_kept(workers: Workers, fifo: str) -> None:
     assert again.value is True
 
 
-def test_what_cannot_be_pickled_cannot_be_kept(workers: Workers, fifo: str) -> None:
+def test_values_that_cannot_be_pickled_cannot_be_kept(workers: Workers, fifo: str) -> None:
     """It is an error of the task, and so is a stop without a request; the text says so."""
 
     def work(fifo: str) -> None:
@@ -255,7 +257,7 @@ def test_a_task_that_stops_without_a_value_keeps_nothing(workers: Workers, fifo:
 # Who is left in peace
 
 
-def test_sigterm_from_elsewhere_means_nobody(workers: Workers, fifo: str) -> None:
+def test_sigterm_from_elsewhere_has_no_effect(workers: Workers, fifo: str) -> None:
     """A stray signal affects neither an idle worker nor a task."""
     assert call(workers, lambda: 1).value == 1
     os.kill(workers.pids()[0], signal.SIGTERM)
@@ -272,7 +274,7 @@ def test_sigterm_from_elsewhere_means_nobody(workers: Workers, fifo: str) -> Non
     assert one(workers).value is False
 
 
-def test_a_worker_that_starts_does_not_die_of_sigterm() -> None:
+def test_a_starting_worker_survives_sigterm() -> None:
     """A signal does no harm from the first instant of a worker."""
     with Workers(1) as workers:
         (pid,) = workers.pids()
@@ -285,7 +287,7 @@ def test_a_worker_that_starts_does_not_die_of_sigterm() -> None:
 @pytest.mark.parametrize(
     ("hook", "times"), [(True, examples(10, slow=40)), (False, examples(100, slow=400))]
 )
-def test_told_in_the_instant_of_its_end_a_task_is_done_or_stopped_and_no_other(
+def test_a_request_at_the_end_of_a_task_affects_no_other_task(
     hook: bool, times: int, workers: Workers
 ) -> None:
     """Requests at the start and end of tasks: each task is whole; the next is not affected."""
@@ -303,7 +305,7 @@ def test_told_in_the_instant_of_its_end_a_task_is_done_or_stopped_and_no_other(
 
     seen: list[str] = []
     delay = 100e-6  # Seconds; it comes ever nearer to the instant of the end.
-    guard = time.monotonic() + PATIENCE
+    guard = time.monotonic() + TIMEOUT
     while len(seen) < times or len(set(seen)) < 2:
         assert time.monotonic() < guard
         number = len(seen)
@@ -325,7 +327,7 @@ def test_told_in_the_instant_of_its_end_a_task_is_done_or_stopped_and_no_other(
     assert set(seen) == {"done", "stopped"}
 
 
-def test_who_stops_in_the_midst_of_something_leaves_no_broken_process(
+def test_a_task_that_stops_during_an_import_leaves_no_broken_process(
     workers: Workers, fifo: str
 ) -> None:
     """A half-imported module does not affect the next attempt."""
@@ -353,7 +355,7 @@ def test_who_stops_in_the_midst_of_something_leaves_no_broken_process(
     assert call(workers, lambda: work("")).value == "half"
 
 
-def test_who_fails_after_having_stopped_has_stopped(workers: Workers, fifo: str) -> None:
+def test_a_task_that_fails_while_it_stops_has_stopped(workers: Workers, fifo: str) -> None:
     """An error while a stopped task unwinds does not make it fail."""
 
     def work(fifo: str) -> None:
@@ -371,7 +373,7 @@ def test_who_fails_after_having_stopped_has_stopped(workers: Workers, fifo: str)
     assert call(workers, running.kept, bytes(stopped.value)).value == "place"  # type: ignore[call-overload]
 
 
-def test_large_results_and_arguments_are_not_hurt_by_signals(workers: Workers) -> None:
+def test_signals_do_not_corrupt_large_results_and_arguments(workers: Workers) -> None:
     """Signals arrive constantly while frames of megabytes go both ways."""
     large = bytes(range(256)) * 80_000
     over = threading.Event()
@@ -394,7 +396,9 @@ def test_large_results_and_arguments_are_not_hurt_by_signals(workers: Workers) -
         thread.join()
 
 
-def test_a_handler_of_user_code_stays_for_its_task_alone(workers: Workers, fifo: str) -> None:
+def test_a_signal_handler_of_user_code_is_limited_to_its_task(
+    workers: Workers, fifo: str
+) -> None:
     """It is called instead of the hook; the next task has its hook again."""
 
     def own(fifo: str) -> list[str]:
@@ -433,7 +437,7 @@ def test_a_forked_child_ends_by_sigterm(workers: Workers) -> None:
     assert call(workers, fork).value == -signal.SIGTERM
 
 
-def test_outside_of_any_task_nobody_is_told() -> None:
+def test_outside_of_a_task_requests_have_defaults() -> None:
     """Code that runs without a worker gets the defaults."""
     assert running.stop_requested() is False
     assert running.seconds_left() == float("inf")
@@ -443,7 +447,7 @@ def test_outside_of_any_task_nobody_is_told() -> None:
         running.stop()
 
 
-def test_a_sleep_that_was_stopped_goes_on_where_it_was(workers: Workers) -> None:
+def test_a_stopped_sleep_continues_where_it_was(workers: Workers) -> None:
     """Of ten minutes most are kept; the next attempt adds what it sleeps; the last one ends."""
     kept = pickle.dumps(500.0)
     for _ in range(2):

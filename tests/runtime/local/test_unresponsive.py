@@ -30,7 +30,7 @@ from slotwise.programs.calls import Calls
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.unresponsive import ResponseMonitor, Turn
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 """A time-out in seconds: a test that waits for this long has failed."""
 
 PHASE = PhaseId("j", "p")
@@ -65,7 +65,7 @@ class Scene:
         A stop that coincides with one by which a host is slowed is lost, so it is sent again.
         """
         told: list[Any] = []
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while not any(isinstance(event, HostLost) for event in told):
             assert time.monotonic() < until
             self.signal(signal.SIGSTOP, self.pids(host))
@@ -74,7 +74,7 @@ class Scene:
 
     def hear(self, *kinds: type) -> list[Any]:
         """Wait for an event of each kind since the last call. All events since then."""
-        until, told = time.monotonic() + PATIENCE, []
+        until, told = time.monotonic() + TIMEOUT, []
         while not {*kinds} <= {type(event) for event in told}:
             assert time.monotonic() < until, f"only {told} was told"
             told += self.backend.wait(self.backend.now + 1.0)
@@ -165,13 +165,15 @@ def marks(folder: Path) -> dict[str, int]:
 
 def wait_for_marks(folder: Path, count: int, steps: int = 1) -> None:
     """Block until the given number of tasks have done the given number of steps."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while sum(done >= steps for done in marks(folder).values()) < count:
         assert time.monotonic() < until
         time.sleep(0.005)
 
 
-def test_the_grace_of_a_silent_host_ends_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_grace_of_an_unresponsive_host_ends_on_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """By the given clock: the check comes at that instant, and not before."""
     monkeypatch.setattr("slotwise.runtime.local.unresponsive.SOON_SECONDS", 1 / 16)
     stopped: set[int] = set()
@@ -194,7 +196,7 @@ def test_the_grace_of_a_silent_host_ends_on_time(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("speed", [1.0, 0.5])
-def test_within_the_grace_tasks_go_on_as_if_nothing_had_been(
+def test_within_the_grace_tasks_continue_unaffected(
     play: Play, tmp_path: Path, speed: float
 ) -> None:
     """Stopped and continued: nothing is lost or done twice; the host was away meanwhile.
@@ -226,7 +228,7 @@ def test_within_the_grace_tasks_go_on_as_if_nothing_had_been(
 
 
 @pytest.mark.parametrize("speed", [1.0, 0.5])
-def test_beyond_the_grace_tasks_are_lost_and_their_results_never_told(
+def test_beyond_the_grace_tasks_are_lost_and_their_results_dropped(
     play: Play, tmp_path: Path, speed: float
 ) -> None:
     """They run elsewhere; when the host is back its old attempts are killed, then it joins."""
@@ -267,7 +269,7 @@ def test_beyond_the_grace_tasks_are_lost_and_their_results_never_told(
     assert scene.calls.results["p"] == {0: 0, 1: 1, 2: 4}
 
 
-def test_a_host_is_silent_when_all_of_its_workers_are(play: Play, tmp_path: Path) -> None:
+def test_a_host_is_unresponsive_when_all_its_workers_are(play: Play, tmp_path: Path) -> None:
     """One of two stopped: the host is responsive. Both: unresponsive, until none is stopped."""
     scene = play(marking(tmp_path), grace=600.0)
     first, second = scene.pids("a")
@@ -316,7 +318,7 @@ def test_a_worker_that_is_stopped_for_longer_than_the_grace_is_replaced(
         assert not any(isinstance(event, HostLost) for event in scene.heard)
 
 
-def test_a_machine_is_not_silent_to_itself() -> None:
+def test_the_only_host_of_a_machine_is_never_unresponsive() -> None:
     """If all workers of a single host are stopped, each is replaced."""
     calls = Calls(Job("j", (Phase("p", Tasks(2)),)), abs)
     with LocalBackend([calls], Cluster((Host("a", {"task": 2}),), grace=0.3)) as backend:
@@ -332,7 +334,7 @@ def test_a_machine_is_not_silent_to_itself() -> None:
         scene.hear(TaskFinished)
 
 
-def test_a_result_told_at_the_last_moment_counts(play: Play, tmp_path: Path) -> None:
+def test_a_result_at_the_last_moment_counts(play: Play, tmp_path: Path) -> None:
     """A task continued within the grace may end before the next check: its end is reported."""
     scene = play(marking(tmp_path), grace=600.0)
     scene.launch(0, "b")
@@ -355,7 +357,7 @@ def test_a_result_that_comes_after_the_grace_is_dropped(play: Play, tmp_path: Pa
     let_go(tmp_path, scene.pids("b"))
     channel = scene.backend._workers._workers[2].channel
     scene.signal(signal.SIGCONT, scene.pids("b"))
-    assert select.select([channel], [], [], PATIENCE)[0], "its reply is there before we look"
+    assert select.select([channel], [], [], TIMEOUT)[0], "its reply is there before we look"
     assert [type(event) for event in scene.hear(HostJoined)] == [HostJoined]
     assert scene.calls.results["p"] == {}
     let_go(tmp_path, scene.pids("b"))
@@ -364,7 +366,7 @@ def test_a_result_that_comes_after_the_grace_is_dropped(play: Play, tmp_path: Pa
     assert (finished.task, finished.attempt) == (0, 2)
 
 
-def test_a_kill_of_a_silent_task_waits_for_the_host(play: Play, tmp_path: Path) -> None:
+def test_a_kill_on_an_unresponsive_host_waits_for_it(play: Play, tmp_path: Path) -> None:
     """An unresponsive host does not get the request to stop a task until it is back."""
     scene = play(marking(tmp_path), grace=600.0)
     scene.launch(0, "b")
@@ -378,7 +380,7 @@ def test_a_kill_of_a_silent_task_waits_for_the_host(play: Play, tmp_path: Path) 
     assert [type(event) for event in told] == [HostJoined, TaskKilled]
 
 
-def test_a_worker_killed_while_its_host_is_silent(play: Play, tmp_path: Path) -> None:
+def test_a_worker_killed_while_its_host_is_unresponsive(play: Play, tmp_path: Path) -> None:
     """Its task is lost at once, before the end of the grace; a new worker brings it back."""
     scene = play(marking(tmp_path), grace=600.0)
     scene.launch(0, "b")
@@ -395,7 +397,7 @@ def test_a_worker_killed_while_its_host_is_silent(play: Play, tmp_path: Path) ->
     scene.hear(TaskFinished)
 
 
-def test_all_hosts_silent_costs_no_processor_time(
+def test_unresponsive_hosts_cost_no_processor_time(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The backend waits and checks periodically; it does not spin, also after the grace."""
@@ -414,7 +416,7 @@ def test_all_hosts_silent_costs_no_processor_time(
     assert len(waits) < 30, "some twelve looks"
 
 
-def test_closing_ends_what_is_silent(play: Play, tmp_path: Path) -> None:
+def test_closing_ends_unresponsive_workers(play: Play, tmp_path: Path) -> None:
     """Within the grace, beyond it, and with a job given up: nothing is left (see `play`)."""
     for grace, kind in ((600.0, HostLost), (0.1, TaskFailed)):
         scene = play(marking(tmp_path), grace=grace)
@@ -473,7 +475,7 @@ def test_an_abandoned_attempt_is_not_begun_again(play: Play, tmp_path: Path) -> 
     assert finished.attempt == 2
 
 
-def test_a_launch_for_which_no_worker_is_free_is_dropped(play: Play, tmp_path: Path) -> None:
+def test_a_launch_without_a_free_worker_is_dropped(play: Play, tmp_path: Path) -> None:
     """No attempt begins in a slot whose abandoned attempt has not ended."""
     scene = play(marking(tmp_path))
     scene.launch(0, "b")
@@ -486,7 +488,7 @@ def test_a_launch_for_which_no_worker_is_free_is_dropped(play: Play, tmp_path: P
     scene.hear(TaskFinished)
 
 
-def test_a_launch_of_a_job_that_is_over_is_dropped(play: Play) -> None:
+def test_a_launch_of_a_finished_job_is_dropped(play: Play) -> None:
     """The job is done or given up: none of its attempts begins."""
     scene = play(lambda task: task)
     scene.backend.perform(GiveUp("j", "enough"))

@@ -22,7 +22,7 @@ from slotwise.runtime.local.worker import DONE, FORGET, REPLY
 from slotwise.runtime.local.workers import Reply, Workers
 from tiers import examples
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 """A time-out in seconds: a test that waits for this long has failed."""
 
 
@@ -40,7 +40,7 @@ def workers() -> Iterator[Workers]:
 
 def one(workers: Workers) -> Reply:
     """The only outcome of the next wait."""
-    (outcome,) = workers.wait(PATIENCE)
+    (outcome,) = workers.wait(TIMEOUT)
     return outcome
 
 
@@ -64,7 +64,7 @@ def await_end(*pids: int) -> None:
             watched = os.pidfd_open(pid)
         except ProcessLookupError:
             continue
-        ended, _, _ = select.select([watched], [], [], PATIENCE)
+        ended, _, _ = select.select([watched], [], [], TIMEOUT)
         os.close(watched)
         assert ended, f"process {pid} still runs"
 
@@ -98,7 +98,7 @@ def test_each_slot_runs_its_own_task(workers: Workers) -> None:
         workers.start(slot, "pid", lambda: os.getpid(), ())
     outcomes: list[Reply] = []
     while len(outcomes) < 2:
-        outcomes += workers.wait(PATIENCE)
+        outcomes += workers.wait(TIMEOUT)
     assert {(o.slot, o.status, o.value) for o in outcomes} == {
         (slot, "done", pid) for slot, pid in enumerate(workers.pids())
     }
@@ -195,7 +195,7 @@ def test_an_error_comes_as_the_traceback_of_user_code(workers: Workers) -> None:
     assert workers.pids() == pids
 
 
-def test_what_is_no_exception_is_an_error_too(workers: Workers) -> None:
+def test_a_base_exception_is_an_error_of_the_task(workers: Workers) -> None:
     """A cancelled coroutine raises no Exception; its worker survives."""
 
     def cancelled() -> None:
@@ -221,7 +221,7 @@ def test_an_exception_that_cannot_be_pickled_crosses_as_text(workers: Workers) -
     assert "ValueError: ('held up', <unlocked _thread.lock" in str(outcome.value)
 
 
-def test_what_cannot_be_pickled_is_an_error_of_the_task(workers: Workers) -> None:
+def test_values_that_cannot_be_pickled_are_errors_of_the_task(workers: Workers) -> None:
     """Runner, arguments and result: the text says which, and the worker lives on."""
     pids = workers.pids()
     lock = threading.Lock()
@@ -247,7 +247,7 @@ class Unreadable:
         return (eval, ("1 / 0",))
 
 
-def test_what_cannot_be_unpickled_is_an_error_of_the_task(workers: Workers) -> None:
+def test_values_that_cannot_be_unpickled_are_errors_of_the_task(workers: Workers) -> None:
     """Arguments fail in the worker, results in the manager; both live on."""
     pids = workers.pids()
     arguments = call(workers, lambda x: x, Unreadable())
@@ -283,9 +283,7 @@ class Leaving:
 
 
 @pytest.mark.parametrize("kind", ["SystemExit", "KeyboardInterrupt", "GeneratorExit"])
-def test_what_leaves_while_it_is_unpickled_is_an_error_of_the_task(
-    workers: Workers, kind: str
-) -> None:
+def test_an_exit_during_unpickling_is_an_error_of_the_task(workers: Workers, kind: str) -> None:
     """A result cannot end the manager; nor can an argument, or a function, that is pickled."""
     pids = workers.pids()
     result = call(workers, lambda: Leaving(f"raise {kind}('bye')"))
@@ -319,7 +317,7 @@ def test_an_interrupt_while_a_result_is_read_goes_through(
 
 
 @pytest.mark.parametrize("text", [b"\0", b"hello", b"\xff" * 100, b"x" * 1_000_000])
-def test_what_a_task_writes_to_the_channel_is_its_error(workers: Workers, text: bytes) -> None:
+def test_writing_to_the_channel_is_an_error_of_the_task(workers: Workers, text: bytes) -> None:
     """It is not taken for a reply, and later tasks are not affected: the worker is replaced."""
     dead, other = workers.pids()
     outcome = call(workers, lambda: os.write(int(sys.argv[1]), text))
@@ -330,7 +328,9 @@ def test_what_a_task_writes_to_the_channel_is_its_error(workers: Workers, text: 
     assert call(workers, lambda: 1).value == 1
 
 
-def test_what_is_written_between_two_tasks_costs_none(workers: Workers, fifo: str) -> None:
+def test_writing_to_the_channel_between_tasks_fails_no_task(
+    workers: Workers, fifo: str
+) -> None:
     """A thread that a task left writes to the channel: only the worker is replaced."""
     dead, _ = workers.pids()
 
@@ -345,16 +345,14 @@ def test_what_is_written_between_two_tasks_costs_none(workers: Workers, fifo: st
     assert call(workers, leave).status == "done"
     with open(fifo, "w") as file:
         file.write("go")
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while workers.pids()[0] == dead:
         assert workers.wait(0.05) == []
         assert time.monotonic() < until
     assert call(workers, lambda: 1).value == 1
 
 
-def test_what_a_task_reads_from_the_channel_is_lost_with_it(
-    workers: Workers, fifo: str
-) -> None:
+def test_reading_from_the_channel_replaces_the_worker(workers: Workers, fifo: str) -> None:
     """The start of the next request is unknown: the worker ends and is replaced."""
     dead, _ = workers.pids()
 
@@ -367,7 +365,7 @@ def test_what_a_task_reads_from_the_channel_is_lost_with_it(
         # What is left of this request is no whole frame.
         workers._workers[0].send(FORGET, pickle.dumps("nothing" * 10))
     assert one(workers).status == "done"
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while workers.pids()[0] == dead:
         assert workers.wait(0.05) == []
         assert time.monotonic() < until
@@ -464,7 +462,7 @@ def test_a_task_sent_to_a_worker_that_dies_before_reading_it_is_lost(workers: Wo
     assert one(workers) == Reply(0, "lost", sentence)
 
 
-def test_kill_stops_a_task_with_its_children_and_tells_nothing(
+def test_kill_ends_a_task_with_its_children_and_reports_nothing(
     workers: Workers, fifo: str
 ) -> None:
     """The slot is free at once; worker and child are gone, and waited for."""
@@ -478,7 +476,7 @@ def test_kill_stops_a_task_with_its_children_and_tells_nothing(
     assert not exists(stopped)
 
 
-def test_kill_drops_an_outcome_that_nobody_has_seen(workers: Workers) -> None:
+def test_kill_drops_an_outcome_that_was_not_reported(workers: Workers) -> None:
     """A task that could not be sent and was then killed is not reported."""
     workers.start(0, "key", print, (threading.Lock(),))
     workers.kill(0)
@@ -489,7 +487,7 @@ def test_workers_that_cannot_start_stop_the_run_with_a_message() -> None:
     """Without a Python that starts, replacing would go on forever."""
     with Workers(1, environment={"PYTHONHOME": "/nowhere"}) as workers:
         with pytest.raises(SlotwiseError, match="3 in a row ended before they were ready"):
-            workers.wait(PATIENCE)
+            workers.wait(TIMEOUT)
         pids = workers.pids()
     assert not any(exists(pid) for pid in pids)
 
@@ -514,7 +512,7 @@ def test_a_waiting_worker_has_imported_little(workers: Workers) -> None:
     assert call(workers, Reply, 0, "done", 1).value == Reply(0, "done", 1)
 
 
-def test_a_worker_has_no_files_of_others(workers: Workers) -> None:
+def test_a_worker_inherits_no_other_files(workers: Workers) -> None:
     """Open are its channel, its lifeline, the shared word and the three standard streams."""
 
     def others() -> list[str]:
@@ -538,13 +536,13 @@ def test_environment_of_a_worker() -> None:
         assert hashes[0] == hashes[1]
 
 
-def test_prints_of_user_code_leave_stdout_pure() -> None:
+def test_output_of_user_code_goes_to_stderr() -> None:
     """What tasks print goes to stderr, whole lines at once, even if the worker is killed."""
     ran = subprocess.run(
         [sys.executable, "-c", MANAGER.format(function="lambda: print('hi') or os._exit(1)")],
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
     assert "hi" not in ran.stdout
@@ -597,12 +595,12 @@ def test_an_interrupt_leaves_all_closable(workers: Workers) -> None:
     before_it = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            workers.wait(PATIENCE)
+            workers.wait(TIMEOUT)
     finally:
         signal.signal(signal.SIGINT, before_it)
     pids, before = workers.pids(), time.monotonic()
     workers.close()
-    assert time.monotonic() - before < PATIENCE, "it does not wait for the task"
+    assert time.monotonic() - before < TIMEOUT, "it does not wait for the task"
     assert not any(exists(pid) for pid in pids)
     workers.close()
     assert workers.pids() == ()

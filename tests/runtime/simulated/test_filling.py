@@ -34,7 +34,7 @@ def table_of(paths: list[list[int]]) -> np.ndarray:
 
 @settings(max_examples=examples(20, slow=60))
 @given(shared())
-def test_rates_are_those_of_linear_programmes(
+def test_rates_equal_those_of_linear_programs(
     case: tuple[list[list[int]], list[float]],
 ) -> None:
     """Both functions find the lexicographic optimum."""

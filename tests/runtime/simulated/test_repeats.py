@@ -45,14 +45,14 @@ def dropped(at: float, task: int, reason: str, attempt: int = 1) -> LaunchDroppe
         (9.0, [finished(4.0, 0), dropped(9.0, 0, "is done")]),
     ],
 )
-def test_a_launch_that_comes_twice_is_dropped(after: float, events: list[Event]) -> None:
+def test_a_repeated_launch_is_dropped(after: float, events: list[Event]) -> None:
     """While it runs, and when it is done."""
     backend = backend_of(repeats=lambda _: after)
     backend.perform(launch(0))
     assert until_quiet(backend) == events
 
 
-def test_a_repeated_launch_of_what_ended_badly_is_dropped() -> None:
+def test_a_repeated_launch_of_a_killed_or_failed_attempt_is_dropped() -> None:
     """One was killed and begun again, one was killed, one failed."""
     faults = {2: Fault("it broke", 0.25)}
     backend = backend_of(repeats=lambda _: 2.0, fault=lambda launch: faults.get(launch.task))
@@ -72,7 +72,7 @@ def test_a_repeated_launch_of_what_ended_badly_is_dropped() -> None:
     ]
 
 
-def test_to_perform_a_launch_twice_does_no_harm() -> None:
+def test_performing_a_launch_twice_does_no_harm() -> None:
     """Nor a third time, when it is done, nor an older attempt, in any simulation."""
     backend = backend_of()
     backend.perform(launch(0))
@@ -115,7 +115,7 @@ def test_a_repeat_needs_a_time() -> None:
 
 @pytest.mark.parametrize("heartbeat", [0.0, 0.7])
 @pytest.mark.parametrize("name", ["fifo", "fair", "flex", "flowflex", "dmrs"])
-def test_repeats_change_nothing_but_that_they_are_told(name: str, heartbeat: float) -> None:
+def test_repeated_launches_add_only_their_reports(name: str, heartbeat: float) -> None:
     """Turn by turn, without the launches that were dropped, the log is the same."""
     jobs = tuple(
         Job(
