@@ -98,7 +98,7 @@ def test_claims_state_the_work_left_and_the_usable_slots() -> None:
 
 
 def test_each_kind_of_slot_is_shared_separately() -> None:
-    """Maps share map slots; phases without slots of their own kind use the plain ones."""
+    """Maps share map slots; phases of a kind without slots use the plain ones."""
     cluster = Cluster((Host("h", {"map": 6, "task": 3}),))
     state = State(cluster, jobs_expected=2)
     state.at(0.0)

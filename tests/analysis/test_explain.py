@@ -1,4 +1,4 @@
-"""Explanations of who holds what and why, from a log."""
+"""Explanations of which job holds what and why, from a log."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_it_shows_limits_and_admission(log: Log) -> None:
 
 
 def test_it_names_the_queues_in_which_tasks_wait() -> None:
-    """Where hosts have queues, nothing is allocated: what counts is who is before."""
+    """With queues at hosts nothing is allocated; the tasks before its own are counted."""
     cluster = Cluster((Host("fast", {"task": 1}), Host("slow", {"task": 1}, speed=0.5)))
     jobs = [
         Job("a", (Phase("map", Tasks(3, 2.0)),), weight=9),
@@ -90,7 +90,7 @@ def test_it_names_the_queues_in_which_tasks_wait() -> None:
 
 
 def test_it_shows_unresponsive_hosts_and_waiting_queues() -> None:
-    """A task on a silent host is held, and named; a slot that is kept for a reduce says so."""
+    """A task on an unresponsive host counts as held; a slot kept for a reduce is named."""
     cluster = Cluster((Host("a", {"task": 1}), Host("b", {"task": 1}, speed=0.25)), grace=9.0)
     phases = (
         Phase("map", Tasks(2, work=(3.0, 0.9))),
@@ -101,9 +101,9 @@ def test_it_shows_unresponsive_hosts_and_waiting_queues() -> None:
     workload = Workload(jobs, cluster=cluster)
     log = slotwise.simulate(workload, "dmrs", simulation=simulation).log
     assert explain(log, "j", 0.5).phases[0].silent == {}
-    silent = explain(log, "j", 1.5)
-    assert silent.phases[0].silent == {"b": 1}
-    assert "    on unresponsive hosts: 1 on b" in explanation_lines(silent)
+    unresponsive = explain(log, "j", 1.5)
+    assert unresponsive.phases[0].silent == {"b": 1}
+    assert "    on unresponsive hosts: 1 on b" in explanation_lines(unresponsive)
     (waits,) = explain(log, "k", 3.3).phases
     assert waits.why.endswith("1 task on a, behind 1 task (next is j/end, which waits for map)")
 
@@ -123,8 +123,8 @@ def test_the_command(log: Log, tmp_path: Path) -> None:
     with LogFile(path, log.header) as file:
         for turn in log.turns:
             file(turn.now, turn.events, turn.decisions)
-    told = CliRunner().invoke(app, ["explain", str(path), "--at", "4", "--job", "l"])
-    assert told.exit_code == 0
-    assert told.stdout.splitlines() == list(explanation_lines(explain(log, "l", 4.0)))
-    told = CliRunner().invoke(app, ["explain", str(path), "--at", "4", "--job", "l", "--json"])
-    assert '"allocated": 1.5' in told.stdout
+    shown = CliRunner().invoke(app, ["explain", str(path), "--at", "4", "--job", "l"])
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines() == list(explanation_lines(explain(log, "l", 4.0)))
+    shown = CliRunner().invoke(app, ["explain", str(path), "--at", "4", "--job", "l", "--json"])
+    assert '"allocated": 1.5' in shown.stdout

@@ -23,7 +23,7 @@ JOB_B = Job("b", (Phase("map", Tasks(1, 1.0)),), arrival=2.0)
 
 
 def header(**changes: object) -> Header:
-    """A header whose world slows down tasks that read from another rack by 2."""
+    """A header of a backend that slows down tasks that read from another rack by 2."""
     return Header(
         **{
             "backend": "simulated",
@@ -285,12 +285,12 @@ def test_a_run_can_be_measured_repeatedly_while_it_runs() -> None:
 
 
 def test_attempts_are_reported_as_they_end() -> None:
-    """Who ran where from when to when, and how it ended."""
-    told: list[Attempt] = []
-    follower = Follower(told.append)
+    """Each with its host, its times and its end."""
+    reported: list[Attempt] = []
+    follower = Follower(reported.append)
     for turn in TURNS[:4]:
         follower(turn.now, turn.events, turn.decisions)
-    assert told == [
+    assert reported == [
         Attempt(A, 1, 1, "h2", Locality.ANY, 0.0, 1.0, 1.0, "failed"),
         Attempt(A, 1, 2, "h2", Locality.ANY, 1.0, 3.0, 2.0, "done"),
     ]

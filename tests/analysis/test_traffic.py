@@ -38,7 +38,7 @@ def launch(task: int, host: str, far: Locality, attempt: int = 1) -> Launch:
 
 
 def test_a_block_is_read_before_its_task_computes() -> None:
-    """100 bytes in the 4 seconds before 6 of computing; beside its input a task reads none."""
+    """100 bytes in the 4 seconds before 6 of computing; a task reads nothing but its input."""
     log = log_of(
         (100, 70),
         Turn(1.0, [], [launch(0, "a2", Locality.RACK), launch(1, "a1", Locality.NODE)]),

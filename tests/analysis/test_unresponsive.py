@@ -1,4 +1,4 @@
-"""When hosts were silent, as a log tells it."""
+"""When hosts were unresponsive, from a log."""
 
 from slotwise.analysis.unresponsive import UnresponsiveSpan, unresponsive_spans
 from slotwise.model.event import HostJoined, HostLost
@@ -6,8 +6,8 @@ from slotwise.record.log import Turn
 
 
 def test_unresponsive_times_of_several_hosts_may_overlap():
-    """Each ends with the return of its own host; who falls silent twice has two."""
-    told = [
+    """Each interval ends when its own host returns; a host may have two."""
+    events = [
         HostLost(1.0, "a"),
         HostLost(2.0, "b"),
         HostJoined(4.0, "a"),
@@ -15,7 +15,7 @@ def test_unresponsive_times_of_several_hosts_may_overlap():
         HostJoined(6.0, "b"),
         HostJoined(8.0, "a"),
     ]
-    turns = [Turn(event.at, (event,), ()) for event in told]
+    turns = [Turn(event.at, (event,), ()) for event in events]
     assert unresponsive_spans(turns) == (
         UnresponsiveSpan("a", 1.0, 4.0),
         UnresponsiveSpan("b", 2.0, 6.0),
@@ -24,6 +24,6 @@ def test_unresponsive_times_of_several_hosts_may_overlap():
 
 
 def test_a_host_that_never_returns_is_unresponsive_to_the_end():
-    """Its silence has no end."""
+    """Its interval has no end."""
     turns = [Turn(0.0, (), ()), Turn(3.0, (HostLost(3.0, "a"),), ())]
     assert unresponsive_spans(turns) == (UnresponsiveSpan("a", 3.0, None),)

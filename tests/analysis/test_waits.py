@@ -1,4 +1,4 @@
-"""Who waited, behind whom, and what would have helped."""
+"""Which jobs waited, for which others, and what would have helped."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_wait_for_locality_is_named() -> None:
 
 
 def test_queues_and_fifo_pools_are_named_as_reasons() -> None:
-    """dmrs plans whose tasks come first; in a pool of policy fifo who came first is first."""
+    """dmrs plans the order of tasks; a pool of policy fifo serves jobs in order of arrival."""
     jobs = [job("one", "p", 8, 5.0), job("two", "p", 2, 6.0)]
     (wait,) = waits(log_of(jobs, pools=[Pool("p", policy="fifo")], name="fair", slots=2))
     assert wait.reason == "pool p serves its jobs one after the other (policy fifo)"
@@ -212,19 +212,19 @@ def test_the_command_lists_waits_without_an_instant(tmp_path: Path) -> None:
     """As lines or as one JSON object; an instant without a job is refused."""
     path = tmp_path / "run.jsonl"
     log = log_of([TRAINING, QUERY], log=path)
-    told = CliRunner().invoke(app, ["explain", str(path)])
-    assert told.stdout.splitlines() == list(wait_lines(waits(log)))
-    told = CliRunner().invoke(app, ["explain", str(path), "--job", "query", "--json"])
-    assert json.loads(told.stdout) == {
+    shown = CliRunner().invoke(app, ["explain", str(path)])
+    assert shown.stdout.splitlines() == list(wait_lines(waits(log)))
+    shown = CliRunner().invoke(app, ["explain", str(path), "--job", "query", "--json"])
+    assert json.loads(shown.stdout) == {
         "waits": json.loads(json.dumps([w.to_plain() for w in waits(log)]))
     }
     for arguments, words in (
         (["--at", "6"], "--at 6 is given without --job"),
         (["--job", "nobody"], "job 'nobody' is not in the log"),
     ):
-        told = CliRunner().invoke(app, ["explain", str(path), *arguments])
-        assert told.exit_code == 2
-        assert words in told.stderr
+        shown = CliRunner().invoke(app, ["explain", str(path), *arguments])
+        assert shown.exit_code == 2
+        assert words in shown.stderr
 
 
 def test_with_an_instant_the_holders_in_other_pools_are_named() -> None:

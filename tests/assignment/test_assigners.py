@@ -22,7 +22,7 @@ from slotwise.runtime.state import State
 
 RACKS = {"h1": "r1", "h2": "r1", "h3": "r2"}
 EPOCH = 1e9
-"""When the only allocation of these tests would be decided anew."""
+"""When the only allocation of these tests ends."""
 A, B = PhaseId("a", "map"), PhaseId("b", "map")
 
 
@@ -151,7 +151,7 @@ def test_a_waiting_phase_lets_others_pass() -> None:
 
 
 def test_a_launch_ends_the_wait() -> None:
-    """After a launch at any slot, the next task of the phase waits afresh, from then on."""
+    """After a launch at any slot, the next task of the phase begins a new wait."""
     state = state_of(job("busy", count=1), job("a", "h1", "h1"), hosts=["h1", "h3"])
     occupy(state, "h1")
     delay = Delay(rack_after=2, any_after=3)

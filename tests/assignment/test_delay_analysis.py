@@ -1,4 +1,4 @@
-"""The analysis of delay scheduling: its numbers, and what a simulated cluster says to it."""
+"""The analysis of delay scheduling: its numbers, and agreement with a simulated cluster."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_promised_locality_is_reached(
     [24, pytest.param(10, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.slow)],
 )
 def test_the_runtime_reaches_what_the_analysis_promises(skips: int) -> None:
-    """Jobs of 20 tasks in a busy cluster of 100 nodes, with a wait worth so many skips.
+    """Jobs of 20 tasks in a busy cluster of 100 nodes, with a wait worth this many skips.
 
     A wait of D skips begins with one offer that is let pass and ends with one that is taken:
     so the locality lies between the promises of D and of D + 2 skips.
@@ -96,7 +96,7 @@ def test_the_runtime_reaches_what_the_analysis_promises(skips: int) -> None:
 
 
 def test_without_a_wait_the_runtime_is_as_local_as_its_offers() -> None:
-    """Waits of 0 skips: each launch takes the first offer, local with chance p."""
+    """Waits of 0 skips: each launch takes the first offer, local with probability p."""
     seen = _localities_of_jobs(
         0.0, slots_per_node=2, task_seconds=100.0, jobs=examples(15, slow=40)
     )
@@ -111,7 +111,7 @@ def _localities_of_jobs(
     """The part of node-local launches of each of many jobs, which come one after another.
 
     Another job keeps the cluster busy. Its tasks and theirs end at random (exponentially), so
-    every slot comes free next with the same chance. Whoever waits is asked first: the pools'
+    every slot is equally likely to come free next. A job that waits is asked first: the pools'
     weights see to that.
     """
     rng = np.random.default_rng(5)
@@ -170,8 +170,8 @@ def test_the_expected_gain_matches_random_draws(
 ) -> None:
     """Draw when the next local slot comes: within the wait it saves the delay, else nothing.
 
-    Both ways are counted from now on: who runs elsewhere at once loses the delay; who waits
-    in vain loses it as well as the wait.
+    Both ways are counted from now on: running elsewhere at once loses the delay; waiting
+    in vain loses the delay and the wait.
     """
     rng = np.random.default_rng(11)
     comes = rng.exponential(local_after, 200_000)

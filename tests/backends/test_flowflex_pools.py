@@ -89,7 +89,7 @@ def test_flows_of_any_shape_end(
 def test_reduces_begin_early_beside_maps(
     simulated: Simulate, name: str, split: bool, slots: dict[str, int]
 ) -> None:
-    """Slow start, with copying split off or not, on slots of their own or the same for all."""
+    """Slow start, with copying split off or not, on separate or common slots."""
     shuffle = Shuffle(slow_start=0.25, split=split)
     cluster = shuffle.cluster(Cluster((Host("h", slots),)))
     jobs = [

@@ -70,11 +70,11 @@ def test_true_rates_and_speeds_are_found(
 
 @given(st.lists(positive, min_size=1, max_size=9), positive, st.randoms())
 def test_a_wrong_minority_does_not_bias_the_rate(
-    wrong: list[float], factor: float, chance: object
+    wrong: list[float], factor: float, rng: object
 ) -> None:
     """Of 2n + 1 tasks n may have taken whatever time: the rate is that of the others."""
     tasks = [seen(factor) for _ in range(len(wrong) + 1)] + [seen(value) for value in wrong]
-    chance.shuffle(tasks)  # type: ignore[attr-defined]
+    rng.shuffle(tasks)  # type: ignore[attr-defined]
     found = estimate_rates(tasks).by_phase["wc", "map"].seconds_per_byte
     assert found == pytest.approx(factor / 100)
 
@@ -98,7 +98,7 @@ def test_tasks_at_the_stated_speed_confirm_it() -> None:
 
 
 def test_hosts_that_share_no_phase_are_not_compared() -> None:
-    """Who has run other programs only is as fast as was said, until they meet."""
+    """A host that ran only other programs keeps its stated speed until they share one."""
     apart = [seen(1.0, host="a", phase="map"), seen(9.0, host="b", phase="reduce")]
     assert [one.speed for one in estimate_rates(apart).speeds] == pytest.approx([1, 1])
     bridge = [seen(1.0, host="c", phase="map"), seen(3.0, host="c", phase="reduce")]
@@ -134,8 +134,8 @@ def test_a_job_gets_its_known_work() -> None:
     assert rates.job(job, "another", {"map": (50, 200)}) == job
 
 
-def told(tasks: list[Observation], **stated: float) -> dict[str, float]:
-    """The speeds of a cluster as it is told to schedulers, after these tasks."""
+def speeds_of(tasks: list[Observation], **stated: float) -> dict[str, float]:
+    """The speeds that schedulers see of a cluster after these tasks."""
     hosts = tuple(Host(name, {"task": 1}, speed=speed) for name, speed in stated.items())
     known = estimate_rates(tasks).cluster(Cluster(hosts))
     return {host.name: host.speed for host in known.hosts}
@@ -145,11 +145,11 @@ def told(tasks: list[Observation], **stated: float) -> dict[str, float]:
 def test_a_speed_is_used_after_enough_observations(count: int, speed: float) -> None:
     """From twelve tasks on; one large task among small ones is not many."""
     many = [seen(1.0, host="plain")] * 99
-    believed = told(many + [seen(1 / speed, host="odd")] * count, plain=1.0, odd=1.0)
+    believed = speeds_of(many + [seen(1 / speed, host="odd")] * count, plain=1.0, odd=1.0)
     known = speed if count >= 12 else 1.0
     assert believed == pytest.approx({"plain": 1.0, "odd": known}, rel=1e-3)
     large = [seen(100 / speed, 10_000, "odd"), *[seen(0.01 / speed, 1, "odd")] * count]
-    assert told([*many * 99, *large], plain=1.0, odd=1.0)["odd"] == 1.0
+    assert speeds_of([*many * 99, *large], plain=1.0, odd=1.0)["odd"] == 1.0
 
 
 @given(st.lists(st.floats(0.5, 2), min_size=12, max_size=40), st.floats(0.2, 5))
@@ -158,7 +158,7 @@ def test_differences_within_the_noise_are_not_used(factors: list[float], speed: 
     many = [seen(1.0, host="plain")] * 99
     odd = [seen(factor / speed, host="odd") for factor in factors]
     (found,) = (s for s in estimate_rates(many + odd).speeds if s.host == "odd")
-    believed = told(many + odd, plain=1.0, odd=1.0)["odd"]
+    believed = speeds_of(many + odd, plain=1.0, odd=1.0)["odd"]
     error = 1.86 * log(1 + found.spread) / len(factors) ** 0.5
     off = abs(log(found.speed))
     assert believed == pytest.approx(
@@ -169,5 +169,7 @@ def test_differences_within_the_noise_are_not_used(factors: list[float], speed: 
 def test_a_host_is_known_by_name_and_stated_speed() -> None:
     """Said to be of another speed, it is another host; one nobody has seen stays as stated."""
     tasks = [seen(1.0, host="a")] * 13 + [seen(1.0, host="b", speed=2.0)] * 12
-    assert told(tasks, a=1.0, b=2.0, c=3.0) == pytest.approx({"a": 1.0, "b": 1.0, "c": 3.0})
-    assert told(tasks, a=1.0, b=1.0) == {"a": 1.0, "b": 1.0}
+    assert speeds_of(tasks, a=1.0, b=2.0, c=3.0) == pytest.approx(
+        {"a": 1.0, "b": 1.0, "c": 3.0}
+    )
+    assert speeds_of(tasks, a=1.0, b=1.0) == {"a": 1.0, "b": 1.0}

@@ -69,7 +69,7 @@ def test_a_program_may_have_a_deadline() -> None:
     ],
 )
 def test_unknown_options_are_refused(options: dict[str, object], says: str) -> None:
-    """A misspelt option is never ignored in silence."""
+    """A misspelt option is never ignored silently."""
     job = Job("j", (Phase("a", Tasks(2, 3.0)),))
     for act in (slotwise.simulate, slotwise.run, slotwise.compare):
         with pytest.raises(InputError, match=says):

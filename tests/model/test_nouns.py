@@ -73,7 +73,7 @@ def test_invalid_values_are_refused(make: Callable[[], object], words: list[str]
 
 
 def test_phases_come_after_their_predecessors() -> None:
-    """A diamond in any order of writing is told from its top to its end."""
+    """A diamond in any order of writing is ordered from its top to its end."""
     job = Job("j", (phase("d", "b", "c"), phase("b", "a"), phase("c", "a"), phase("a")))
     names = [one.name for one in job.topological]
     assert names[0] == "a"
@@ -99,7 +99,7 @@ def test_the_max_share_is_cut_to_the_number_of_tasks() -> None:
 
 
 def test_a_kind_uses_its_own_slots_or_plain_ones() -> None:
-    """Maps have slots of their own, sorts use plain ones; without plain ones it is refused."""
+    """Maps have their own slots, sorts use plain ones; without plain ones they are refused."""
     hosts = (Host("h1", {"map": 2, "task": 1}), Host("h2", {"map": 3, "gpu": 0}))
     cluster = Cluster(hosts)
     assert cluster.capacity == {"map": 5, "task": 1}

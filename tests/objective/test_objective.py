@@ -88,7 +88,7 @@ def test_a_job_without_what_its_penalty_needs_is_refused(
 
 
 def test_a_job_with_what_its_penalty_needs_is_accepted() -> None:
-    """A penalty of its own frees a job of what that of the objective needs."""
+    """A job with its own penalty does not need what that of the objective needs."""
     Objective("tardy").check([job(deadline=0.0), job(penalty="response")])
 
 

@@ -28,7 +28,7 @@ JOBS = (
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The penalties of the page beside ours, as if they stood in penalty.py."""
+    """The penalties of the page, added to those of penalty.py."""
     namespace = dict(vars(penalties)) | {"Curve": Curve}
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     for block in blocks:
@@ -64,7 +64,7 @@ def test_own_penalties_work_in_plans_and_bounds(
 
 
 def test_a_workload_file_may_name_own_penalties(own: dict[str, Any], tmp_path: Path) -> None:
-    """And what they need of a job is asked for at the door."""
+    """What they need of a job is checked when the file is read."""
     file = tmp_path / "w.yaml"
     text = "slotwise: 1\njobs: [{id: a, penalty: %s, phases: [{name: m, work: 1}]}]\n"
     file.write_text(text % "patience")

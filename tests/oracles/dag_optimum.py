@@ -65,27 +65,29 @@ def optimum(
     free = tuple(inf for _ in costs)
     if objective.aggregate == "max":
         charges = {c for cost in costs if isinstance(cost, Steps) for _, c in cost.steps}
-        best = inf if charges else programs.min_share(free)
+        best = inf if charges else programs.least_value(free)
         for charge in sorted(charges | {0.0}) if charges else ():
             if charge >= best:
                 break
             dues = tuple(_due(cost, charge, grace) for cost in costs)
-            best = min(best, max(charge, programs.min_share(dues)))
+            best = min(best, max(charge, programs.least_value(dues)))
         return best
     choices = [_choices(cost, grace) for cost in costs]
-    base, best = programs.min_share(free), inf
+    base, best = programs.least_value(free), inf
     for choice in sorted(product(*choices), key=lambda chosen: sum(c for c, _ in chosen)):
         charge = sum(c for c, _ in choice)
         if charge + base >= best:
             break
-        best = min(best, charge + programs.min_share(tuple(due for _, due in choice)))
+        best = min(best, charge + programs.least_value(tuple(due for _, due in choice)))
     return best
 
 
 def _due(cost: Cost, charge: float, grace: float) -> float:
     """Until when steps cost no more than this; inf for costs of other shapes."""
-    dear = [at for at, c in cost.steps if c > charge] if isinstance(cost, Steps) else []
-    return min(dear, default=inf) * (1 + grace)
+    too_expensive = (
+        [at for at, c in cost.steps if c > charge] if isinstance(cost, Steps) else []
+    )
+    return min(too_expensive, default=inf) * (1 + grace)
 
 
 def _choices(cost: Cost, grace: float) -> list[tuple[float, float]]:
@@ -164,7 +166,7 @@ class Programs:
         self.network = network
         self._programs = [Program(network, order, aggregate) for order in network.orders()]
 
-    def min_share(self, dues: Dues) -> float:
+    def least_value(self, dues: Dues) -> float:
         """The least of lines and hinges over all orders, with these due dates; inf if none."""
         if self.network.cannot(dues):
             return inf

@@ -221,15 +221,15 @@ def _capacity(snapshot: Snapshot, kind: str) -> int:
 
 
 def assert_taken_rightly(snapshot: Snapshot, decisions: Sequence[Decision]) -> None:
-    """No task is told to stop twice; no pool gives so much that it is below its share.
+    """No task is asked to stop twice; no pool gives so much that it is below its share.
 
     Its share is the whole slots of what its phases are allocated, cut to what they can use.
     """
     takes = [d for d in decisions if isinstance(d, Preempt) and d.pool is not None]
     if not takes:
         return
-    told = {(d.phase, d.task) for d in takes}
-    assert len(told) == len(takes)
+    asked = {(d.phase, d.task) for d in takes}
+    assert len(asked) == len(takes)
     for kind in snapshot.cluster.capacity:
         expected: Counter[ShareKey] = Counter()
         share: Counter[ShareKey] = Counter()
@@ -237,8 +237,8 @@ def assert_taken_rightly(snapshot: Snapshot, decisions: Sequence[Decision]) -> N
         for phase in snapshot.ready(kind):
             there = [one for _, one in phase.attempts() if one.host not in snapshot.lost]
             staying = {(one.phase, one.task) for one in there}
-            stopping = [one for one in told if one[0] == phase.id]
-            assert staying.issuperset(stopping), "only what runs on is told to stop"
+            stopping = [one for one in asked if one[0] == phase.id]
+            assert staying.issuperset(stopping), "only what runs on is asked to stop"
             if stopping:
                 giving.add(phase.shares[-1])
             expected[phase.shares[-1]] += len(staying) - len(stopping)

@@ -136,7 +136,7 @@ def test_a_map_that_gives_no_table_is_named(text: Path, output_of: Run) -> None:
 
 
 def test_key_columns_are_asked_for(text: Path, output_of: Run) -> None:
-    """A batch program without keys is refused; one whose tables lack them is told so."""
+    """A batch program without keys is refused; one whose tables lack them gets a message."""
 
     class Keyless(BatchWords):
         keys = ()

@@ -82,7 +82,7 @@ def test_a_job_that_never_began_leaves_nothing(place: Path) -> None:
 
 
 def test_later_attempts_never_change_the_output(place: Path) -> None:
-    """An attempt beside the winner, half-way, finished or discarded, does no harm."""
+    """A second attempt, unfinished, finished or discarded, does no harm."""
     execution = plan(place)
     finish_maps(execution)
     execution.finished("map", 0, 1, attempt(execution, "map", 0, 1))
@@ -254,7 +254,7 @@ def test_a_failed_commit_is_undone(
 
 @contextmanager
 def failing_after(count: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The disk takes so many parts and is full then."""
+    """The disk is full after this many parts."""
     replace, left = os.replace, [count]
 
     def once(source: str, target: str) -> None:
@@ -288,7 +288,7 @@ def killed(source, target):
 os.replace = killed
 execution.close(True)
 """
-"""A job that is killed in the midst of its commit, behind so many parts."""
+"""A job that is killed during its commit, after this many parts."""
 
 
 @pytest.mark.parametrize("parts", [0, 1, 2])

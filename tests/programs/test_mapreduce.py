@@ -1,4 +1,4 @@
-"""Programs of users by records: what they may yield, and what they are told otherwise."""
+"""User programs by records: what they may yield, and the messages for all else."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_keys_without_a_hash_are_named(letters: Path, output_of: Run) -> None:
 
 
 class ByLength(MapReduce):
-    """Sorts mixed keys by an order of its own."""
+    """Sorts mixed keys by its own order."""
 
     descending = True
 

@@ -89,7 +89,7 @@ class Adding(Grouping):
 
 
 class BySortKey(Grouping):
-    """The same with keys in an order of their own, that of tuples with the key inside."""
+    """The same with its own order of keys: that of tuples with the key inside."""
 
     def sort_key(self, key: Any) -> Any:
         """Something that is as hard to compare as the key."""

@@ -37,7 +37,7 @@ TIMEOUT = 120.0
 class Overlap:
     """Runs a job with all that may begin early begun before any map, in threads.
 
-    Maps end in an order drawn by chance; every one is tried twice, and the first try wins.
+    Maps end in random order; each one has two attempts, and the first result counts.
     """
 
     def __init__(self, execution: MapReduceExecution, seed: int = 0) -> None:
@@ -248,7 +248,7 @@ def test_a_late_reduce_reads_in_place(books: Path) -> None:
 
 
 def test_an_unknown_priority_is_refused(books: Path) -> None:
-    """At the door."""
+    """The message names it."""
     with pytest.raises(InputError, match="unknown priority 'urgent'"):
         plan_mapreduce("j", "wordcount", "*.txt", "out", base_dir=books, priority="urgent")
 

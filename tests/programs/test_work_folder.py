@@ -1,4 +1,4 @@
-"""The folder for intermediate files: who may read it, and what becomes of leftovers."""
+"""The folder for intermediate files: permissions, and the removal of leftovers."""
 
 from __future__ import annotations
 

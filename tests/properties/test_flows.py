@@ -91,7 +91,7 @@ def plan_of(case: Flows, name: str, objective: Objective) -> Plan:
 @given(case=flows(mixed=True, with_kinds=True), objective=any_objective)
 @settings(max_examples=SOME)
 def test_every_plan_is_a_schedule(name: str, case: Flows, objective: Objective) -> None:
-    """Capacity, most shares, precedence and work are kept; no bound is above the value."""
+    """Capacity, max shares, precedence and work are kept; no bound is above the value."""
     plan_of(case, name, objective)
 
 

@@ -119,7 +119,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 @pytest.fixture(scope="session")
 def run_case(simulated: Callable[..., object]) -> Callable[[Case], object]:
-    """Runs a case in the simulated world, watched."""
+    """Runs a case on the simulated backend, with checks."""
 
     def run(case: Case) -> object:
         cluster, truth = case.cluster, case.simulation
@@ -158,17 +158,17 @@ def test_no_outage_does_harm(run_case: Callable[[Case], object], case: Case) -> 
 
 
 def check_slots(case: Case, log: Log) -> None:
-    """Nothing begins on a silent host, and no host holds more attempts than it has slots."""
-    silent: set[str] = set()
+    """Nothing begins on an unresponsive host; no host holds more attempts than slots."""
+    unresponsive: set[str] = set()
     runs: dict[tuple[PhaseId, int, int], str] = {}
     for turn in log.turns:
         ends = [event for event in turn.events if isinstance(event, TaskEnded)]
         ended = {(event.phase, event.task, event.attempt) for event in ends}
         for event in turn.events:
             if isinstance(event, HostLost):
-                silent.add(event.host)
+                unresponsive.add(event.host)
             elif isinstance(event, HostJoined):
-                silent.remove(event.host)
+                unresponsive.remove(event.host)
             elif isinstance(event, TaskEnded):
                 del runs[event.phase, event.task, event.attempt]
             elif isinstance(event, LaunchDropped):
@@ -179,25 +179,27 @@ def check_slots(case: Case, log: Log) -> None:
                     assert key not in runs or key in ended
         for decision in turn.decisions:
             if isinstance(decision, Launch):
-                assert decision.host not in silent
+                assert decision.host not in unresponsive
                 runs[decision.phase, decision.task, decision.attempt] = decision.host
         for host, held in Counter(runs.values()).items():
             assert held <= sum(case.cluster.by_name[host].slots.values())
 
 
 def check_allocations(case: Case, log: Log) -> None:
-    """What is allocated is there: of each kind no more slots than those of the hosts that are
-    not silent, decided anew at the very instant at which one falls silent or is back."""
+    """No more slots of a kind are allocated than responsive hosts have, and slots are allocated
+    again at the instant at which a host becomes unresponsive or comes back."""
     kinds = {
         PhaseId(job.id, phase.name): case.cluster.slot_kind(phase.kind)
         for job in case.jobs
         for phase in job.phases
     }
-    silent: set[str] = set()
+    unresponsive: set[str] = set()
     for turn in log.turns:
         told = [event for event in turn.events if isinstance(event, HostLost | HostJoined)]
         for event in told:
-            (silent.add if isinstance(event, HostLost) else silent.remove)(event.host)
+            (unresponsive.add if isinstance(event, HostLost) else unresponsive.remove)(
+                event.host
+            )
         decided = [d for d in turn.decisions if isinstance(d, Reallocate)]
         assert decided or not told or case.name == "dmrs", "hosts that come and go are shared"
         for decision in decided:
@@ -205,7 +207,7 @@ def check_allocations(case: Case, log: Log) -> None:
             for phase, slots in decision.slots.items():
                 allocated[kinds[phase]] += slots
             for kind, slots in allocated.items():
-                there = [h for h in case.cluster.hosts if h.name not in silent]
+                there = [h for h in case.cluster.hosts if h.name not in unresponsive]
                 assert slots <= sum(h.slots.get(kind, 0) for h in there) * (1 + TOLERANCE)
 
 
@@ -242,7 +244,7 @@ class Line:
         return at
 
     def begins(self, at: float) -> float:
-        """When a host begins what it was told to begin then: with its next sign of life, or
+        """When a host begins a launch of that instant: with its next report, or
         with the end of an outage that nobody notices."""
         if not self.is_cut(at):
             return at
@@ -262,7 +264,7 @@ def line_of(case: Case, host: str) -> Line:
 def test_every_event_is_reported_when_the_host_can_be_reached(
     run_case: Callable[[Case], object], case: Case
 ) -> None:
-    """Ends of tasks that only compute, silences, their ends, and what is lost in them."""
+    """Ends of tasks that only compute, outages, their ends, and the tasks lost in them."""
     case = replace(case, simulation=replace(case.simulation, save_seconds=None))
     log = run_case(case).log
     lines = {host: line_of(case, host) for host in case.cluster.by_name}

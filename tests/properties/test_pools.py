@@ -1,7 +1,7 @@
 """Guarantees of nested pools, with preemption, failures, slow starts and waits, at every step.
 
 What is asserted stands in tests/conftest.py and tests/oracles/guarantees.py: no slot idles, no
-pool lacks slots of its least share for longer than it puts up with, none gives below its share.
+pool lacks slots of its min share for longer than it tolerates, none gives below its share.
 """
 
 from __future__ import annotations

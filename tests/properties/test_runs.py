@@ -120,7 +120,7 @@ def phases_of(draw: st.DrawFn, cluster: Cluster) -> tuple[Phase, ...]:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Anything that a user may ask of the simulated world."""
+    """Any options of a simulation."""
     cluster = draw(clusters())
     jobs = tuple(
         Job(
@@ -158,7 +158,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 @pytest.fixture(scope="session")
 def run_case(simulated: Callable[..., object]) -> Callable[[Case], object]:
-    """Runs a case in the simulated world, watched."""
+    """Runs a case on the simulated backend, with checks."""
 
     def run(case: Case) -> object:
         return simulated(
@@ -445,7 +445,7 @@ def test_no_decision_knows_the_future(
 
 @pytest.fixture(scope="session")
 def monkeypatch_truth(watched: Callable[..., object]) -> Callable[..., Log]:
-    """Runs jobs in a simulated world in which tasks take what a test says."""
+    """Runs jobs on the simulated backend with given durations of tasks."""
     from slotwise.runtime.simulated.backend import SimulatedBackend
 
     def run(

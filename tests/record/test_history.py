@@ -39,16 +39,16 @@ BOTH = pytest.mark.parametrize("use", [read_history, append_one, create_history]
 def refused(use: Callable[[Path], object], path: Path) -> str:
     """Use a file that is to be refused and left, byte for byte; the message."""
     before = path.read_bytes()
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as error:
         use(path)
     assert path.read_bytes() == before
-    assert [p.name for p in path.parent.iterdir()] == [path.name], "nothing is left beside it"
-    assert repr(str(path)) in str(told.value)
-    return str(told.value)
+    assert [p.name for p in path.parent.iterdir()] == [path.name], "no other file is left"
+    assert repr(str(path)) in str(error.value)
+    return str(error.value)
 
 
 def test_written_batches_are_read_back(tmp_path: Path) -> None:
-    """Every field, from several batches, the newest first; one file and nothing beside it."""
+    """Every field, from several batches, the newest first; a single file."""
     path = tmp_path / "a b#?%.db"  # Characters that mean something in an address.
     first = Observation("wörter.py:Wörter", "map", 2**40, "h1", 0.5, 1 / 3)
     second = Observation("wörter.py:Wörter", "map", 0, "h1", 2, 0.0)
@@ -69,7 +69,7 @@ def test_an_empty_file_becomes_a_history(tmp_path: Path) -> None:
 
 
 def test_the_newest_tasks_are_read(tmp_path: Path) -> None:
-    """Of each host and phase only so many, so that a program that has changed is soon known."""
+    """A limited number for each host and phase, so that changes of a program count soon."""
     path = tmp_path / "h.db"
     append_history(path, [seen(float(n)) for n in range(LATEST + 50)])
     append_history(path, [seen(1.0, "other")])
@@ -134,8 +134,8 @@ def test_a_newer_history_is_left_unchanged(
     append_one(path)
     with closing(sqlite3.connect(path)) as newer:
         newer.execute(f"PRAGMA user_version = {FORMAT + 1}")
-    told = refused(use, path)
-    assert f"its format is {FORMAT + 1}, this slotwise reads {FORMAT}; update it" in told
+    message = refused(use, path)
+    assert f"its format is {FORMAT + 1}, this slotwise reads {FORMAT}; update it" in message
 
 
 def test_a_damaged_history_is_refused_and_left_unchanged(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_a_log_has_one_writer(tmp_path: Path) -> None:
 
 
 def test_a_device_is_a_log(tmp_path: Path) -> None:
-    """Who wants no log may say so."""
+    """The log may be written to a device."""
     for _ in range(2):
         with LogFile("/dev/null", HEADER) as record:
             record(0.0, [], [])

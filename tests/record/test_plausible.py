@@ -23,7 +23,7 @@ Line = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
-    """The log of a run by queues in which a host falls silent and comes back."""
+    """The log of a run by queues in which a host becomes unresponsive and comes back."""
     path = tmp_path_factory.mktemp("log") / "log.jsonl"
     cluster = Cluster((Host("h1", {"task": 1}), Host("h2", {"task": 1})), grace=1.0)
     truth = Simulation(outages=(Outage("h1", 1, 3),))

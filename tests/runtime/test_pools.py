@@ -39,7 +39,7 @@ def held(log: Log, instant: float) -> dict[str, int]:
     return {name: count for name, count in sorted(slots.items()) if count}
 
 
-def told(log: Log) -> list[tuple[float, str, int]]:
+def preempted(log: Log) -> list[tuple[float, str, int]]:
     """The tasks that were asked to stop: the instant, the job and the task."""
     return [
         (turn.now, decision.phase.job, decision.task)
@@ -89,7 +89,7 @@ def test_a_pool_takes_its_min_share_back(simulated: Simulate) -> None:
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=5.0))]
     jobs = [job("x", "a", 3), job("x2", "a", 1, arrival=1.0), job("y", "b", 9, arrival=10.0)]
     log = simulated(jobs, Cluster.of_slots(4), pools).log
-    assert told(log) == [(15.0, "x2", 0), (15.0, "x", 2)]
+    assert preempted(log) == [(15.0, "x2", 0), (15.0, "x", 2)]
     assert held(log, 15.0) == {"x": 2, "y": 2}
 
 
@@ -98,7 +98,7 @@ def test_no_task_is_killed_for_a_slot_that_becomes_free(simulated: Simulate) -> 
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=5.0))]
     jobs = [job("x", "a", 3), job("short", "a", 1, 12.0), job("y", "b", 9, arrival=10.0)]
     log = simulated(jobs, Cluster.of_slots(4), pools).log
-    assert told(log) == [(15.0, "x", 2)]
+    assert preempted(log) == [(15.0, "x", 2)]
 
 
 def test_a_pool_below_its_fraction_takes_its_whole_share(simulated: Simulate) -> None:
@@ -106,7 +106,7 @@ def test_a_pool_below_its_fraction_takes_its_whole_share(simulated: Simulate) ->
     pools = [Pool("a"), Pool("b", preemption=Preemption(fair_after=10.0, fraction=0.5))]
     jobs = [job("x", "a", 8), job("y", "b", 8, arrival=1.0)]
     log = simulated(jobs, Cluster.of_slots(8), pools).log
-    assert [at for at, _, _ in told(log)] == [11.0] * 4
+    assert [at for at, _, _ in preempted(log)] == [11.0] * 4
     assert held(log, 11.0) == {"x": 4, "y": 4}
 
 
@@ -116,7 +116,7 @@ def test_a_pool_with_its_fraction_takes_nothing(simulated: Simulate) -> None:
     jobs = [job("x", "a", 6), job("y", "b", 2, 100.0), job("y2", "b", 4, arrival=5.0)]
     log = simulated(jobs, Cluster.of_slots(8), pools).log
     assert held(log, 0.0) == {"x": 6, "y": 2}
-    assert told(log) == []
+    assert preempted(log) == []
 
 
 def test_no_pool_is_pushed_below_its_own_share(simulated: Simulate) -> None:
@@ -129,7 +129,7 @@ def test_no_pool_is_pushed_below_its_own_share(simulated: Simulate) -> None:
     ]
     log = simulated(jobs, Cluster.of_slots(9), pools).log
     assert held(log, 0.5) == {"x": 6, "y": 3}
-    assert {name for _, name, _ in told(log)} == {"x"}
+    assert {name for _, name, _ in preempted(log)} == {"x"}
     assert held(log, 4.0) == {"x": 3, "y": 3, "z": 3}
 
 
@@ -143,7 +143,7 @@ def test_a_pool_takes_from_its_sibling(simulated: Simulate) -> None:
     ]
     jobs = [job("x", "a2", 8), job("z", "b", 8), job("y", "a1", 8, arrival=1.0)]
     log = simulated(jobs, Cluster.of_slots(8), pools).log
-    assert told(log) == [(3.0, "x", 3)]
+    assert preempted(log) == [(3.0, "x", 3)]
     assert held(log, 3.0) == {"x": 3, "y": 1, "z": 4}
 
 
@@ -156,7 +156,7 @@ def test_inner_pools_preempt_as_their_parent_says(simulated: Simulate) -> None:
     ]
     jobs = [job("x", "b", 4), job("y", "a1", 4, arrival=1.0)]
     log = simulated(jobs, Cluster.of_slots(4), pools).log
-    assert told(log) == [(3.0, "x", 3)]
+    assert preempted(log) == [(3.0, "x", 3)]
 
 
 GRACE = Preemption(least_after=5.0, grace=4.0)
@@ -167,7 +167,7 @@ def test_a_preempted_task_may_finish_within_its_grace(simulated: Simulate) -> No
     pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
     jobs = [job("x", "a", 1, 17.0), job("y", "b", 1, arrival=10.0)]
     watch = simulated(jobs, Cluster.of_slots(1), pools)
-    assert told(watch.log) == [(15.0, "x", 0)]
+    assert preempted(watch.log) == [(15.0, "x", 0)]
     assert watch.state.completed == {"x": 17.0, "y": 117.0}
     assert Meter.of_log(watch.log).outcome().metrics["preemption"] == {
         "told": 1,
@@ -236,7 +236,7 @@ def test_pools_keep_their_slots_while_their_jobs_take_turns(simulated: Simulate)
     """Twelve jobs of half a slot each: the pool of short tasks keeps its three slots.
 
     If turns went over all jobs, those of long tasks would gather slots: each keeps for long
-    what it wins, while the others win anew every second.
+    what it wins, while the others win again every second.
     """
     jobs = [job(f"long{n}", "a", 4, 100.0) for n in range(6)]
     jobs += [job(f"short{n}", "b", 100, 1.0) for n in range(6)]
@@ -270,7 +270,7 @@ def test_each_shortage_has_its_own_clock(simulated: Simulate) -> None:
     jobs = [job("x", "a", 3), job("y", "b", 2, arrival=1.0)]
     log = simulated(jobs, Cluster.of_slots(4), pools).log
     assert held(log, 1.0) == {"x": 3, "y": 1}
-    assert told(log) == [(6.0, "x", 2)]
+    assert preempted(log) == [(6.0, "x", 2)]
 
 
 def test_in_a_full_pool_slots_come_from_siblings(simulated: Simulate) -> None:
@@ -282,5 +282,5 @@ def test_in_a_full_pool_slots_come_from_siblings(simulated: Simulate) -> None:
     ]
     jobs = [job("x", "a1", 5), job("z", "b", 2, arrival=0.5), job("y", "a2", 1, arrival=1.0)]
     log = simulated(jobs, Cluster.of_slots(6), pools).log
-    assert told(log) == [(3.0, "x", 2)]
+    assert preempted(log) == [(3.0, "x", 2)]
     assert held(log, 3.0) == {"x": 2, "y": 1, "z": 2}

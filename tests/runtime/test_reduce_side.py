@@ -106,7 +106,7 @@ def test_a_large_job_hoards_the_reduce_slots(simulated: Simulate) -> None:
 
 
 def test_splitting_off_the_copying_prevents_hoarding(simulated: Simulate) -> None:
-    """Copies wait in slots of their own: the small job reduces as soon as it can."""
+    """Copies wait in their own slots: the small job reduces as soon as it can."""
     begins, large_ends = small_ends(simulated, Shuffle(slow_start=0.05, split=True))
     assert begins <= 8
     assert large_ends <= small_ends(simulated, Shuffle(slow_start=0.05))[1]

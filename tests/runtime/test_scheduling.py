@@ -132,7 +132,7 @@ def test_flex_for_the_makespan_begins_with_the_longest(simulated: Simulate) -> N
 def test_allocations_come_at_arrivals_ends_and_epochs(
     simulated: Simulate, epoch: float
 ) -> None:
-    """FLEX decides anew when jobs come or go and at the end of each epoch in which something
+    """FLEX decides again when jobs come or go and at the end of each epoch in which something
     happened; every `until` is the next multiple of the epoch."""
     jobs = [job("a", 6), job("b", 4, 0.7, arrival=1.1)]
     log = simulated(jobs, Cluster.of_slots(2), name="flex", epoch_seconds=epoch).log

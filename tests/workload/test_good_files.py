@@ -137,7 +137,7 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
 
 
 def test_penalties_may_be_mixed() -> None:
-    """Who has a penalty of its own needs what that one needs, and not what the other does."""
+    """A job with its own penalty needs what that one needs, not what the other does."""
     text = """\
 slotwise: 1
 objective: {penalty: tardiness}
@@ -191,7 +191,7 @@ jobs:
 
 
 def test_the_shuffle_the_network_and_the_placement() -> None:
-    """All of what a simulated cluster may be told of, and what holds where it is not."""
+    """All keys of a simulated cluster, and their defaults."""
     text = """\
 slotwise: 1
 cluster: {slots: 4, heartbeat: 3}

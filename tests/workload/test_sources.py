@@ -1,4 +1,4 @@
-"""Sources: what schedulers, worlds and logs are told of a workload, in any form."""
+"""Sources: what schedulers, backends and logs receive of a workload in any form."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_programs_shuffle_and_have_priorities_too(tmp_path: Path) -> None:
 
 
 def test_sleeping_phases_begin_after_all_predecessors() -> None:
-    """Live, who sleeps for stated work would be done before the maps if it began early."""
+    """On the local backend a sleeping reduce that began early would end before the maps."""
     slow = read_source(Workload((SORT,), shuffle=Shuffle(0.1)))
     (sleeping,) = slow.executions(HOST)
     assert [phase.slow_start for phase in sleeping.job.phases] == [1.0, 1.0]

@@ -46,7 +46,7 @@ def test_a_pseudo_job_on_fewer_slots_is_wrapped_around() -> None:
 
 
 def test_a_pseudo_job_on_all_its_slots_is_as_in_the_pseudo_schedule() -> None:
-    """Enough slots: every phase holds its max share, and b goes on beside c."""
+    """Enough slots: every phase holds its max share, and b continues while c runs."""
     problem = Flows.of([9], [[Node(4, 2), Node(6, 2), Node(3, 3, (0,))]], [Line(1.0)])
     chains = chains_of(problem)
     listed = Lister(chains.problem).schedule([0, 1])

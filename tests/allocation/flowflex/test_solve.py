@@ -107,7 +107,7 @@ def test_no_flows_cost_nothing(method: Method, aggregate: Aggregate) -> None:
 def test_one_flow_takes_as_long_as_it_does_alone(
     method: Method, cost: Cost, aggregate: Aggregate
 ) -> None:
-    """A diamond of 2 + 3 + 1 s whose sides fit beside each other."""
+    """A diamond of 2 + 3 + 1 s whose sides run in parallel."""
     diamond = [Node(8, 4), Node(6, 2, (0,)), Node(6, 2, (0,)), Node(1, 1, (1, 2))]
     found = solve(Flows.of([4], [diamond], [cost], aggregate), method=method)
     assert found.completion.tolist() == pytest.approx([6.0])
@@ -117,7 +117,7 @@ def test_one_flow_takes_as_long_as_it_does_alone(
 def test_phases_do_not_wait_for_barriers_that_the_dag_lacks() -> None:
     """a (2 s on both slots of two) then b (6 s on one), c (6 s on one) then d (2 s on both).
 
-    As pseudo-jobs c cannot go on beside b alone, as it may in the flow itself.
+    As pseudo-jobs, c cannot run while only b runs, as it may in the flow itself.
     """
     dag = [Node(4, 2), Node(6, 1, (0,)), Node(6, 1), Node(4, 2, (2,))]
     problem = Flows.of([2], [dag], [Line(1.0)], "max")

@@ -249,7 +249,7 @@ def test_packing_works_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_small_problems_do_not_import_numba() -> None:
-    """It is not even imported for them, in a process of its own."""
+    """A separate process does not even import it."""
     code = """
 import sys
 from slotwise.allocation.packing import pack

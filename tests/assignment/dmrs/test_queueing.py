@@ -112,9 +112,9 @@ def test_tasks_of_no_duration_are_queued_in_order(
     assert watch.state.completed == {"a": pytest.approx(1e9)}
 
 
-def value(jobs: list[Job], scheduler: Queueing, told: Cluster, true: Cluster) -> float:
+def value(jobs: list[Job], scheduler: Queueing, stated: Cluster, true: Cluster) -> float:
     """The weighted sum of completions when hosts do not have their stated speeds."""
-    state = State(told, jobs_expected=len(jobs))
+    state = State(stated, jobs_expected=len(jobs))
     run(scheduler, SimulatedBackend(true, jobs), state, lambda *_: None)
     return sum(job.weight * state.completed[job.id] for job in jobs)
 
@@ -126,10 +126,10 @@ def test_plans_adapt_to_hosts_slower_than_stated() -> None:
         mapreduce(f"j{number}", [4.0] * 12, [6.0] * 3, weight=1 + number % 3)
         for number in range(8)
     ]
-    told, true = of_speeds(1, 1, 1, 1), of_speeds(1, 1, 0.25, 0.25)
+    stated, true = of_speeds(1, 1, 1, 1), of_speeds(1, 1, 0.25, 0.25)
     looks, blind = Queueing(by_program), Queueing(by_program, checks=False)
     known = value(jobs, looks, true, true)
-    learned, unseen = value(jobs, looks, told, true), value(jobs, blind, told, true)
+    learned, unseen = value(jobs, looks, stated, true), value(jobs, blind, stated, true)
     assert known < learned < 0.8 * unseen
     assert learned < 1.25 * known
 
@@ -224,7 +224,7 @@ def test_workloads_that_queues_cannot_serve_are_refused() -> None:
     kinds = Cluster((Host("h", {"map": 1, "reduce": 1}),))
     capped = Job("a", (Phase("map", Tasks(2, 1.0), slots_max=1),))
     check = partial(check_scheduler, "dmrs")
-    for bad, told in (
+    for bad, stated in (
         (lambda: check([plain], kinds, {}), "slots of one kind"),
         (lambda: check([capped], cluster, {}), "job 'a', phase 'map': dmrs keeps no min"),
         (
@@ -239,6 +239,6 @@ def test_workloads_that_queues_cannot_serve_are_refused() -> None:
         (lambda: make_scheduler("dmrs-best", budget_seconds=-1), "budget_seconds is -1"),
         (lambda: make_scheduler("dmrs", epoch_seconds=float("nan")), "epoch_seconds is nan"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=stated):
             bad()
     check_scheduler("fair", [capped], kinds, {})

@@ -1,4 +1,4 @@
-"""Slots that run a part of the time: the part is right, and no worker stays stopped."""
+"""Slow slots, paused for a part of the time: the part is right, no worker stays paused."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def wait_for(what: Callable[[], object]) -> None:
     """Block until a condition holds."""
     until = time.monotonic() + TIMEOUT
     while not what():
-        assert time.monotonic() < until, "what was waited for did not come"
+        assert time.monotonic() < until, "the condition did not come true in time"
         time.sleep(0.001)
 
 
@@ -89,10 +89,10 @@ Looped = tuple[float, float]
 
 
 def looping(loops: int, stopped_least: float = 0.0) -> Callable[[], Looped]:
-    """A loop in Python: of so many steps, and more until it has been stopped for so long.
+    """A loop in Python, repeated until it has been stopped for `stopped_least` seconds.
 
-    It tells its seconds, and those for which it could have run: it ran, or it waited for a
-    processor that others had. Only the rest was it stopped.
+    It returns its seconds, and those in which it could run: it ran, or it waited for a
+    processor. In the rest it was stopped.
     """
 
     def work() -> Looped:
@@ -123,10 +123,10 @@ def loop(workers: Workers, slot: int, loops: int, stopped_least: float = 0.0) ->
 def test_a_slow_slot_runs_a_part_of_the_time(workers: Workers) -> None:
     """The same loop on slots of speed 1, 1/2 and 1/4, in one run.
 
-    What is decided here is for how long a task is stopped, and that is what is measured: how
-    much a processor does in the rest depends on who else uses it. On a machine with nothing
-    else to do it comes to the same (see benchmarks/pacing.py). A period that is slept through
-    on a busy machine is made up for later, so the loop is repeated until the part is right.
+    The time for which a task is stopped is measured: how much a processor does in the rest
+    depends on other load. On an idle machine both are the same (see benchmarks/pacing.py). A
+    period missed on a busy machine is made up for later, so the loop is repeated until the
+    part is right.
     """
     for slot, speed in enumerate(SPEEDS):
         seconds = ran = 0.0
@@ -376,9 +376,11 @@ def test_a_task_knows_the_speed_of_its_host() -> None:
         backend.wait(1.0)
         for task, host in enumerate("ab"):
             backend.perform(Launch(PhaseId("j", "p"), task, 1, host, Locality.ANY))
-        told: list[object] = []
-        while len(told) < 2:
-            told += [e for e in backend.wait(backend.now + 5) if isinstance(e, TaskFinished)]
+        finished: list[object] = []
+        while len(finished) < 2:
+            finished += [
+                e for e in backend.wait(backend.now + 5) if isinstance(e, TaskFinished)
+            ]
     assert calls.results["p"] == {0: 0.25, 1: 1.0}
 
 

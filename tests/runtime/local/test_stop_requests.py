@@ -48,7 +48,7 @@ def begun(workers: Workers, function: Callable[..., object], fifo: str) -> None:
     Path(fifo).read_text()
 
 
-def told(workers: Workers, seconds: float = 600.0) -> None:
+def ask_to_stop(workers: Workers, seconds: float = 600.0) -> None:
     """Asks the task to stop within the given seconds."""
     workers.tell(0, time.monotonic() + seconds)
 
@@ -59,7 +59,7 @@ def call(workers: Workers, function: Callable[..., object], kept: bytes = b"") -
     return one(workers)
 
 
-# What a task hears
+# How a task learns of a request
 
 
 def test_a_task_can_ask_whether_it_should_stop(workers: Workers, fifo: str) -> None:
@@ -73,7 +73,7 @@ def test_a_task_can_ask_whether_it_should_stop(workers: Workers, fifo: str) -> N
         return *before, running.seconds_left()
 
     begun(workers, ask, fifo)
-    told(workers, 600.0)
+    ask_to_stop(workers, 600.0)
     outcome = one(workers)
     assert outcome.status == "done"
     assert outcome.value[:2] == (False, float("inf"))  # type: ignore[index]
@@ -96,9 +96,9 @@ def test_a_hook_is_called_once_for_several_requests(workers: Workers, fifo: str)
         return heard
 
     begun(workers, work, fifo)
-    told(workers, 600)
+    ask_to_stop(workers, 600)
     Path(fifo).read_text()
-    told(workers, 200)
+    ask_to_stop(workers, 200)
     (seconds,) = one(workers).value  # type: ignore[misc]
     assert 600 - TIMEOUT < seconds <= 600
 
@@ -123,7 +123,7 @@ def test_an_error_in_a_hook_is_shown_and_the_task_continues(
         return "done all the same"
 
     begun(workers, work, fifo)
-    told(workers)
+    ask_to_stop(workers)
     assert one(workers).value == "done all the same"
     shown = Path(f"{fifo}-shown").read_text()
     assert "the stop hook of a task failed" in shown
@@ -141,7 +141,7 @@ def test_a_request_before_the_start_of_a_task_reaches_it(workers: Workers) -> No
     (pid,) = workers.pids()
     os.kill(pid, signal.SIGSTOP)
     workers.start(0, "key", work, ())
-    told(workers)
+    ask_to_stop(workers)
     os.kill(pid, signal.SIGCONT)
     assert one(workers).value == (True, 1)
 
@@ -168,7 +168,7 @@ def test_a_task_that_blocks_is_woken_up(workers: Workers, fifo: str) -> None:
 
     for function in (asleep, reading, locked):
         begun(workers, function, fifo)
-        told(workers)
+        ask_to_stop(workers)
         assert one(workers).status == "stopped"
 
 
@@ -191,7 +191,7 @@ def test_a_kept_value_goes_to_the_next_attempt_only(workers: Workers, fifo: str)
             raise AssertionError("stop passes user code by") from None
 
     begun(workers, work, fifo)
-    told(workers)
+    ask_to_stop(workers)
     outcome = one(workers)
     assert outcome.status == "stopped"
     assert outcome.seconds > 0
@@ -210,7 +210,7 @@ def test_large_values_are_kept(workers: Workers, fifo: str) -> None:
         time.sleep(600)
 
     begun(workers, work, fifo)
-    told(workers)
+    ask_to_stop(workers)
     kept = one(workers).value
     assert isinstance(kept, bytes | bytearray)
     assert len(kept) > 256 * times
@@ -227,7 +227,7 @@ def test_values_that_cannot_be_pickled_cannot_be_kept(workers: Workers, fifo: st
         time.sleep(600)
 
     begun(workers, work, fifo)
-    told(workers)
+    ask_to_stop(workers)
     outcome = one(workers)
     assert outcome.status == "error"
     assert str(outcome.value).startswith("what is kept, of type lock, cannot be sent between")
@@ -248,13 +248,13 @@ def test_a_task_that_stops_without_a_value_keeps_nothing(workers: Workers, fifo:
             Path(fifo + "-cleaned").touch()
 
     begun(workers, work, fifo)
-    told(workers)
+    ask_to_stop(workers)
     outcome = one(workers)
     assert (outcome.status, bytes(outcome.value)) == ("stopped", b"")  # type: ignore[call-overload]
     assert Path(fifo + "-cleaned").exists()
 
 
-# Who is left in peace
+# What is not affected
 
 
 def test_sigterm_from_elsewhere_has_no_effect(workers: Workers, fifo: str) -> None:
@@ -310,13 +310,13 @@ def test_a_request_at_the_end_of_a_task_affects_no_other_task(
         assert time.monotonic() < guard
         number = len(seen)
         workers.start(0, "work", work, (number,))
-        assert one(workers).value == number  # Who runs it now is ready for it.
+        assert one(workers).value == number  # The worker that runs it is ready.
         pids = workers.pids()
         workers.start(0, "work", work, (number,))
         until = time.monotonic() + delay
         while time.monotonic() < until:
             pass
-        told(workers)
+        ask_to_stop(workers)
         outcome = one(workers)
         seen.append(outcome.status)
         delay *= 1.2 if outcome.status == "stopped" else 0.8
@@ -350,7 +350,7 @@ def test_a_task_that_stops_during_an_import_leaves_no_broken_process(
         return str(half.__name__)
 
     begun(workers, work, fifo)
-    told(workers)
+    ask_to_stop(workers)
     assert one(workers).status == "stopped"
     assert call(workers, lambda: work("")).value == "half"
 
@@ -367,7 +367,7 @@ def test_a_task_that_fails_while_it_stops_has_stopped(workers: Workers, fifo: st
             raise ValueError("the file is not complete")
 
     begun(workers, work, fifo)
-    told(workers)
+    ask_to_stop(workers)
     stopped = one(workers)
     assert stopped.status == "stopped"
     assert call(workers, running.kept, bytes(stopped.value)).value == "place"  # type: ignore[call-overload]
@@ -381,7 +381,7 @@ def test_signals_do_not_corrupt_large_results_and_arguments(workers: Workers) ->
     def disturb() -> None:
         while not over.is_set():
             os.kill(pid, signal.SIGTERM)
-            told(workers)
+            ask_to_stop(workers)
 
     assert call(workers, lambda: 1).value == 1
     (pid,) = workers.pids()
@@ -417,10 +417,10 @@ def test_a_signal_handler_of_user_code_is_limited_to_its_task(
         time.sleep(600)
 
     begun(workers, own, fifo)
-    told(workers)
+    ask_to_stop(workers)
     assert one(workers).value == ["own"]
     begun(workers, after, fifo)
-    told(workers)
+    ask_to_stop(workers)
     assert one(workers).status == "stopped"
 
 
@@ -442,7 +442,7 @@ def test_outside_of_a_task_requests_have_defaults() -> None:
     assert running.stop_requested() is False
     assert running.seconds_left() == float("inf")
     assert running.kept(3) == 3
-    running.on_stop_request(lambda seconds: pytest.fail("nobody was told"))
+    running.on_stop_request(lambda seconds: pytest.fail("nobody was asked"))
     with pytest.raises(RuntimeError, match="this task was not asked to stop"):
         running.stop()
 
@@ -453,7 +453,7 @@ def test_a_stopped_sleep_continues_where_it_was(workers: Workers) -> None:
     for _ in range(2):
         workers.start(0, "sleep", running.sleep, (600.0,), kept)
         assert workers.wait(0.1) == []
-        told(workers)
+        ask_to_stop(workers)
         stopped = one(workers)
         assert stopped.status == "stopped"
         before, now = pickle.loads(kept), pickle.loads(bytes(stopped.value))  # type: ignore[call-overload]

@@ -64,30 +64,30 @@ class Scene:
 
         A stop that coincides with one by which a host is slowed is lost, so it is sent again.
         """
-        told: list[Any] = []
+        events: list[Any] = []
         until = time.monotonic() + TIMEOUT
-        while not any(isinstance(event, HostLost) for event in told):
+        while not any(isinstance(event, HostLost) for event in events):
             assert time.monotonic() < until
             self.signal(signal.SIGSTOP, self.pids(host))
-            told += self.hear_until(self.backend.now + 0.2)
-        return told
+            events += self.events_until(self.backend.now + 0.2)
+        return events
 
-    def hear(self, *kinds: type) -> list[Any]:
+    def await_events(self, *kinds: type) -> list[Any]:
         """Wait for an event of each kind since the last call. All events since then."""
-        until, told = time.monotonic() + TIMEOUT, []
-        while not {*kinds} <= {type(event) for event in told}:
-            assert time.monotonic() < until, f"only {told} was told"
-            told += self.backend.wait(self.backend.now + 1.0)
-        self.heard += told
-        return told
+        until, events = time.monotonic() + TIMEOUT, []
+        while not {*kinds} <= {type(event) for event in events}:
+            assert time.monotonic() < until, f"only {events} was told"
+            events += self.backend.wait(self.backend.now + 1.0)
+        self.heard += events
+        return events
 
-    def hear_until(self, instant: float) -> list[Any]:
+    def events_until(self, instant: float) -> list[Any]:
         """All events until an instant of the backend."""
-        told: list[Any] = []
+        events: list[Any] = []
         while self.backend.now < instant:
-            told += self.backend.wait(instant)
-        self.heard += told
-        return told
+            events += self.backend.wait(instant)
+        self.heard += events
+        return events
 
 
 Play = Callable[..., Scene]
@@ -116,7 +116,7 @@ def play() -> Iterator[Play]:
         hosts = (Host("a", {"task": 2}, speed=speed), Host("b", {"task": 1}, speed=speed))
         backend = LocalBackend([calls], Cluster(hosts, grace=grace))
         scenes.append(Scene(backend, calls))
-        assert isinstance(scenes[-1].hear(JobArrived)[0], JobArrived)
+        assert isinstance(scenes[-1].await_events(JobArrived)[0], JobArrived)
         return scenes[-1]
 
     yield make
@@ -130,7 +130,7 @@ STEP = 0.02
 
 
 def marking(folder: Path) -> Callable[[int], object]:
-    """A task of steps of 20 ms, each of which leaves a mark in a file of its own attempt.
+    """A task of steps of 20 ms, each of which leaves a mark in the file of its attempt.
 
     It ends after a step at which its process is let go.
     """
@@ -201,11 +201,11 @@ def test_within_the_grace_tasks_continue_unaffected(
 ) -> None:
     """Stopped and continued: nothing is lost or done twice; the host was away meanwhile.
 
-    On a slow host our own stops and continues neither look like silence nor end one.
+    On a slow host the pauses by pacing neither make it unresponsive nor end that state.
     """
     scene = play(marking(tmp_path), grace=600.0, speed=speed)
     while not all(worker.ready for worker in scene.backend._workers._workers):
-        assert scene.hear_until(scene.backend.now + 0.01) == []
+        assert scene.events_until(scene.backend.now + 0.01) == []
     begun = scene.backend.now
     for task in range(2):
         scene.launch(task, "a")
@@ -213,13 +213,13 @@ def test_within_the_grace_tasks_continue_unaffected(
     lost = scene.stop_host("a")
     assert [(type(event), event.host) for event in lost] == [(HostLost, "a")]
     stood = marks(tmp_path)
-    assert scene.hear_until(scene.backend.now + 0.5) == []
+    assert scene.events_until(scene.backend.now + 0.5) == []
     assert marks(tmp_path) == stood, "they stood still"
     let_go(tmp_path, scene.pids("a"))
     scene.signal(signal.SIGCONT, scene.pids("a"))
-    scene.hear(HostJoined)
+    scene.await_events(HostJoined)
     while len(scene.heard) < 5:
-        scene.hear(TaskFinished)
+        scene.await_events(TaskFinished)
     assert sorted(event.task for event in scene.heard[-2:]) == [0, 1]
     assert scene.calls.results["p"] == {0: 0, 1: 1}
     assert len(marks(tmp_path)) == 2, "each was begun once"
@@ -237,25 +237,25 @@ def test_beyond_the_grace_tasks_are_lost_and_their_results_dropped(
         scene.launch(task, "a")
     wait_for_marks(tmp_path, 2)
     old = scene.pids("a")
-    told = scene.stop_host("a")
-    if len(told) == 1:
-        told += scene.hear(TaskFailed)
-    assert isinstance(told[0], HostLost)
-    failed = [event for event in told if isinstance(event, TaskFailed)]
+    events = scene.stop_host("a")
+    if len(events) == 1:
+        events += scene.await_events(TaskFailed)
+    assert isinstance(events[0], HostLost)
+    failed = [event for event in events if isinstance(event, TaskFailed)]
     assert {(event.task, event.attempt, event.lost) for event in failed} == {
         (0, 1, True), (1, 1, True),
     }  # fmt: skip
     for event in failed:
         assert event.reason.startswith(f"p task {event.task} of job j: host a has not")
         assert event.reason.endswith(" s")
-    assert all(event.at >= told[0].at + 0.3 for event in failed)
+    assert all(event.at >= events[0].at + 0.3 for event in failed)
     let_go(tmp_path, scene.pids("b"))
     scene.launch(0, "b", attempt=2)
-    (finished,) = scene.hear(TaskFinished)
+    (finished,) = scene.await_events(TaskFinished)
     assert (finished.task, finished.attempt) == (0, 2)
-    assert scene.pids("a") == old, "nobody touches what is silent"
+    assert scene.pids("a") == old, "an unresponsive worker is left alone"
     scene.signal(signal.SIGCONT, old)
-    (joined,) = scene.hear(HostJoined)
+    (joined,) = scene.await_events(HostJoined)
     assert joined.host == "a"
     assert not {*scene.pids("a")} & {*old}
     let_go(tmp_path, scene.pids("a"))
@@ -263,9 +263,9 @@ def test_beyond_the_grace_tasks_are_lost_and_their_results_dropped(
     scene.launch(2, "a")
     ended: list[Any] = []
     while len(ended) < 2:
-        ended += scene.hear(TaskFinished)
+        ended += scene.await_events(TaskFinished)
     assert {(event.task, event.attempt) for event in ended} == {(1, 2), (2, 1)}
-    assert scene.hear_until(scene.backend.now + 0.3) == []
+    assert scene.events_until(scene.backend.now + 0.3) == []
     assert scene.calls.results["p"] == {0: 0, 1: 1, 2: 4}
 
 
@@ -274,13 +274,13 @@ def test_a_host_is_unresponsive_when_all_its_workers_are(play: Play, tmp_path: P
     scene = play(marking(tmp_path), grace=600.0)
     first, second = scene.pids("a")
     scene.signal(signal.SIGSTOP, [first])
-    assert scene.hear_until(scene.backend.now + 0.3) == []
+    assert scene.events_until(scene.backend.now + 0.3) == []
     scene.signal(signal.SIGSTOP, [second])
-    scene.hear(HostLost)
+    scene.await_events(HostLost)
     scene.signal(signal.SIGCONT, [first])
-    assert scene.hear_until(scene.backend.now + 0.3) == []
+    assert scene.events_until(scene.backend.now + 0.3) == []
     scene.signal(signal.SIGCONT, [second])
-    scene.hear(HostJoined)
+    scene.await_events(HostJoined)
 
 
 @pytest.mark.parametrize("hosts", [1, 2])
@@ -303,17 +303,17 @@ def test_a_worker_that_is_stopped_for_longer_than_the_grace_is_replaced(
     cluster = Cluster(tuple(Host(name, {"task": 2}) for name in "ab"[:hosts]), grace=0.3)
     with LocalBackend([calls], cluster) as backend:
         scene = Scene(backend, calls)
-        scene.hear(JobArrived)
+        scene.await_events(JobArrived)
         scene.launch(0, "a")
         scene.launch(1, "a")
-        told = scene.hear(TaskFinished, TaskFailed)
-        (failed,) = (event for event in told if isinstance(event, TaskFailed))
+        events = scene.await_events(TaskFinished, TaskFailed)
+        (failed,) = (event for event in events if isinstance(event, TaskFailed))
         assert failed.lost
         assert failed.reason.startswith(
             "p task 0 of job j: its worker process has been stopped"
         )
         scene.launch(0, "a", attempt=2)
-        (finished,) = scene.hear(TaskFinished)
+        (finished,) = scene.await_events(TaskFinished)
         assert finished.task == 0
         assert not any(isinstance(event, HostLost) for event in scene.heard)
 
@@ -323,15 +323,15 @@ def test_the_only_host_of_a_machine_is_never_unresponsive() -> None:
     calls = Calls(Job("j", (Phase("p", Tasks(2)),)), abs)
     with LocalBackend([calls], Cluster((Host("a", {"task": 2}),), grace=0.3)) as backend:
         scene = Scene(backend, calls)
-        scene.hear(JobArrived)
+        scene.await_events(JobArrived)
         before = scene.pids("a")
         scene.signal(signal.SIGSTOP, before)
         until = time.monotonic() + 60.0
         while {*scene.pids("a")} & {*before}:
             assert time.monotonic() < until
-            assert scene.hear_until(backend.now + 0.1) == []
+            assert scene.events_until(backend.now + 0.1) == []
         scene.launch(0, "a")
-        scene.hear(TaskFinished)
+        scene.await_events(TaskFinished)
 
 
 def test_a_result_at_the_last_moment_counts(play: Play, tmp_path: Path) -> None:
@@ -340,11 +340,11 @@ def test_a_result_at_the_last_moment_counts(play: Play, tmp_path: Path) -> None:
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
     scene.signal(signal.SIGSTOP, scene.pids("b"))
-    scene.hear(HostLost)
+    scene.await_events(HostLost)
     let_go(tmp_path, scene.pids("b"))
     scene.signal(signal.SIGCONT, scene.pids("b"))
-    told = scene.hear(HostJoined, TaskFinished)
-    assert [type(event) for event in told] == [HostJoined, TaskFinished]
+    events = scene.await_events(HostJoined, TaskFinished)
+    assert [type(event) for event in events] == [HostJoined, TaskFinished]
 
 
 def test_a_result_that_comes_after_the_grace_is_dropped(play: Play, tmp_path: Path) -> None:
@@ -353,16 +353,16 @@ def test_a_result_that_comes_after_the_grace_is_dropped(play: Play, tmp_path: Pa
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
     scene.signal(signal.SIGSTOP, scene.pids("b"))
-    scene.hear(TaskFailed)
+    scene.await_events(TaskFailed)
     let_go(tmp_path, scene.pids("b"))
     channel = scene.backend._workers._workers[2].channel
     scene.signal(signal.SIGCONT, scene.pids("b"))
     assert select.select([channel], [], [], TIMEOUT)[0], "its reply is there before we look"
-    assert [type(event) for event in scene.hear(HostJoined)] == [HostJoined]
+    assert [type(event) for event in scene.await_events(HostJoined)] == [HostJoined]
     assert scene.calls.results["p"] == {}
     let_go(tmp_path, scene.pids("b"))
     scene.launch(0, "b", attempt=2)
-    (finished,) = scene.hear(TaskFinished)
+    (finished,) = scene.await_events(TaskFinished)
     assert (finished.task, finished.attempt) == (0, 2)
 
 
@@ -372,12 +372,12 @@ def test_a_kill_on_an_unresponsive_host_waits_for_it(play: Play, tmp_path: Path)
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
     scene.signal(signal.SIGSTOP, scene.pids("b"))
-    scene.hear(HostLost)
+    scene.await_events(HostLost)
     scene.backend.perform(Preempt(PHASE, 0, 1, "b"))
-    assert scene.hear_until(scene.backend.now + 0.2) == []
+    assert scene.events_until(scene.backend.now + 0.2) == []
     scene.signal(signal.SIGCONT, scene.pids("b"))
-    told = scene.hear(TaskKilled)
-    assert [type(event) for event in told] == [HostJoined, TaskKilled]
+    events = scene.await_events(TaskKilled)
+    assert [type(event) for event in events] == [HostJoined, TaskKilled]
 
 
 def test_a_worker_killed_while_its_host_is_unresponsive(play: Play, tmp_path: Path) -> None:
@@ -386,15 +386,15 @@ def test_a_worker_killed_while_its_host_is_unresponsive(play: Play, tmp_path: Pa
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
     scene.signal(signal.SIGSTOP, scene.pids("b"))
-    scene.hear(HostLost)
+    scene.await_events(HostLost)
     scene.signal(signal.SIGKILL, scene.pids("b"))
-    told = scene.hear(HostJoined, TaskFailed)
-    (failed,) = (event for event in told if isinstance(event, TaskFailed))
+    events = scene.await_events(HostJoined, TaskFailed)
+    (failed,) = (event for event in events if isinstance(event, TaskFailed))
     assert failed.lost
     assert "was killed by signal 9" in failed.reason
     let_go(tmp_path, scene.pids("b"))
     scene.launch(0, "b", attempt=2)
-    scene.hear(TaskFinished)
+    scene.await_events(TaskFinished)
 
 
 def test_unresponsive_hosts_cost_no_processor_time(
@@ -405,14 +405,14 @@ def test_unresponsive_hosts_cost_no_processor_time(
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
     scene.signal(signal.SIGSTOP, scene.backend._workers.pids())
-    told = scene.hear(TaskFailed)
-    assert [type(event) for event in told].count(HostLost) == 2
+    events = scene.await_events(TaskFailed)
+    assert [type(event) for event in events].count(HostLost) == 2
     waits: list[float] = []
     wait = scene.backend._workers.wait
     monkeypatch.setattr(
         scene.backend._workers, "wait", lambda timeout: waits.append(timeout) or wait(timeout)
     )
-    assert scene.hear_until(scene.backend.now + 0.6) == []
+    assert scene.events_until(scene.backend.now + 0.6) == []
     assert len(waits) < 30, "some twelve looks"
 
 
@@ -423,7 +423,7 @@ def test_closing_ends_unresponsive_workers(play: Play, tmp_path: Path) -> None:
         scene.launch(0, "a")
         scene.launch(1, "b")
         scene.signal(signal.SIGSTOP, scene.backend._workers.pids())
-        scene.hear(kind)
+        scene.await_events(kind)
         scene.backend.perform(GiveUp("j", "enough"))
 
 
@@ -433,7 +433,7 @@ def test_closing_ends_unresponsive_workers(play: Play, tmp_path: Path) -> None:
 def dropped(scene: Scene, task: int, host: str, attempt: int = 1) -> str:
     """The reason of a dropped launch."""
     scene.launch(task, host, attempt)
-    event = scene.hear(LaunchDropped)[-1]
+    event = scene.await_events(LaunchDropped)[-1]
     assert (event.phase, event.task, event.attempt, event.host) == (PHASE, task, attempt, host)
     return str(event.reason)
 
@@ -447,14 +447,14 @@ def test_an_attempt_is_begun_once(play: Play, tmp_path: Path) -> None:
     assert dropped(scene, 0, "a", attempt=2) == "attempt 1 of the task runs"
     wait_for_marks(tmp_path, 1)
     let_go(tmp_path, scene.pids("a"))
-    scene.hear(TaskFinished)
+    scene.await_events(TaskFinished)
     assert dropped(scene, 0, "a") == "the task is done"
     assert dropped(scene, 0, "a", attempt=2) == "the task is done"
     scene.launch(1, "a")
     scene.backend.perform(Preempt(PHASE, 1, 1, "a"))
-    scene.hear(TaskKilled)
+    scene.await_events(TaskKilled)
     assert dropped(scene, 1, "a") == "attempt 1 of the task was begun before, and is over"
-    assert scene.hear_until(scene.backend.now + 0.3) == []
+    assert scene.events_until(scene.backend.now + 0.3) == []
     assert scene.calls.results["p"] == {0: 0}
     assert sum(name.startswith("0-") for name in marks(tmp_path)) == 1
 
@@ -464,14 +464,14 @@ def test_an_abandoned_attempt_is_not_begun_again(play: Play, tmp_path: Path) -> 
     scene = play(marking(tmp_path))
     scene.launch(0, "b")
     scene.signal(signal.SIGSTOP, scene.pids("b"))
-    scene.hear(TaskFailed)
+    scene.await_events(TaskFailed)
     assert dropped(scene, 0, "a") == "attempt 1 of the task was begun before, and is over"
     scene.signal(signal.SIGCONT, scene.pids("b"))
-    scene.hear(HostJoined)
+    scene.await_events(HostJoined)
     assert dropped(scene, 0, "b") == "attempt 1 of the task was begun before, and is over"
     let_go(tmp_path, scene.pids("b"))
     scene.launch(0, "b", attempt=2)
-    (finished,) = scene.hear(TaskFinished)
+    (finished,) = scene.await_events(TaskFinished)
     assert finished.attempt == 2
 
 
@@ -481,11 +481,11 @@ def test_a_launch_without_a_free_worker_is_dropped(play: Play, tmp_path: Path) -
     scene.launch(0, "b")
     assert dropped(scene, 1, "b") == "no worker of b is free"
     scene.signal(signal.SIGSTOP, scene.pids("b"))
-    scene.hear(TaskFailed)
+    scene.await_events(TaskFailed)
     assert dropped(scene, 1, "b") == "no worker of b is free"
     let_go(tmp_path, scene.pids("a"))
     scene.launch(1, "a")
-    scene.hear(TaskFinished)
+    scene.await_events(TaskFinished)
 
 
 def test_a_launch_of_a_finished_job_is_dropped(play: Play) -> None:

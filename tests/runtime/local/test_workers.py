@@ -591,7 +591,7 @@ def test_an_interrupt_leaves_all_closable(workers: Workers) -> None:
         time.sleep(600)
 
     workers.start(0, "key", interrupt, ())
-    # Who starts tests in the background may have it ignored.
+    # A shell that starts tests in the background may have set it to be ignored.
     before_it = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):

@@ -78,7 +78,7 @@ def until_quiet(backend: SimulatedBackend) -> list[Event]:
     return events
 
 
-# Short silences.
+# Outages within the grace.
 
 
 def test_tasks_that_end_during_an_outage_are_reported_after_it() -> None:
@@ -137,7 +137,7 @@ def test_touching_outages_are_one_outage() -> None:
     assert until_quiet(backend) == [HostLost(1.0, "h1"), lost(6.0, 0), HostJoined(7.0, "h1")]
 
 
-# Long silences.
+# Outages beyond the grace.
 
 
 def test_after_the_grace_running_tasks_are_lost_for_good() -> None:
@@ -288,14 +288,14 @@ def reduced(at: float, task: int) -> TaskFinished:
 
 def test_reduces_copy_from_a_map_when_its_end_is_reported() -> None:
     """The map on h1 ends at 4, which is known at 7: both reduces end at 8."""
-    told = until_quiet(reduce_backend(Outage("h1", 3, 4)))
-    assert told[-2:] == [reduced(8.0, 0), reduced(8.0, 1)]
+    events = until_quiet(reduce_backend(Outage("h1", 3, 4)))
+    assert events[-2:] == [reduced(8.0, 0), reduced(8.0, 1)]
 
 
 def test_a_reduce_on_an_unresponsive_host_learns_of_maps_later() -> None:
     """The maps end at 4 and 4; h2 hears of it at 7, after its own map's end was known."""
-    told = until_quiet(reduce_backend(Outage("h1", 4.5, 3), Outage("h2", 3, 3)))
-    ends = [event for event in told if isinstance(event, TaskFinished)]
+    events = until_quiet(reduce_backend(Outage("h1", 4.5, 3), Outage("h2", 3, 3)))
+    ends = [event for event in events if isinstance(event, TaskFinished)]
     assert ends == [finished(4.0, 0), finished(6.0, 1), reduced(7.0, 1), reduced(8.5, 0)]
 
 
