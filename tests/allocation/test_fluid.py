@@ -107,11 +107,11 @@ def most_at_once(pieces: list[Piece]) -> int:
         # Ends within rounding of a start free their slots first.
         changes[piece.start] += piece.slots
         changes[piece.end - 1e-9 * max(1.0, piece.end)] -= piece.slots
-    held = max_share = 0
+    held = held_max = 0
     for instant in sorted(changes):
         held += changes[instant]
-        max_share = max(max_share, held)
-    return max_share
+        held_max = max(held_max, held)
+    return held_max
 
 
 def test_a_pool_never_exceeds_its_max_share_by_a_fraction() -> None:

@@ -70,9 +70,9 @@ def test_the_promised_locality_is_reached(
 ) -> None:
     """The bound stays below the locality, and reaches what was wished with no skip to spare."""
     skips = skips_for(wished, tasks, nodes, replicas)
-    min_share = locality_of_job_least(tasks, skips, nodes, replicas)
-    assert min_share <= locality_of_job(tasks, skips, nodes, replicas) + 1e-12
-    assert min_share >= wished - 1e-9
+    locality = locality_of_job_least(tasks, skips, nodes, replicas)
+    assert locality <= locality_of_job(tasks, skips, nodes, replicas) + 1e-12
+    assert locality >= wished - 1e-9
     assert skips >= 1
     assert locality_of_job_least(tasks, skips - 1, nodes, replicas) < wished + 1e-9
 

@@ -156,7 +156,8 @@ def test_the_shorter_flow_goes_first_even_with_a_longer_first_phase(stage: Stage
     assert launched[0] == ("b", "p")
     last_of_b = max(n for n, one in enumerate(launched) if one == ("b", "q"))
     assert sum(one == ("a", "q") for one in launched[:last_of_b]) <= 2
-    assert play.completed["b"] < play.completed["a"]
+    if play.begun is None:  # In real time, the last task of b may be delayed at will.
+        assert play.completed["b"] < play.completed["a"]
 
 
 @every_name

@@ -73,7 +73,7 @@ def test_a_stopped_run_leaves_nothing(
 
 
 def test_a_stopped_run_writes_its_report(
-    stuck: Callable[..., Any], command: Any, processes: Any
+    stuck: Callable[..., Any], command: Any, processes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page and the table say that it was interrupted, and so does a page from its log."""
     process = stuck("--report", "page.html", as_json=False)
@@ -81,6 +81,7 @@ def test_a_stopped_run_writes_its_report(
     assert process.wait(processes.TIMEOUT) == 130
     assert "flex (interrupted)" in command.stdout
     assert "report: page.html" in command.stderr
+    monkeypatch.setattr("vl_convert.javascript_bundle", lambda: "")  # Slow to make.
     again = ["report", str(command.folder / "log.jsonl"), "-o"]
     again.append(str(command.folder / "again.html"))
     assert CliRunner().invoke(app, again).exit_code == 0

@@ -13,7 +13,7 @@ CLOSE = 1e-7
 def max_min_rates(paths: Sequence[Sequence[int]], capacity: Sequence[float]) -> list[float]:
     """The rates of which the least is as great as can be, then the next one, and so on.
 
-    Each flow passes some link. The least rate of the flows that are not settled is raised; who
+    Each flow passes some link. The smallest rate of the unsettled flows is raised; a flow that
     cannot have more while the others have that much is settled.
     """
     count = len(paths)
@@ -23,9 +23,9 @@ def max_min_rates(paths: Sequence[Sequence[int]], capacity: Sequence[float]) -> 
     settled: dict[int, float] = {}
     while len(settled) < count:
         level = _greatest_level(uses, capacity, settled)
-        min_share = [settled.get(flow, level) for flow in range(count)]
+        rate_min = [settled.get(flow, level) for flow in range(count)]
         for flow in range(count):
-            if flow not in settled and _most(uses, capacity, min_share, flow) <= level + CLOSE:
+            if flow not in settled and _most(uses, capacity, rate_min, flow) <= level + CLOSE:
                 settled[flow] = level
     return [settled[flow] for flow in range(count)]
 
@@ -50,14 +50,14 @@ def _greatest_level(
 
 
 def _most(
-    uses: np.ndarray, capacity: Sequence[float], min_share: Sequence[float], flow: int
+    uses: np.ndarray, capacity: Sequence[float], rate_min: Sequence[float], flow: int
 ) -> float:
     """The most that a flow can have while all have at least so much."""
-    goal = np.zeros(len(min_share))
+    goal = np.zeros(len(rate_min))
     goal[flow] = -1.0
     limits = [c * (1 + 1e-9) for c in capacity]
     solved = linprog(
-        goal, uses, limits, bounds=[(value * (1 - 1e-9), None) for value in min_share]
+        goal, uses, limits, bounds=[(value * (1 - 1e-9), None) for value in rate_min]
     )
     assert solved.success, solved.message
     return float(-solved.fun)

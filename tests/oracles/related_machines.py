@@ -32,7 +32,7 @@ def drawn(
     released: float = 0.0,
     dags: bool = False,
 ) -> RelatedMachines:
-    """Jobs of maps and reduces, or of up to five stages, with up to so many tasks a stage.
+    """Jobs of maps and reduces, or of up to five stages, with up to `tasks` tasks a stage.
 
     released  the latest release; half of the jobs are there at 0
     """
@@ -179,7 +179,7 @@ class Inequalities:
             self.weight,
             A_ub=-rows / scale[:, None],
             b_ub=-limits / scale / unit,
-            bounds=[(min_share / unit, None) for min_share in self.soonest],
+            bounds=[(soonest / unit, None) for soonest in self.soonest],
             options=PRECISE,
         )
         assert found.status == 0, found.message

@@ -31,18 +31,18 @@ from tiers import examples
 
 MAKESPAN = Objective("makespan", "max")
 HIGHS = 1e-7
-"""For what HiGHS is good with linear programs."""
+"""Precision of HiGHS for linear programs."""
 MIXED = 2e-5
-"""For what it is good with binaries, where parts of 1e-6 of them count."""
+"""Precision for binaries, where fractions of 1e-6 of them count."""
 
 
 def phase(name: str, work: float, max_share: int, *after: str, kind: str = "task") -> Phase:
-    """A phase of so many tasks."""
+    """A phase of `max_share` equal tasks."""
     return Phase(name, Tasks(max_share, work / max_share), kind, after=frozenset(after))
 
 
 def name_of(objective: Objective) -> str:
-    """As tests are called."""
+    """As in the names of tests."""
     return f"{objective.aggregate} {objective.penalty}"
 
 
@@ -81,7 +81,7 @@ def test_lists_miss_the_makespan_of_flex_lemma_1() -> None:
 
 
 def test_the_longer_chain_goes_first() -> None:
-    """One slot each: a long chain beside short work; 2 slots, 4 + 4 of work, done by 4."""
+    """One slot each: a long chain and short work; 2 slots, 4 + 4 of work, done by 4."""
     long = Job("long", tuple(phase(f"p{i}", 1, 1, *[f"p{i - 1}"] * (i > 0)) for i in range(4)))
     short = Job("short", tuple(phase(f"p{i}", 1, 1) for i in range(4)))
     two = Cluster.of_slots(2)
@@ -125,7 +125,7 @@ def test_a_barrier_costs_what_it_does_in_the_paper() -> None:
     ],
 )
 def test_two_jobs_by_hand(penalty: str, aggregate: str, expected: float) -> None:
-    """a and b take 2 s each on 1 slot; a is due at 2, b at 1 and three times as dear."""
+    """a and b take 2 s each on 1 slot; a is due at 2, b at 1 with three times the weight."""
     a = Job("a", (phase("p", 2, 1),), weight=1, deadline=2, steps=((2, 1), (3.5, 9)))
     b = Job(
         "b", (phase("p", 1, 1), phase("q", 1, 1, "p")), weight=3, deadline=1, steps=((1, 5),)
@@ -187,7 +187,7 @@ def unit_flows(seed: int) -> Flows:
 def test_the_two_oracles_agree(objective: Objective) -> None:
     """The grid from above and from below brackets the programs of all orders."""
     tight = 0
-    for seed in range(examples(2, slow=20)):
+    for seed in range(examples(3, slow=20)):
         case = unit_flows(seed)
         cluster = case.cluster
         area = sum(job.work for job in case.jobs) / case.slots

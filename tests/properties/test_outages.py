@@ -1,7 +1,7 @@
 """Random outages and repeated launches, under all schedulers: no harm is done.
 
 State and scheduler are watched at every single step (see tests/conftest.py). When hosts are
-heard is found here by stepping from report to report, and compared with what was told.
+reported is found here by stepping from report to report, and compared with the log.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def check_allocations(case: Case, log: Log) -> None:
 
 @dataclass(frozen=True)
 class Line:
-    """When one host can be heard, found by stepping through its outages and its reports."""
+    """When one host can be reached, found by stepping through its outages and its reports."""
 
     outages: tuple[Outage, ...]
     heartbeat: float
@@ -230,8 +230,8 @@ class Line:
         times = (self.first + number * self.heartbeat for number in count())
         return next(time for time in times if time >= at)
 
-    def heard(self, at: float) -> float:
-        """When something is heard of that happens then."""
+    def reported(self, at: float) -> float:
+        """When an event of that instant is reported."""
         at = self.report(at)
         while self.is_cut(at):
             at = self.report(self.restored(at))
@@ -248,7 +248,7 @@ class Line:
         with the end of an outage that nobody notices."""
         if not self.is_cut(at):
             return at
-        return self.heard(at) if self.is_cut(self.report(at)) else self.restored(at)
+        return self.reported(at) if self.is_cut(self.report(at)) else self.restored(at)
 
 
 def line_of(case: Case, host: str) -> Line:
@@ -286,17 +286,17 @@ def test_every_event_is_reported_when_the_host_can_be_reached(
                 since[event.host] = turn.now
             elif isinstance(event, HostJoined):
                 lost_at = since.pop(event.host)
-                assert lines[event.host].heard(lost_at) == pytest.approx(turn.now)
+                assert lines[event.host].reported(lost_at) == pytest.approx(turn.now)
             elif isinstance(event, TaskEnded):
                 key = (event.phase, event.task, event.attempt)
                 host, start = begun.pop(key)
                 if isinstance(event, TaskFailed):
                     assert event.lost
                     assert turn.now == pytest.approx(since[host] + case.cluster.grace)
-                    assert lines[host].heard(since[host]) > turn.now
+                    assert lines[host].reported(since[host]) > turn.now
                 elif isinstance(event, TaskFinished) and event.phase.phase == "map":
                     end = lines[host].begins(start) + event.seconds
-                    assert turn.now == pytest.approx(lines[host].heard(end))
+                    assert turn.now == pytest.approx(lines[host].reported(end))
                 elif not isinstance(event, TaskFinished):
                     assert key in told
         for decision in turn.decisions:
@@ -304,5 +304,5 @@ def test_every_event_is_reported_when_the_host_can_be_reached(
                 key = (decision.phase, decision.task, decision.attempt)
                 begun[key] = (decision.host, turn.now)
         for host, at in since.items():
-            if turn.now >= at + case.cluster.grace and lines[host].heard(at) > turn.now:
+            if turn.now >= at + case.cluster.grace and lines[host].reported(at) > turn.now:
                 assert host not in {one for one, _ in begun.values()}, "what runs there is lost"

@@ -67,10 +67,10 @@ def test_work_in_the_last_seconds_is_limited_by_parts_and_capacity(
     fine = np.linspace(0, 40, 4001)
     free = np.array([within(jobs.parts, jobs.parts.tail, v).sum() for v in fine])
     for k in range(0, 4001, 250):
-        max_share = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
+        possible = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
         done = within(late, late.tail, fine[k]).sum()
-        assert done == pytest.approx(max_share, abs=0.03 * CAPACITY)
-        assert done <= max_share + 1e-9
+        assert done == pytest.approx(possible, abs=0.03 * CAPACITY)
+        assert done <= possible + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(examples(5, slow=20)))
@@ -83,9 +83,9 @@ def test_work_in_the_first_seconds_is_limited_by_heads_and_capacity(seed: int) -
     free = np.array([within(jobs.parts, begin, v).sum() for v in fine])
     found = Room.of(jobs, CAPACITY).after(fine - first)
     for k in range(0, 3001, 250):
-        max_share = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
-        assert found[k] == pytest.approx(max_share, abs=0.03 * CAPACITY)
-        assert found[k] >= max_share - 0.03 * CAPACITY
+        possible = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
+        assert found[k] == pytest.approx(possible, abs=0.03 * CAPACITY)
+        assert found[k] >= possible - 0.03 * CAPACITY
 
 
 def test_the_smallest_moment_of_a_job_is_that_of_its_latest_schedule() -> None:

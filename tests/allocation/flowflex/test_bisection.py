@@ -81,12 +81,12 @@ def test_costs_at_the_deadlines_of_a_level_are_at_most_the_level(
     problem: Flows, part: float
 ) -> None:
     """Or what a flow costs alone, if that is more."""
-    min_share = problem.costs.at(problem.alone)
-    level = float(min_share.min()) + part * (abs(problem.value(4 * problem.alone)) + 1)
+    floor = problem.costs.at(problem.alone)
+    level = float(floor.min()) + part * (abs(problem.value(4 * problem.alone)) + 1)
     due = deadlines_at(problem, level)
     assert (due >= problem.alone).all()
     cost = problem.costs.at(np.minimum(due, 1e9))
-    assert (cost <= np.maximum(level, min_share) + NEAR * (1 + abs(cost))).all()
+    assert (cost <= np.maximum(level, floor) + NEAR * (1 + abs(cost))).all()
 
 
 @settings(max_examples=EXAMPLES // 4)

@@ -6,169 +6,29 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runtime.local.calling import TIMEOUT
+from runtime.local.scene import PHASE, STEP, Play, Scene, let_go, marking, marks, wait_for_marks
 from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import GiveUp, Launch, Locality, Preempt
+from slotwise.model.decision import GiveUp, Preempt
 from slotwise.model.event import (
     HostJoined,
     HostLost,
     JobArrived,
-    LaunchDropped,
     TaskFailed,
     TaskFinished,
     TaskKilled,
 )
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.model.job import Job, Phase, Tasks
 from slotwise.programs.calls import Calls
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.unresponsive import ResponseMonitor, Turn
 
-TIMEOUT = 120.0
-"""A time-out in seconds: a test that waits for this long has failed."""
-
-PHASE = PhaseId("j", "p")
-
-
-@dataclass
-class Scene:
-    """A local backend controlled by the test; host a has two slots, host b one."""
-
-    backend: LocalBackend
-    calls: Calls
-    heard: list[Any] = field(default_factory=list)
-
-    def launch(self, task: int, host: str, attempt: int = 1) -> None:
-        """Begin an attempt."""
-        self.backend.perform(Launch(PHASE, task, attempt, host, Locality.ANY))
-
-    def pids(self, host: str) -> list[int]:
-        """The worker processes of a host."""
-        slots = {"a": slice(0, 2), "b": slice(2, 3)}[host]
-        return list(self.backend._workers.pids()[slots])
-
-    def signal(self, number: signal.Signals, pids: Iterable[int]) -> None:
-        """Stop, continue or end processes with all of their groups."""
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.killpg(pid, number)
-
-    def stop_host(self, host: str) -> list[Any]:
-        """Stop all of a host until it is missed; all events until then.
-
-        A stop that coincides with one by which a host is slowed is lost, so it is sent again.
-        """
-        events: list[Any] = []
-        until = time.monotonic() + TIMEOUT
-        while not any(isinstance(event, HostLost) for event in events):
-            assert time.monotonic() < until
-            self.signal(signal.SIGSTOP, self.pids(host))
-            events += self.events_until(self.backend.now + 0.2)
-        return events
-
-    def await_events(self, *kinds: type) -> list[Any]:
-        """Wait for an event of each kind since the last call. All events since then."""
-        until, events = time.monotonic() + TIMEOUT, []
-        while not {*kinds} <= {type(event) for event in events}:
-            assert time.monotonic() < until, f"only {events} was told"
-            events += self.backend.wait(self.backend.now + 1.0)
-        self.heard += events
-        return events
-
-    def events_until(self, instant: float) -> list[Any]:
-        """All events until an instant of the backend."""
-        events: list[Any] = []
-        while self.backend.now < instant:
-            events += self.backend.wait(instant)
-        self.heard += events
-        return events
-
-
-Play = Callable[..., Scene]
-
-
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks are more frequent than usual, so that tests are short."""
-    monkeypatch.setattr("slotwise.runtime.local.unresponsive.LOOK_SECONDS", 0.1)
-
-
-def exists(pid: int) -> bool:
-    """Whether there is such a process, be it dead and not yet waited for."""
-    return Path(f"/proc/{pid}").exists()
-
-
-@pytest.fixture
-def play() -> Iterator[Play]:
-    """Makes scenes of eight calls of a function; all of their processes end with them."""
-    scenes: list[Scene] = []
-
-    def make(
-        function: Callable[[int], object], grace: float = 0.3, speed: float = 1.0
-    ) -> Scene:
-        calls = Calls(Job("j", (Phase("p", Tasks(8)),)), function)
-        hosts = (Host("a", {"task": 2}, speed=speed), Host("b", {"task": 1}, speed=speed))
-        backend = LocalBackend([calls], Cluster(hosts, grace=grace))
-        scenes.append(Scene(backend, calls))
-        assert isinstance(scenes[-1].await_events(JobArrived)[0], JobArrived)
-        return scenes[-1]
-
-    yield make
-    for scene in scenes:
-        pids = scene.backend._workers.pids()
-        scene.backend.close()
-        assert not any(map(exists, pids))
-
-
-STEP = 0.02
-
-
-def marking(folder: Path) -> Callable[[int], object]:
-    """A task of steps of 20 ms, each of which leaves a mark in the file of its attempt.
-
-    It ends after a step at which its process is let go.
-    """
-    path, step = str(folder), STEP
-
-    def work(task: int) -> int:
-        import os
-        import time
-
-        go = f"{path}/go-{os.getpid()}"
-        with open(f"{path}/{task}-{os.getpid()}", "a", buffering=1) as file:
-            while not os.path.exists(go):
-                file.write("x")
-                file.flush()
-                time.sleep(step)
-        return task * task
-
-    return work
-
-
-def let_go(folder: Path, pids: Iterable[int]) -> None:
-    """Let the tasks in these processes end."""
-    for pid in pids:
-        (folder / f"go-{pid}").touch()
-
-
-def marks(folder: Path) -> dict[str, int]:
-    """The number of steps that each attempt has done, by task and process."""
-    files = (path for path in folder.iterdir() if not path.name.startswith("go-"))
-    return {path.name: path.stat().st_size for path in files}
-
-
-def wait_for_marks(folder: Path, count: int, steps: int = 1) -> None:
-    """Block until the given number of tasks have done the given number of steps."""
-    until = time.monotonic() + TIMEOUT
-    while sum(done >= steps for done in marks(folder).values()) < count:
-        assert time.monotonic() < until
-        time.sleep(0.005)
+pytestmark = pytest.mark.usefixtures("frequent_checks")
 
 
 def test_the_grace_of_an_unresponsive_host_ends_on_time(
@@ -218,12 +78,12 @@ def test_within_the_grace_tasks_continue_unaffected(
     let_go(tmp_path, scene.pids("a"))
     scene.signal(signal.SIGCONT, scene.pids("a"))
     scene.await_events(HostJoined)
-    while len(scene.heard) < 5:
+    while len(scene.received) < 5:
         scene.await_events(TaskFinished)
-    assert sorted(event.task for event in scene.heard[-2:]) == [0, 1]
+    assert sorted(event.task for event in scene.received[-2:]) == [0, 1]
     assert scene.calls.results["p"] == {0: 0, 1: 1}
     assert len(marks(tmp_path)) == 2, "each was begun once"
-    for event in scene.heard[-2:]:
+    for event in scene.received[-2:]:
         assert 9 * STEP < event.seconds < event.at - begun - 0.4, "a stop is not computing"
 
 
@@ -290,7 +150,6 @@ def test_a_worker_that_is_stopped_for_longer_than_the_grace_is_replaced(
     """A task stops its own process: it is lost after the grace, and runs again in a new one."""
 
     def work(task: int, path: str = str(tmp_path)) -> int:
-        import os
         import signal
 
         if not os.path.exists(f"{path}/{task}"):
@@ -315,7 +174,7 @@ def test_a_worker_that_is_stopped_for_longer_than_the_grace_is_replaced(
         scene.launch(0, "a", attempt=2)
         (finished,) = scene.await_events(TaskFinished)
         assert finished.task == 0
-        assert not any(isinstance(event, HostLost) for event in scene.heard)
+        assert not any(isinstance(event, HostLost) for event in scene.received)
 
 
 def test_the_only_host_of_a_machine_is_never_unresponsive() -> None:
@@ -425,71 +284,3 @@ def test_closing_ends_unresponsive_workers(play: Play, tmp_path: Path) -> None:
         scene.signal(signal.SIGSTOP, scene.backend._workers.pids())
         scene.await_events(kind)
         scene.backend.perform(GiveUp("j", "enough"))
-
-
-# Launches that come late or twice.
-
-
-def dropped(scene: Scene, task: int, host: str, attempt: int = 1) -> str:
-    """The reason of a dropped launch."""
-    scene.launch(task, host, attempt)
-    event = scene.await_events(LaunchDropped)[-1]
-    assert (event.phase, event.task, event.attempt, event.host) == (PHASE, task, attempt, host)
-    return str(event.reason)
-
-
-def test_an_attempt_is_begun_once(play: Play, tmp_path: Path) -> None:
-    """While it runs, when it has ended, when it was killed: a repeated launch does nothing."""
-    scene = play(marking(tmp_path))
-    scene.launch(0, "a")
-    assert dropped(scene, 0, "a") == "attempt 1 of the task runs"
-    assert dropped(scene, 0, "b") == "attempt 1 of the task runs"
-    assert dropped(scene, 0, "a", attempt=2) == "attempt 1 of the task runs"
-    wait_for_marks(tmp_path, 1)
-    let_go(tmp_path, scene.pids("a"))
-    scene.await_events(TaskFinished)
-    assert dropped(scene, 0, "a") == "the task is done"
-    assert dropped(scene, 0, "a", attempt=2) == "the task is done"
-    scene.launch(1, "a")
-    scene.backend.perform(Preempt(PHASE, 1, 1, "a"))
-    scene.await_events(TaskKilled)
-    assert dropped(scene, 1, "a") == "attempt 1 of the task was begun before, and is over"
-    assert scene.events_until(scene.backend.now + 0.3) == []
-    assert scene.calls.results["p"] == {0: 0}
-    assert sum(name.startswith("0-") for name in marks(tmp_path)) == 1
-
-
-def test_an_abandoned_attempt_is_not_begun_again(play: Play, tmp_path: Path) -> None:
-    """Although its host is back; a new attempt is begun."""
-    scene = play(marking(tmp_path))
-    scene.launch(0, "b")
-    scene.signal(signal.SIGSTOP, scene.pids("b"))
-    scene.await_events(TaskFailed)
-    assert dropped(scene, 0, "a") == "attempt 1 of the task was begun before, and is over"
-    scene.signal(signal.SIGCONT, scene.pids("b"))
-    scene.await_events(HostJoined)
-    assert dropped(scene, 0, "b") == "attempt 1 of the task was begun before, and is over"
-    let_go(tmp_path, scene.pids("b"))
-    scene.launch(0, "b", attempt=2)
-    (finished,) = scene.await_events(TaskFinished)
-    assert finished.attempt == 2
-
-
-def test_a_launch_without_a_free_worker_is_dropped(play: Play, tmp_path: Path) -> None:
-    """No attempt begins in a slot whose abandoned attempt has not ended."""
-    scene = play(marking(tmp_path))
-    scene.launch(0, "b")
-    assert dropped(scene, 1, "b") == "no worker of b is free"
-    scene.signal(signal.SIGSTOP, scene.pids("b"))
-    scene.await_events(TaskFailed)
-    assert dropped(scene, 1, "b") == "no worker of b is free"
-    let_go(tmp_path, scene.pids("a"))
-    scene.launch(1, "a")
-    scene.await_events(TaskFinished)
-
-
-def test_a_launch_of_a_finished_job_is_dropped(play: Play) -> None:
-    """The job is done or given up: none of its attempts begins."""
-    scene = play(lambda task: task)
-    scene.backend.perform(GiveUp("j", "enough"))
-    assert dropped(scene, 0, "a") == "its job is over"
