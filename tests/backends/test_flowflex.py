@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import slotwise
-from backends.test_backends import WORK, Play, Stage, Trouble
+from backends.test_backends import WORK, Live, Play, Stage, Trouble
 from slotwise.analysis.metrics import Meter
 from slotwise.analysis.replay import replay_log
 from slotwise.model.decision import Launch
@@ -20,6 +20,7 @@ from slotwise.programs.calls import Calls
 from slotwise.record.log import Log, read_log
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.scheduler import QUEUEINGS
+from tiers import examples
 
 NAMES = ("flowflex", "flowflex-fast", "flowflex-paper")
 every_name = pytest.mark.parametrize("name", NAMES)
@@ -77,6 +78,13 @@ def assert_order_is_kept(log: Log, jobs: Iterable[Job]) -> None:
                 assert all(left[name, one] == 0 for one in waits[decision.phase]), decision
 
 
+def skip_slow(stage: Stage, name: str) -> None:
+    """Without `--slow`, only two schedulers run on the local backend."""
+    is_first = name in ("flowflex", "dmrs")
+    if not is_first and isinstance(stage, Live) and not examples(0, slow=1):
+        pytest.skip("slow; run with --slow")
+
+
 def assert_replays(play: Play) -> None:
     """The log explains every decision."""
     found = replay_log(play.log)
@@ -91,6 +99,7 @@ def test_flows_keep_their_order_despite_failures(stage: Stage, name: str) -> Non
     All others are done, each task once, and the log explains every decision. So it is where
     hosts have queues, too.
     """
+    skip_slow(stage, name)
     jobs = [
         diamond("d"), fan("f"), line("bad"),
         line("l", arrival=0.05), diamond("late", arrival=0.1),
@@ -116,6 +125,7 @@ def test_flows_keep_their_order_despite_failures(stage: Stage, name: str) -> Non
 @every_name
 def test_slots_of_a_kind_run_only_phases_of_that_kind(stage: Stage, name: str) -> None:
     """Two maps and one reduce run at once, in flows of map, reduce, map and reduce."""
+    skip_slow(stage, name)
     jobs = [
         Job(
             f"j{number}",
@@ -160,7 +170,9 @@ def test_the_shorter_flow_goes_first_even_with_a_longer_first_phase(stage: Stage
         assert play.completed["b"] < play.completed["a"]
 
 
-@every_name
+@pytest.mark.parametrize(
+    "name", ["flowflex", *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
+)
 def test_flows_of_unknown_work_are_run(
     name: str, watched: Callable[..., object], tmp_path: Path
 ) -> None:

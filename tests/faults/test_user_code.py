@@ -110,14 +110,14 @@ FAILURES = [
 """Programs, the kind of task that fails, and the error that its job ends with."""
 
 
-def run(command: Any, *names: str, slots: int = 2) -> int:
+def run(command: Any, *names: str, slots: int = 2, attempts: int = 2) -> int:
     """Run programs together with a word count. The exit code."""
     command.write(PROGRAMS, "programs.py")
     for book, text in {"a": "fine line\n", "b": "poison\n", "c": "another\n"}.items():
         command.write(text, f"in/{book}.txt")
     jobs = [GOOD, *(BAD.format(name=name) for name in names)]
     command.write("\n".join(["slotwise: 1", "jobs:", *jobs, ""]))
-    options = ("--slots", str(slots), "--attempts", "2", "--json")
+    options = ("--slots", str(slots), "--attempts", str(attempts), "--json")
     code: int = command.run("run", "jobs.yaml", *options)
     return code
 
@@ -126,7 +126,7 @@ def run(command: Any, *names: str, slots: int = 2) -> int:
 def all_failures(make_command: Callable[[], Any]) -> Any:
     """One run of all programs that fail."""
     command = make_command()
-    assert run(command, *(name for name, _, _ in FAILURES), slots=1) == 1
+    assert run(command, *(name for name, _, _ in FAILURES), slots=1, attempts=1) == 1
     return command
 
 

@@ -116,7 +116,7 @@ def text_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("text")
     rng = random.Random(2)
     with (folder / "text").open("w") as file:
-        for i in range(examples(30_000, slow=60_000)):
+        for i in range(examples(18_000, slow=60_000)):
             file.write(" ".join(f"{rng.randrange(10**12):012}-{i}" for _ in range(10)) + "\n")
     return folder
 
@@ -124,7 +124,7 @@ def text_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("program", ["wordcount", "sort", "inverted-index"])
 def test_memory_is_bounded(text_folder: Path, program: str) -> None:
     """Data that would take several times the bound stay within it, by the process's peak."""
-    bound = examples(20, slow=40) << 20
+    bound = examples(12, slow=40) << 20
     output = subprocess.check_output(
         [sys.executable, "-c", MEMORY, program, str(text_folder), str(bound)]
     )

@@ -22,7 +22,9 @@ def draw(generator: FlowGenerator, seed: int) -> tuple[Job, ...]:
     return generator.draw(np.random.default_rng(seed))
 
 
-def drawn(generator: FlowGenerator, experiments: int = 60) -> list[tuple[Job, ...]]:
+def drawn(
+    generator: FlowGenerator, experiments: int = examples(25, slow=60)
+) -> list[tuple[Job, ...]]:
     """Experiments of seeds from 0 on."""
     return [draw(generator, seed) for seed in range(experiments)]
 
@@ -83,7 +85,7 @@ def test_same_seed_same_jobs() -> None:
 
 def test_numbers_are_uniform() -> None:
     """Flows 5 to 20, phases 2 to 20, weights and heights 1 to 10, steps 1 to 5, on average."""
-    experiments = drawn(FlowGenerator(), 300)
+    experiments = drawn(FlowGenerator(), examples(150, slow=300))
     jobs = [job for experiment in experiments for job in experiment]
     assert {len(experiment) for experiment in experiments} == set(range(5, 21))
     assert {len(job.phases) for job in jobs} == set(range(2, 21))
@@ -128,7 +130,12 @@ def test_big_jobs_are_ten_times_as_big() -> None:
 
 def test_half_of_the_phases_are_tall() -> None:
     """Each job has its own probability of tall phases, 1/2 on average."""
-    jobs = [job for jobs in drawn(FlowGenerator(), 200) for job in jobs if len(job.phases) > 9]
+    jobs = [
+        job
+        for jobs in drawn(FlowGenerator(), examples(120, slow=200))
+        for job in jobs
+        if len(job.phases) > 9
+    ]
     parts = np.array([np.mean([p.slots_max == 25 for p in job.phases]) for job in jobs])
     assert parts.mean() == pytest.approx(0.5 + 0.5 / 25, abs=0.02)
     assert parts.std() > 0.25  # By one probability for all it would be 0.15 at most.

@@ -49,7 +49,7 @@ def test_a_starting_worker_survives_sigterm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hook", "times"), [(True, examples(10, slow=40)), (False, examples(100, slow=400))]
+    ("hook", "times"), [(True, examples(5, slow=40)), (False, examples(100, slow=400))]
 )
 def test_a_request_at_the_end_of_a_task_affects_no_other_task(
     hook: bool, times: int, workers: Workers

@@ -115,8 +115,12 @@ def test_a_repeat_needs_a_time() -> None:
 
 @pytest.mark.parametrize("heartbeat", [0.0, 0.7])
 @pytest.mark.parametrize("name", ["fifo", "fair", "flex", "flowflex", "dmrs"])
-def test_repeated_launches_add_only_their_reports(name: str, heartbeat: float) -> None:
+def test_repeated_launches_add_only_their_reports(
+    name: str, heartbeat: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Turn by turn, without the launches that were dropped, the log is the same."""
+    seconds = examples(1, slow=50) * 1e-4
+    monkeypatch.setattr("slotwise.allocation.flowflex.allocator.BUDGET_SECONDS", seconds)
     jobs = tuple(
         Job(
             f"j{number}",
