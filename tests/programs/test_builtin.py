@@ -16,7 +16,7 @@ from slotwise.programs.mapreduce.execution import MapReduceExecution
 from tiers import examples
 
 Run = Callable[[MapReduceExecution], bytes]
-SPLITS = [7, 1000, *(pytest.param(size, marks=pytest.mark.slow) for size in (64, 1 << 26))]
+SPLITS = [7, 1000, *(pytest.param(size, marks=pytest.mark.slow) for size in (1, 64, 1 << 26))]
 TEXTS = {
     "a.txt": "the quick brown fox\nthe lazy dog\n\nno end of line",
     "b.txt": "crlf line\r\nthe end\r\n",
