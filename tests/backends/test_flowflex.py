@@ -198,19 +198,20 @@ def test_flows_of_unknown_work_are_run(
 
 @pytest.mark.parametrize("split", [False, True])
 def test_programs_whose_reduces_begin_early_are_run(split: bool, tmp_path: Path) -> None:
-    """Three word counts on slots by kind, with a slow start of 0, copying apart or not."""
+    """Word counts on slots by kind, with a slow start of 0, copying split off or not."""
+    count, slots = examples(2, slow=3), examples(1, slow=2)
     words = [f"word{number % 7} " * 20 for number in range(40)]
     (tmp_path / "in").write_text("\n".join(words))
     jobs: Sequence[dict[str, object]] = [
         {"id": f"w{n}", "program": "wordcount", "inputs": "in", "output": f"out{n}",
          "reducers": 3}
-        for n in range(3)
+        for n in range(count)
     ]  # fmt: skip
     file = tmp_path / "jobs.yaml"
     file.write_text(f"slotwise: 1\njobs: {jobs}\n")
     log = tmp_path / "log.jsonl"
     result = slotwise.run(
-        file, "flowflex", slots={"map": 2, "reduce": 2}, log=log,
+        file, "flowflex", slots={"map": slots, "reduce": slots}, log=log,
         shuffle=Shuffle(slow_start=0.0, split=split),
     )  # fmt: skip
     assert not result.failed
@@ -220,8 +221,8 @@ def test_programs_whose_reduces_begin_early_are_run(split: bool, tmp_path: Path)
             row for part in (tmp_path / f"out{n}").glob("part-*")
             for row in part.read_text().splitlines()
         )
-        for n in range(3)
+        for n in range(count)
     ]  # fmt: skip
-    assert counts[0] == counts[1] == counts[2]
+    assert counts == [counts[0]] * count
     assert counts[0][0] == f"word0\t{20 * 6}"
     assert len(counts[0]) == 7
