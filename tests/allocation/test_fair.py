@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from oracles.pools import (
     INF,
@@ -24,6 +24,7 @@ from oracles.pools import (
 from slotwise.allocation.fair import MANY, Fair, share_by_pools
 from slotwise.allocation.fair_vectorized import share_at_once
 from slotwise.allocation.problem import Claims, Group
+from tiers import examples
 
 
 def test_pools_share_by_weight_however_many_jobs_they_have() -> None:
@@ -36,13 +37,13 @@ def test_pools_share_by_weight_however_many_jobs_they_have() -> None:
     assert Fair().share(problem) == pytest.approx([60, 10, 10, 10])
 
 
-def test_a_pool_gets_its_least_share_first() -> None:
+def test_a_pool_gets_its_min_share_first() -> None:
     """A pool guaranteed 80 of 100 slots gets them although another has ten times its weight."""
     problem = pooled(100, [(0, 0, 100), (1, 0, 100)], [Group(1, 80, INF), Group(10, 0, INF)])
     assert Fair().share(problem) == pytest.approx([80, 20])
 
 
-def test_a_pool_cannot_use_more_of_its_least_share_than_its_jobs_can() -> None:
+def test_a_pool_uses_its_min_share_only_as_far_as_its_jobs_can() -> None:
     """A pool guaranteed 80 whose only job can use 5 leaves 95 to the other."""
     problem = pooled(100, [(0, 0, 5), (1, 0, 100)], [Group(1, 80, INF), Group(1, 0, INF)])
     assert Fair().share(problem) == pytest.approx([5, 95])
@@ -54,7 +55,7 @@ def test_a_pool_without_demand_reserves_nothing() -> None:
     assert Fair().share(problem) == [100]
 
 
-def test_a_pool_never_gets_more_than_its_most_share() -> None:
+def test_a_pool_never_exceeds_its_max_share() -> None:
     """Two jobs in a pool limited to 10 get 5 each, even if slots stay free."""
     problem = pooled(
         100, [(0, 0, 50), (0, 0, 50), (1, 0, 30)], [Group(5, 0, 10), Group(1, 0, INF)]
@@ -74,7 +75,7 @@ def test_within_a_fair_pool_jobs_share_by_their_weights() -> None:
     assert Fair().share(problem) == pytest.approx([10, 30])
 
 
-def test_within_a_fifo_pool_the_earliest_is_served_first_above_least_shares() -> None:
+def test_a_fifo_pool_serves_the_earliest_job_first_above_min_shares() -> None:
     """The first job takes all slots except for the third job's min share of 2."""
     problem = pooled(
         20, [(0, 0, 15), (0, 0, 15), (0, 2, 15)], [Group(1, 0, INF, policy="fifo")]
@@ -82,7 +83,7 @@ def test_within_a_fifo_pool_the_earliest_is_served_first_above_least_shares() ->
     assert Fair().share(problem) == pytest.approx([15, 3, 2])
 
 
-def test_what_is_left_in_a_fifo_pool_goes_by_priority_and_then_by_arrival() -> None:
+def test_the_rest_of_a_fifo_pool_goes_by_priority_then_arrival() -> None:
     """Of 20 slots the third job, of high priority, takes 15; the first gets the rest."""
     problem = pooled(
         20,
@@ -106,7 +107,7 @@ def test_pools_within_a_pool_share_what_it_gets() -> None:
     assert Fair().share(problem) == pytest.approx([15, 45, 30])
 
 
-def test_what_one_pool_leaves_goes_to_those_beside_it_first() -> None:
+def test_slots_that_a_pool_leaves_go_to_its_siblings_first() -> None:
     """The second pool uses 5 of its 45: its sibling takes 55, and the other pool 30."""
     groups = [
         Group(2, 0, INF),
@@ -152,6 +153,7 @@ WAYS = [share_by_pools, share_at_once]
 """Pool by pool, and with arrays; `Fair` uses the second for many claims."""
 
 
+@settings(max_examples=examples(20, slow=1000))
 @given(trees())
 def test_it_is_what_filling_in_exact_fractions_gives(problem: Claims) -> None:
     """All shares in a pool rise together, from min shares to max shares."""
@@ -159,7 +161,7 @@ def test_it_is_what_filling_in_exact_fractions_gives(problem: Claims) -> None:
     assert [share(problem) for share in WAYS] == [exact, exact]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(4, slow=12)))
 def test_it_is_the_lexicographic_optimum_at_the_top_and_then_below(seed: int) -> None:
     """By linear programs over all limits of the tree at once."""
     problem = random_tree(Random(seed))
@@ -181,6 +183,7 @@ def random_tree(random: Random) -> Claims:
     return pooled(random.randint(14, 24), members, groups, weight)
 
 
+@settings(max_examples=examples(20, slow=1000))
 @given(trees())
 def test_every_limit_is_kept_and_no_slot_is_left(problem: Claims) -> None:
     """Max shares of jobs and pools hold; all slots that some job may use are used."""
@@ -192,6 +195,7 @@ def test_every_limit_is_kept_and_no_slot_is_left(problem: Claims) -> None:
         assert held <= demand(problem, number) + 1e-9
 
 
+@settings(max_examples=examples(20, slow=1000))
 @given(trees())
 def test_guarantees_are_kept_or_scaled_down_together(problem: Claims) -> None:
     """The guarantees of inner pools fit into the outer one, or all get the same part."""
@@ -205,8 +209,9 @@ def test_guarantees_are_kept_or_scaled_down_together(problem: Claims) -> None:
             assert part >= due * kept - 1e-9
 
 
+@settings(max_examples=examples(20, slow=1000))
 @given(trees())
-def test_nobody_has_more_for_its_weight_than_one_beside_it_could_use(problem: Claims) -> None:
+def test_no_sibling_has_more_for_its_weight_than_another_could_use(problem: Claims) -> None:
     """Of two siblings, one below its max share and one above its min share, the first has more
 
     for its weight. This characterises the shares of a fair pool.

@@ -14,32 +14,32 @@ from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.problem import Claims, Group
 
 
-def test_the_first_takes_its_most_and_the_next_what_is_left() -> None:
+def test_the_first_job_takes_its_max_share_and_the_next_the_rest() -> None:
     """Jobs that can use 60 each share 100 slots as 60, 40 and none."""
     problem = Claims.of(100, [1, 1, 1], max_share=[60, 60, 60], arrival=[0, 1, 2])
     assert Fifo().share(problem) == [60, 40, 0]
 
 
-def test_arrival_decides_and_not_the_place_in_the_list() -> None:
+def test_arrival_decides_not_the_position_in_the_list() -> None:
     """The earlier job is first at any place in the list; ties go by place."""
     problem = Claims.of(10, [1, 1, 1], max_share=[6, 6, 6], arrival=[5, 0, 5])
     assert Fifo().share(problem) == [4, 6, 0]
 
 
-def test_who_has_a_higher_priority_comes_before_all_others() -> None:
+def test_a_higher_priority_goes_first() -> None:
     """Then arrival decides: the last job, of low priority, gets nothing."""
     problem = Claims.of(10, [1, 1, 1, 1], max_share=[4, 4, 4, 4], arrival=[0, 3, 1, 0])
     problem = replace(problem, priority=[1.0, 4.0, 1.0, 0.5])
     assert Fifo().share(problem) == [4, 4, 2, 0]
 
 
-def test_least_shares_are_ignored() -> None:
+def test_min_shares_are_ignored() -> None:
     """A later job gets nothing despite its min share."""
     problem = Claims.of(10, [1, 1], min_share=[0, 4], max_share=[10, 10], arrival=[0, 1])
     assert Fifo().share(problem) == [10, 0]
 
 
-def test_most_shares_of_pools_are_kept() -> None:
+def test_max_shares_of_pools_are_kept() -> None:
     """A pool limited to 3 leaves slots to the later job of another pool."""
     problem = replace(
         Claims.of(10, [1, 1, 1], arrival=[0, 1, 2]),
@@ -55,7 +55,7 @@ def test_most_shares_of_pools_are_kept() -> None:
     st.integers(1, 20),
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9)), min_size=1, max_size=7),
 )
-def test_it_is_the_packing_scheme_by_arrival_without_minima(
+def test_without_min_shares_it_is_the_packing_scheme_by_arrival(
     capacity: int, jobs: list[tuple[int, int]]
 ) -> None:
     """'An MPS schedule with priority orderings determined by job arrival times' (FLEX 4)."""

@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles.pools import INF, all_fit, demand, held_by, owed
@@ -20,6 +20,7 @@ from slotwise.allocation.problem import Claims, Group
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import PENALTIES
+from tiers import examples
 
 
 def weighted_sum(claims: Claims, order: list[int]) -> float:
@@ -49,7 +50,7 @@ def test_slack_goes_to_the_short_and_to_the_heavy() -> None:
     assert Flex().share(claims) == [0, 0, 10]
 
 
-def test_everybody_keeps_the_least_share() -> None:
+def test_every_phase_keeps_its_min_share() -> None:
     """The longest job is served last and still holds its 3 slots."""
     claims = Claims.of(10, [10, 99, 20], min_share=[1, 3, 1])
     assert Flex().share(claims) == [6, 3, 1]
@@ -70,7 +71,7 @@ def test_the_makespan_is_shared() -> None:
     assert Flex(Objective("makespan", "max")).share(claims) == pytest.approx([5, 5])
 
 
-def test_for_the_largest_response_who_came_first_is_due_first() -> None:
+def test_for_the_largest_response_the_first_arrival_is_due_first() -> None:
     """Of three equal jobs that can use all slots, the one that waits longest gets them."""
     claims = replace(Claims.of(10, [5, 5, 5], arrival=[2, 0, 1]), now=2.0)
     assert Flex(Objective("response", "max")).share(claims) == pytest.approx([0, 10, 0])
@@ -84,7 +85,7 @@ def test_a_deadline_is_met_where_it_can_be() -> None:
     assert Flex(Objective("tardiness")).share(claims) == pytest.approx([0, 10])
 
 
-def test_what_comes_after_a_phase_brings_its_due_date_forward() -> None:
+def test_later_phases_bring_the_due_date_of_a_phase_forward() -> None:
     """A map of 30 due at 9 before a reduce of 2 s is due at 7: it cannot meet that."""
     reduce = Phase("reduce", Tasks(10, 2.0), after=frozenset({"map"}))
     both = Job("both", (Phase("map", Tasks(10, 3.0)), reduce), deadline=4.5)
@@ -119,7 +120,7 @@ def test_an_ordering_may_be_given() -> None:
 def test_smith_is_optimal_on_one_slot() -> None:
     """Where every job can use all slots and has no guarantee, no order is better."""
     random = Random(3)
-    for _ in range(40):
+    for _ in range(examples(10, slow=40)):
         work = [random.uniform(1, 30) for _ in range(5)]
         claims = Claims.of(1, work, weight=[random.uniform(0.1, 1) for _ in work])
         mine = weighted_sum(claims, contended_first(claims, claims.weight))
@@ -133,7 +134,7 @@ def test_its_quick_order_is_near_the_best_of_all_orders() -> None:
     """
     random = Random(5)
     ratios = []
-    for _ in range(80):
+    for _ in range(examples(20, slow=80)):
         count = random.randint(3, 5)
         work = [random.uniform(1, 30) for _ in range(count)]
         max_share = [float(random.randint(1, 10)) for _ in work]
@@ -176,6 +177,7 @@ OBJECTIVES = [
 ]
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(any_claims(), st.sampled_from(OBJECTIVES))
 def test_every_objective_keeps_shares_and_leaves_no_slot_idle(
     claims: Claims, aim: Objective
@@ -195,8 +197,9 @@ def test_every_objective_keeps_shares_and_leaves_no_slot_idle(
             assert share >= min_share - 1e-9
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(any_claims())
-def test_what_a_job_shares_by_is_not_what_it_costs(claims: Claims) -> None:
+def test_the_weight_for_sharing_is_not_the_weight_of_the_cost(claims: Claims) -> None:
     """Priorities make claims heavier in their pools; FLEX goes by the weights of jobs."""
     heavy = [2.0 * weight + j for j, weight in enumerate(claims.weight)]
     other = replace(claims, weight=heavy, priority=heavy)
@@ -204,6 +207,7 @@ def test_what_a_job_shares_by_is_not_what_it_costs(claims: Claims) -> None:
         assert Flex(aim).share(other) == Flex(aim).share(claims)
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(any_claims(), st.sampled_from(OBJECTIVES))
 def test_flex_as_an_add_on_to_fair_gives_the_same_slots(claims: Claims, aim: Objective) -> None:
     """FAIR with FLEX's shares as min shares has nothing left to decide (FLEX 1.1)."""
@@ -218,7 +222,7 @@ def test_flex_as_an_add_on_to_fair_gives_the_same_slots(claims: Claims, aim: Obj
     )
 
 
-def test_search_at_each_decision_is_the_same_each_time() -> None:
+def test_search_at_each_decision_is_deterministic() -> None:
     """A budget in seconds is one in steps, so no clock decides."""
     random = Random(2)
     work = [random.uniform(1, 30) for _ in range(12)]

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import ceil, floor
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles.packing_scheme import pack_by_the_book
@@ -27,6 +27,7 @@ from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.schedule import Piece
 from slotwise.objective.objective import Objective
+from tiers import examples
 
 DEFAULT = PoolTree([Pool()])
 
@@ -85,6 +86,7 @@ NESTED = PoolTree(
 )
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(static_jobs(), st.sampled_from(ALLOCATORS), st.sampled_from([POOLS, NESTED]))
 def test_every_plan_is_feasible(
     jobs: tuple[Job, ...], allocator: Allocator, pools: PoolTree
@@ -105,14 +107,14 @@ def most_at_once(pieces: list[Piece]) -> int:
         # Ends within rounding of a start free their slots first.
         changes[piece.start] += piece.slots
         changes[piece.end - 1e-9 * max(1.0, piece.end)] -= piece.slots
-    held = max_share = 0
+    held = held_max = 0
     for instant in sorted(changes):
         held += changes[instant]
-        max_share = max(max_share, held)
-    return max_share
+        held_max = max(held_max, held)
+    return held_max
 
 
-def test_a_pool_never_exceeds_its_most_share_by_parts_of_slots() -> None:
+def test_a_pool_never_exceeds_its_max_share_by_a_fraction() -> None:
     """Two jobs of a pool limited to 1 slot get half a slot each, never both at one time."""
     jobs = [job("a1", 1, pool="a"), job("b1", 1), job("a2", 1, pool="a"), job("b2", 1)]
     pools = PoolTree([Pool("a", slots_max={"task": 1}), Pool(slots_max={"task": 1})])
@@ -121,7 +123,7 @@ def test_a_pool_never_exceeds_its_most_share_by_parts_of_slots() -> None:
     assert most_at_once([p for p in schedule.pieces if p.phase.job.startswith("a")]) == 1
 
 
-def test_phases_of_pools_within_one_lie_side_by_side() -> None:
+def test_phases_of_inner_pools_run_in_parallel() -> None:
     """Half slots in two pools within one limited to 1 are never two slots at one time."""
     pools = PoolTree(
         [
@@ -138,6 +140,7 @@ def test_phases_of_pools_within_one_lie_side_by_side() -> None:
     assert most_at_once([p for p in schedule.pieces if p.phase.job in ("a1", "y1")]) == 1
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(static_jobs(dag=False))
 def test_for_single_phases_the_fluid_way_is_the_packing_scheme(jobs: tuple[Job, ...]) -> None:
     """Slots given in one order, again at every completion, are those of Fig. 3."""
@@ -163,8 +166,9 @@ def test_for_single_phases_the_fluid_way_is_the_packing_scheme(jobs: tuple[Job, 
     assert fluid.completion() == pytest.approx(ends)
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(static_jobs(dag=False))
-def test_a_plan_of_single_phases_keeps_least_shares(jobs: tuple[Job, ...]) -> None:
+def test_a_plan_of_single_phases_keeps_min_shares(jobs: tuple[Job, ...]) -> None:
     """In whole slots, each job always holds its min share, rounded down."""
     cluster = Cluster.of_slots(8)
     pools = PoolTree([Pool("a"), Pool("b")])
@@ -188,7 +192,7 @@ def covered(pieces: list[Piece], min_share: int) -> bool:
     return True
 
 
-def test_fair_gives_equal_jobs_equal_parts_of_slots() -> None:
+def test_fair_gives_equal_jobs_equal_fractions_of_slots() -> None:
     """Three equal jobs on two slots are done by 6; fractions of slots follow each other."""
     jobs = [job(name, 4) for name in "abc"]
     (schedule,) = plan_schedules(jobs, Cluster.of_slots(2), DEFAULT, Fair()).schedules
@@ -219,7 +223,7 @@ def test_a_reduce_begins_when_its_map_ends() -> None:
         (Job("idle", (Phase("map", Tasks(1, 0.0)),)), "work > 0"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(wrong: Job, message: str) -> None:
+def test_unplannable_problems_are_refused(wrong: Job, message: str) -> None:
     """Later arrivals, unknown work and no work are refused, naming the job."""
     with pytest.raises(InputError, match=message) as caught:
         plan_schedules([wrong], Cluster.of_slots(1), DEFAULT, Fair())
@@ -251,7 +255,7 @@ def test_wrap_around_gives_whole_slots_and_exact_areas(
     assert most_at_once(pieces) <= ceil(sum(shares) - 1e-9)
 
 
-def test_an_interval_of_next_to_no_length_gives_no_piece_of_none() -> None:
+def test_a_tiny_interval_gives_no_empty_piece() -> None:
     """Two jobs may end one rounding error apart, with no instants in between."""
     start = 0.5624999999999999
     pieces = wrap_around([(PhaseId("a", "p"), 2.5), (PhaseId("b", "p"), 0.5)], start, 0.5625)

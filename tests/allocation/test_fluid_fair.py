@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotwise.allocation.fair import Fair
@@ -17,6 +17,7 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.schedule import Schedule
+from tiers import examples
 
 POOLS = PoolTree(
     [Pool(), Pool("a", 2.0), Pool("b", parent="top"), Pool("c", 3.0, parent="top"), Pool("top")]
@@ -76,6 +77,7 @@ def fair_ends(jobs: list[Job], cluster: Cluster) -> dict[str, float]:
     return ends
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(many_jobs())
 def test_it_is_feasible_and_nobody_is_done_later(problem: tuple[list[Job], Cluster]) -> None:
     """All work, never more slots than the capacity, no completion later than under FAIR."""
@@ -87,8 +89,9 @@ def test_it_is_feasible_and_nobody_is_done_later(problem: tuple[list[Job], Clust
         assert done[job] <= end * (1 + 1e-9)
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(many_jobs())
-def test_levels_tell_when_jobs_are_done(problem: tuple[list[Job], Cluster]) -> None:
+def test_levels_determine_when_jobs_end(problem: tuple[list[Job], Cluster]) -> None:
     """Completions are those of FAIR, with more and with fewer slots than jobs."""
     jobs, cluster = problem
     _, claims = plain(jobs, cluster)
@@ -106,7 +109,7 @@ def work_by(schedule: Schedule, instant: float) -> dict[str, float]:
     return done
 
 
-def test_at_the_end_of_a_slice_all_have_had_their_part() -> None:
+def test_at_the_end_of_a_slice_all_jobs_have_had_their_share() -> None:
     """A hundred jobs of 1 s to 100 s on two slots, the first slice until the 26th is done.
 
     Then all others have had 26 s, too. Each of the first jobs completes as under FAIR.
@@ -163,7 +166,7 @@ def test_a_pool_with_more_slots_than_jobs_does_not_slow_down_the_others() -> Non
 @pytest.mark.parametrize(
     "pools", [[Pool("a", slots_min={"task": 1})], [Pool("a", job_weights="size")]]
 )
-def test_what_slices_do_not_show_is_planned_event_by_event(pools: list[Pool]) -> None:
+def test_cases_that_slices_cannot_represent_are_planned_by_events(pools: list[Pool]) -> None:
     """Guarantees of pools, and weights that change during a job, with a few jobs."""
     jobs = [Job(f"j{n}", (Phase("m", Tasks(1, 1.0)),), pool="a") for n in range(SLICED_FROM)]
     cluster = Cluster.of_slots(2 * SLICED_FROM)

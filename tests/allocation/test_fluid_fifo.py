@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotwise.allocation.fifo import Fifo
@@ -13,6 +13,7 @@ from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.schedule import Piece, Schedule
+from tiers import examples
 
 POOLS = PoolTree([Pool()])
 CLUSTERS = [
@@ -51,6 +52,7 @@ def areas(schedule: Schedule) -> dict[tuple[PhaseId, int], float]:
     return {key: round(seconds, 9) for key, seconds in found.items() if seconds > 1e-9}
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(some_jobs(), st.sampled_from(CLUSTERS))
 def test_it_is_the_fluid_schedule(jobs: tuple[Job, ...], cluster: Cluster) -> None:
     """The same completions, and each number of slots held for as long."""

@@ -66,7 +66,7 @@ def test_claims_may_be_arrays(limit: float) -> None:
     assert all(type(slots) is float for slots in found)
 
 
-def test_guarantees_beyond_the_capacity_are_normalised() -> None:
+def test_guarantees_beyond_the_capacity_are_scaled_down() -> None:
     """'The minima are simply normalised if necessary': 30 and 10 of 20 slots are 15 and 5."""
     problem = Claims.of(20, [1, 1], min_share=[30, 10], max_share=[30, 30])
     assert grant(problem, [1, 0]) == [15, 5]
@@ -106,7 +106,7 @@ def test_the_most_share_of_an_inner_pool_is_hard() -> None:
 
 
 @given(trees(), st.randoms(use_true_random=False))
-def test_floors_are_what_the_pools_at_the_top_are_owed(problem: Claims, random: Random) -> None:
+def test_floors_are_the_guarantees_of_the_top_pools(problem: Claims, random: Random) -> None:
     """In any order, the floors at the top are their guarantees, scaled to fit."""
     order = list(range(len(problem)))
     random.shuffle(order)
@@ -117,7 +117,7 @@ def test_floors_are_what_the_pools_at_the_top_are_owed(problem: Claims, random: 
 
 
 @given(trees(), st.randoms(use_true_random=False))
-def test_grants_keep_all_limits_and_leave_no_slot(problem: Claims, random: Random) -> None:
+def test_grants_keep_all_limits_and_use_all_slots(problem: Claims, random: Random) -> None:
     """Max shares of jobs and pools hold, min shares if they fit, and no slot idles."""
     order = list(range(len(problem)))
     random.shuffle(order)
@@ -132,9 +132,7 @@ def test_grants_keep_all_limits_and_leave_no_slot(problem: Claims, random: Rando
 
 
 @given(trees(), st.randoms(use_true_random=False))
-def test_without_least_shares_the_limits_hold_all_the_same(
-    problem: Claims, random: Random
-) -> None:
+def test_limits_hold_without_min_shares(problem: Claims, random: Random) -> None:
     """As for FIFO: in each limited pool later jobs get what the first ones leave."""
     order = list(range(len(problem)))
     random.shuffle(order)

@@ -24,6 +24,7 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree, ShareKey
 from slotwise.objective.objective import Objective
+from tiers import examples
 
 ROUNDING = 1e-6
 INF = float("inf")
@@ -143,7 +144,7 @@ def test_flex_gives_them_to_the_shortest_job(allocator: Allocator) -> None:
     assert found == pytest.approx({"m": 1, "r": 2})
 
 
-def test_a_guarantee_is_met_by_what_a_pool_has_anyway() -> None:
+def test_slots_that_a_pool_has_by_weight_meet_its_guarantee() -> None:
     """It has four reduce slots by its weight, so its guarantee of two takes no map slot."""
     jobs = [
         job("r", "reduce", 9, pool="a"),
@@ -156,7 +157,7 @@ def test_a_guarantee_is_met_by_what_a_pool_has_anyway() -> None:
     assert found["m"] < 0.001
 
 
-def test_a_guarantee_is_of_all_kinds_together() -> None:
+def test_a_guarantee_covers_all_kinds_together() -> None:
     """A pool of low weight that is guaranteed three has three in all, not of each kind."""
     jobs = [job(kind, kind, 9, pool="a") for kind in ("map", "reduce")]
     jobs += [job(f"other {kind}", kind, 9, pool="b") for kind in ("map", "reduce")]
@@ -165,7 +166,7 @@ def test_a_guarantee_is_of_all_kinds_together() -> None:
     assert found["map"] + found["reduce"] == pytest.approx(3)
 
 
-def test_a_guarantee_goes_where_there_is_room_for_it() -> None:
+def test_a_guarantee_is_met_by_the_kind_with_free_slots() -> None:
     """All maps are guaranteed to another pool, so the three are reduces."""
     jobs = [job(kind, kind, 9, pool="a") for kind in ("map", "reduce")]
     jobs += [job(f"other {kind}", kind, 9, pool="b") for kind in ("map", "reduce")]
@@ -243,7 +244,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 
 @given(problems(), st.sampled_from(ALLOCATORS), st.booleans())
-@settings(max_examples=3 * settings.default.max_examples)
+@settings(max_examples=examples(30, slow=3000))
 def test_no_number_is_exceeded(some: Problem, allocator: Allocator, is_whole: bool) -> None:
     """No kind exceeds its capacity, no pool its max share; also in whole slots."""
     found = some.share(allocator, is_whole)
@@ -265,7 +266,7 @@ def test_no_number_is_exceeded(some: Problem, allocator: Allocator, is_whole: bo
 
 
 @given(problems(), st.sampled_from([a for a in ALLOCATORS if a.keeps_min_shares]))
-@settings(max_examples=3 * settings.default.max_examples)
+@settings(max_examples=examples(30, slow=3000))
 def test_all_guarantees_are_kept_if_they_can_be(some: Problem, allocator: Allocator) -> None:
     """A linear program decides whether they can; then each phase and pool has its min share."""
     program = _Guarantees(some)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.flex.cluster_experiment import Untold, untold
@@ -19,6 +19,7 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.objective import Objective
 from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
+from tiers import examples
 
 WHOLE = Group(1.0, 0, INF)
 TOLERANCE = 1e-9
@@ -40,12 +41,12 @@ def test_unseen_claims_get_a_slot_each_in_order_of_arrival() -> None:
     assert with_measuring(claims_of(3, [True] * 4)).min_share == [1, 1, 1, 0]
 
 
-def test_half_of_the_slots_are_left_to_those_that_were_seen() -> None:
+def test_half_of_the_slots_are_left_to_seen_claims() -> None:
     """Of five slots two are for measuring: one claim is seen and can use the rest."""
     assert with_measuring(claims_of(5, [True, False, True, True])).min_share == [1, 0, 1, 0]
 
 
-def test_what_the_seen_ones_cannot_use_is_for_measuring() -> None:
+def test_slots_that_seen_claims_cannot_use_are_for_measuring() -> None:
     """The seen claim can use a single slot of five."""
     members = [(0, 0.0, 10.0)] * 4 + [(0, 0.0, 1.0)]
     claims = claims_of(5, [True] * 4 + [False], members=members)
@@ -73,7 +74,7 @@ def test_measuring_stays_below_the_max_share_of_its_pool() -> None:
     assert with_measuring(claims).min_share == [1, 1, 0, 1]
 
 
-def test_a_pool_measures_with_what_it_is_guaranteed() -> None:
+def test_a_pool_measures_with_its_guaranteed_slots() -> None:
     """All slots are guaranteed, four of them to the pool in which two phases are unseen."""
     groups = [Group(1.0, 4, INF), Group(1.0, 4, INF)]
     members = [(0, 0.0, 9.0)] * 3 + [(1, 0.0, 9.0)]
@@ -81,8 +82,9 @@ def test_a_pool_measures_with_what_it_is_guaranteed() -> None:
     assert with_measuring(claims).min_share == [1, 1, 0, 0]
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(trees(), st.data())
-def test_measuring_makes_nothing_impossible(claims: Claims, data: st.DataObject) -> None:
+def test_measuring_breaks_no_guarantee(claims: Claims, data: st.DataObject) -> None:
     """In any tree of pools: at most one slot, what fitted still fits, and half remains.
 
     Claims of known work that can use them have half of the slots that are not guaranteed.
@@ -160,7 +162,7 @@ def told_nothing(
 
 @pytest.mark.parametrize("arrival", [0.0, 0.1, 0.7])
 @pytest.mark.parametrize("name", FLEXES)
-def test_a_small_job_that_nobody_has_seen_goes_first(
+def test_a_small_unseen_job_goes_first(
     watched: Callable[..., object], name: str, arrival: float
 ) -> None:
     """24 calls of 0.5 s, then 2 of 0.05 s on two slots: the small job takes under 0.8 s."""
@@ -172,16 +174,19 @@ def test_a_small_job_that_nobody_has_seen_goes_first(
 
 
 @pytest.mark.parametrize("name", FLEXES)
-def test_unseen_jobs_without_end_keep_no_seen_one_waiting(
+def test_many_unseen_jobs_do_not_delay_a_seen_one(
     watched: Callable[..., object], name: str
 ) -> None:
-    """Three slots, 40 calls of 9 s at 1 s; a job that is known to be short continues.
+    """Three slots, many calls of 9 s at 1 s; a job that is known to be short continues.
 
     When they come, it has 30 tasks of 0.1 s left. On a single slot these take 3 s; if it had to
-    wait until all are measured, it would take more than 100.
+    wait until all are measured, it would take more than 30.
     """
     jobs = [Job("seen", (Phase("call", Tasks(60, 0.1)),))]
-    jobs += [Job(f"new{n:02}", (Phase("call", Tasks(1, 9.0)),), 1.0) for n in range(40)]
+    jobs += [
+        Job(f"new{n:02}", (Phase("call", Tasks(1, 9.0)),), 1.0)
+        for n in range(examples(14, slow=40))
+    ]
     assert told_nothing(watched, jobs, 3, name)["seen"] < 5
 
 
@@ -191,7 +196,7 @@ def test_stated_work_is_not_measured(
     """If work is stated or a task has finished, the log is the same without the rule."""
     jobs = [
         Job(f"j{n}", (Phase("map", Tasks(3 + n, 0.3 + n)),), arrival=0.7 * (n % 4))
-        for n in range(8)
+        for n in range(examples(4, slow=8))
     ]
     simulation = Simulation(noise=0.5)
 

@@ -24,7 +24,7 @@ from slotwise.runtime.state import State
 INF = float("inf")
 
 
-def test_a_pool_whose_kinds_have_shares_of_their_own_is_two_groups() -> None:
+def test_a_pool_with_shares_for_each_kind_makes_two_groups() -> None:
     """The weight is split between the share of maps and that of all other kinds."""
     pools = PoolTree(
         [
@@ -42,7 +42,7 @@ def test_a_pool_whose_kinds_have_shares_of_their_own_is_two_groups() -> None:
     ]
 
 
-def test_the_shares_of_pools_within_pools_are_a_forest() -> None:
+def test_shares_of_nested_pools_form_a_forest() -> None:
     """Outer shares come before those in them; b splits its weight between two siblings.
 
     Below the maps of "top" lie those of b alone; below its other share, two of b and one of c.
@@ -67,7 +67,7 @@ def test_the_shares_of_pools_within_pools_are_a_forest() -> None:
     ]
 
 
-def test_the_weight_of_a_claim_is_its_jobs_and_its_prioritys_and_perhaps_its_sizes() -> None:
+def test_the_weight_of_a_claim_combines_job_priority_and_size() -> None:
     """High priority doubles a weight; 7 tasks multiply it by three: log2(1 + 7)."""
     pools = PoolTree([Pool("stated"), Pool("size", job_weights="size")])
     phases = (Phase("map", Tasks(7, 1.0)),)
@@ -79,7 +79,7 @@ def test_the_weight_of_a_claim_is_its_jobs_and_its_prioritys_and_perhaps_its_siz
     assert urgencies([Job("one", phases), Job("other", phases)]) == []
 
 
-def test_claims_tell_what_is_left_and_what_can_be_used() -> None:
+def test_claims_state_the_work_left_and_the_usable_slots() -> None:
     """Of 5 tasks of 4 s one is done after 8 s: 4 are left, each twice as long as stated."""
     phase = Phase("map", Tasks(5, 4.0), slots_min=2, slots_max=9)
     state = State(Cluster.of_slots(2, "h"), jobs_expected=1)
@@ -96,8 +96,8 @@ def test_claims_tell_what_is_left_and_what_can_be_used() -> None:
     assert (claims.min_share, claims.max_share, claims.work) == ([2], [4], [32.0])
 
 
-def test_each_kind_of_slot_is_shared_for_itself() -> None:
-    """Maps share map slots; phases without slots of their own kind use the plain ones."""
+def test_each_kind_of_slot_is_shared_separately() -> None:
+    """Maps share map slots; phases of a kind without slots use the plain ones."""
     cluster = Cluster((Host("h", {"map": 6, "task": 3}),))
     state = State(cluster, jobs_expected=2)
     state.at(0.0)
@@ -113,7 +113,7 @@ def test_each_kind_of_slot_is_shared_for_itself() -> None:
 
 
 @pytest.mark.parametrize("shares", [[9.0], [5.0, 6.0], [-1.0, 2.0], [float("nan"), 1.0]])
-def test_what_an_allocator_promises_is_asserted(shares: list[float]) -> None:
+def test_guarantees_of_an_allocator_are_asserted(shares: list[float]) -> None:
     """A wrong allocator is named immediately, not by a later error."""
 
     class Wrong:

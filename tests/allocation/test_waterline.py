@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from slotwise.allocation.waterline import scale_to, water_line
+from tiers import examples
 
 Problem = tuple[float, list[float], list[float], list[float]]
 
@@ -127,24 +128,24 @@ def test_equal_weights_share_equally_above_least_shares() -> None:
     )
 
 
-def test_what_one_cannot_use_goes_to_the_others_by_weight() -> None:
+def test_unused_slots_go_to_the_others_by_weight() -> None:
     """A job that can use 2 of 12 slots leaves 10 to two jobs of weights 1 and 4."""
     assert water_line(12, [1, 1, 4], [0, 0, 0], [2, 12, 12]) == pytest.approx([2, 2, 8])
 
 
-def test_least_shares_that_do_not_fit_are_scaled_down_in_proportion() -> None:
+def test_min_shares_that_do_not_fit_are_scaled_down_in_proportion() -> None:
     """Guarantees of 30 and 10 on 20 slots become 15 and 5, and weights do not matter."""
     assert water_line(20, [1, 100], [30, 10], [30, 30]) == [15, 5]
     assert scale_to(20, [30, 10]) == [15, 5]
     assert scale_to(40, [30, 10]) == [30, 10]
 
 
-def test_nobody_to_share_among() -> None:
+def test_sharing_among_no_claims() -> None:
     """No claims, no shares."""
     assert water_line(10, [], [], []) == []
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(8, slow=30)))
 def test_it_is_the_lexicographic_optimum(seed: int) -> None:
     """The smallest share per weight is maximal, then the next, and so on (by HiGHS)."""
     random = Random(seed)

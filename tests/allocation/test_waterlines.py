@@ -6,11 +6,12 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slotwise.allocation.waterline import water_line
 from slotwise.allocation.waterlines import in_orders, water_lines
+from tiers import examples
 
 One = tuple[float, list[float], list[float], list[float]]
 
@@ -28,6 +29,7 @@ def ones(draw: st.DrawFn) -> One:
     return part * (sum(max_share) or 1.0), weight, min_share, max_share
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(st.lists(ones(), min_size=1, max_size=4), st.randoms(use_true_random=False))
 # Rounding at an inner bend, and beyond the last one: see test_waterline.py.
 @example(
@@ -55,7 +57,7 @@ def test_each_group_shares_as_if_alone(problems: list[One], random: object) -> N
     assert together == pytest.approx(np.array(apart)[places], rel=1e-9, abs=1e-9)
 
 
-def test_in_each_group_what_is_left_goes_to_the_first() -> None:
+def test_in_each_group_the_rest_goes_to_the_first() -> None:
     """Of 9 slots, 5 and 3 after 1 for the last; min shares of 6 and 2 on 4 slots are scaled."""
     group = np.array([0, 0, 0, 2, 2])
     min_share = np.array([0.0, 0, 1, 6, 2])

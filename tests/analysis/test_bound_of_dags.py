@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles.dag_optimum import optimum
@@ -17,6 +17,7 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.objective.objective import Aggregate, Objective
 from slotwise.workload.flow_generator import FlowGenerator
+from tiers import examples
 
 OBJECTIVES = [
     *(
@@ -104,13 +105,14 @@ def clusters(random: Random) -> tuple[Cluster, list[str]]:
     return Cluster((Host("h", slots),)), ["map", "reduce"]
 
 
+@settings(max_examples=examples(12, slow=1000))
 @given(
     st.integers(0, 2**32),
     st.sampled_from(OBJECTIVES),
     st.booleans(),
     st.sampled_from([0.0, 0.0, 86_400.0, 1.7e9]),
 )
-def test_no_schedule_costs_less(
+def test_no_schedule_costs_less_than_the_bound(
     seed: int, objective: Objective, arrivals: bool, zero: float
 ) -> None:
     """DAGs of all shapes on one or two kinds of slots, early and late on the clock."""
@@ -135,7 +137,7 @@ def test_no_schedule_costs_less(
 
 
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
-def test_a_job_whose_own_work_is_in_its_way_is_bounded_exactly(aggregate: Aggregate) -> None:
+def test_contention_between_phases_of_one_job_is_in_the_bound(aggregate: Aggregate) -> None:
     """Two phases of 40 side by side on 10 slots, then one of 8 on one slot: 8 + 8 s."""
     phases = (
         Phase("a", Tasks(10, 4.0)),
@@ -154,9 +156,9 @@ def test_a_job_whose_own_work_is_in_its_way_is_bounded_exactly(aggregate: Aggreg
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: f"{o.aggregate}-{o.penalty}")
 def test_no_bound_is_above_the_optimum(objective: Objective) -> None:
-    """Of small problems, beside linear programs for each order of events; most are equal."""
-    met = 0
-    for seed in range(12):
+    """Small problems, solved by linear programs for each order of events; most are equal."""
+    met, cases = 0, examples(4, slow=12)
+    for seed in range(cases):
         random = Random(seed)
         cluster, kinds = clusters(random)
         jobs: list[Job] = []
@@ -166,15 +168,13 @@ def test_no_bound_is_above_the_optimum(objective: Objective) -> None:
         bound = objective_bound(objective, jobs, cluster, Work.estimated(jobs))
         assert bound <= best + 1e-6 * abs(best) + 1e-7
         met += bound >= best - 1e-4 * abs(best) - 1e-7
-    assert met >= 9
+    assert met >= cases * 3 / 4
 
 
-@pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
-)
-def test_what_is_known_of_phases_only_makes_bounds_better(seed: int) -> None:
-    """Of flows as in FlowFlex 5.1: never lower for a maximum, and higher for sums in all."""
-    jobs = FlowGenerator(flows_most=12).draw(np.random.default_rng(seed))
+@pytest.mark.parametrize("seed", range(examples(1, slow=6)))
+def test_knowing_the_phases_only_raises_the_bound(seed: int) -> None:
+    """Flows as in FlowFlex 5.1: never lower for a maximum, and higher in total for sums."""
+    jobs = FlowGenerator(flows_most=examples(8, slow=12)).draw(np.random.default_rng(seed))
     cluster = Cluster.of_slots(25)
     limits = _Limits(cluster, Work.estimated(jobs))
     sums = np.zeros(2)

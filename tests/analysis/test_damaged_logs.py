@@ -15,6 +15,7 @@ from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.record.log import Log, following
 from slotwise.results import Result
+from tiers import examples
 
 ODD = (None, {}, [], "", "h9", -1, 0, 2**70, 1e308, True, [[1]], {"is": "Host"})
 """What is put in the place of values."""
@@ -63,17 +64,15 @@ def damaged(lines: list[str], rng: random.Random) -> str:
     return "\n".join(text) + "\n"
 
 
-def test_a_damaged_log_is_read_or_refused(
-    lines: list[str], tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_damaged_log_is_read_or_refused(lines: list[str], tmp_path: Path) -> None:
     """Replay, explain and the measures of the report give a result, or a message."""
     rng, path = random.Random(0), tmp_path / "log"
     refused = 0
-    for _ in range(5000 if request.config.getoption("--slow") else 250):
+    for _ in range(examples(80, slow=5000)):
         path.write_text(damaged(lines, rng))
         for use in (measure, slotwise.replay, slotwise.explain, why):
             refused += is_refused(use, path)
-    assert refused > 100
+    assert refused > examples(30, slow=100)
 
 
 def is_refused(use: Callable[[Path], object], path: Path) -> bool:
@@ -130,9 +129,7 @@ def test_an_entry_that_cannot_be_is_refused(
             use(path)
 
 
-def test_a_log_in_memory_that_cannot_be_is_refused_when_it_is_followed(
-    lines: list[str], tmp_path: Path
-) -> None:
+def test_a_contradictory_log_in_memory_is_refused(lines: list[str], tmp_path: Path) -> None:
     """From Python, too: its turns come a second time."""
     path = tmp_path / "log"
     path.write_text("\n".join(lines))

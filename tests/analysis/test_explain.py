@@ -1,4 +1,4 @@
-"""Explanations of who holds what and why, from a log."""
+"""Explanations of which job holds what and why, from a log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def log(simulated: Callable[..., object]) -> Log:
     return simulated(jobs, Cluster.of_slots(8), POOLS).log
 
 
-def test_it_says_what_a_job_holds_and_should(log: Log) -> None:
+def test_it_shows_what_a_job_holds_and_what_it_is_allocated(log: Log) -> None:
     """At 4 s web holds all; ads is below its min share and says when it takes it back."""
     (phase,) = explain(log, "l", 4.0).phases
     assert (phase.running, phase.pending, phase.allocated) == (0, 9, 1.5)
@@ -55,7 +55,7 @@ def test_it_says_what_a_job_holds_and_should(log: Log) -> None:
     assert [other.job for other in phase.after] == ["l2"]
 
 
-def test_it_knows_limits_and_doors(log: Log) -> None:
+def test_it_shows_limits_and_admission(log: Log) -> None:
     """A max share, a job that awaits admission, one that has not come, one that is done."""
     assert explain(log, "s", 20.0).phases[0].why == "pool 'small' holds its max share of 1"
     assert explain(log, "w2", 1.0).status == (
@@ -68,7 +68,7 @@ def test_it_knows_limits_and_doors(log: Log) -> None:
 
 
 def test_it_names_the_queues_in_which_tasks_wait() -> None:
-    """Where hosts have queues, nothing is allocated: what counts is who is before."""
+    """With queues at hosts nothing is allocated; the tasks before its own are counted."""
     cluster = Cluster((Host("fast", {"task": 1}), Host("slow", {"task": 1}, speed=0.5)))
     jobs = [
         Job("a", (Phase("map", Tasks(3, 2.0)),), weight=9),
@@ -89,8 +89,8 @@ def test_it_names_the_queues_in_which_tasks_wait() -> None:
     assert lines[1] == "  map: holds 2 slots of kind task; 1 task waits, 0 are done"
 
 
-def test_it_tells_of_silent_hosts_and_of_queues_that_wait() -> None:
-    """A task on a silent host is held, and named; a slot that is kept for a reduce says so."""
+def test_it_shows_unresponsive_hosts_and_waiting_queues() -> None:
+    """A task on an unresponsive host counts as held; a slot kept for a reduce is named."""
     cluster = Cluster((Host("a", {"task": 1}), Host("b", {"task": 1}, speed=0.25)), grace=9.0)
     phases = (
         Phase("map", Tasks(2, work=(3.0, 0.9))),
@@ -101,14 +101,14 @@ def test_it_tells_of_silent_hosts_and_of_queues_that_wait() -> None:
     workload = Workload(jobs, cluster=cluster)
     log = slotwise.simulate(workload, "dmrs", simulation=simulation).log
     assert explain(log, "j", 0.5).phases[0].silent == {}
-    silent = explain(log, "j", 1.5)
-    assert silent.phases[0].silent == {"b": 1}
-    assert "    on unresponsive hosts: 1 on b" in explanation_lines(silent)
+    unresponsive = explain(log, "j", 1.5)
+    assert unresponsive.phases[0].silent == {"b": 1}
+    assert "    on unresponsive hosts: 1 on b" in explanation_lines(unresponsive)
     (waits,) = explain(log, "k", 3.3).phases
     assert waits.why.endswith("1 task on a, behind 1 task (next is j/end, which waits for map)")
 
 
-def test_it_refuses_what_is_not_in_the_log(log: Log) -> None:
+def test_it_refuses_jobs_and_instants_outside_the_log(log: Log) -> None:
     """A job or an instant that the log does not have, with what it has."""
     with pytest.raises(InputError, match=r"job 'nobody' is not in the log.*l, l2, s, w1, w2"):
         explain(log, "nobody", 1.0)
@@ -123,8 +123,8 @@ def test_the_command(log: Log, tmp_path: Path) -> None:
     with LogFile(path, log.header) as file:
         for turn in log.turns:
             file(turn.now, turn.events, turn.decisions)
-    told = CliRunner().invoke(app, ["explain", str(path), "--at", "4", "--job", "l"])
-    assert told.exit_code == 0
-    assert told.stdout.splitlines() == list(explanation_lines(explain(log, "l", 4.0)))
-    told = CliRunner().invoke(app, ["explain", str(path), "--at", "4", "--job", "l", "--json"])
-    assert '"allocated": 1.5' in told.stdout
+    shown = CliRunner().invoke(app, ["explain", str(path), "--at", "4", "--job", "l"])
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines() == list(explanation_lines(explain(log, "l", 4.0)))
+    shown = CliRunner().invoke(app, ["explain", str(path), "--at", "4", "--job", "l", "--json"])
+    assert '"allocated": 1.5' in shown.stdout

@@ -23,7 +23,7 @@ JOB_B = Job("b", (Phase("map", Tasks(1, 1.0)),), arrival=2.0)
 
 
 def header(**changes: object) -> Header:
-    """A header whose world slows down tasks that read from another rack by 2."""
+    """A header of a backend that slows down tasks that read from another rack by 2."""
     return Header(
         **{
             "backend": "simulated",
@@ -217,7 +217,7 @@ def test_an_early_run_has_a_negative_value() -> None:
     assert found.metrics["gap"] is None
 
 
-def test_late_messages_count_for_nothing() -> None:
+def test_late_messages_do_not_count() -> None:
     """Repeated ends, and the end of an attempt that had failed while the next one runs."""
     late = [TaskFinished(4.5, A, 1, 1, 9.0), TaskKilled(4.5, A, 0, 1), *TURNS[4].events]
     assert outcome([*TURNS[:5], Turn(4.5, late, []), TURNS[5]]) == outcome()
@@ -269,7 +269,7 @@ def test_slots_held_after_the_last_completion_are_no_more_than_full() -> None:
     assert outcome(turns).metrics["utilisation"] == pytest.approx((50 + 1 + 2 + 2) / (2 * 50))
 
 
-def test_a_run_can_be_measured_on_its_way_as_often_as_one_likes() -> None:
+def test_a_run_can_be_measured_repeatedly_while_it_runs() -> None:
     """In the middle, what still runs counts as waste so far; asking changes nothing."""
     meter = Meter(header())
     for turn in TURNS[:4]:
@@ -284,13 +284,13 @@ def test_a_run_can_be_measured_on_its_way_as_often_as_one_likes() -> None:
     assert meter.outcome() == outcome()
 
 
-def test_attempts_are_told_as_they_end() -> None:
-    """Who ran where from when to when, and how it ended."""
-    told: list[Attempt] = []
-    follower = Follower(told.append)
+def test_attempts_are_reported_as_they_end() -> None:
+    """Each with its host, its times and its end."""
+    reported: list[Attempt] = []
+    follower = Follower(reported.append)
     for turn in TURNS[:4]:
         follower(turn.now, turn.events, turn.decisions)
-    assert told == [
+    assert reported == [
         Attempt(A, 1, 1, "h2", Locality.ANY, 0.0, 1.0, 1.0, "failed"),
         Attempt(A, 1, 2, "h2", Locality.ANY, 1.0, 3.0, 2.0, "done"),
     ]
@@ -344,7 +344,7 @@ def test_the_scarcest_kind_of_slot_bounds() -> None:
     assert bound == pytest.approx(20.0)
 
 
-def test_a_bound_may_count_on_least_shares() -> None:
+def test_a_bound_may_use_min_shares() -> None:
     """Two jobs of 10 and 40 on 10 slots: alone 1 s, but 2 slots are the other's, so 1.25 s."""
     small, large = (
         Job(name, (Phase("map", Tasks(10, work / 10)),))

@@ -93,7 +93,7 @@ def test_a_changed_decision_is_found(logs: dict[tuple[str, str], Log]) -> None:
         assert found.difference.decided == was
 
 
-def test_missing_and_additional_decisions_are_found(logs: dict[tuple[str, str], Log]) -> None:
+def test_missing_and_extra_decisions_are_found(logs: dict[tuple[str, str], Log]) -> None:
     """One that was left out stands against none recorded, one too many against none decided."""
     log = logs["fair", "delay"]
     number, place = turn_with(log, Launch)
@@ -108,14 +108,14 @@ def test_missing_and_additional_decisions_are_found(logs: dict[tuple[str, str], 
     assert place <= len(decisions)
 
 
-def test_another_scheduler_decides_otherwise(logs: dict[tuple[str, str], Log]) -> None:
+def test_another_scheduler_decides_differently(logs: dict[tuple[str, str], Log]) -> None:
     """FIFO over the log of FAIR, and greedy over that of delay, differ somewhere."""
     assert not replay_log(logs["fair", "greedy"], make_scheduler("fifo")).is_identical
     assert not replay_log(logs["fair", "delay"], make_scheduler("fair")).is_identical
     assert replay_log(logs["fair", "greedy"], make_scheduler("fair")).is_identical
 
 
-def test_a_log_that_was_cut_off_replays_as_far_as_it_goes(
+def test_a_truncated_log_replays_to_its_end(
     logs: dict[tuple[str, str], Log],
 ) -> None:
     """Half of the turns are half of the story, and all of it is right."""

@@ -118,7 +118,7 @@ def test_an_attempt_takes_the_smallest_free_lane():
     assert lanes == {0: 0, 1: 1, 2: 1, 3: 0}
 
 
-def test_what_still_ran_at_the_end_of_a_record_holds_its_slot_until_then():
+def test_running_tasks_hold_their_slots_until_the_end_of_the_log():
     """A log that was cut off shows its running attempts as unfinished."""
     log = one_phase_log()
     log(0.0, [JobArrived(0.0, JOB)], [launch(0), launch(1)])
@@ -138,7 +138,7 @@ def test_allocation_follows_the_last_reallocation():
     assert timeline_of(log).allocated_by_job == {"j": StepFunction((0.0, 3.0), (2.0, 0.0))}
 
 
-def test_a_job_that_was_given_up_ends_then():
+def test_a_job_that_was_given_up_ends_at_that_instant():
     """The end of a failed job is the moment when the scheduler gave it up."""
     log = one_phase_log()
     log(0.0, [JobArrived(0.0, JOB)], [launch(0)])

@@ -38,7 +38,7 @@ def launch(task: int, host: str, far: Locality, attempt: int = 1) -> Launch:
 
 
 def test_a_block_is_read_before_its_task_computes() -> None:
-    """100 bytes in the 4 seconds before 6 of computing; beside its input a task reads none."""
+    """100 bytes in the 4 seconds before 6 of computing; a task reads nothing but its input."""
     log = log_of(
         (100, 70),
         Turn(1.0, [], [launch(0, "a2", Locality.RACK), launch(1, "a1", Locality.NODE)]),
@@ -50,7 +50,7 @@ def test_a_block_is_read_before_its_task_computes() -> None:
     assert Meter.of_log(log).outcome().metrics["traffic_bytes"] == {"rack": 100.0, "core": 0.0}
 
 
-def test_who_does_not_say_when_it_read_reads_all_the_time() -> None:
+def test_an_attempt_without_a_read_time_reads_all_the_time() -> None:
     """A failed attempt, one that took its input without time, and one that is still there."""
     log = log_of(
         (100, 70, 40),

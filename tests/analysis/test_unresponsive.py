@@ -1,13 +1,13 @@
-"""When hosts were silent, as a log tells it."""
+"""When hosts were unresponsive, from a log."""
 
 from slotwise.analysis.unresponsive import UnresponsiveSpan, unresponsive_spans
 from slotwise.model.event import HostJoined, HostLost
 from slotwise.record.log import Turn
 
 
-def test_silences_of_several_hosts_lie_side_by_side():
-    """Each ends with the return of its own host; who falls silent twice has two."""
-    told = [
+def test_unresponsive_times_of_several_hosts_may_overlap():
+    """Each interval ends when its own host returns; a host may have two."""
+    events = [
         HostLost(1.0, "a"),
         HostLost(2.0, "b"),
         HostJoined(4.0, "a"),
@@ -15,7 +15,7 @@ def test_silences_of_several_hosts_lie_side_by_side():
         HostJoined(6.0, "b"),
         HostJoined(8.0, "a"),
     ]
-    turns = [Turn(event.at, (event,), ()) for event in told]
+    turns = [Turn(event.at, (event,), ()) for event in events]
     assert unresponsive_spans(turns) == (
         UnresponsiveSpan("a", 1.0, 4.0),
         UnresponsiveSpan("b", 2.0, 6.0),
@@ -23,7 +23,7 @@ def test_silences_of_several_hosts_lie_side_by_side():
     )
 
 
-def test_a_host_that_is_never_back_is_silent_to_the_end():
-    """Its silence has no end."""
+def test_a_host_that_never_returns_is_unresponsive_to_the_end():
+    """Its interval has no end."""
     turns = [Turn(0.0, (), ()), Turn(3.0, (HostLost(3.0, "a"),), ())]
     assert unresponsive_spans(turns) == (UnresponsiveSpan("a", 3.0, None),)

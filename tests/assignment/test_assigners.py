@@ -22,7 +22,7 @@ from slotwise.runtime.state import State
 
 RACKS = {"h1": "r1", "h2": "r1", "h3": "r2"}
 EPOCH = 1e9
-"""When the only allocation of these tests would be decided anew."""
+"""When the only allocation of these tests ends."""
 A, B = PhaseId("a", "map"), PhaseId("b", "map")
 
 
@@ -90,7 +90,7 @@ def test_greedy_takes_the_rack_next_and_any_slot_last() -> None:
         assert decide(state, Greedy()) == [Launch(A, 0, 1, free[-1], locality)]
 
 
-def test_who_is_farthest_below_its_allocation_goes_first() -> None:
+def test_the_phase_farthest_below_its_allocation_goes_first() -> None:
     """Of 3 and 1 allocated slots, holding 1 and none: the one that holds none is next."""
     state = state_of(job("a", count=5), job("b", count=5))
     state.apply(Reallocate({A: 3.0, B: 1.0}, until=EPOCH))
@@ -99,7 +99,7 @@ def test_who_is_farthest_below_its_allocation_goes_first() -> None:
 
 
 @pytest.mark.parametrize("assigner", [Greedy(), Delay()])
-def test_tasks_without_homes_run_at_once_anywhere(assigner: Assigner) -> None:
+def test_tasks_without_blocks_run_anywhere_at_once(assigner: Assigner) -> None:
     """Nobody waits for what does not matter."""
     state = state_of(job("a", count=3))
     decided = decide(state, assigner)
@@ -130,7 +130,7 @@ def test_delay_takes_the_rack_after_the_first_wait() -> None:
     assert decide(state, delay, now=5.0) == [Launch(A, 0, 1, "h2", Locality.RACK)]
 
 
-def test_the_home_is_taken_as_soon_as_it_is_free() -> None:
+def test_a_local_slot_is_taken_as_soon_as_it_is_free() -> None:
     """h1 comes free at 2, during the wait."""
     state = state_of(job("busy", count=1), job("a", "h1"))
     occupy(state, "h1")
@@ -141,7 +141,7 @@ def test_the_home_is_taken_as_soon_as_it_is_free() -> None:
     assert state.next_wakeup() == EPOCH
 
 
-def test_whoever_waits_lets_others_pass() -> None:
+def test_a_waiting_phase_lets_others_pass() -> None:
     """Job b, behind a in the order, takes the slot that a lets pass."""
     state = state_of(job("a", "h1"), job("b", "h3"), hosts=["h3"])
     assert decide(state, Delay()) == [
@@ -151,7 +151,7 @@ def test_whoever_waits_lets_others_pass() -> None:
 
 
 def test_a_launch_ends_the_wait() -> None:
-    """After a launch at any slot, the next task of the phase waits afresh, from then on."""
+    """After a launch at any slot, the next task of the phase begins a new wait."""
     state = state_of(job("busy", count=1), job("a", "h1", "h1"), hosts=["h1", "h3"])
     occupy(state, "h1")
     delay = Delay(rack_after=2, any_after=3)
@@ -190,7 +190,7 @@ def test_a_wait_too_short_for_the_clock_is_no_wait() -> None:
     assert decide(state, Delay(1e-12, 5), now=1e6) == [Defer(A, 1e6, 1e6 + 5)]
 
 
-def test_waits_end_at_the_very_instant_that_was_named() -> None:
+def test_waits_end_at_exactly_the_stated_instant() -> None:
     """0.1 + 0.7 and the like: the alarm of a wait is never too early for its own test."""
     for tenths in range(1, 40):
         state = state_of(job("a", "h1"), hosts=["h3"])
@@ -204,7 +204,7 @@ def test_waits_end_at_the_very_instant_that_was_named() -> None:
         assert state.free("task") == {}, "two waits, two alarms, one launch"
 
 
-def test_a_home_is_not_missed_while_the_pool_is_at_its_limit() -> None:
+def test_a_local_slot_is_not_lost_while_the_pool_is_at_its_limit() -> None:
     """h1 comes free while the pool may not launch; when it may, a does not go on waiting.
 
     Pool p may hold one slot, which b does. Task a waits for h1, busy until 2; b ends at 3.
@@ -232,7 +232,7 @@ def test_a_home_is_not_missed_while_the_pool_is_at_its_limit() -> None:
 
 
 @pytest.mark.parametrize("waits", [(-1, 1), (2, 1), (0, float("inf")), (float("nan"), 1)])
-def test_waits_that_cannot_be_are_refused(waits: tuple[float, float]) -> None:
+def test_impossible_waits_are_refused(waits: tuple[float, float]) -> None:
     """Negative, unordered and endless waits are refused with their values."""
     with pytest.raises(InputError, match="delay: the waits are"):
         Delay(*waits)

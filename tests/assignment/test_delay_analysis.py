@@ -1,4 +1,4 @@
-"""The analysis of delay scheduling: its numbers, and what a simulated cluster says to it."""
+"""The analysis of delay scheduling: its numbers, and agreement with a simulated cluster."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from slotwise.assignment.delay_analysis import (
 )
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.errors import InputError
+from tiers import examples
 
 NODES, TASKS, REPLICAS = 100, 20, 3
 STANDARD_ERRORS = 4.0
 """How far from its mean a sample may lie: farther, once in 30,000 times."""
 
 
-def test_the_more_offers_pass_the_more_launches_are_local() -> None:
+def test_more_skipped_offers_make_more_launches_local() -> None:
     """Data on a tenth of the nodes: 65 % after 10 skips, 98.5 % after 40."""
     assert locality_of_launch(0.1, 10) == pytest.approx(1 - 0.9**10)
     assert locality_of_launch(0.1, 10) == pytest.approx(0.65, abs=0.005)
     assert locality_of_launch(0.1, 40) == pytest.approx(0.985, abs=0.0005)
 
 
-def test_data_lie_on_a_part_of_the_nodes() -> None:
+def test_the_part_of_the_nodes_with_data() -> None:
     """One block of three copies on 100 nodes; as many tasks as nodes are everywhere."""
     assert part_with_data(1, 100) == pytest.approx(1 - 0.99**3)
     assert part_with_data(100, 100) == part_with_data(250, 100) == 1
@@ -64,14 +65,14 @@ def test_a_job_of_two_tasks_by_hand() -> None:
     replicas=st.integers(1, 5),
     wished=st.floats(0, 0.999),
 )
-def test_what_is_promised_is_reached(
+def test_the_promised_locality_is_reached(
     tasks: int, nodes: int, replicas: int, wished: float
 ) -> None:
     """The bound stays below the locality, and reaches what was wished with no skip to spare."""
     skips = skips_for(wished, tasks, nodes, replicas)
-    min_share = locality_of_job_least(tasks, skips, nodes, replicas)
-    assert min_share <= locality_of_job(tasks, skips, nodes, replicas) + 1e-12
-    assert min_share >= wished - 1e-9
+    locality = locality_of_job_least(tasks, skips, nodes, replicas)
+    assert locality <= locality_of_job(tasks, skips, nodes, replicas) + 1e-12
+    assert locality >= wished - 1e-9
     assert skips >= 1
     assert locality_of_job_least(tasks, skips - 1, nodes, replicas) < wished + 1e-9
 
@@ -81,22 +82,24 @@ def test_what_is_promised_is_reached(
     [24, pytest.param(10, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.slow)],
 )
 def test_the_runtime_reaches_what_the_analysis_promises(skips: int) -> None:
-    """Jobs of 20 tasks in a busy cluster of 100 nodes, with a wait worth so many skips.
+    """Jobs of 20 tasks in a busy cluster of 100 nodes, with a wait worth this many skips.
 
     A wait of D skips begins with one offer that is let pass and ends with one that is taken:
     so the locality lies between the promises of D and of D + 2 skips.
     """
     task_seconds, slots_per_node = 100.0, 2
     wait = wait_for_skips(skips, NODES, slots_per_node, task_seconds)
-    seen = _localities_of_jobs(wait, slots_per_node, task_seconds, jobs=40)
+    seen = _localities_of_jobs(wait, slots_per_node, task_seconds, examples(15, slow=40))
     mean, error = float(seen.mean()), float(seen.std(ddof=1)) / len(seen) ** 0.5
     assert mean >= locality_of_job(TASKS, skips, NODES, REPLICAS) - STANDARD_ERRORS * error
     assert mean <= locality_of_job(TASKS, skips + 2, NODES, REPLICAS) + STANDARD_ERRORS * error
 
 
 def test_without_a_wait_the_runtime_is_as_local_as_its_offers() -> None:
-    """Waits of 0 skips: each launch takes the first offer, local with chance p."""
-    seen = _localities_of_jobs(0.0, slots_per_node=2, task_seconds=100.0, jobs=40)
+    """Waits of 0 skips: each launch takes the first offer, local with probability p."""
+    seen = _localities_of_jobs(
+        0.0, slots_per_node=2, task_seconds=100.0, jobs=examples(15, slow=40)
+    )
     error = float(seen.std(ddof=1)) / len(seen) ** 0.5
     promised = locality_of_job(TASKS, 1, NODES, REPLICAS)
     assert abs(float(seen.mean()) - promised) <= STANDARD_ERRORS * error
@@ -108,7 +111,7 @@ def _localities_of_jobs(
     """The part of node-local launches of each of many jobs, which come one after another.
 
     Another job keeps the cluster busy. Its tasks and theirs end at random (exponentially), so
-    every slot comes free next with the same chance. Whoever waits is asked first: the pools'
+    every slot is equally likely to come free next. A job that waits is asked first: the pools'
     weights see to that.
     """
     rng = np.random.default_rng(5)
@@ -162,11 +165,13 @@ def _blocks(rng: np.random.Generator) -> tuple[Block, ...]:
 
 
 @pytest.mark.parametrize(("wait", "local_after", "delay"), [(2, 3, 5), (8, 3, 5), (4, 5, 2)])
-def test_the_gain_is_what_chance_says(wait: float, local_after: float, delay: float) -> None:
+def test_the_expected_gain_matches_random_draws(
+    wait: float, local_after: float, delay: float
+) -> None:
     """Draw when the next local slot comes: within the wait it saves the delay, else nothing.
 
-    Both ways are counted from now on: who runs elsewhere at once loses the delay; who waits
-    in vain loses it as well as the wait.
+    Both ways are counted from now on: running elsewhere at once loses the delay; waiting
+    in vain loses the delay and the wait.
     """
     rng = np.random.default_rng(11)
     comes = rng.exponential(local_after, 200_000)
@@ -199,7 +204,7 @@ def test_when_it_pays_the_longest_wait_is_best(
     assert gains[-1] == pytest.approx(delay - local_after)
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_parameters_are_refused() -> None:
     """The message names the value and what to give."""
     with pytest.raises(InputError, match="locality is 1; wish for 0 or more, but less than 1"):
         skips_for(1, 20, 100)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from backends.test_worlds import stage
+from backends.test_backends import stage
 
 __all__ = ["stage"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from backends.test_worlds import Stage
 
+from backends.test_backends import Stage
 from backends.test_flowflex import assert_replays, phase
 from slotwise.model.decision import Enqueue, Launch
 from slotwise.model.job import Job

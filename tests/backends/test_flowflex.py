@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from backends.test_worlds import WORK, Play, Stage, Trouble
 
 import slotwise
+from backends.test_backends import WORK, Live, Play, Stage, Trouble
 from slotwise.analysis.metrics import Meter
 from slotwise.analysis.replay import replay_log
 from slotwise.model.decision import Launch
@@ -20,9 +20,20 @@ from slotwise.programs.calls import Calls
 from slotwise.record.log import Log, read_log
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.scheduler import QUEUEINGS
+from tiers import examples
 
 NAMES = ("flowflex", "flowflex-fast", "flowflex-paper")
 every_name = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_search(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Search little at each decision, except with `--slow`."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not pytestconfig.getoption("--slow"):
+            for module in ("allocation.flowflex.allocator", "assignment.dmrs.queueing"):
+                patch.setattr(f"slotwise.{module}.BUDGET_SECONDS", 1e-4)
+        yield
 
 
 def phase(name: str, count: int, *after: str, kind: str = "task") -> Phase:
@@ -67,6 +78,13 @@ def assert_order_is_kept(log: Log, jobs: Iterable[Job]) -> None:
                 assert all(left[name, one] == 0 for one in waits[decision.phase]), decision
 
 
+def skip_slow(stage: Stage, name: str) -> None:
+    """Without `--slow`, only two schedulers run on the local backend."""
+    is_first = name in ("flowflex", "dmrs")
+    if not is_first and isinstance(stage, Live) and not examples(0, slow=1):
+        pytest.skip("slow; run with --slow")
+
+
 def assert_replays(play: Play) -> None:
     """The log explains every decision."""
     found = replay_log(play.log)
@@ -75,12 +93,13 @@ def assert_replays(play: Play) -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, *QUEUEINGS])
-def test_flows_end_in_their_order_whatever_happens(stage: Stage, name: str) -> None:
+def test_flows_keep_their_order_despite_failures(stage: Stage, name: str) -> None:
     """Some come late, a task fails, a slot dies, and a job that always fails is given up.
 
     All others are done, each task once, and the log explains every decision. So it is where
     hosts have queues, too.
     """
+    skip_slow(stage, name)
     jobs = [
         diamond("d"), fan("f"), line("bad"),
         line("l", arrival=0.05), diamond("late", arrival=0.1),
@@ -104,8 +123,9 @@ def test_flows_end_in_their_order_whatever_happens(stage: Stage, name: str) -> N
 
 
 @every_name
-def test_kinds_of_slots_hold_their_phases_only(stage: Stage, name: str) -> None:
+def test_slots_of_a_kind_run_only_phases_of_that_kind(stage: Stage, name: str) -> None:
     """Two maps and one reduce run at once, in flows of map, reduce, map and reduce."""
+    skip_slow(stage, name)
     jobs = [
         Job(
             f"j{number}",
@@ -137,7 +157,7 @@ def test_kinds_of_slots_hold_their_phases_only(stage: Stage, name: str) -> None:
     assert_replays(play)
 
 
-def test_the_short_flow_is_first_though_its_first_phase_is_not(stage: Stage) -> None:
+def test_the_shorter_flow_goes_first_even_with_a_longer_first_phase(stage: Stage) -> None:
     """By whole flows b is shorter: all of its tasks begin before a's last phase does."""
     a = Job("a", (phase("p", 2), phase("q", 40, "p")))
     b = Job("b", (phase("p", 4), phase("q", 2, "p")))
@@ -146,10 +166,13 @@ def test_the_short_flow_is_first_though_its_first_phase_is_not(stage: Stage) -> 
     assert launched[0] == ("b", "p")
     last_of_b = max(n for n, one in enumerate(launched) if one == ("b", "q"))
     assert sum(one == ("a", "q") for one in launched[:last_of_b]) <= 2
-    assert play.completed["b"] < play.completed["a"]
+    if play.begun is None:  # In real time, the last task of b may be delayed at will.
+        assert play.completed["b"] < play.completed["a"]
 
 
-@every_name
+@pytest.mark.parametrize(
+    "name", ["flowflex", *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
+)
 def test_flows_of_unknown_work_are_run(
     name: str, watched: Callable[..., object], tmp_path: Path
 ) -> None:
@@ -175,19 +198,20 @@ def test_flows_of_unknown_work_are_run(
 
 @pytest.mark.parametrize("split", [False, True])
 def test_programs_whose_reduces_begin_early_are_run(split: bool, tmp_path: Path) -> None:
-    """Three word counts on slots by kind, with a slow start of 0, copying apart or not."""
+    """Word counts on slots by kind, with a slow start of 0, copying split off or not."""
+    count, slots = examples(2, slow=3), examples(1, slow=2)
     words = [f"word{number % 7} " * 20 for number in range(40)]
     (tmp_path / "in").write_text("\n".join(words))
     jobs: Sequence[dict[str, object]] = [
         {"id": f"w{n}", "program": "wordcount", "inputs": "in", "output": f"out{n}",
          "reducers": 3}
-        for n in range(3)
+        for n in range(count)
     ]  # fmt: skip
     file = tmp_path / "jobs.yaml"
     file.write_text(f"slotwise: 1\njobs: {jobs}\n")
     log = tmp_path / "log.jsonl"
     result = slotwise.run(
-        file, "flowflex", slots={"map": 2, "reduce": 2}, log=log,
+        file, "flowflex", slots={"map": slots, "reduce": slots}, log=log,
         shuffle=Shuffle(slow_start=0.0, split=split),
     )  # fmt: skip
     assert not result.failed
@@ -197,8 +221,8 @@ def test_programs_whose_reduces_begin_early_are_run(split: bool, tmp_path: Path)
             row for part in (tmp_path / f"out{n}").glob("part-*")
             for row in part.read_text().splitlines()
         )
-        for n in range(3)
+        for n in range(count)
     ]  # fmt: skip
-    assert counts[0] == counts[1] == counts[2]
+    assert counts == [counts[0]] * count
     assert counts[0][0] == f"word0\t{20 * 6}"
     assert len(counts[0]) == 7

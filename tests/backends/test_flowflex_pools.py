@@ -22,11 +22,12 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
 from slotwise.runtime.simulated.backend import Simulation
+from tiers import examples
 
 Simulate = Callable[..., object]
 
 NAMES = ("flowflex", "flowflex-fast", "flowflex-paper")
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(30, slow=1000)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -88,7 +89,7 @@ def test_flows_of_any_shape_end(
 def test_reduces_begin_early_beside_maps(
     simulated: Simulate, name: str, split: bool, slots: dict[str, int]
 ) -> None:
-    """Slow start, with copying split off or not, on slots of their own or the same for all."""
+    """Slow start, with copying split off or not, on separate or common slots."""
     shuffle = Shuffle(slow_start=0.25, split=split)
     cluster = shuffle.cluster(Cluster((Host("h", slots),)))
     jobs = [
@@ -105,8 +106,8 @@ def test_reduces_begin_early_beside_maps(
             ),
             cluster,
         )
-        for number in range(4)
+        for number in range(examples(2, slow=4))
     ]
     watch = simulated(jobs, cluster, name=name, simulation=Simulation(noise=0.3))
-    assert watch.state.completed.keys() == {"j0", "j1", "j2", "j3"}
+    assert watch.state.completed.keys() == {job.id for job in jobs}
     assert replay_log(watch.log).is_identical

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backends.test_worlds import Play, body
 
 import slotwise
+from backends.test_backends import Play, body
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Reallocate
@@ -54,7 +54,7 @@ class Disturbed:
 
     backend: LocalBackend
     outages: Sequence[Outage]
-    is_told_twice: bool
+    repeats_launches: bool
     signals: list[tuple[float, signal.Signals, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class Disturbed:
     def perform(self, decision: Any) -> None:
         """Carry out the decision; repeat a launch."""
         self.backend.perform(decision)
-        if self.is_told_twice and isinstance(decision, Launch):
+        if self.repeats_launches and isinstance(decision, Launch):
             self.backend.perform(decision)
 
     def wait(self, until: float | None) -> Sequence[Event]:
@@ -78,22 +78,22 @@ class Disturbed:
             at, number, host = self.signals[0]
             if until is not None and until <= at:
                 break
-            if told := self.backend.wait(at):
-                return self.hear(told)
+            if events := self.backend.wait(at):
+                return self.plan_continuation(events)
             del self.signals[0]
             self.send(number, host)
             if number == signal.SIGSTOP and self.is_done(host):
                 self.send(signal.SIGCONT, host)
                 self.plan(self.now + 0.01, number, host)
-        return self.hear(self.backend.wait(until))
+        return self.plan_continuation(self.backend.wait(until))
 
-    def hear(self, told: Sequence[Event]) -> Sequence[Event]:
+    def plan_continuation(self, events: Sequence[Event]) -> Sequence[Event]:
         """Plan to continue each lost host at the end of its outage. The same events."""
-        for event in told:
+        for event in events:
             if isinstance(event, HostLost):
                 (seconds,) = (o.seconds for o in self.outages if o.host == event.host)
                 self.plan(event.at + seconds, signal.SIGCONT, event.host)
-        return told
+        return events
 
     def plan(self, at: float, number: signal.Signals, host: str) -> None:
         """Plan a signal."""
@@ -164,33 +164,33 @@ def stage(
 
 def assert_shared_as_they_are(play: Play, left: int) -> None:
     """While it has tasks for both hosts, the job is allocated the responsive ones."""
-    silent: set[str] = set()
+    unresponsive: set[str] = set()
     for turn in play.log.turns:
         for event in turn.events:
             if isinstance(event, HostLost):
-                silent.add(event.host)
+                unresponsive.add(event.host)
             elif isinstance(event, HostJoined):
-                silent.remove(event.host)
+                unresponsive.remove(event.host)
             left -= isinstance(event, TaskFinished)
         has_changed = any(isinstance(event, HostLost | HostJoined) for event in turn.events)
         decided = [d for d in turn.decisions if isinstance(d, Reallocate)]
         assert decided or not has_changed
         for decision in decided:
             (slots,) = decision.slots.values() or (0,)
-            assert slots <= 2 - len(silent)
+            assert slots <= 2 - len(unresponsive)
         if has_changed and left >= 4:
-            assert slots == 2 - len(silent)
+            assert slots == 2 - len(unresponsive)
 
 
-def hosts_told(play: Play) -> list[tuple[type, str]]:
+def host_events(play: Play) -> list[tuple[type, str]]:
     """The events of hosts, in order."""
     return [(type(event), event.host) for event in play.events(HostLost | HostJoined)]
 
 
-def test_a_host_silent_for_less_than_its_grace_loses_nothing(stage: HostStage) -> None:
+def test_a_host_unresponsive_within_the_grace_loses_nothing(stage: HostStage) -> None:
     """Nothing begins on a meanwhile; the task there ends normally."""
     play = stage(16, Outage("a", 0.25, 0.5))
-    assert hosts_told(play) == [(HostLost, "a"), (HostJoined, "a")]
+    assert host_events(play) == [(HostLost, "a"), (HostJoined, "a")]
     assert not play.events(TaskFailed)
     launches = [(turn.now, d) for turn in play.log.turns for d in turn.decisions
                 if isinstance(d, Launch)]  # fmt: skip
@@ -202,10 +202,10 @@ def test_a_host_silent_for_less_than_its_grace_loses_nothing(stage: HostStage) -
         assert set(play.begun.values()) == {1}
 
 
-def test_a_host_silent_for_longer_loses_what_ran_there(stage: HostStage) -> None:
+def test_a_host_unresponsive_beyond_the_grace_loses_its_tasks(stage: HostStage) -> None:
     """It runs again on b; when a is back, it gets other tasks."""
     play = stage(20, Outage("a", 0.25, 0.8), grace=0.2)
-    assert hosts_told(play) == [(HostLost, "a"), (HostJoined, "a")]
+    assert host_events(play) == [(HostLost, "a"), (HostJoined, "a")]
     (failed,) = play.events(TaskFailed)
     assert failed.lost
     assert "host a has not responded for" in failed.reason
@@ -221,16 +221,16 @@ def test_a_host_silent_for_longer_loses_what_ran_there(stage: HostStage) -> None
         assert sum(play.begun.values()) in (20, 21)
 
 
-def test_all_hosts_silent_for_a_while(stage: HostStage) -> None:
+def test_all_hosts_may_be_unresponsive_for_a_while(stage: HostStage) -> None:
     """All hosts are unresponsive; then all continue."""
     play = stage(8, Outage("a", 0.15, 0.5), Outage("b", 0.15, 0.5))
-    told = hosts_told(play)
-    assert {*told} == {(kind, host) for kind in (HostLost, HostJoined) for host in "ab"}
-    assert len(told) == 4
+    events = host_events(play)
+    assert {*events} == {(kind, host) for kind in (HostLost, HostJoined) for host in "ab"}
+    assert len(events) == 4
     assert not play.events(TaskFailed)
 
 
-def test_launches_that_come_twice_are_done_once(stage: HostStage) -> None:
+def test_repeated_launches_run_once(stage: HostStage) -> None:
     """Each second launch is dropped and reported with a reason."""
     play = stage(6, twice=True)
     launches = play.decisions(Launch)

@@ -15,21 +15,21 @@ from slotwise.model.snapshot import Seen
 A, B = PhaseId("j", "map"), PhaseId("j", "reduce")
 
 
-def test_nothing_seen_changes_nothing() -> None:
+def test_without_observations_nothing_is_corrected() -> None:
     """Speeds stay as stated, and no phase has a factor."""
     found = corrected({}, {"h": 0.5, "g": 2.0})
     assert found.speeds == {"h": 0.5, "g": 2.0}
     assert found.factors == {}
 
 
-def test_the_first_task_sets_an_estimate_right_that_is_ten_times_off() -> None:
+def test_one_task_corrects_an_estimate_that_is_ten_times_off() -> None:
     """One task of 1 s where 10 s were expected: the phase needs a tenth."""
     found = corrected({A: {"h": Seen(10.0, 1.0, 1)}}, {"h": 1.0})
     assert found.factors[A] == pytest.approx(0.1, rel=1e-6)
     assert found.speeds["h"] == pytest.approx(1.0, rel=1e-6)
 
 
-def test_a_phase_that_has_nothing_to_show_is_taken_to_be_as_wrong_as_its_job() -> None:
+def test_a_phase_without_observations_is_corrected_like_its_job() -> None:
     """Maps took a fifth of what was expected, so reduces are taken to; other jobs are not."""
     found = corrected({A: {"h": Seen(10.0, 2.0, 2)}}, {"h": 1.0})
 
@@ -44,7 +44,7 @@ def test_a_phase_that_has_nothing_to_show_is_taken_to_be_as_wrong_as_its_job() -
     assert found.work(View(PhaseId("k", "map")), 0) == 5.0
 
 
-def test_what_runs_as_was_said_leaves_all_as_it_was() -> None:
+def test_correct_estimates_are_left_unchanged() -> None:
     """On a host of speed 0.5 a task takes twice its work, as it should."""
     seen = {A: {"fast": Seen(8.0, 8.0, 4), "slow": Seen(4.0, 8.0, 2)}}
     found = corrected(seen, {"fast": 1.0, "slow": 0.5})
@@ -52,7 +52,7 @@ def test_what_runs_as_was_said_leaves_all_as_it_was() -> None:
     assert found.speeds == pytest.approx({"fast": 1.0, "slow": 0.5})
 
 
-def test_a_host_that_is_slower_than_the_others_is_found_out() -> None:
+def test_a_slow_host_is_detected() -> None:
     """Both were said to be alike, but one takes four times as long with every phase."""
     seen = {
         phase: {"fast": Seen(100.0, 100.0, 100), "slow": Seen(50.0, 200.0, 50)}

@@ -33,7 +33,7 @@ def launch(task: int, attempt: int = 1) -> Launch:
 
 
 @given(st.integers(1, 50), st.lists(st.floats(0.01, 100), min_size=1), st.floats(0.1, 50))
-def test_it_is_the_average_seen_times_the_number_left(
+def test_the_estimate_is_the_average_times_the_tasks_left(
     left: int, seen: list[float], estimate: float
 ) -> None:
     """With equal estimates, whatever they were, the rule of the paper comes out."""
@@ -47,13 +47,13 @@ def test_it_is_the_average_seen_times_the_number_left(
     assert found == pytest.approx(sum(seen) / len(seen) * left)
 
 
-def test_before_anything_finished_the_estimate_stands() -> None:
+def test_before_any_task_ends_the_stated_estimate_holds() -> None:
     """Five tasks of 4 s are 20 s; running ones count for what they still need."""
     assert work_left(20, 0, 0, 0, 0) == 20
     assert work_left(12, 8, 0, 0, 3) == 12 + 5
 
 
-def test_what_nobody_has_said_is_taken_to_be_ten_seconds_a_task() -> None:
+def test_unknown_work_counts_as_ten_seconds_a_task() -> None:
     """Three tasks of unknown work are 30 s, until one is seen to take 2."""
     state, phase = started(Tasks(3))
     assert phase.work_left(0.0) == 30
@@ -89,7 +89,7 @@ def test_a_task_that_outlives_its_estimate_still_needs_a_part_of_it() -> None:
     assert phase.work_left(9.0) == pytest.approx(RUNNING_FLOOR * 5.0)
 
 
-def test_a_failed_attempt_teaches_nothing() -> None:
+def test_a_failed_attempt_does_not_change_the_estimate() -> None:
     """After a failure the whole task is left, as was thought at first."""
     state, phase = started(Tasks(2, 5.0))
     state.apply(launch(0))
@@ -100,7 +100,7 @@ def test_a_failed_attempt_teaches_nothing() -> None:
 
 @given(*[st.floats(0, 1e6)] * 5)
 @example(0.0, 0.0, 5e-324, 1e6, 0.0)  # An estimate of next to nothing tells no factor.
-def test_it_is_always_above_zero(
+def test_the_estimate_is_always_positive(
     pending: float, running: float, finished: float, observed: float, elapsed: float
 ) -> None:
     """No sums whatever make it zero or less, since orders divide by it."""

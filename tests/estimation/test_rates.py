@@ -32,7 +32,7 @@ def test_the_rate_is_the_median() -> None:
     assert rate.spread == pytest.approx(3.2 / 2 - 1)
 
 
-def test_large_tasks_tell_more_than_small_ones() -> None:
+def test_large_tasks_weigh_more_than_small_ones() -> None:
     """Small tasks mostly start and end: half of the bytes count, not half of the tasks."""
     rates = estimate_rates([seen(10.0, 1000), *[seen(1.0, 10)] * 50])
     assert rates.by_phase["wc", "map"].seconds_per_byte == pytest.approx(0.01)
@@ -69,17 +69,17 @@ def test_true_rates_and_speeds_are_found(
 
 
 @given(st.lists(positive, min_size=1, max_size=9), positive, st.randoms())
-def test_a_minority_that_is_wrong_carries_nothing_away(
-    wrong: list[float], factor: float, chance: object
+def test_a_wrong_minority_does_not_bias_the_rate(
+    wrong: list[float], factor: float, rng: object
 ) -> None:
     """Of 2n + 1 tasks n may have taken whatever time: the rate is that of the others."""
     tasks = [seen(factor) for _ in range(len(wrong) + 1)] + [seen(value) for value in wrong]
-    chance.shuffle(tasks)  # type: ignore[attr-defined]
+    rng.shuffle(tasks)  # type: ignore[attr-defined]
     found = estimate_rates(tasks).by_phase["wc", "map"].seconds_per_byte
     assert found == pytest.approx(factor / 100)
 
 
-def test_a_host_said_to_be_slow_is_taken_at_its_word() -> None:
+def test_the_stated_speed_of_a_slow_host_is_used() -> None:
     """Where what is stated is true, speeds are as stated, and rates are those at speed 1."""
     rates = estimate_rates(
         [seen(4.0, speed=0.5, host="slow")] * 3 + [seen(2.0, host="plain")] * 2
@@ -90,7 +90,7 @@ def test_a_host_said_to_be_slow_is_taken_at_its_word() -> None:
     )
 
 
-def test_most_tasks_ran_as_fast_as_was_said() -> None:
+def test_tasks_at_the_stated_speed_confirm_it() -> None:
     """Only ratios of speeds are seen: the median task is held to be on a host as stated."""
     rates = estimate_rates([seen(2.0, host="a")] * 5 + [seen(8.0, host="b")] * 2)
     assert {one.host: one.speed for one in rates.speeds} == pytest.approx({"a": 1, "b": 0.25})
@@ -98,7 +98,7 @@ def test_most_tasks_ran_as_fast_as_was_said() -> None:
 
 
 def test_hosts_that_share_no_phase_are_not_compared() -> None:
-    """Who has run other programs only is as fast as was said, until they meet."""
+    """A host that ran only other programs keeps its stated speed until they share one."""
     apart = [seen(1.0, host="a", phase="map"), seen(9.0, host="b", phase="reduce")]
     assert [one.speed for one in estimate_rates(apart).speeds] == pytest.approx([1, 1])
     bridge = [seen(1.0, host="c", phase="map"), seen(3.0, host="c", phase="reduce")]
@@ -117,14 +117,14 @@ def test_half_of_the_tasks_are_within_the_spread(times: list[float]) -> None:
     assert 2 * sum(value < rate.spread - close for value in off) <= len(off)
 
 
-def test_what_tells_nothing_is_left_out() -> None:
+def test_observations_without_information_are_left_out() -> None:
     """Tasks without bytes or of no time have no rate; without any, nothing is known."""
     assert estimate_rates([]).by_phase == {}
     assert estimate_rates([seen(1.0, 0), seen(0.0, 5)]).by_phase == {}
     assert estimate_rates([seen(1.0, 0), seen(1.0, 10)]).by_phase["wc", "map"].count == 1
 
 
-def test_a_job_gets_the_work_that_is_known() -> None:
+def test_a_job_gets_its_known_work() -> None:
     """Its tasks are estimated by their bytes; phases nobody has seen stay as they were."""
     job = Job("j", (Phase("map", Tasks(2, (7.0, 7.0))), Phase("reduce", Tasks(3, 5.0))))
     rates = estimate_rates([seen(2.0)])
@@ -134,31 +134,31 @@ def test_a_job_gets_the_work_that_is_known() -> None:
     assert rates.job(job, "another", {"map": (50, 200)}) == job
 
 
-def told(tasks: list[Observation], **stated: float) -> dict[str, float]:
-    """The speeds of a cluster as it is told to schedulers, after these tasks."""
+def speeds_of(tasks: list[Observation], **stated: float) -> dict[str, float]:
+    """The speeds that schedulers see of a cluster after these tasks."""
     hosts = tuple(Host(name, {"task": 1}, speed=speed) for name, speed in stated.items())
     known = estimate_rates(tasks).cluster(Cluster(hosts))
     return {host.name: host.speed for host in known.hosts}
 
 
 @given(st.integers(1, 30), positive)
-def test_a_speed_is_believed_once_enough_was_seen(count: int, speed: float) -> None:
+def test_a_speed_is_used_after_enough_observations(count: int, speed: float) -> None:
     """From twelve tasks on; one large task among small ones is not many."""
     many = [seen(1.0, host="plain")] * 99
-    believed = told(many + [seen(1 / speed, host="odd")] * count, plain=1.0, odd=1.0)
+    believed = speeds_of(many + [seen(1 / speed, host="odd")] * count, plain=1.0, odd=1.0)
     known = speed if count >= 12 else 1.0
     assert believed == pytest.approx({"plain": 1.0, "odd": known}, rel=1e-3)
     large = [seen(100 / speed, 10_000, "odd"), *[seen(0.01 / speed, 1, "odd")] * count]
-    assert told([*many * 99, *large], plain=1.0, odd=1.0)["odd"] == 1.0
+    assert speeds_of([*many * 99, *large], plain=1.0, odd=1.0)["odd"] == 1.0
 
 
 @given(st.lists(st.floats(0.5, 2), min_size=12, max_size=40), st.floats(0.2, 5))
-def test_what_may_be_chance_is_not_believed(factors: list[float], speed: float) -> None:
+def test_differences_within_the_noise_are_not_used(factors: list[float], speed: float) -> None:
     """Where times differ much from task to task, a small difference of speed tells nothing."""
     many = [seen(1.0, host="plain")] * 99
     odd = [seen(factor / speed, host="odd") for factor in factors]
     (found,) = (s for s in estimate_rates(many + odd).speeds if s.host == "odd")
-    believed = told(many + odd, plain=1.0, odd=1.0)["odd"]
+    believed = speeds_of(many + odd, plain=1.0, odd=1.0)["odd"]
     error = 1.86 * log(1 + found.spread) / len(factors) ** 0.5
     off = abs(log(found.speed))
     assert believed == pytest.approx(
@@ -169,5 +169,7 @@ def test_what_may_be_chance_is_not_believed(factors: list[float], speed: float) 
 def test_a_host_is_known_by_name_and_stated_speed() -> None:
     """Said to be of another speed, it is another host; one nobody has seen stays as stated."""
     tasks = [seen(1.0, host="a")] * 13 + [seen(1.0, host="b", speed=2.0)] * 12
-    assert told(tasks, a=1.0, b=2.0, c=3.0) == pytest.approx({"a": 1.0, "b": 1.0, "c": 3.0})
-    assert told(tasks, a=1.0, b=1.0) == {"a": 1.0, "b": 1.0}
+    assert speeds_of(tasks, a=1.0, b=2.0, c=3.0) == pytest.approx(
+        {"a": 1.0, "b": 1.0, "c": 3.0}
+    )
+    assert speeds_of(tasks, a=1.0, b=1.0) == {"a": 1.0, "b": 1.0}

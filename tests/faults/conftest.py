@@ -1,4 +1,4 @@
-"""A `slotwise` of one's own to be hurt: its folder, its processes, its temporary files."""
+"""The `slotwise` command as a process: its folder, its processes, its temporary files."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from types import SimpleNamespace
 
 import pytest
 
-PATIENCE = 120.0
-"""Seconds that nothing here takes; a test that waits so long has failed."""
+TIMEOUT = 120.0
+"""Seconds; a test that waits for this long has failed."""
 
 
-def wait_for(what: Callable[[], object], seconds: float = PATIENCE) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = TIMEOUT) -> None:
     """Block until a condition holds."""
     until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until, "what was waited for did not come"
+    while not condition():
+        assert time.monotonic() < until, "the condition did not come true in time"
         time.sleep(0.01)
 
 
@@ -43,7 +43,7 @@ def children(pid: int) -> list[int]:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process is there and has not ended."""
+    """Whether a process exists and has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -52,7 +52,7 @@ def lives(pid: int) -> bool:
 
 @dataclass
 class Command:
-    """The command in a folder of its own, with a folder of its own for temporary files."""
+    """The command in its own folder, which also holds its temporary files."""
 
     folder: Path
     begun: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Command:
 
     @property
     def stderr(self) -> str:
-        """All that it has said beside."""
+        """All that it has written to stderr."""
         return (self.folder / "stderr").read_text()
 
     def write(self, text: str, name: str = "jobs.yaml") -> Path:
@@ -89,7 +89,7 @@ class Command:
         self.temporary.mkdir(exist_ok=True)
 
         def limit() -> None:
-            # Who starts tests in the background may have them ignored.
+            # A shell that starts tests in the background may have set them to be ignored.
             for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             for what, most in (limits or {}).items():
@@ -114,28 +114,46 @@ class Command:
 
     def run(self, *arguments: str, **how: object) -> int:
         """Run it to its end; the exit code."""
-        return self.start(*arguments, **how).wait(PATIENCE)  # type: ignore[arg-type]
+        return self.start(*arguments, **how).wait(TIMEOUT)  # type: ignore[arg-type]
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        for process in self.begun:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
 
     def left(self) -> list[str]:
-        """What lies in the folders for temporary files and for output."""
+        """The files in the folders for temporary files and for output."""
         roots = (self.temporary, self.folder / "out")
         return sorted(str(p.relative_to(self.folder)) for r in roots for p in r.rglob("*"))
 
 
 @pytest.fixture
 def command(tmp_path: Path) -> Iterator[Command]:
-    """The command; whatever of it still runs afterwards is ended."""
+    """The command; what still runs at the end is killed."""
     made = Command(tmp_path)
     yield made
-    for process in made.begun:
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def make_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Command]]:
+    """Makes commands whose runs several tests look at."""
+    made: list[Command] = []
+
+    def make() -> Command:
+        made.append(Command(tmp_path_factory.mktemp("command")))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
 
 
 @pytest.fixture
 def books(tmp_path: Path) -> Counter[str]:
-    """Forty small books under in/, and how often each word stands in them."""
+    """Forty small books under in/; how often each word occurs in them."""
     rng, words = random.Random(7), Counter[str]()
     (tmp_path / "in").mkdir()
     for number in range(40):
@@ -155,7 +173,7 @@ def counted(output: Path) -> Counter[str]:
 
 @pytest.fixture
 def processes() -> SimpleNamespace:
-    """What tests ask of processes: children, lives, wait_for, and the patience to have."""
+    """Functions for processes: children, lives, wait_for, counted; and the time limit."""
     return SimpleNamespace(
-        children=children, lives=lives, wait_for=wait_for, PATIENCE=PATIENCE, counted=counted
+        children=children, lives=lives, wait_for=wait_for, TIMEOUT=TIMEOUT, counted=counted
     )

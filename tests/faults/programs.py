@@ -1,4 +1,4 @@
-"""Programs that are up to no good, as text of a module."""
+"""Programs that hang, as the text of a module."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ class Stuck(MapReduce):
         yield line, 1
         time.sleep(600)
 """
-"""Its maps start a process each, write down which, and end neither it nor themselves."""
+"""Each of its maps starts a process, leaves its number in a file, and never ends."""

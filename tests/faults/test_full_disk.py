@@ -1,4 +1,4 @@
-"""Disks that are full or not to be written: that job ends, others go on, nothing stays."""
+"""Full and read-only disks: the job that needs them fails, others go on, nothing is left."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ jobs:
 
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of 200 kB of its own."""
+    """A folder that is a file system of 200 kB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", folder], capture_output=True
     )
     if mounted.returncode:
-        pytest.skip("only who may mount a file system can have a small one")
+        pytest.skip("mounting a small file system needs root")
     yield folder
     subprocess.run(["umount", "-l", folder], check=True)
 
 
 def check(command: Any, reason: str) -> None:
-    """The large job failed for this reason, in one line; the small one is done; no rest."""
+    """One line says why the large job failed; the small job is done; no file is left."""
     lines = command.stderr.splitlines()
     assert lines[-1].startswith("slotwise: flex: job large failed: ")
     assert reason in lines[-1]
@@ -45,8 +45,8 @@ def check(command: Any, reason: str) -> None:
     assert command.left() == []
 
 
-def test_a_file_that_may_not_grow(command: Any, books: Counter[str]) -> None:
-    """Where files may not grow beyond a size, the job that needs it fails, by that name."""
+def test_a_limit_on_the_size_of_files(command: Any, books: Counter[str]) -> None:
+    """A job that needs a larger file fails with "File too large"."""
     command.write(JOBS)
     assert (
         command.run("run", "jobs.yaml", "--slots", "2", limits={resource.RLIMIT_FSIZE: 50_000})
@@ -59,7 +59,7 @@ def test_a_full_disk_for_shuffled_data(
     command: Any, books: Counter[str], tiny_disk: Path
 ) -> None:
     """Where the disk for temporary files is full, the job fails and the disk is empty again."""
-    # A task of the small job could not begin either while the disk is full: it comes behind.
+    # While the disk is full no task of the small job could begin either, so it runs later.
     command.write(f"{JOBS}pools: [{{name: default, jobs_max: 1}}]\n")
     environment = {"TMPDIR": str(tiny_disk)}
     assert command.run("run", "jobs.yaml", "--slots", "2", environment=environment) == 1
@@ -76,7 +76,7 @@ def test_a_full_disk_for_output(command: Any, books: Counter[str], tiny_disk: Pa
 
 
 def test_an_output_below_a_file(command: Any, books: Counter[str]) -> None:
-    """An output that can never be made is told with its place; the other job is done."""
+    """The message gives the place of an output that cannot be made."""
     command.write("", "file")
     command.write(JOBS.replace("out/large", "file/large"))
     assert command.run("run", "jobs.yaml", "--slots", "2") in (1, 2)
@@ -86,7 +86,7 @@ def test_an_output_below_a_file(command: Any, books: Counter[str]) -> None:
 def test_an_output_on_a_disk_that_is_read_only(
     command: Any, books: Counter[str], tiny_disk: Path
 ) -> None:
-    """An output on a disk that cannot be written is told with its place."""
+    """The message gives the place of an output on a read-only disk."""
     subprocess.run(["mount", "-o", "remount,ro", tiny_disk], check=True)
     command.write(JOBS.replace("out/large", "disk/large"))
     assert command.run("run", "jobs.yaml", "--slots", "2") == 1
@@ -94,7 +94,7 @@ def test_an_output_on_a_disk_that_is_read_only(
 
 
 def test_a_full_disk_for_the_log(command: Any, books: Counter[str], tiny_disk: Path) -> None:
-    """A log that cannot be written any more ends the run with a message, and leaves nothing."""
+    """When the log cannot be written any more, the run ends with a message."""
     command.write("slotwise: 1\njobs: [{id: a, phases: [{name: m, work: 4, tasks: 4000}]}]\n")
     assert command.run("run", "jobs.yaml", "--slots", "2", "--log", f"{tiny_disk}/log") == 2
     assert "Traceback" not in command.stderr

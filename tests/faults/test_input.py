@@ -1,4 +1,4 @@
-"""Input that is wrong, or changes meanwhile: the last line says which file, where, and what."""
+"""Input that is wrong or changes: the last line gives the file, the place and the error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ jobs: [{{id: bad, program: "programs.py:{name}", inputs: "in/*", output: out/bad
 
 
 def run(command: Any, name: str) -> str:
-    """Run a program over three small files; the last line of what it says."""
+    """Run a program over three small files. The last line of stderr."""
     command.write(PROGRAMS, "programs.py")
     for file, text in {"a": "1\n", "b": "2\nthree\n", "c": "4\n"}.items():
         command.write(text, f"in/{file}")
@@ -37,8 +37,8 @@ def run(command: Any, name: str) -> str:
     return last.replace(str(command.folder), "")
 
 
-def test_of_many_inputs_the_right_one_is_named(command: Any) -> None:
-    """File and line stand between the task and the error."""
+def test_the_message_names_the_file_and_line_of_an_error(command: Any) -> None:
+    """They stand between the task and the error."""
     assert run(command, "Ints") == (
         "slotwise: flex: job bad failed: map task 0 of job bad (3 inputs, /in/a to /in/c):"
         " /in/b, line 2 (byte 2): ValueError: invalid literal for int() with base 10: 'three'"

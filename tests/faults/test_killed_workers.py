@@ -22,7 +22,7 @@ Attempt = tuple[str, int, int]
 
 @dataclass
 class Killer:
-    """A record for the loop that kills a worker of this process every so many launches."""
+    """A record for the loop that kills a worker of this process after each `every` launches."""
 
     every: int
     rng: random.Random
@@ -62,7 +62,7 @@ class Killer:
 
 
 def end(pid: int) -> None:
-    """Kill a process and wait until it is dead, be it not yet reaped."""
+    """Kill a process and wait until it is dead; it may not be reaped yet."""
     os.kill(pid, signal.SIGKILL)
     while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
         time.sleep(0.001)
@@ -79,7 +79,7 @@ def workers() -> list[int]:
 
 
 def check(killer: Killer) -> None:
-    """Only attempts that ran at a kill were lost, each by one, and only they came again."""
+    """Only attempts that ran at a kill were lost, at most one for each, and ran again."""
     assert all(event.lost for event in killer.failed)
     assert killer.lost <= killer.at_kills
     assert len(killer.lost) <= killer.kills
@@ -88,7 +88,7 @@ def check(killer: Killer) -> None:
 
 
 def run_two_hundred(seconds: float, every: int) -> Killer:
-    """200 tasks on two slots, one worker killed at the first launch and every so many."""
+    """200 tasks on two slots; a worker is killed at the first launch and then regularly."""
     job = slotwise.Job("sums", (slotwise.Phase("square", slotwise.Tasks(200, seconds)),))
     calls = slotwise.Calls(job, {"square": lambda n: (time.sleep(seconds), n * n)[1]})
     killer = Killer(every, random.Random(1))
@@ -99,8 +99,8 @@ def run_two_hundred(seconds: float, every: int) -> Killer:
     return killer
 
 
-def test_kills_cost_what_ran_and_no_more() -> None:
-    """With a kill every 15 launches all 200 results come; only killed tasks are repeated."""
+def test_a_kill_costs_only_the_task_that_ran() -> None:
+    """With a kill every 15 launches all 200 results arrive; only killed tasks are repeated."""
     killer = run_two_hundred(seconds=0.01, every=15)
     assert killer.kills >= 12
     check(killer)
@@ -115,7 +115,7 @@ def test_kills_of_long_tasks() -> None:
 
 
 def test_a_word_count_survives_kills(tmp_path: Path, books: Counter[str]) -> None:
-    """Words counted while workers are killed are counted exactly, and no file is left over."""
+    """Each word is counted exactly although workers are killed, and no file is left."""
     (tmp_path / "slow.py").write_text(
         "import time\n"
         "from slotwise import MapReduce\n"

@@ -1,4 +1,4 @@
-"""Tasks that are told to stop, in the live world: nothing done twice, nothing left behind."""
+"""Tasks that are asked to stop on the local backend: what they keep, when they are killed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,23 +18,23 @@ import pytest
 
 from slotwise import task as running
 from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Decision, GiveUp, Launch, Locality, Preempt
-from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.decision import GiveUp, Launch, Locality, Preempt
+from slotwise.model.event import Event, JobArrived, TaskFinished, TaskKilled
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.model.snapshot import Snapshot
-from slotwise.programs import Calls, Execution, Sleep, plan_mapreduce
+from slotwise.programs import Calls, Execution, Sleep
 from slotwise.runtime.local.backend import HOST, LocalBackend
-from slotwise.runtime.loop import Decider, run
+from slotwise.runtime.loop import run
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
+from tiers import examples
 
 LONG = 600.0
-"""Seconds of which hardly any pass here."""
+"""Seconds; much longer than any of these tests takes."""
 
 
 @dataclass
 class Stage:
-    """A live world with one job of one phase, played by hand."""
+    """A local backend with one job of one phase, driven by a test."""
 
     backend: LocalBackend
     phase: PhaseId
@@ -46,14 +46,14 @@ class Stage:
         launch = Launch(self.phase, task, self.attempts[task], HOST, Locality.ANY)
         self.backend.perform(launch)
 
-    def tell(self, seconds: float | None, task: int = 0) -> None:
-        """Have it stopped within so many seconds; None: at once."""
+    def preempt(self, seconds: float | None, task: int = 0) -> None:
+        """Ask it to stop within this many seconds; None: kill it at once."""
         until = None if seconds is None else self.backend.now + seconds
         preempt = Preempt(self.phase, task, self.attempts[task], HOST, until)
         self.backend.perform(preempt)
 
     def next(self) -> Any:
-        """The next event, which is waited for without any end."""
+        """The next event; waits without a time-out."""
         (event,) = self.backend.wait(None)
         return event
 
@@ -63,7 +63,7 @@ Play = Callable[[Execution], Stage]
 
 @pytest.fixture
 def play(processes: Any) -> Iterator[Play]:
-    """Makes stages of two slots; no process of theirs is left afterwards."""
+    """Makes stages of two slots; none of their processes is left afterwards."""
     backends: list[LocalBackend] = []
     before = set(processes.children(os.getpid()))
 
@@ -86,14 +86,14 @@ def calls(function: Callable[[int], object], count: int = 1) -> Calls:
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
-    """The path of a file that tells that a task has begun."""
+    """The path of a file that a task makes when it begins."""
     return tmp_path / "begun"
 
 
 def steps(folder: str) -> Callable[[int], object]:
-    """A task of 20 steps, each of which leaves a line; it keeps its place when it is told.
+    """A task of 20 steps, each of which writes a line; asked to stop, it keeps its place.
 
-    Before a step that is held, it waits until it is told, or the step is held no more.
+    Before a step that is held, it waits for the request to stop or for the release of the step.
     """
 
     def work(task: int) -> int:
@@ -111,7 +111,7 @@ def steps(folder: str) -> Callable[[int], object]:
 
 
 def hold(folder: Path, *steps: int) -> None:
-    """Have tasks wait before these steps."""
+    """Make tasks wait before these steps, and before no others."""
     for path in folder.glob("hold-*"):
         path.unlink()
     for step in steps:
@@ -119,18 +119,15 @@ def hold(folder: Path, *steps: int) -> None:
 
 
 def wait_for(path: Path, lines: int = 0) -> None:
-    """Block until a file is there and has so many lines."""
+    """Block until a file exists and has this many lines."""
     until = time.monotonic() + 120
     while not path.exists() or len(path.read_text().splitlines()) < lines:
-        assert time.monotonic() < until, "what was waited for did not come"
+        assert time.monotonic() < until, f"{path} did not come"
         time.sleep(0.005)
 
 
-# What becomes of a task that is told to stop
-
-
-def test_a_task_that_ends_in_its_grace_is_done(play: Play) -> None:
-    """It counts as finished, and its slot is not hurt when the grace is over."""
+def test_a_task_that_ends_within_its_grace_is_done(play: Play) -> None:
+    """It counts as finished, and its worker survives the end of the grace."""
 
     def work(task: int) -> str:
         while not running.stop_requested():
@@ -141,25 +138,25 @@ def test_a_task_that_ends_in_its_grace_is_done(play: Play) -> None:
     one = calls(work)
     stage = play(one)
     stage.launch()
-    stage.tell(LONG)
+    stage.preempt(LONG)
     event = stage.next()
     assert isinstance(event, TaskFinished)
     assert event.seconds >= 0.05
     assert one.results["p"] == {0: "done"}
     pids = stage.backend._workers.pids()
-    stage.backend._zero -= 2 * LONG  # So much later on its clock.
+    stage.backend._zero -= 2 * LONG  # Its clock is past the grace.
     assert stage.backend.wait(stage.backend.now + 0.05) == []
     assert stage.backend._workers.pids() == pids
 
 
-def test_what_was_done_before_a_stop_is_not_done_again(play: Play, tmp_path: Path) -> None:
-    """Of 20 steps each is done once, though the task was stopped in the middle."""
+def test_steps_done_before_a_stop_are_not_repeated(play: Play, tmp_path: Path) -> None:
+    """Each of 20 steps is done once although the task was stopped after the fifth."""
     one = calls(steps(str(tmp_path)))
     stage = play(one)
     hold(tmp_path, 5)
     stage.launch()
     wait_for(tmp_path / "steps", 5)
-    stage.tell(LONG)
+    stage.preempt(LONG)
     killed = stage.next()
     assert isinstance(killed, TaskKilled)
     assert 5 * 0.005 <= killed.kept <= stage.backend.now
@@ -172,20 +169,22 @@ def test_what_was_done_before_a_stop_is_not_done_again(play: Play, tmp_path: Pat
     assert done == [str(step) for step in range(20)]
 
 
-def test_what_was_kept_outlives_attempts_that_keep_nothing(play: Play, tmp_path: Path) -> None:
-    """A second attempt is killed at once, in another process: the third still finds it."""
+def test_a_kept_value_survives_an_attempt_that_keeps_nothing(
+    play: Play, tmp_path: Path
+) -> None:
+    """The second attempt is killed; the third one still gets the value of the first."""
     one = calls(steps(str(tmp_path)))
     stage = play(one)
     hold(tmp_path, 5)
     stage.launch()
     wait_for(tmp_path / "steps", 5)
-    stage.tell(LONG)
+    stage.preempt(LONG)
     place = stage.next()
     assert place.kept > 0
     hold(tmp_path, 8)
     stage.launch()
     wait_for(tmp_path / "steps", 8)
-    stage.tell(None)
+    stage.preempt(None)
     assert stage.next().kept == 0
     hold(tmp_path)
     stage.launch()
@@ -194,19 +193,19 @@ def test_what_was_kept_outlives_attempts_that_keep_nothing(play: Play, tmp_path:
     assert done == {str(step): 2 if step in (5, 6, 7) else 1 for step in range(20)}
 
 
-def test_who_ignores_it_is_killed_when_the_grace_is_over(
+def test_a_task_that_ignores_the_request_is_killed_after_its_grace(
     play: Play, begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not before, and the world wakes up for it, though nothing else happens."""
+    """Not earlier; the backend wakes up for it although nothing else happens."""
     monkeypatch.setattr("slotwise.runtime.local.unresponsive.LOOK_SECONDS", LONG)
 
-    def deaf(task: int) -> None:
+    def ignore(task: int) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         begun.touch()
         while True:
             pass
 
-    stage = play(calls(deaf))
+    stage = play(calls(ignore))
     stage.launch()
     wait_for(begun)
     waits: list[float] = []
@@ -215,19 +214,19 @@ def test_who_ignores_it_is_killed_when_the_grace_is_over(
         stage.backend._workers, "wait", lambda timeout: waits.append(timeout) or wait(timeout)
     )
     before = stage.backend.now
-    stage.tell(0.3)
+    stage.preempt(0.3)
     killed = stage.next()
     assert isinstance(killed, TaskKilled)
     assert killed.kept == 0
     assert killed.at >= before + 0.3
     assert max(waits) <= 0.3
     stage.launch()  # The slot is free again.
-    stage.tell(None)
+    stage.preempt(None)
     assert isinstance(stage.next(), TaskKilled)
 
 
-def test_a_task_that_catches_everything_is_killed_all_the_same(play: Play, begun: Path) -> None:
-    """User code can keep `stop` from ending it, but not the kill."""
+def test_a_task_that_catches_all_exceptions_is_killed(play: Play, begun: Path) -> None:
+    """User code can catch what `stop` raises, but cannot prevent the kill."""
 
     def stubborn(task: int) -> None:
         running.on_stop_request(lambda seconds: running.stop(keep=1))
@@ -239,13 +238,13 @@ def test_a_task_that_catches_everything_is_killed_all_the_same(play: Play, begun
     stage = play(calls(stubborn))
     stage.launch()
     wait_for(begun)
-    stage.tell(0.3)
+    stage.preempt(0.3)
     killed = stage.next()
     assert (type(killed), killed.kept) == (TaskKilled, 0)
 
 
-def test_the_hook_of_a_function_is_called(play: Play) -> None:
-    """A function's `on_preempt` gets the seconds left, and may fail; the task goes on."""
+def test_the_preemption_hook_of_a_function_is_called(play: Play) -> None:
+    """`on_preempt` gets the seconds left; if it fails, the task continues."""
 
     class Work:
         def __init__(self) -> None:
@@ -263,69 +262,70 @@ def test_the_hook_of_a_function_is_called(play: Play) -> None:
     one = calls(Work())
     stage = play(one)
     stage.launch()
-    stage.tell(LONG)
+    stage.preempt(LONG)
     assert isinstance(stage.next(), TaskFinished)
     (seconds,) = one.results["p"][0]  # type: ignore[misc]
     assert LONG - 120 < seconds <= LONG
 
 
-def test_deciding_twice_does_no_harm(play: Play) -> None:
-    """The earlier instant counts, whichever is said first; the task is killed once."""
+def test_a_second_preemption_of_a_task_does_no_harm(play: Play) -> None:
+    """The earlier instant counts, whichever comes first; the task is killed once."""
     for first, second in ((LONG, 0.3), (0.3, LONG), (LONG, None)):
         stage = play(calls(lambda task: time.sleep(2 * LONG), count=2))
         stage.launch()
-        stage.tell(first)
-        stage.tell(second)
+        stage.preempt(first)
+        stage.preempt(second)
         assert isinstance(stage.next(), TaskKilled)
         assert stage.backend.now < LONG
-        stage.tell(0.0)  # It has gone, and nobody else is hit.
+        stage.preempt(0.0)  # The attempt has ended; no other task is affected.
         stage.launch(1)
         assert stage.backend.wait(stage.backend.now + 0.2) == []
 
 
-def test_told_as_it_ends_a_task_is_told_of_once(play: Play) -> None:
-    """Tasks are told at the very instant of their ends: each has one end, and keeps nothing."""
-    rng = random.Random(3)
-    stage = play(calls(lambda task: task, count=60))
-    for task in range(60):
+def test_a_task_preempted_as_it_ends_is_reported_once(play: Play) -> None:
+    """Requests arrive around the ends of tasks: each task has exactly one end."""
+    rng, count = random.Random(3), examples(25, slow=60)
+    stage = play(calls(lambda task: task, count=count))
+    for task in range(count):
         stage.launch(task)
         until = time.monotonic() + rng.random() * 400e-6
         while time.monotonic() < until:
             pass
-        stage.tell(rng.choice([60.0] * 8 + [0.0, None]), task)
+        stage.preempt(rng.choice([60.0] * 8 + [0.0, None]), task)
         event = stage.next()
         assert isinstance(event, TaskFinished | TaskKilled)
         assert (event.task, event.attempt) == (task, 1)
 
 
 def test_large_values_are_kept(play: Play) -> None:
-    """Fifty megabytes of state go to the next attempt."""
+    """Megabytes of state go to the next attempt."""
+    size = examples(10_000_000, slow=50_000_000)
 
     def work(task: int) -> int:
         state = running.kept(b"")
         if not state:
-            running.on_stop_request(lambda seconds: running.stop(keep=bytes(50_000_000)))
+            running.on_stop_request(lambda seconds: running.stop(keep=bytes(size)))
             time.sleep(600)
         return len(state)
 
     one = calls(work)
     stage = play(one)
     stage.launch()
-    stage.tell(60.0)
+    stage.preempt(60.0)
     assert isinstance(stage.next(), TaskKilled)
     stage.launch()
     assert isinstance(stage.next(), TaskFinished)
-    assert one.results["p"] == {0: 50_000_000}
+    assert one.results["p"] == {0: size}
 
 
-def test_sleep_sleeps_each_second_once(play: Play) -> None:
-    """Stopped three times, it keeps what it has slept in all; the next attempt has that."""
+def test_a_stopped_sleep_keeps_the_seconds_that_it_slept(play: Play) -> None:
+    """Stopped three times, it keeps their sum, with which the next attempt begins."""
     stage = play(Sleep(Job("j", (Phase("p", Tasks(1, LONG)),))))
     slept, kept = 0.0, [0.0]
     for _ in range(3):
         stage.launch()
         assert stage.backend.wait(stage.backend.now + 0.1) == []
-        stage.tell(2 * LONG)
+        stage.preempt(2 * LONG)
         killed = stage.next()
         assert isinstance(killed, TaskKilled)
         slept += killed.kept
@@ -338,15 +338,15 @@ def test_sleep_sleeps_each_second_once(play: Play) -> None:
     assert 0.09 <= finished.seconds < LONG
 
 
-def test_a_job_that_is_given_up_loses_what_it_kept_and_what_still_runs(play: Play) -> None:
-    """Tasks within their grace are killed at once when their job is over."""
+def test_tasks_of_a_job_that_is_given_up_are_killed(play: Play) -> None:
+    """Also those within their grace; nothing is kept."""
     stage = play(calls(lambda task: time.sleep(2 * LONG), count=2))
     stage.launch(0)
     stage.launch(1)
-    stage.tell(2 * LONG, 0)
+    stage.preempt(2 * LONG, 0)
     stage.backend.perform(GiveUp("j", "no luck"))
-    stage.tell(None, 0)
-    stage.tell(None, 1)
+    stage.preempt(None, 0)
+    stage.preempt(None, 1)
     events: list[Event] = []
     while len(events) < 2:
         events += stage.backend.wait(None)
@@ -355,7 +355,7 @@ def test_a_job_that_is_given_up_loses_what_it_kept_and_what_still_runs(play: Pla
 
 
 def test_slots_by_kind() -> None:
-    """Two map slots and one for reduces: three workers, any of which runs anything."""
+    """Two map slots and one reduce slot: three workers, each of which can run any task."""
     slots = {"map": 2, "reduce": 1}
     assert LocalBackend.cluster(slots).capacity == slots
     assert LocalBackend.cluster(3) == Cluster.of_slots(3, HOST)
@@ -366,145 +366,3 @@ def test_slots_by_kind() -> None:
         run(make_scheduler("fair"), backend, state, lambda *_: None)
     assert state.completed.keys() == {"j"}
     assert len(one.results["r"]) == 2
-
-
-# MapReduce jobs
-
-
-@dataclass
-class Robber:
-    """A scheduler that now and then takes a slot from whoever runs, at once or softly.
-
-    `graces` has how, for each phase; None: at once.
-    """
-
-    inner: Decider
-    rng: random.Random
-    graces: dict[str, list[float | None]]
-    due: float = 0.0
-
-    def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
-        """What the scheduler inside decides, and a robbery when it is time."""
-        decisions = self.inner.decide(snapshot)
-        runs = [run for run in snapshot.attempts_of("words") if self.graces[run.phase.phase]]
-        if decisions or not runs or snapshot.now < self.due:
-            return decisions
-        launch = self.rng.choice(runs)
-        grace = self.graces[launch.phase.phase].pop()
-        self.due = snapshot.now + 0.1
-        until = None if grace is None else snapshot.now + grace
-        return [Preempt(launch.phase, launch.task, launch.attempt, launch.host, until)]
-
-
-COUNT = """\
-import time
-from slotwise import MapReduce, task
-
-class Count(MapReduce):
-    def map(self, offset, line):
-        time.sleep(0.0002)
-        for word in line.split():
-            yield word, 1
-    def reduce(self, word, counts):
-        time.sleep(0.003)
-        yield word, sum(counts)
-
-class Yielding(Count):
-    def on_preempt(self, seconds_left):
-        task.stop()
-"""
-
-
-@pytest.mark.parametrize("program", ["Count", "Yielding"])
-def test_a_word_count_survives_robberies(
-    program: str, tmp_path: Path, books: Counter[str], processes: Any
-) -> None:
-    """Maps and reduces are killed in the middle: each word is counted exactly, once."""
-    (tmp_path / "count.py").write_text(COUNT)
-    execution = plan_mapreduce(
-        "words",
-        f"{tmp_path}/count.py:{program}",
-        f"{tmp_path}/in/*.txt",
-        tmp_path / "out",
-        reducers=3,
-        split_bytes=20_000,
-        work_dir=str(tmp_path / "work"),
-    )
-    graces: dict[str, list[float | None]] = {
-        "map": [10.0, 0.05, None, 0.01, None],
-        "reduce": [10.0, 0.05, None],
-    }
-    robber = Robber(make_scheduler("fair"), random.Random(4), graces)
-    cluster = LocalBackend.cluster(2)
-    state = State(cluster, jobs_expected=1)
-    log: list[Event] = []
-
-    def record(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
-        log.extend(events)
-
-    before = set(processes.children(os.getpid()))
-    with LocalBackend([execution], 2) as backend:
-        run(robber, backend, state, record)
-    assert set(processes.children(os.getpid())) <= before
-    assert [event.reason for event in log if isinstance(event, TaskFailed)] == []
-    assert state.completed.keys() == {"words"}
-    killed = Counter(event.phase.phase for event in log if isinstance(event, TaskKilled))
-    assert killed["map"] >= 2
-    assert killed["reduce"] >= 1
-    done = Counter(
-        (event.phase.phase, event.task) for event in log if isinstance(event, TaskFinished)
-    )
-    assert set(done.values()) == {1}
-    assert processes.counted(tmp_path / "out") == books
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "_SUCCESS",
-        *(f"part-r-{number:05}" for number in range(3)),
-    ]
-    assert not list((tmp_path / "work").iterdir())
-
-
-# The command
-
-PROGRAM = """\
-import os, time
-from pathlib import Path
-from slotwise import MapReduce
-
-class Stuck(MapReduce):
-    def __init__(self, folder):
-        self.folder = folder
-    def on_preempt(self, seconds_left):
-        (Path(self.folder) / f"told-{os.getpid()}").touch()
-    def map(self, offset, line):
-        time.sleep(600)
-"""
-
-JOBS = """\
-slotwise: 1
-pools:
-  - {name: old}
-  - {name: new, preemption: {fair_after: 0.1, grace: 6000}}
-jobs:
-  - {id: stuck, pool: old, program: "stuck.py:Stuck", parameters: {folder: told},
-     inputs: "in/*.txt", split_bytes: 3000, output: out/stuck}
-  - {id: late, pool: new, arrival: 0.5, phases: [{name: map, work: 600, tasks: 4}]}
-"""
-
-
-def test_a_run_is_stopped_while_a_task_has_its_grace(
-    command: Any, books: object, processes: Any
-) -> None:
-    """SIGTERM to the run itself does not wait for anybody's grace, and leaves nothing."""
-    command.write(PROGRAM, "stuck.py")
-    command.write(JOBS)
-    (command.folder / "told").mkdir()
-    process = command.start("run", "jobs.yaml", "--slots", "2", "--scheduler", "fair")
-    processes.wait_for(lambda: list((command.folder / "told").iterdir()))
-    workers = processes.children(process.pid)
-    assert len(workers) == 2
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(processes.PATIENCE) == 130
-    processes.wait_for(lambda: not any(map(processes.lives, workers)))
-    assert len(list((command.folder / "told").iterdir())) == 1
-    assert command.left() == []
-    assert "Traceback" not in command.stderr

@@ -1,4 +1,4 @@
-"""More slots than the system has means for: said so, and nothing goes on."""
+"""More slots than the system can start: a message says so, and no process is left."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from slotwise.model.errors import SlotwiseError
 from slotwise.runtime.local.workers import Workers
 
 
-def test_a_run_says_how_many_there_could_be(command: Any) -> None:
-    """Where files are few the command ends with 2 and one line, before any task."""
+def test_the_message_gives_the_number_that_could_be_started(command: Any) -> None:
+    """With a low limit on open files, the command ends with 2 and one line, before any task."""
     command.write("slotwise: 1\njobs: [{id: a, phases: [{name: m, work: 600}]}]\n")
     limits = {resource.RLIMIT_NOFILE: 64}
     assert command.run("run", "jobs.yaml", "--slots", "100", limits=limits) == 2
@@ -25,10 +25,10 @@ def test_a_run_says_how_many_there_could_be(command: Any) -> None:
     )
 
 
-def test_those_that_had_started_are_ended(
+def test_workers_that_had_started_are_ended(
     processes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a program that goes on no process and no file is left of the attempt."""
+    """No process and no open file is left in a program that continues."""
     before = set(processes.children(os.getpid())), len(list(Path("/proc/self/fd").iterdir()))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (before[1] + 20, hard))

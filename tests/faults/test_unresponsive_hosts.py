@@ -1,4 +1,4 @@
-"""Hosts that are played, slow and silent, in whole runs: outputs right, nothing left behind."""
+"""Emulated hosts that are slow or unresponsive: outputs are right, nothing is left behind."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def wait_for(path):
         assert time.monotonic() < until
         time.sleep(0.005)
 """
-"""The slow host, once it has mapped some splits, holds one until it is let go."""
+"""The slow host, in the middle of a split, waits for a file."""
 
 JOBS = """\
 slotwise: 1
@@ -90,17 +90,17 @@ def send(number: signal.Signals, pids: Sequence[int]) -> None:
 
 
 class Interrupter:
-    """Stops the worker of the slow host amid a task, until it is missed or given up.
+    """Stops the worker of the slow host during a task, until the host is unresponsive or lost.
 
     A stop that coincides with one by which the host is slowed is lost, so it is sent again.
     """
 
-    def __init__(self, is_patient: bool, folder: Path) -> None:
-        self.is_patient = is_patient
+    def __init__(self, within_grace: bool, folder: Path) -> None:
+        self.within_grace = within_grace
         self.folder = folder
         self.launched: list[str] = []
         self.stopped: list[int] = []
-        self.is_missed = False
+        self.is_unresponsive = False
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -109,10 +109,10 @@ class Interrupter:
         self.launched += [d.host for d in decisions if isinstance(d, Launch)]
         if not self.stopped and (self.folder / "held").exists():
             self.stopped = [pid for pid in workers() if speed_of(pid) == "0.5"]
-        self.is_missed |= any(isinstance(event, HostLost) for event in events)
-        if self.stopped and not self.is_missed:
+        self.is_unresponsive |= any(isinstance(event, HostLost) for event in events)
+        if self.stopped and not self.is_unresponsive:
             send(signal.SIGSTOP, self.stopped)
-        waited_for = HostLost if self.is_patient else TaskFailed
+        waited_for = HostLost if self.within_grace else TaskFailed
         if any(isinstance(event, waited_for) for event in events):
             (self.folder / "go").touch()
             send(signal.SIGCONT, self.stopped)
@@ -124,22 +124,22 @@ def speed_of(pid: int) -> str:
     return dict(v.split("=", 1) for v in variables if v)["SLOTWISE_HOST_SPEED"]
 
 
-@pytest.mark.parametrize("is_patient", [True, False])
-def test_a_word_count_survives_a_silent_host(
-    tmp_path: Path, books: Counter[str], processes: Any, is_patient: bool
+@pytest.mark.parametrize("within_grace", [True, False])
+def test_a_word_count_survives_an_unresponsive_host(
+    tmp_path: Path, books: Counter[str], processes: Any, within_grace: bool
 ) -> None:
-    """The slow host is silent within its grace, or beyond it: each word is counted once.
+    """The slow host is unresponsive within its grace, or beyond it: each word counts once.
 
-    Within it nothing runs twice; beyond it what ran there runs again, under a new number. The
-    log is decided the same again, and no process and no file is left.
+    Within the grace nothing runs twice; beyond it what ran there runs again as a new attempt.
+    The log replays identically, and no process and no file is left.
     """
     (tmp_path / "slow.py").write_text(SLOW_COUNT)
     job = slotwise.mapreduce(
         f"{tmp_path}/slow.py:Count", f"{tmp_path}/in/*.txt", tmp_path / "out", reducers=3,
         split_bytes=3000, work_dir=str(tmp_path / "work"), parameters={"folder": str(tmp_path)},
     )  # fmt: skip
-    workload = Workload((job,), cluster=Cluster(HOSTS, grace=600.0 if is_patient else 0.2))
-    interrupter = Interrupter(is_patient, tmp_path)
+    workload = Workload((job,), cluster=Cluster(HOSTS, grace=600.0 if within_grace else 0.2))
+    interrupter = Interrupter(within_grace, tmp_path)
     result = slotwise.run(
         workload, "fair", emulate_hosts=True, progress=interrupter, log=tmp_path / "run.jsonl"
     )
@@ -158,7 +158,7 @@ def test_a_word_count_survives_a_silent_host(
     failed = [event for event in events if isinstance(event, TaskFailed)]
     hosts = [event for event in events if isinstance(event, HostLost | HostJoined)]
     assert [(type(e), e.host) for e in hosts[:2]] == [(HostLost, "slow"), (HostJoined, "slow")]
-    if is_patient:
+    if within_grace:
         assert not failed
         assert len(interrupter.launched) == len(done)
     else:
@@ -170,7 +170,7 @@ def test_a_word_count_survives_a_silent_host(
 
 @pytest.fixture
 def stuck(command: Any, books: object, processes: Any) -> Callable[..., tuple[Any, list[int]]]:
-    """Starts a run on a fast and a slow host that hangs on both; also what runs for it."""
+    """Starts a run that hangs on a fast and a slow host. The process, and all below it."""
 
     def start(grace: float) -> tuple[Any, list[int]]:
         command.write(STUCK, "stuck.py")
@@ -191,25 +191,25 @@ def pids_of(folder: Path) -> list[int]:
 
 
 def stop_workers(process: Any, running: Sequence[int], command: Any, processes: Any) -> None:
-    """Make all hosts of a run fall silent; a stop that coincides with one of ours is lost."""
+    """Make all hosts of a run unresponsive; a stop at the instant of a pacing stop is lost."""
     children = set(processes.children(process.pid))
 
-    def are_silent() -> bool:
+    def are_unresponsive() -> bool:
         if command.stderr.count(": unresponsive") == 2:
             return True
         send(signal.SIGSTOP, [pid for pid in running if pid in children])
         return False
 
-    processes.wait_for(are_silent)
+    processes.wait_for(are_unresponsive)
 
 
 @pytest.mark.parametrize("is_done", [True, False])
-def test_what_goes_on_after_its_job_is_over_leaves_nothing(
+def test_a_task_that_continues_after_its_job_has_ended_leaves_nothing(
     tmp_path: Path, is_done: bool
 ) -> None:
-    """A silent host begins what it was told when the job is done elsewhere, or given up.
+    """An unresponsive host begins a task after the job was done elsewhere, or was given up.
 
-    It is continued when the folders of the job are gone, and makes none.
+    By then the folders of the job are gone, and it makes none.
     """
     (tmp_path / "in").write_text("a b a\n")
     job = plan_mapreduce(
@@ -222,14 +222,14 @@ def test_what_goes_on_after_its_job_is_over_leaves_nothing(
         slow = backend._workers.pids()[1:]
         send(signal.SIGSTOP, slow)
         backend.perform(Launch(phase, 0, 1, "slow", Locality.ANY))
-        hear(backend, TaskFailed)
+        await_event(backend, TaskFailed)
         if is_done:
             backend.perform(Launch(phase, 0, 2, "fast", Locality.ANY))
-            hear(backend, TaskFinished)
+            await_event(backend, TaskFinished)
         else:
             backend.perform(GiveUp("j", "enough"))
         send(signal.SIGCONT, slow)
-        hear(backend, HostJoined)
+        await_event(backend, HostJoined)
     assert list(tmp_path.glob("work/*")) == []
     assert {path.name for path in (tmp_path / "x").rglob("*")} == (
         {"y", "out", "part-m-00000", "_SUCCESS"} if is_done else set()
@@ -237,7 +237,7 @@ def test_what_goes_on_after_its_job_is_over_leaves_nothing(
     assert (tmp_path / "x").exists() == is_done
 
 
-def hear(backend: LocalBackend, kind: type) -> None:
+def await_event(backend: LocalBackend, kind: type) -> None:
     """Wait for an event of a kind."""
     until = time.monotonic() + 120
     while not any(isinstance(event, kind) for event in backend.wait(backend.now + 1)):
@@ -248,7 +248,7 @@ def hear(backend: LocalBackend, kind: type) -> None:
 def test_hosts_are_named_in_log_and_report(
     command: Any, books: Counter[str], processes: Any
 ) -> None:
-    """The command plays a real program on two hosts, and says who did what."""
+    """The command runs a real program on two emulated hosts; log and report name them."""
     command.write(
         "slotwise: 1\n"
         "cluster: {hosts: [{name: quick, slots: 1}, {name: lame, slots: 1, speed: 0.3}]}\n"
@@ -276,14 +276,14 @@ def test_hosts_are_named_in_log_and_report(
 def test_a_stopped_run_leaves_nothing(
     number: signal.Signals, grace: float | None, stuck: Any, command: Any, processes: Any
 ) -> None:
-    """While all hosts run (None), are silent, or have been so for longer than the grace."""
+    """While all hosts run (None), are unresponsive, or have been so beyond the grace."""
     process, running = stuck(grace or 600.0)
     if grace is not None:
         stop_workers(process, running, command, processes)
         lost = 0 if grace > 1 else 2
         processes.wait_for(lambda: command.stderr.count(", attempt 1 lost: ") == lost)
     os.kill(process.pid, number)
-    assert process.wait(processes.PATIENCE) == 130
+    assert process.wait(processes.TIMEOUT) == 130
     processes.wait_for(lambda: not any(map(processes.lives, running)))
     assert command.left() == []
     assert not (command.folder / "out").exists()
@@ -292,7 +292,7 @@ def test_a_stopped_run_leaves_nothing(
 
 
 def test_workers_die_with_their_manager(stuck: Any, command: Any, processes: Any) -> None:
-    """After SIGKILL to it no worker lives, though they are stopped and given up."""
+    """After SIGKILL to the manager no worker is left, even if it is stopped and lost."""
     process, running = stuck(0.1)
     stop_workers(process, running, command, processes)
     processes.wait_for(lambda: command.stderr.count(", attempt 1 lost: ") == 2)

@@ -8,7 +8,7 @@ import slotwise
 from slotwise import Calls, InputError, Job, Objective, Phase, Pool, Tasks, mapreduce
 
 
-def test_lists_and_single_names_are_taken() -> None:
+def test_lists_and_single_names_are_accepted() -> None:
     """Callers need not know which container a frozen value keeps."""
     assert Tasks(2, [1, 2]) == Tasks(2, (1, 2))
     one, other = Phase("b", Tasks(1), after="a"), Phase("b", Tasks(1), after=["a"])
@@ -26,7 +26,7 @@ def test_one_function_serves_every_phase() -> None:
     assert Calls(job, len).runner("a", "xyz") == 3
 
 
-def test_a_job_alone_and_a_penalty_by_name_are_taken() -> None:
+def test_a_single_job_and_the_name_of_a_penalty_are_accepted() -> None:
     """One job is a workload; the name of a penalty is an objective."""
     job = Job("j", (Phase("a", Tasks(2, 3.0)),))
     assert slotwise.plan(job, slots=2, objective="makespan").objective == Objective(
@@ -46,7 +46,7 @@ def test_a_job_alone_and_a_penalty_by_name_are_taken() -> None:
         (Objective("sla"), "job 'j': penalty sla needs steps"),
     ],
 )
-def test_what_a_job_lacks_is_told_before_anything_begins(
+def test_missing_values_of_a_job_are_reported_before_the_run(
     act: Callable[..., object], objective: Objective | str, says: str
 ) -> None:
     """Whatever is asked for in Python is checked as a workload file is."""
@@ -55,7 +55,7 @@ def test_what_a_job_lacks_is_told_before_anything_begins(
         act([job], objective=objective)
 
 
-def test_a_program_may_owe_something() -> None:
+def test_a_program_may_have_a_deadline() -> None:
     """A MapReduce job has a deadline, steps and a penalty as any job has."""
     job = mapreduce("wordcount", "in", "out", deadline=60, steps=[(60, 1)], penalty="sla")
     assert (job.deadline, job.steps, job.penalty) == (60, ((60, 1),), "sla")
@@ -69,14 +69,14 @@ def test_a_program_may_owe_something() -> None:
     ],
 )
 def test_unknown_options_are_refused(options: dict[str, object], says: str) -> None:
-    """A misspelt option is never ignored in silence."""
+    """A misspelt option is never ignored silently."""
     job = Job("j", (Phase("a", Tasks(2, 3.0)),))
     for act in (slotwise.simulate, slotwise.run, slotwise.compare):
         with pytest.raises(InputError, match=says):
             act([job], **options)  # type: ignore[operator]
 
 
-def test_a_setting_that_mapreduce_lacks_is_refused_at_once() -> None:
+def test_an_unknown_setting_of_mapreduce_is_refused() -> None:
     """Not only when the job is run."""
     with pytest.raises(InputError, match="no setting 'reducer'; known: reducers"):
         mapreduce("wordcount", "in", "out", reducer=3)

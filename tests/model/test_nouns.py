@@ -64,7 +64,7 @@ def owing(**rest: object) -> Job:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(make: Callable[[], object], words: list[str]) -> None:
+def test_invalid_values_are_refused(make: Callable[[], object], words: list[str]) -> None:
     """One message says where, what and how it would be right."""
     with pytest.raises(InputError) as caught:
         make()
@@ -72,8 +72,8 @@ def test_what_cannot_be_is_refused(make: Callable[[], object], words: list[str])
         assert word in str(caught.value)
 
 
-def test_phases_come_behind_what_they_wait_for() -> None:
-    """A diamond in any order of writing is told from its top to its end."""
+def test_phases_come_after_their_predecessors() -> None:
+    """A diamond in any order of writing is ordered from its top to its end."""
     job = Job("j", (phase("d", "b", "c"), phase("b", "a"), phase("c", "a"), phase("a")))
     names = [one.name for one in job.topological]
     assert names[0] == "a"
@@ -91,15 +91,15 @@ def test_work_adds_up_where_all_of_it_is_known() -> None:
     assert Job("j", (even, Phase("c", Tasks(1)))).work is None
 
 
-def test_the_most_share_is_cut_to_the_tasks() -> None:
+def test_the_max_share_is_cut_to_the_number_of_tasks() -> None:
     """Two tasks never hold more than two slots."""
     assert Phase("p", Tasks(2)).slots_most == 2
     assert Phase("p", Tasks(2), slots_max=9).slots_most == 2
     assert Phase("p", Tasks(9), slots_max=2).slots_most == 2
 
 
-def test_kinds_draw_on_their_own_slots_or_on_plain_ones() -> None:
-    """Maps have slots of their own, sorts use plain ones; without plain ones it is refused."""
+def test_a_kind_uses_its_own_slots_or_plain_ones() -> None:
+    """Maps have their own slots, sorts use plain ones; without plain ones they are refused."""
     hosts = (Host("h1", {"map": 2, "task": 1}), Host("h2", {"map": 3, "gpu": 0}))
     cluster = Cluster(hosts)
     assert cluster.capacity == {"map": 5, "task": 1}

@@ -19,13 +19,13 @@ def test_a_path_leads_from_the_top_down() -> None:
     assert (tree.depth, tree.inner) == (3, {"a", "b"})
 
 
-def test_very_deep_trees_are_found_at_once() -> None:
+def test_very_deep_trees_are_read_quickly() -> None:
     """A thousand pools within each other; each path is made from that of its parent."""
     pools = [Pool("p0"), *(Pool(f"p{n}", parent=f"p{n - 1}") for n in range(1, 1000))]
     assert len(PoolTree(reversed(pools)).path("p999")) == 1000
 
 
-def test_where_a_pool_tells_kinds_apart_so_do_those_below_it() -> None:
+def test_pools_below_one_with_kinds_have_kinds_too() -> None:
     """The shares that a map counts against are those for maps from there on."""
     tree = PoolTree(
         [Pool("a"), Pool("b", slots_min={"map": 1}, parent="a"), Pool("c", parent="b")]
@@ -38,7 +38,7 @@ def test_where_a_pool_tells_kinds_apart_so_do_those_below_it() -> None:
     assert tree.shares("c", "reduce")[-1] == ShareKey("c", "task")
 
 
-def test_pools_take_back_as_the_nearest_one_above_says() -> None:
+def test_pools_inherit_preemption_from_the_nearest_ancestor() -> None:
     """What is given for all holds at the top, where nothing else is said."""
     own, common = Preemption(least_after=1.0), Preemption(least_after=9.0)
     pools = [Pool("a", preemption=own), Pool("b", parent="a"), Pool("c"), Pool("d", parent="c")]
@@ -63,7 +63,7 @@ def test_pools_take_back_as_the_nearest_one_above_says() -> None:
         ),
     ],
 )
-def test_what_is_no_tree_is_refused(pools: list[Pool], words: str) -> None:
+def test_invalid_trees_are_refused(pools: list[Pool], words: str) -> None:
     """With the pool and what to do."""
     with pytest.raises(InputError, match=words.replace("(", r"\(")):
         PoolTree(pools)
@@ -86,7 +86,7 @@ def test_the_name_of_a_copying_phase_must_be_free() -> None:
         Shuffle(split=True).job(job, cluster)
 
 
-def test_a_cluster_is_not_endless() -> None:
+def test_the_size_of_a_cluster_is_limited() -> None:
     """Whatever it comes from: an option, a file, or copies for each slot."""
     with pytest.raises(
         InputError, match="10000001 slots of kind 'task'; give it at most 10000000"
@@ -96,7 +96,7 @@ def test_a_cluster_is_not_endless() -> None:
         Shuffle(split=True, copies_per_slot=100).cluster(Cluster.of_slots(2_000_000))
 
 
-def test_what_continues_needs_slots_where_the_first_part_ran() -> None:
+def test_a_continuing_phase_needs_slots_of_the_first_kind() -> None:
     """A host on which copies run but no reduces would strand them."""
     cluster = Cluster((Host("a", {"copy": 1}), Host("b", {"copy": 1, "reduce": 1})))
     with pytest.raises(InputError, match="host 'a' has slots of kind 'copy' but none of kind"):

@@ -43,7 +43,7 @@ def test_a_feasible_schedule_passes() -> None:
         ((*GOOD, Piece(PhaseId("k", "map"), 5, 6, 1)), "known phases"),
     ],
 )
-def test_each_fault_is_found(pieces: tuple[Piece, ...], fault: str) -> None:
+def test_each_violation_is_found(pieces: tuple[Piece, ...], fault: str) -> None:
     """Work left or done twice, shares, overlaps, empty pieces, order, strangers."""
     with pytest.raises(AssertionError, match=fault):
         Schedule(pieces).check([JOB], CLUSTER)
@@ -86,7 +86,7 @@ def test_waiting_passes_through_phases_without_work() -> None:
         )
 
 
-def test_a_phase_begins_when_what_it_continues_is_done() -> None:
+def test_a_continuing_phase_begins_when_the_first_is_done() -> None:
     """In a plan, all of it."""
     job = Job("j", (Phase("a", Tasks(2, 1.0)), Phase("b", Tasks(2, 1.0), continues="a")))
     first, then = PhaseId("j", "a"), PhaseId("j", "b")
@@ -97,7 +97,7 @@ def test_a_phase_begins_when_what_it_continues_is_done() -> None:
         )
 
 
-def test_tiny_work_is_looked_at_as_closely() -> None:
+def test_tiny_work_is_checked_as_strictly() -> None:
     """Work of 1e-9 s behind 1,000 s: neither left out in part nor done side by side."""
     seconds = {"a": 1e3, "b": 1e-9, "c": 1e-9}
     jobs = [Job(name, (Phase("p", Tasks(1, work)),)) for name, work in seconds.items()]

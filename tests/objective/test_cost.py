@@ -41,7 +41,7 @@ costs = st.one_of(lines, hinges, staircases(), curves)
 
 
 @given(costs, st.lists(instants, min_size=2, max_size=8))
-def test_no_cost_falls_as_time_goes_on(cost: Cost, times: list[float]) -> None:
+def test_no_cost_falls_with_time(cost: Cost, times: list[float]) -> None:
     """Later is never cheaper."""
     values = [cost.at(time) for time in sorted(times)]
     assert all(one <= other for one, other in pairwise(values))
@@ -82,7 +82,7 @@ def test_the_latest_completion_by_hand(cost: Cost, level: float, latest: float) 
 
 
 @given(costs, st.integers(0, 1000), st.integers(0, 1000))
-def test_a_moved_clock_shows_the_same_cost(cost: Cost, instant: int, later: int) -> None:
+def test_moving_the_clock_keeps_the_cost(cost: Cost, instant: int, later: int) -> None:
     """What costs so much at an instant costs as much when that instant is called by less."""
     # At a jump itself, the rounding of the clock decides on which side one stands.
     if all(abs(instant + later - kink) > 1e-6 for kink in cost.kinks):
@@ -93,7 +93,7 @@ def test_a_moved_clock_shows_the_same_cost(cost: Cost, instant: int, later: int)
 
 
 @given(st.one_of(lines, hinges, staircases()), instants, instants)
-def test_between_kinks_a_cost_is_straight(cost: Cost, one: float, other: float) -> None:
+def test_between_kinks_a_cost_is_linear(cost: Cost, one: float, other: float) -> None:
     """In the middle of a stretch without kinks it is the mean of its ends."""
     one, other = sorted((one, other))
     inner = [kink for kink in cost.kinks if one <= kink * (1 + 2 * MET) and kink <= other]
@@ -103,7 +103,7 @@ def test_between_kinks_a_cost_is_straight(cost: Cost, one: float, other: float) 
 
 
 @given(st.lists(st.one_of(lines, hinges, staircases(), curves), max_size=6), st.data())
-def test_costs_of_many_are_the_costs_of_each(many: list[Cost], data: st.DataObject) -> None:
+def test_costs_of_many_equal_the_costs_of_each(many: list[Cost], data: st.DataObject) -> None:
     """As arrays or one by one: the same numbers."""
     together = Costs(many)
     times = data.draw(st.lists(instants, min_size=len(many), max_size=len(many)))
@@ -114,7 +114,7 @@ def test_costs_of_many_are_the_costs_of_each(many: list[Cost], data: st.DataObje
     assert list(together) == [together[j] for j in range(len(together))] == many
 
 
-def test_costs_tell_whether_all_are_straight() -> None:
+def test_costs_know_whether_all_are_linear() -> None:
     """A hinge is none, nor are steps; a part of them may be."""
     assert Costs([Line(1.0), Line(2.0, 3.0)]).are_lines
     mixed = Costs([Line(1.0), Hinge(2.0, 3.0), Steps(((1.0, 1.0),))])
@@ -124,7 +124,7 @@ def test_costs_tell_whether_all_are_straight() -> None:
 
 
 @pytest.mark.parametrize("due", [0.0, 1e-3, 60.0, 1e10])
-def test_a_due_date_is_met_but_for_rounding(due: float) -> None:
+def test_a_due_date_is_met_up_to_rounding(due: float) -> None:
     """A billionth part later is in time, by steps and by the question itself."""
     steps = Steps(((due, 5.0),))
     for completion, met in (

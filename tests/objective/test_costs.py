@@ -16,7 +16,7 @@ INSTANTS = st.sampled_from([0.0, 3.0, met_until(3.0), np.nextafter(met_until(3.0
 
 
 @given(st.lists(costs(), min_size=1, max_size=6), st.data())
-def test_costs_at_once_are_those_of_each(each: list[Cost], data: st.DataObject) -> None:
+def test_vectorized_costs_equal_single_ones(each: list[Cost], data: st.DataObject) -> None:
     """At any completions, on the steps and a moment later too, to the last bit."""
     instants = [data.draw(INSTANTS | st.floats(0, 60)) for _ in each]
     at_once = Costs(each).at(np.array(instants))
@@ -27,12 +27,14 @@ def test_costs_at_once_are_those_of_each(each: list[Cost], data: st.DataObject) 
     st.lists(costs("line hinge steps"), min_size=1, max_size=6),
     st.sampled_from([-1.0, 0.0, 0.25, 1.0, 1.5]) | st.floats(-5, 50),
 )
-def test_the_latest_at_once_is_that_of_each(each: list[Cost], level: float) -> None:
+def test_the_vectorized_latest_completion_equals_the_single_one(
+    each: list[Cost], level: float
+) -> None:
     """For any level, those that a step costs exactly among them."""
     assert Costs(each).latest(level).tolist() == [cost.latest(level) for cost in each]
 
 
-def test_steps_of_different_number_stand_side_by_side() -> None:
+def test_costs_may_have_different_numbers_of_steps() -> None:
     """The last step has none behind it, and a job without steps costs nothing."""
     many = Steps(((1.0, 5.0), (2.0, 6.0), (3.0, 9.0)))
     some = Costs([many, Line(1.0), Steps(((2.0, 1.0),)), Steps(())])

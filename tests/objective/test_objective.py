@@ -26,7 +26,7 @@ def test_sum_and_maximum_over_the_jobs_that_are_done() -> None:
     assert Objective("response", "max").value(jobs, {}, size) == 0.0
 
 
-def test_every_job_may_have_a_penalty_of_its_own() -> None:
+def test_each_job_may_have_its_own_penalty() -> None:
     """A job by each penalty, all done at 12: each costs what its own penalty says."""
     about = {"deadline": 10.0, "steps": ((6.0, 1.0), (11.0, 4.0)), "weight": 3.0}
     jobs = {name: job(name, penalty=name, **about) for name in PENALTIES}
@@ -49,7 +49,7 @@ def test_every_job_may_have_a_penalty_of_its_own() -> None:
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
-def test_all_but_a_sum_of_makespans_can_be_asked_for(penalty: str, aggregate: str) -> None:
+def test_a_sum_of_makespans_is_refused(penalty: str, aggregate: str) -> None:
     """Whatever makes sense as a sum or as a maximum, and whatever may be wished besides."""
     if (penalty, aggregate) == ("makespan", "sum"):
         with pytest.raises(InputError, match="makespan is a maximum"):
@@ -62,7 +62,7 @@ def test_all_but_a_sum_of_makespans_can_be_asked_for(penalty: str, aggregate: st
     ("penalty", "aggregate", "words"),
     [("speed", "sum", "'speed'.*known: response"), ("response", "mean", "'mean'.*sum or max")],
 )
-def test_what_is_no_objective_is_refused(penalty: str, aggregate: str, words: str) -> None:
+def test_invalid_objectives_are_refused(penalty: str, aggregate: str, words: str) -> None:
     """Unknown names are refused with what would do."""
     with pytest.raises(InputError, match=words):
         Objective(penalty, aggregate)  # type: ignore[arg-type]
@@ -79,7 +79,7 @@ def test_what_is_no_objective_is_refused(penalty: str, aggregate: str, words: st
         ("response", {"penalty": "best"}, "job 'j': unknown penalty 'best'; known: response,"),
     ],
 )
-def test_a_job_that_lacks_what_its_penalty_needs(
+def test_a_job_without_what_its_penalty_needs_is_refused(
     aim: str, lacking: dict[str, object], words: str
 ) -> None:
     """The penalty is named, whether the objective's or the job's own, and what to add."""
@@ -87,8 +87,8 @@ def test_a_job_that_lacks_what_its_penalty_needs(
         Objective(aim).check([job(**lacking)])
 
 
-def test_a_job_that_has_it_is_taken() -> None:
-    """A penalty of its own frees a job of what that of the objective needs."""
+def test_a_job_with_what_its_penalty_needs_is_accepted() -> None:
+    """A job with its own penalty does not need what that of the objective needs."""
     Objective("tardy").check([job(deadline=0.0), job(penalty="response")])
 
 

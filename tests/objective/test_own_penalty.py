@@ -28,7 +28,7 @@ JOBS = (
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The penalties of the page beside ours, as if they stood in penalty.py."""
+    """The penalties of the page, added to those of penalty.py."""
     namespace = dict(vars(penalties)) | {"Curve": Curve}
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     for block in blocks:
@@ -39,7 +39,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return added
 
 
-def test_they_cost_what_they_say(own: dict[str, Any]) -> None:
+def test_own_penalties_have_their_stated_costs(own: dict[str, Any]) -> None:
     """By hand: nothing and then all of it, half after an hour, a step."""
     short, size = JOBS[0], Size(20.0, 5.0)
     assert [own["patience"](short, size).at(at) for at in (5, 10, 12)] == [0.0, 0.0, 6.0]
@@ -50,7 +50,9 @@ def test_they_cost_what_they_say(own: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["patience", "fading", "overdue"])
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
-def test_everything_else_follows(own: dict[str, Any], name: str, aggregate: str) -> None:
+def test_own_penalties_work_in_plans_and_bounds(
+    own: dict[str, Any], name: str, aggregate: str
+) -> None:
     """It can be planned for and measured, and the bound is below the value."""
     aim = Objective(name, aggregate)  # type: ignore[arg-type]
     workload = Workload(JOBS, Cluster.of_slots(4), objective=aim)
@@ -61,8 +63,8 @@ def test_everything_else_follows(own: dict[str, Any], name: str, aggregate: str)
     assert result.bound <= result.metrics["value"]
 
 
-def test_a_workload_file_may_name_them(own: dict[str, Any], tmp_path: Path) -> None:
-    """And what they need of a job is asked for at the door."""
+def test_a_workload_file_may_name_own_penalties(own: dict[str, Any], tmp_path: Path) -> None:
+    """What they need of a job is checked when the file is read."""
     file = tmp_path / "w.yaml"
     text = "slotwise: 1\njobs: [{id: a, penalty: %s, phases: [{name: m, work: 1}]}]\n"
     file.write_text(text % "patience")

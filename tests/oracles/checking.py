@@ -18,7 +18,7 @@ EXACT = 1e-9
 def check_packing(
     problem: Malleable, packing: Sequence[Pieces], completion: Sequence[float]
 ) -> None:
-    """Assert that capacity, least and most shares are kept and that all work is done.
+    """Assert that capacity, min and max shares are kept and that all work is done.
 
     packing     for each job its pieces (start, end, slots), in order of time
     completion  of each job

@@ -27,7 +27,7 @@ def grid_value(
     steps: int,
     is_above: bool = True,
 ) -> float:
-    """The optimum where all is rounded to a grid of so many steps; inf if it does not fit.
+    """The optimum where all is rounded to a grid of `steps` steps; inf if it does not fit.
 
     Above: phases begin and are done at instants of the grid only, so that the optimum is at
     most this, and is this if all instants of some optimum are on the grid. Below: a phase may
@@ -68,7 +68,7 @@ class _Grid:
         self._rows: list[tuple[dict[int, float], float]] = []
 
     def fill(self) -> None:
-        """Most shares, the capacity, and all work done by the end of the grid."""
+        """Max shares, the capacity, and all work done by the end of the grid."""
         for i, (_, phase) in enumerate(self._phases):
             slots = min(phase.slots_most, self._cluster.capacity[self._kind[i]])
             if self._work[i] > 0:
@@ -84,7 +84,7 @@ class _Grid:
                 self._row(work, slots * self._step)
 
     def wait(self, early: int) -> None:
-        """No part of a phase is done before the others are, or so many steps early."""
+        """No part of a phase is done before the others are, or that many steps early."""
         for i, (job, phase) in enumerate(self._phases):
             for name in phase.waits_for:
                 before = self._done[self._place[PhaseId(job.id, name)]]

@@ -1,7 +1,7 @@
 """The best list schedule of jobs that are DAGs, by trying every order: simple, slow, separate.
 
 Slots are handed out in the order of a list to all phases that are ready, as many as each can
-use, and anew whenever a phase is done: no slot idles that a ready phase could use.
+use, and again whenever a phase is done: no slot idles that a ready phase could use.
 """
 
 from __future__ import annotations

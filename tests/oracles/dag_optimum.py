@@ -1,7 +1,7 @@
 """The optimum of small problems of jobs that are DAGs: a linear program an order of events.
 
-A witness of its own: it knows costs by their shape (`slotwise.objective`) and nothing of how
-slotwise allocates. HiGHS, through scipy, solves the programs.
+Independent of slotwise: it shares only the shapes of costs (`slotwise.objective`), not the
+allocation. HiGHS, through scipy, solves the programs.
 
 What a phase may do changes only where a set of phases is done: all that some phase waits for,
 with all that these wait for; or a whole job. Call these the events. One that is part of another
@@ -10,7 +10,7 @@ as there are events, and within a column every phase may as well hold a constant
 a phase i, the columns k behind the event that it waits for and up to the first event that it
 belongs to, the length l_k of a column and the part x_ik of its work that is done there:
 
-    0 <= work_i x_ik <= most_i l_k
+    0 <= work_i x_ik <= max_share_i l_k
     sum_i work_i x_ik <= capacity l_k, for each kind of slot
     sum_k x_ik = 1
 
@@ -56,8 +56,8 @@ def optimum(
 ) -> float:
     """The least value of all malleable schedules of jobs that are all present at 0.
 
-    Any number of slots, parts too, between 0 and its most share for each phase at each instant;
-    least shares are not looked at. Costs are lines, hinges and steps; `grace` is by what part
+    Any number of slots, fractions too, from 0 to its max share, for each phase at each instant;
+    min shares are ignored. Costs are lines, hinges and steps; `grace` is by what part
     of it a due date may be missed. For about 6 phases: M! programs for M events at worst.
     """
     programs = Programs(Network.of(jobs, cluster, objective), objective.aggregate)
@@ -84,8 +84,10 @@ def optimum(
 
 def _due(cost: Cost, charge: float, grace: float) -> float:
     """Until when steps cost no more than this; inf for costs of other shapes."""
-    dear = [at for at, c in cost.steps if c > charge] if isinstance(cost, Steps) else []
-    return min(dear, default=inf) * (1 + grace)
+    too_expensive = (
+        [at for at, c in cost.steps if c > charge] if isinstance(cost, Steps) else []
+    )
+    return min(too_expensive, default=inf) * (1 + grace)
 
 
 def _choices(cost: Cost, grace: float) -> list[tuple[float, float]]:
@@ -96,7 +98,7 @@ def _choices(cost: Cost, grace: float) -> list[tuple[float, float]]:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The jobs as numbers: of each phase its work, most share, kind and all that is before it.
+    """The jobs as numbers: of each phase its work, max share, kind and all that is before it.
 
     owned  the phases of each job
     """

@@ -47,7 +47,7 @@ class Flows:
 
     @property
     def capacity(self) -> int | dict[str, int]:
-        """Of one kind for all phases; or so many for maps, and half as many for reduces."""
+        """Of one kind for all phases; or that many for maps, and half as many for reduces."""
         return (
             {"map": self.slots, "reduce": -(-self.slots // 2)} if self.has_kinds else self.slots
         )
@@ -119,7 +119,7 @@ SHAPES: tuple[Callable[[int], Edges], ...] = (
     zigzag,
     with_redundant,
 )
-"""What is drawn beside DAGs at random."""
+"""What is drawn in addition to DAGs."""
 
 
 def sinks_joined(count: int, edges: Edges) -> Edges:
@@ -141,7 +141,7 @@ class Due:
 def job_of(
     name: str, work: Sequence[float], max_share: Sequence[int], edges: Edges, due: Due
 ) -> Job:
-    """A job of such phases: `most` tasks each, or twice as many and a most share.
+    """A job of such phases: `most` tasks each, or twice as many and a max share.
 
     Every third phase is a reduce, where a cluster tells them from maps.
     """
@@ -208,12 +208,12 @@ def flows(
     with_zero: bool = False,
     with_kinds: bool = False,
 ) -> Flows:
-    """Up to so many jobs of up to so many phases each, and in all.
+    """Limited numbers of jobs, of phases in each, and of phases in all.
 
-    mixed       each job may have a penalty of its own
+    mixed       each job may have its own penalty
     widest      work may differ by a factor of a million
     with_zero   some phases have no work, but not all of a job
-    with_kinds  maps and reduces may have slots of their own
+    with_kinds  maps and reduces may have their own slots
     """
     slots = draw(st.sampled_from([1, 2, 3, 7, 10, 25]))
     count = draw(st.integers(1, jobs_most))
@@ -253,7 +253,7 @@ def random_flows(
     slots: int = 10,
     penalties: Sequence[str | None] = (None,),
 ) -> Flows:
-    """So many jobs of 1 to so many phases each, as degenerate as those of hypothesis."""
+    """Jobs of 1 to `phases_most` phases each, as degenerate as those of hypothesis."""
     sizes = rng.integers(1, phases + 1, jobs)
     regime = rng.integers(0, 4)
     works, mosts = [], []
@@ -283,7 +283,7 @@ def random_flows(
 
 
 def paper_flows(rng: np.random.Generator, slots: int = 25) -> Flows:
-    """After FlowFlex 5.1: 5 to 20 flows of 2 to 20 phases, big and tall and wide by chance."""
+    """After FlowFlex 5.1: 5 to 20 flows of 2 to 20 phases, big, tall and wide at random."""
     works, mosts, nets = [], [], []
     for _ in range(rng.integers(5, 21)):
         size = int(rng.integers(2, 21))

@@ -57,7 +57,7 @@ def rankings(problem: FlowProblem) -> st.SearchStrategy[list[int]]:
 def check_list_schedule(problem: FlowProblem, ranking: Sequence[int], held: Held) -> None:
     """Assert that at every instant slots go to ready phases by rank, as many as they can use.
 
-    That says all about a list schedule: who has how many slots, and that none idles. Instants
+    This determines a list schedule: the slots of each phase, and that none idles. Instants
     are looked at in the middle between two changes.
     """
     ends = [max((end for _, end, _ in own), default=0.0) for own in held]

@@ -23,15 +23,15 @@ ALL = "all"
 
 @dataclass
 class Guarantees:
-    """Watches a run: no pool lacks slots of its least share for longer than it puts up with.
+    """Watches a run: no pool lacks slots of its min share for longer than it tolerates.
 
-    A pool lacks a slot while it holds less than its least share, or than it can use. It may do
+    A pool lacks a slot while it holds less than its min share, or than it can use. It may do
     so for its time-out and its grace together; a pool with pools below it, for the longest of
     its own and theirs, as they take for it. A pool that can use more than before lacks those
-    slots anew. Least shares that did not fit and now do count from the next epoch on, when
-    slots are allocated anew. A least share of several kinds together is one of their sum; of
-    which kinds it is to be is decided anew with each epoch, and then tasks have their grace.
-    Slots of silent hosts, and what is held there, do not count.
+    slots again. Min shares that did not fit and now do count from the next epoch on, when
+    slots are allocated again. A min share of several kinds together is one of their sum; of
+    which kinds is decided again with each epoch, and then tasks have their grace.
+    Slots of unresponsive hosts, and what is held there, do not count.
     """
 
     since: dict[Node, tuple[float, int]] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Guarantees:
 
 
 def assert_no_pool_holds_too_much(snapshot: Snapshot) -> None:
-    """Of no kind, nor of several together, a pool holds more than its most share."""
+    """No pool exceeds its max share, of a kind or of several kinds together."""
     held: Counter[Node] = Counter()
     for phase in _phases(snapshot):
         for node in _nodes(snapshot, phase):
@@ -102,7 +102,7 @@ def _nodes(snapshot: Snapshot, phase: PhaseView) -> list[Node]:
 
 
 def _away(snapshot: Snapshot, phase: PhaseView) -> int:
-    """How many of its tasks run on silent hosts, seen from what was launched."""
+    """How many of its tasks run on unresponsive hosts, counted from the launches."""
     return sum(
         launch.host in snapshot.lost
         for launch in snapshot.attempts_of(phase.id.job)
@@ -113,7 +113,7 @@ def _away(snapshot: Snapshot, phase: PhaseView) -> int:
 def _patience(
     snapshot: Snapshot, phases: Sequence[PhaseView]
 ) -> tuple[dict[Node, float], float]:
-    """For how long each pool, or one below it, puts up with less than its least share.
+    """For how long each pool, or one below it, tolerates less than its min share.
 
     The longest grace of all counts: a slot may be on its way to another pool already.
     """
@@ -125,7 +125,7 @@ def _patience(
         for node in reversed(_nodes(snapshot, phase)):
             preemption = snapshot.pools.preemption(node[1].pool)
             own = inf if preemption is None else preemption.least_after + grace
-            if own < inf:  # Who never takes does not keep others waiting.
+            if own < inf:  # A pool that never preempts does not delay others.
                 longest = max(longest, own)
             patience[node] = max(own, longest, patience.get(node, 0.0))
     return patience, grace
@@ -142,10 +142,10 @@ class _Need:
 
 
 class _Needs:
-    """What each pool needs of its least share for so many waiting tasks of each phase.
+    """What each pool needs of its min share for the given waiting tasks of each phase.
 
     owed  slots that it should hold now
-    fits  the kinds of slots on which the least shares fit, however those of several kinds
+    fits  the kinds of slots on which the min shares fit, however those of several kinds
           together are divided
     """
 
@@ -215,21 +215,21 @@ class _Needs:
 
 
 def _capacity(snapshot: Snapshot, kind: str) -> int:
-    """The slots of the hosts that are not silent."""
+    """The slots of the responsive hosts."""
     hosts = [host for host in snapshot.cluster.hosts if host.name not in snapshot.lost]
     return sum(host.slots.get(kind, 0) for host in hosts)
 
 
 def assert_taken_rightly(snapshot: Snapshot, decisions: Sequence[Decision]) -> None:
-    """No task is told to stop twice; no pool gives so much that it is below its share.
+    """No task is asked to stop twice; no pool falls below its share by preemption.
 
     Its share is the whole slots of what its phases are allocated, cut to what they can use.
     """
     takes = [d for d in decisions if isinstance(d, Preempt) and d.pool is not None]
     if not takes:
         return
-    told = {(d.phase, d.task) for d in takes}
-    assert len(told) == len(takes)
+    asked = {(d.phase, d.task) for d in takes}
+    assert len(asked) == len(takes)
     for kind in snapshot.cluster.capacity:
         expected: Counter[ShareKey] = Counter()
         share: Counter[ShareKey] = Counter()
@@ -237,8 +237,8 @@ def assert_taken_rightly(snapshot: Snapshot, decisions: Sequence[Decision]) -> N
         for phase in snapshot.ready(kind):
             there = [one for _, one in phase.attempts() if one.host not in snapshot.lost]
             staying = {(one.phase, one.task) for one in there}
-            stopping = [one for one in told if one[0] == phase.id]
-            assert staying.issuperset(stopping), "only what runs on is told to stop"
+            stopping = [one for one in asked if one[0] == phase.id]
+            assert staying.issuperset(stopping), "only running tasks are asked to stop"
             if stopping:
                 giving.add(phase.shares[-1])
             expected[phase.shares[-1]] += len(staying) - len(stopping)

@@ -1,7 +1,7 @@
 """Random problems in miniature after FLEX 4.1, one generator for each of its metrics.
 
 Small and large jobs, normal with a deviation of a third, the large ones ten times the small;
-often most shares below the capacity; least shares that leave 25 to 90 % of the slots as slack;
+often max shares below the capacity; min shares that leave 25 to 90 % of the slots as slack;
 weights from (0, 1]; deadlines and the steps of SLAs uniform over about a makespan.
 """
 
@@ -66,7 +66,7 @@ def _instance(metric: Metric, random: Random, with_least: bool) -> Malleable:
 
 
 def _min_share(random: Random, max_share: list[float]) -> list[float]:
-    """Least shares such that a part of the slots is slack; some jobs may have none."""
+    """Min shares such that a part of the slots is slack; some jobs may have none."""
     mean = (1 - random.uniform(0.25, 0.9)) * SLOTS / len(max_share)
     drawn = [min(share, _cut(random, mean)) for share in max_share]
     if random.random() < 0.25:

@@ -13,7 +13,7 @@ CLOSE = 1e-7
 def max_min_rates(paths: Sequence[Sequence[int]], capacity: Sequence[float]) -> list[float]:
     """The rates of which the least is as great as can be, then the next one, and so on.
 
-    Each flow passes some link. The least rate of the flows that are not settled is raised; who
+    Each flow passes some link. The smallest rate of the unsettled flows is raised; a flow that
     cannot have more while the others have that much is settled.
     """
     count = len(paths)

@@ -1,13 +1,13 @@
 """The optimum of small malleable problems, by one linear program for each order of completion.
 
-A witness of its own: it knows costs by their shape (`slotwise.objective`) and nothing of how
+Independent of slotwise: it shares the shapes of costs (`slotwise.objective`), not how
 slotwise allocates. HiGHS, through scipy, solves the programs.
 
 Once the order of completion is fixed, the completions cut time into as many columns as there
 are jobs, and within a column every job may as well hold a constant share. A job that is not
-complete holds at least its least share; one that is complete holds nothing; slots may idle. So
+complete holds at least its min share; one that is complete holds nothing; slots may idle. So
 for the job in place p of the order and the columns k <= p, with the length l_k of a column and
-the work y_pk that is done in it beyond the least share:
+the work y_pk that is done in it beyond the min share:
 
     0 <= y_pk <= (most_p - least_p) l_k
     sum_{p >= k} y_pk <= (capacity - sum_{p >= k} least_p) l_k
@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 Ranges = list[tuple[float, float]]
 
 TELLS = 2e-7
-"""Values that differ by so much are told apart, relatively: HiGHS is good for about 1e-7."""
+"""Relative difference at which values count as different; the precision of HiGHS is 1e-7."""
 
 INFEASIBLE = 2
 """What scipy calls a program without a solution."""
@@ -97,7 +97,7 @@ class Found(NamedTuple):
 class Program:
     """The program of one order of completion.
 
-    sizes   rows of work, least and most shares; `costs` stand beside them, all in that order
+    sizes   rows of work, min and max shares; `costs` in the same order
     ranges  of the variables other than lengths and work
     """
 
@@ -114,7 +114,7 @@ class Program:
         self._rows: list[tuple[int | None, float, dict[int, float], float]] = []
         self._passed: list[int] = []  # Those of them that are 0 or 1.
         self._largest = self._variable(1.0, -inf) if aggregate == "max" else None
-        # Where slots idle while a job holds less than its most share, its last work may as well
+        # Where slots idle while a job holds less than its max share, its last work may as well
         # be done there. So an optimum has every job use all it can or all slots be used until
         # it is complete, in some order of completion.
         work, min_share, max_share = sizes
@@ -245,7 +245,7 @@ def _body(
     rows[np.arange(pairs), column] = (min_share - max_share)[place]
     unfinished = np.cumsum(min_share[::-1])[
         ::-1
-    ]  # The least shares of those not done in column k.
+    ]  # The min shares of those not done in column k.
     rows[pairs + np.arange(jobs), np.arange(jobs)] = unfinished - capacity
     rows[pairs + jobs + place, column] = min_share[place]
     low[pairs + jobs :] = high[pairs + jobs :] = work

@@ -102,7 +102,7 @@ def demand(claims: Claims, pool: int) -> float:
 
 
 def owed(claims: Claims, pool: int) -> float:
-    """What a pool is owed: its least share or those in it, cut to what it can use."""
+    """What a pool is owed: its min share or those in it, cut to what it can use."""
     own = [claims.min_share[j] for j, group in enumerate(claims.group) if group == pool]
     total = sum(own) + sum(owed(claims, n) for n in children(claims, pool))
     if pool < 0:
@@ -111,7 +111,7 @@ def owed(claims: Claims, pool: int) -> float:
 
 
 def all_fit(claims: Claims) -> bool:
-    """Whether all least shares fit: those in each pool within its limit, and all together."""
+    """Whether all min shares fit: those in each pool within its limit, and all together."""
     for pool, group in enumerate(claims.groups):
         own = [
             min_share for j, min_share in enumerate(claims.min_share) if claims.group[j] == pool

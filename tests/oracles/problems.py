@@ -35,7 +35,7 @@ def problems(
     jobs_most: int = 6,
     with_least: bool = True,
 ) -> Malleable:
-    """Up to so many jobs, equal and tiny ones among them; least shares may not fit."""
+    """Up to `jobs_most` jobs, equal and tiny ones among them; min shares may not fit."""
     capacity = draw(st.sampled_from([1.0, 4.0, 10.0, 2.5]))
     count = draw(st.integers(1, jobs_most))
     work = [draw(st.sampled_from([1.0, 5.0]) | st.floats(0.01, 60)) for _ in range(count)]

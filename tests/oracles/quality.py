@@ -1,4 +1,4 @@
-"""How near FLEX comes to the optimum: its solver beside the oracle, problem by problem."""
+"""How near FLEX comes to the optimum: its solver compared with the oracle."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Row:
 
 
 def measure(metric: Metric, with_least: bool, count: int, seed: int = 0) -> Row:
-    """Solve so many random problems of a metric both ways."""
+    """Solve random problems of a metric both ways."""
     problems = instances(metric, seed, count, with_least)
     return Row(metric, with_least, [compare(problem) for problem in problems])
 

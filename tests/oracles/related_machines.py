@@ -32,7 +32,7 @@ def drawn(
     released: float = 0.0,
     dags: bool = False,
 ) -> RelatedMachines:
-    """Jobs of maps and reduces, or of up to five stages, with up to so many tasks a stage.
+    """Jobs of maps and reduces, or of up to five stages, with up to `tasks` tasks a stage.
 
     released  the latest release; half of the jobs are there at 0
     """

@@ -27,22 +27,22 @@ from oracles.dags import (
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.objective import Objective
+from tiers import examples
 
-EXAMPLES = settings.default.max_examples
 MAKESPAN = Objective("makespan", "max")
 HIGHS = 1e-7
-"""For what HiGHS is good with linear programs."""
+"""Precision of HiGHS for linear programs."""
 MIXED = 2e-5
-"""For what it is good with binaries, where parts of 1e-6 of them count."""
+"""Precision for binaries, where fractions of 1e-6 of them count."""
 
 
 def phase(name: str, work: float, max_share: int, *after: str, kind: str = "task") -> Phase:
-    """A phase of so many tasks."""
+    """A phase of `max_share` equal tasks."""
     return Phase(name, Tasks(max_share, work / max_share), kind, after=frozenset(after))
 
 
 def name_of(objective: Objective) -> str:
-    """As tests are called."""
+    """As in the names of tests."""
     return f"{objective.aggregate} {objective.penalty}"
 
 
@@ -80,8 +80,8 @@ def test_lists_miss_the_makespan_of_flex_lemma_1() -> None:
     assert best_phase_list(jobs, Cluster.of_slots(10), MAKESPAN) == pytest.approx(8.75)
 
 
-def test_the_longer_way_goes_first() -> None:
-    """One slot each: a long chain beside short work; 2 slots, 4 + 4 of work, done by 4."""
+def test_the_longer_chain_goes_first() -> None:
+    """One slot each: a long chain and short work; 2 slots, 4 + 4 of work, done by 4."""
     long = Job("long", tuple(phase(f"p{i}", 1, 1, *[f"p{i - 1}"] * (i > 0)) for i in range(4)))
     short = Job("short", tuple(phase(f"p{i}", 1, 1) for i in range(4)))
     two = Cluster.of_slots(2)
@@ -125,7 +125,7 @@ def test_a_barrier_costs_what_it_does_in_the_paper() -> None:
     ],
 )
 def test_two_jobs_by_hand(penalty: str, aggregate: str, expected: float) -> None:
-    """a and b take 2 s each on 1 slot; a is due at 2, b at 1 and three times as dear."""
+    """a and b take 2 s each on 1 slot; a is due at 2, b at 1 with three times the weight."""
     a = Job("a", (phase("p", 2, 1),), weight=1, deadline=2, steps=((2, 1), (3.5, 9)))
     b = Job(
         "b", (phase("p", 1, 1), phase("q", 1, 1, "p")), weight=3, deadline=1, steps=((1, 5),)
@@ -144,7 +144,7 @@ def test_a_step_is_passed_where_that_keeps_the_maximum_low() -> None:
     assert optimum([a, b], Cluster.of_slots(1), Objective("sla", "max")) == pytest.approx(6)
 
 
-def test_kinds_have_slots_of_their_own() -> None:
+def test_kinds_have_their_own_slots() -> None:
     """Johnson's flow shop, a slot of each kind: maps 1 and 3, reduces 3 and 1, done by 5."""
     cluster = Cluster((Host("h", {"map": 1, "reduce": 1}),))
     jobs = [
@@ -184,10 +184,10 @@ def unit_flows(seed: int) -> Flows:
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=name_of)
-def test_the_two_oracles_agree(objective: Objective, pytestconfig: pytest.Config) -> None:
+def test_the_two_oracles_agree(objective: Objective) -> None:
     """The grid from above and from below brackets the programs of all orders."""
     tight = 0
-    for seed in range(20 if pytestconfig.getoption("--slow") else 3):
+    for seed in range(examples(2, slow=0), examples(3, slow=20)):
         case = unit_flows(seed)
         cluster = case.cluster
         area = sum(job.work for job in case.jobs) / case.slots
@@ -205,7 +205,7 @@ def test_the_two_oracles_agree(objective: Objective, pytestconfig: pytest.Config
 
 
 @given(flows(jobs_most=3, phases_most=3, total_most=4, mixed=True, with_zero=True))
-@settings(max_examples=min(EXAMPLES, 500) // 5)
+@settings(max_examples=examples(4, slow=100))
 def test_no_list_is_better_than_the_optimum(case: Flows) -> None:
     """Lists of phases are no better than the optimum, lists of jobs no better than these."""
     for objective in OBJECTIVES[:: len(OBJECTIVES) // 3]:
@@ -216,7 +216,7 @@ def test_no_list_is_better_than_the_optimum(case: Flows) -> None:
         assert of_phases <= best_list(case.jobs, case.cluster, objective) + slip
 
 
-def test_the_paper_draws_what_it_says() -> None:
+def test_drawn_flows_have_the_stated_sizes() -> None:
     """5 to 20 flows of 2 to 20 phases, all sinks before the last, 25 slots."""
     rng = np.random.default_rng(5)
     for _ in range(10):
@@ -229,7 +229,7 @@ def test_the_paper_draws_what_it_says() -> None:
             assert [p.name for p in job.phases if p.name not in waited] == [job.phases[-1].name]
 
 
-def test_shapes_are_what_they_are_called() -> None:
+def test_shapes_have_their_stated_edges() -> None:
     """A diamond is a fork and a join of four; a chain of one has no edges."""
     assert fork_join(4) == {(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)}
     assert chain(1) == frozenset()

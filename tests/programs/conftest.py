@@ -1,4 +1,4 @@
-"""A driver that runs a job in this process, as the live world would."""
+"""A driver that runs a job in this process, as the local backend would."""
 
 from __future__ import annotations
 

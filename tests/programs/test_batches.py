@@ -12,6 +12,7 @@ from slotwise.model.errors import InputError, MissingExtraError
 from slotwise.programs import BatchMapReduce, loading, plan_mapreduce
 from slotwise.programs.formats import arrow
 from slotwise.programs.mapreduce.execution import MapReduceExecution
+from tiers import examples
 
 pa = pytest.importorskip("pyarrow")
 pc = pytest.importorskip("pyarrow.compute")
@@ -48,8 +49,8 @@ class CombinedBatchWords(BatchWords):
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
-    """A text of a few hundred kilobytes with rare and frequent words."""
-    words = [f"w{i % 7} ä{i % 101}x u{i}" for i in range(30_000)]
+    """A text with rare and frequent words."""
+    words = [f"w{i % 7} ä{i % 101}x u{i}" for i in range(examples(8_000, slow=30_000))]
     (tmp_path / "text").write_text("\n".join(words))
     return tmp_path
 
@@ -135,7 +136,7 @@ def test_a_map_that_gives_no_table_is_named(text: Path, output_of: Run) -> None:
 
 
 def test_key_columns_are_asked_for(text: Path, output_of: Run) -> None:
-    """A batch program without keys is refused; one whose tables lack them is told so."""
+    """A batch program without keys is refused; one whose tables lack them gets a message."""
 
     class Keyless(BatchWords):
         keys = ()

@@ -13,9 +13,10 @@ import pytest
 
 from slotwise.programs import plan_mapreduce
 from slotwise.programs.mapreduce.execution import MapReduceExecution
+from tiers import examples
 
 Run = Callable[[MapReduceExecution], bytes]
-SPLITS = [1, 7, 64, 1000, 1 << 26]
+SPLITS = [7, 1000, *(pytest.param(size, marks=pytest.mark.slow) for size in (1, 64, 1 << 26))]
 TEXTS = {
     "a.txt": "the quick brown fox\nthe lazy dog\n\nno end of line",
     "b.txt": "crlf line\r\nthe end\r\n",
@@ -190,7 +191,7 @@ def test_input_larger_than_memory(tmp_path: Path, output_of: Run, program: str) 
     """With the least memory, tasks spill, and the output is the same as with plenty."""
     rng = random.Random(1)
     words = [f"{rng.randrange(10**9):x}-{i}" for i in range(40_000)]
-    lines = [" ".join(rng.choices(words, k=8)) for _ in range(20_000)]
+    lines = [" ".join(rng.choices(words, k=8)) for _ in range(examples(5_000, slow=20_000))]
     (tmp_path / "text").write_text("\n".join(lines))
     outputs = [
         output_of(

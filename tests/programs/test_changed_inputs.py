@@ -148,7 +148,7 @@ def test_a_file_that_changes_between_two_splits(tmp_path: Path, drive: Drive) ->
     job.close(succeeded=False)
 
 
-def test_the_message_says_what_was_planned_and_what_is_there(tmp_path: Path) -> None:
+def test_the_message_shows_the_planned_and_the_present_file(tmp_path: Path) -> None:
     """Sizes and times, to the nanosecond if need be, and what to do."""
     (tmp_path / "in.txt").write_bytes(TEXT)
     os.utime(tmp_path / "in.txt", ns=(0, 10**18 + 7))
@@ -164,7 +164,7 @@ def test_the_message_says_what_was_planned_and_what_is_there(tmp_path: Path) -> 
     assert ".000000008. Run the job again when nothing writes to its input" in message
 
 
-def test_what_does_not_concern_the_content_is_no_change(tmp_path: Path, drive: Drive) -> None:
+def test_metadata_alone_is_no_change(tmp_path: Path, drive: Drive) -> None:
     """Rights, other names, and having been read change nothing."""
     job = planned(tmp_path, "in.txt", Counts())
     (tmp_path / "in.txt").chmod(0o600)
@@ -186,7 +186,7 @@ def test_a_file_behind_a_url(drive: Drive, tmp_path: Path) -> None:
         drive(job)
 
 
-def test_versions_are_compared_by_what_both_say() -> None:
+def test_versions_are_compared_by_their_common_fields() -> None:
     """Content counts before times, and what is not said is no difference."""
     listed = Version.of_info({"size": 5, "ETag": "a", "LastModified": "1"})
     assert listed.may_be(Version.of_info({"size": 5, "ETag": "a", "LastModified": "2"}))
@@ -196,7 +196,7 @@ def test_versions_are_compared_by_what_both_say() -> None:
     assert not Version.of_info({"mtime": 1.0}).may_be(Version.of_info({"mtime": 2.0}))
 
 
-def test_links_are_followed_wherever_they_stand(tmp_path: Path) -> None:
+def test_links_are_followed_anywhere_in_a_path(tmp_path: Path) -> None:
     """A link counts as its file: named, in a folder, or matched by a pattern."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "file").write_bytes(TEXT)

@@ -82,7 +82,7 @@ def test_a_job_that_never_began_leaves_nothing(place: Path) -> None:
 
 
 def test_later_attempts_never_change_the_output(place: Path) -> None:
-    """An attempt beside the winner, half-way, finished or discarded, does no harm."""
+    """A second attempt, unfinished, finished or discarded, does no harm."""
     execution = plan(place)
     finish_maps(execution)
     execution.finished("map", 0, 1, attempt(execution, "map", 0, 1))
@@ -167,7 +167,7 @@ def test_an_output_elsewhere_has_one_writer(place: Path) -> None:
 
 @pytest.mark.parametrize("succeeds", [False, True])
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_files_of_others_stay(place: Path, succeeds: bool, overwrite: bool) -> None:
+def test_foreign_files_are_kept(place: Path, succeeds: bool, overwrite: bool) -> None:
     """A file that somebody adds to the output while the job runs is there afterwards."""
     if overwrite:
         run(plan(place))
@@ -184,7 +184,7 @@ def test_files_of_others_stay(place: Path, succeeds: bool, overwrite: bool) -> N
 
 
 @pytest.mark.parametrize("name", ["part-r-00000", "_SUCCESS"])
-def test_a_file_of_others_is_not_replaced_by_a_part(place: Path, name: str) -> None:
+def test_a_foreign_file_is_not_replaced_by_a_part(place: Path, name: str) -> None:
     """Where somebody puts a file of that name, the commit fails and the file stays."""
     execution = plan(place)
     finish_maps(execution)
@@ -198,7 +198,7 @@ def test_a_file_of_others_is_not_replaced_by_a_part(place: Path, name: str) -> N
     assert (out / name).read_text() == "mine"
 
 
-def test_a_file_of_others_in_the_place_of_a_part_is_refused(place: Path) -> None:
+def test_a_foreign_file_at_the_path_of_a_part_is_refused(place: Path) -> None:
     """Overwriting replaces what the last job wrote. A file of somebody else is refused."""
     run(plan(place))
     mine = place / "new" / "out" / "part-r-00001"
@@ -211,7 +211,7 @@ def test_a_file_of_others_in_the_place_of_a_part_is_refused(place: Path) -> None
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"slotwise": 1, "parts": ["../text"]}', "\0"])
-def test_a_success_that_is_not_ours_is_no_leave_to_remove(place: Path, text: str) -> None:
+def test_a_foreign_success_file_does_not_permit_removal(place: Path, text: str) -> None:
     """Where `_SUCCESS` is that of another program, or lists other files, nothing is removed."""
     out = place / "new" / "out"
     out.mkdir(parents=True)
@@ -223,9 +223,7 @@ def test_a_success_that_is_not_ours_is_no_leave_to_remove(place: Path, text: str
     assert (place / "text").exists()
 
 
-def test_a_commit_that_fails_is_made_again(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_commit_is_repeated(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk refuses the second part; later it takes all."""
     execution = plan(place, reducers=2)
     finish_maps(execution)
@@ -240,7 +238,7 @@ def test_a_commit_that_fails_is_made_again(
 
 
 @pytest.mark.parametrize("replaced", [0, 1])
-def test_a_commit_that_fails_is_taken_back(
+def test_a_failed_commit_is_undone(
     place: Path, monkeypatch: pytest.MonkeyPatch, replaced: int
 ) -> None:
     """The disk refuses the second part, and the job is given up: no part stays."""
@@ -256,7 +254,7 @@ def test_a_commit_that_fails_is_taken_back(
 
 @contextmanager
 def failing_after(count: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The disk takes so many parts and is full then."""
+    """The disk is full after this many parts."""
     replace, left = os.replace, [count]
 
     def once(source: str, target: str) -> None:
@@ -290,7 +288,7 @@ def killed(source, target):
 os.replace = killed
 execution.close(True)
 """
-"""A job that is killed in the midst of its commit, behind so many parts."""
+"""A job that is killed during its commit, after this many parts."""
 
 
 @pytest.mark.parametrize("parts", [0, 1, 2])
@@ -328,7 +326,7 @@ def test_output_that_appeared_after_planning_is_not_touched(place: Path) -> None
     assert (place / "new" / "out").exists()
 
 
-def test_what_is_committed_stays(place: Path) -> None:
+def test_committed_output_stays(place: Path) -> None:
     """A run stopped just behind a commit closes the job again: nothing is taken back."""
     execution = plan(place)
     run(execution)
@@ -337,7 +335,7 @@ def test_what_is_committed_stays(place: Path) -> None:
     assert (place / "new" / "out" / "part-r-00000").read_bytes() == b"a\t1\nb\t2\n"
 
 
-def test_a_directory_in_the_place_of_a_part_is_not_removed(place: Path) -> None:
+def test_a_directory_at_the_path_of_a_part_is_not_removed(place: Path) -> None:
     """The manifest lists its name, and it is somebody else's all the same."""
     run(plan(place, reducers=2))
     part = place / "new" / "out" / "part-r-00001"
@@ -350,7 +348,7 @@ def test_a_directory_in_the_place_of_a_part_is_not_removed(place: Path) -> None:
     assert (place / "new" / "out" / "_SUCCESS").exists()
 
 
-def test_a_job_that_fails_keeps_what_is_known_of_a_killed_commit(place: Path) -> None:
+def test_a_failing_job_keeps_the_record_of_a_killed_commit(place: Path) -> None:
     """The parts that a killed commit has left can be replaced by a later job still."""
     ended = subprocess.run([sys.executable, "-c", KILLED, "1"], cwd=place, check=False)
     assert ended.returncode == -signal.SIGKILL

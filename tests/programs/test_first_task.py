@@ -23,7 +23,7 @@ print(*sorted({name.split(".")[0] for name in set(sys.modules) - before}))
 
 @pytest.mark.parametrize("program", ["wordcount", "sort", "grep"])
 def test_a_runner_brings_its_code(program: str, tmp_path: Path) -> None:
-    """Once it has arrived in a process, a task imports nothing of ours any more, nor numpy."""
+    """When its runner is unpickled, a task imports nothing more of slotwise, nor numpy."""
     (tmp_path / "in.txt").write_text("some words\n")
     parameters = {"pattern": "w"} if program == "grep" else {}
     made = plan_mapreduce(

@@ -1,4 +1,4 @@
-"""Programs of users by records: what they may yield, and what they are told otherwise."""
+"""User programs by records: what they may yield, and the messages for all else."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_keys_without_a_hash_are_named(letters: Path, output_of: Run) -> None:
 
 
 class ByLength(MapReduce):
-    """Sorts mixed keys by an order of its own."""
+    """Sorts mixed keys by its own order."""
 
     descending = True
 
@@ -153,7 +153,7 @@ def test_map_only(letters: Path, output_of: Run) -> None:
     ]  # fmt: skip
 
 
-def test_a_program_made_in_a_function_travels(letters: Path, output_of: Run) -> None:
+def test_a_program_defined_in_a_function_can_be_sent(letters: Path, output_of: Run) -> None:
     """Objects of local classes with closures are good programs."""
     word = "found"
 
@@ -178,7 +178,7 @@ def test_a_program_made_in_a_function_travels(letters: Path, output_of: Run) -> 
         (7, "map of Late must yield pairs .* not iterable"),
     ],
 )
-def test_a_late_fault_is_named_as_an_early_one(
+def test_a_late_error_is_reported_like_an_early_one(
     tmp_path: Path, output_of: Run, optional: dict[str, Any], last: Any, message: str
 ) -> None:
     """After thousands of good pairs with numbers, one that is none is still found."""

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from slotwise.programs import BatchMapReduce, Execution, MapReduce, plan_mapreduce
 from slotwise.programs.shuffle.hashing import stable_hash
 from slotwise.programs.shuffle.keys import one, total
+from tiers import examples
 
 Drive = Callable[[Execution], None]
 
@@ -88,7 +89,7 @@ class Adding(Grouping):
 
 
 class BySortKey(Grouping):
-    """The same with keys in an order of their own, that of tuples with the key inside."""
+    """The same with its own order of keys: that of tuples with the key inside."""
 
     def sort_key(self, key: Any) -> Any:
         """Something that is as hard to compare as the key."""
@@ -151,7 +152,7 @@ PROGRAMS: list[Callable[[list[Any]], Grouping]] = [
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @given(data=st.data(), seed=st.integers(0, 2**32), reducers=st.integers(1, 3))
-@settings(max_examples=6)
+@settings(max_examples=examples(3, slow=6))
 def test_each_key_is_reduced_once(
     drive: Drive,
     tmp_path_factory: pytest.TempPathFactory,
@@ -187,7 +188,7 @@ def test_nan_has_one_place_behind_the_numbers(
     assert labels == (rising[::-1] if descending else rising)
 
 
-def test_a_table_that_a_program_fills_by_itself(drive: Drive, tmp_path: Path) -> None:
+def test_a_table_filled_by_the_program(drive: Drive, tmp_path: Path) -> None:
     """Keys that fold_chunk has put into its table are made one, too."""
 
     class Folding(MapReduce):
@@ -236,7 +237,7 @@ def test_tables_keep_nan_and_zeros_together(drive: Drive, tmp_path: Path) -> Non
 
 
 @given(st.lists(st.one_of(*KINDS), max_size=2))
-def test_keys_that_are_one_agree_in_everything(keys: list[Any]) -> None:
+def test_equal_keys_agree_in_hash_and_order(keys: list[Any]) -> None:
     """In their partition, their place in the order, and the object that stands for them."""
     for one_key in keys:
         for other in keys:

@@ -117,7 +117,7 @@ def write(folder: Path, line_of: Callable[[str], str], suffix: str = "") -> None
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 @pytest.mark.parametrize("program", [ByRecord, InLists, Sorted, Adding])
-def test_a_line_that_map_stumbles_over(
+def test_the_line_at_which_map_failed(
     drive: Drive, folder: Path, program: type[MapReduce], suffix: str
 ) -> None:
     """The file, of thirty that share a task, and the line."""
@@ -182,9 +182,7 @@ def test_tables_of_text(drive: Drive, folder: Path) -> None:
     assert place == "f17, bytes 0-1290"
 
 
-def test_what_is_no_pair_is_placed_only_if_its_call_is_known(
-    drive: Drive, folder: Path
-) -> None:
+def test_a_wrong_pair_has_a_place_only_if_its_call_is_known(drive: Drive, folder: Path) -> None:
     """Pairs are checked in batches: rather no place than a wrong one."""
     write(folder, str)
 

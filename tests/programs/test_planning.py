@@ -1,4 +1,4 @@
-"""What is refused at the door, and the job that the scheduler sees."""
+"""Planning of MapReduce jobs: what is refused, and the job that the scheduler sees."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_job_states_phases_counts_and_work(place: Path) -> None:
 
 
 def test_a_program_from_a_file(place: Path) -> None:
-    """Only what is asked for is imported, with the files beside it, and it travels by value."""
+    """Only the named program is imported, with the modules next to it; it is sent by value."""
     (place / "helper.py").write_text("WORD = 'helped'\n")
     (place / "mine.py").write_text(
         "import helper\nfrom slotwise.programs import MapReduce\n"

@@ -19,16 +19,16 @@ from slotwise.record.log import Log
 from slotwise.runtime.local.backend import HOST, LocalBackend
 
 Entries = list[Event | Decision]
-PATIENCE = 120.0
-"""Seconds that nothing here takes; a test that waits so long has failed."""
+TIMEOUT = 120.0
+"""Seconds; a test that waits for this long has failed."""
 
 
-def programs(place: Path, patience: float) -> tuple[MapReduce, MapReduce]:
-    """A large one and a small one that wait for each other, but not for ever.
+def programs(place: Path, wait_seconds: float) -> tuple[MapReduce, MapReduce]:
+    """A large and a small program that wait for each other, for a limited time.
 
-    The small one's map ends when the large one copies. The large one's last map ends when the
-    small one is done, or so many seconds after its map. They are made in a function so that
-    they travel to the workers by value.
+    The map of the small one ends when the large one copies. The last map of the large one ends
+    when the small one is done, or `wait_seconds` after its map. They are defined in a function
+    so that they are sent to the workers by value.
     """
 
     def wait_for(pattern: str, seconds: float) -> None:
@@ -39,13 +39,13 @@ def programs(place: Path, patience: float) -> tuple[MapReduce, MapReduce]:
     class Large(MapReduce):
         def map(self, key: int, value: str) -> Iterable[tuple[str, int]]:
             if value == "last":
-                wait_for("small-has-mapped", PATIENCE)
-                wait_for("out-small/_SUCCESS", patience)
+                wait_for("small-has-mapped", TIMEOUT)
+                wait_for("out-small/_SUCCESS", wait_seconds)
             yield value, 1
 
     class Small(MapReduce):
         def map(self, key: int, value: str) -> Iterable[tuple[str, int]]:
-            wait_for("work/*/reduce-*/copied", PATIENCE)
+            wait_for("work/*/reduce-*/copied", TIMEOUT)
             (place / "small-has-mapped").touch()
             yield value, 1
 
@@ -61,9 +61,9 @@ def play(tmp_path: Path, watched: Callable[..., Any]) -> Callable[..., Log]:
     (tmp_path / "large").write_text("first\nlast\n")
     (tmp_path / "small").write_text("word\n")
 
-    def run(shuffle: Shuffle, patience: float) -> Log:
+    def run(shuffle: Shuffle, wait_seconds: float) -> Log:
         cluster = shuffle.cluster(Cluster((Host(HOST, slots={"map": 3, "reduce": 1}),)))
-        large, small = programs(tmp_path, patience)
+        large, small = programs(tmp_path, wait_seconds)
 
         def planned(name: str, program: MapReduce, reducers: int) -> MapReduceExecution:
             return plan_mapreduce(
@@ -101,11 +101,11 @@ def all_of(entries: Entries, kind: type, phase: tuple[str, str]) -> list[int]:
     return [n for n, e in enumerate(entries) if isinstance(e, kind) and e.phase == phase]
 
 
-def test_slow_start_lets_a_large_job_hoard_the_reduce_slots(
+def test_slow_start_lets_a_large_job_hoard_reduce_slots(
     play: Callable[..., Log],
 ) -> None:
     """The small job's reduce, though all that it needs is there, waits for the large maps."""
-    log = play(Shuffle(slow_start=0), patience=0.5)
+    log = play(Shuffle(slow_start=0), wait_seconds=0.5)
     entries = entries_of(log)
     (mapped,) = all_of(entries, TaskFinished, ("small", "map"))
     *_, large_mapped = all_of(entries, TaskFinished, ("large", "map"))
@@ -118,9 +118,9 @@ def test_slow_start_lets_a_large_job_hoard_the_reduce_slots(
     assert 0 < early.seconds <= early.at - launched - 0.5, "it waited for half a second"
 
 
-def test_splitting_sets_them_free(play: Callable[..., Log]) -> None:
+def test_splitting_frees_the_hoarded_slots(play: Callable[..., Log]) -> None:
     """The small job ends while the large one copies and waits for its last map."""
-    entries = entries_of(play(Shuffle(slow_start=0, split=True), patience=PATIENCE))
+    entries = entries_of(play(Shuffle(slow_start=0, split=True), wait_seconds=TIMEOUT))
     (reduced,) = all_of(entries, TaskFinished, ("small", "reduce"))
     *_, large_mapped = all_of(entries, TaskFinished, ("large", "map"))
     assert all_of(entries, Launch, ("large", "reduce-copy"))[0] < reduced < large_mapped

@@ -11,13 +11,14 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotwise.programs.shuffle.hashing import hash_partitions, stable_hash
 from slotwise.programs.shuffle.order import Order
 from slotwise.programs.shuffle.runs import FAN_IN, SortedRuns
 from slotwise.programs.shuffle.sizes import column_bytes
+from tiers import examples
 
 HASHES = """
 import sys; from slotwise.programs.shuffle.hashing import stable_hash
@@ -51,6 +52,7 @@ def test_equal_keys_hash_alike() -> None:
         stable_hash(object())
 
 
+@settings(max_examples=examples(20, slow=1000))
 @given(st.lists(st.text() | st.integers() | st.none()))
 def test_the_fast_path_gives_the_same_partitions(keys: list[object]) -> None:
     """Partitions of a batch are those of its keys one by one."""
@@ -67,7 +69,7 @@ def test_ranges_follow_the_order(keys: list[int], points: list[int], descending:
 
 
 @pytest.mark.parametrize("count", [1, FAN_IN, FAN_IN + 1, 2 * FAN_IN + 3])
-def test_runs_merge_in_order_however_many(tmp_path: Path, count: int) -> None:
+def test_any_number_of_runs_merges_in_order(tmp_path: Path, count: int) -> None:
     """More runs than are merged at once take more passes; equal keys keep their order."""
     rng = random.Random(count)
     runs = SortedRuns(tmp_path, Order("p"), chunk_bytes=300)
@@ -80,7 +82,7 @@ def test_runs_merge_in_order_however_many(tmp_path: Path, count: int) -> None:
     assert list(runs.merged()) == sorted(pairs)
 
 
-def test_sizes_of_columns_are_honest() -> None:
+def test_estimated_sizes_of_columns_are_close() -> None:
     """Text counts by its lengths, also beyond ASCII; one huge value is not overlooked."""
     for values in (["ab" * 50] * 100, ["ä" * 1000] * 10, ["日" * 10] * 100, [b"x" * 9] * 50):
         exact = sum(map(sys.getsizeof, values))
@@ -94,8 +96,8 @@ MEMORY = """
 import json, resource, sys
 from slotwise.programs import plan_mapreduce
 program, directory, memory_bytes = sys.argv[1], sys.argv[2], int(sys.argv[3])
-execution = plan_mapreduce("j", program, "text", "out", base_dir=directory, reducers=1,
-                           memory_bytes=memory_bytes, split_bytes=1 << 40)
+execution = plan_mapreduce("j", program, "text", f"out-{program}", base_dir=directory,
+                           reducers=1, memory_bytes=memory_bytes, split_bytes=1 << 40)
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 import numpy, slotwise.programs.mapreduce.records
 begin, peaks = peak(), {}
@@ -108,16 +110,23 @@ print(json.dumps(peaks))
 """
 
 
-@pytest.mark.parametrize("program", ["wordcount", "sort", "inverted-index"])
-def test_memory_is_bounded(tmp_path: Path, program: str) -> None:
-    """Data that would take several times the bound stay within it, by the process's peak."""
+@pytest.fixture(scope="module")
+def text_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a text of many words, all of them different."""
+    folder = tmp_path_factory.mktemp("text")
     rng = random.Random(2)
-    with (tmp_path / "text").open("w") as file:
-        for i in range(60_000):
+    with (folder / "text").open("w") as file:
+        for i in range(examples(18_000, slow=60_000)):
             file.write(" ".join(f"{rng.randrange(10**12):012}-{i}" for _ in range(10)) + "\n")
-    bound = 40 << 20
+    return folder
+
+
+@pytest.mark.parametrize("program", ["wordcount", "sort", "inverted-index"])
+def test_memory_is_bounded(text_folder: Path, program: str) -> None:
+    """Data that would take several times the bound stay within it, by the process's peak."""
+    bound = examples(12, slow=40) << 20
     output = subprocess.check_output(
-        [sys.executable, "-c", MEMORY, program, str(tmp_path), str(bound)]
+        [sys.executable, "-c", MEMORY, program, str(text_folder), str(bound)]
     )
     peaks = json.loads(output)
     assert max(peaks.values()) <= bound, peaks

@@ -14,6 +14,7 @@ from slotwise.programs.formats.files import InputFile
 from slotwise.programs.formats.lines import line_blocks, lines_of
 from slotwise.programs.formats.splits import SplitPiece, pack
 from slotwise.programs.formats.text import TextInput
+from tiers import examples
 
 LINES = st.lists(
     st.sampled_from(["", "a", "two words", "ä", "日本語", "x\r", "\u2028", "\x85"])
@@ -42,7 +43,7 @@ def read(path: Path, split_bytes: int) -> list[tuple[int, str]]:
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(40, slow=150), deadline=None)
 @given(lines=LINES, ends=st.booleans(), split_bytes=st.integers(1, 40))
 def test_each_line_is_read_once(lines: list[str], ends: bool, split_bytes: int) -> None:
     """Whatever the lines and the size of splits, the lines come whole, once and in order."""
@@ -54,7 +55,7 @@ def test_each_line_is_read_once(lines: list[str], ends: bool, split_bytes: int) 
     assert [line for _, line in records] == expected_lines(data)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(30, slow=100), deadline=None)
 @given(data=st.binary(max_size=60), split_bytes=st.integers(1, 70))
 def test_bytes_that_are_not_utf8_are_replaced(data: bytes, split_bytes: int) -> None:
     """Any bytes can be read, and offsets say where lines begin in the bytes."""

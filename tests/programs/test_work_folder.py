@@ -1,4 +1,4 @@
-"""The folder for intermediate files: who may read it, and what becomes of leftovers."""
+"""The folder for intermediate files: permissions, and the removal of leftovers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def open_umask() -> object:
     os.umask(before)
 
 
-def test_nobody_else_reads_intermediate_files(tmp_path: Path, open_umask: object) -> None:
+def test_intermediate_files_are_private(tmp_path: Path, open_umask: object) -> None:
     """Folders have mode 0700 and files 0600, whatever the umask is."""
     (tmp_path / "text").write_text("b a\nb\n")
     execution = plan_mapreduce(

@@ -35,9 +35,9 @@ from slotwise.model.schedule import Schedule
 from slotwise.objective.objective import Objective
 from slotwise.plans import plan
 from slotwise.results import Plan
+from tiers import examples
 
-EXAMPLES = settings.default.max_examples
-SOME, FEW = EXAMPLES // 5, EXAMPLES // 20
+SOME, FEW = examples(4, slow=200), examples(2, slow=50)
 """Of plans, which take longer than their parts; and for each metric."""
 
 FLOWFLEX = ("flowflex", "flowflex-fast", "flowflex-paper")
@@ -95,7 +95,7 @@ def plan_of(case: Flows, name: str, objective: Objective) -> Plan:
 @given(case=flows(mixed=True, with_kinds=True), objective=any_objective)
 @settings(max_examples=SOME)
 def test_every_plan_is_a_schedule(name: str, case: Flows, objective: Objective) -> None:
-    """Capacity, most shares, precedence and work are kept; no bound is above the value."""
+    """Capacity, max shares, precedence and work are kept; no bound is above the value."""
     plan_of(case, name, objective)
 
 
@@ -109,7 +109,7 @@ def test_phases_without_work_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=name_of)
 @given(case=tiny_flows)
-@settings(max_examples=max(3, FEW // 2))
+@settings(max_examples=examples(2, slow=25))
 def test_bounds_are_below_the_optimum_and_plans_above(
     objective: Objective, case: Flows
 ) -> None:
@@ -124,7 +124,7 @@ def test_bounds_are_below_the_optimum_and_plans_above(
 
 @given(case=any_flows, seed=st.integers(0, 99))
 @settings(max_examples=SOME)
-def test_each_flow_is_complete_by_area_and_critical_path(case: Flows, seed: int) -> None:
+def test_each_flow_ends_by_area_and_critical_path(case: Flows, seed: int) -> None:
     """In any order: by (work of the flows up to it) / P + its critical path, chained or not.
 
     With kinds of slots, the first is the sum of that over the kinds.

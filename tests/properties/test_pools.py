@@ -1,7 +1,7 @@
 """Guarantees of nested pools, with preemption, failures, slow starts and waits, at every step.
 
 What is asserted stands in tests/conftest.py and tests/oracles/guarantees.py: no slot idles, no
-pool lacks slots of its least share for longer than it puts up with, none gives below its share.
+pool lacks slots of its min share for longer than it tolerates, none gives below its share.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from slotwise.model.job import PRIORITIES, Block, Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.model.shuffle import Shuffle
 from slotwise.runtime.simulated.backend import Fault, Simulation
+from tiers import examples
 
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(10, slow=1000)
 
 
 @dataclass(frozen=True)

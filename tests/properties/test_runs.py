@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from zlib import crc32
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,8 +26,9 @@ from slotwise.objective.objective import Objective
 from slotwise.record.log import Header, Log, Turn
 from slotwise.runtime.simulated.backend import Fault, Simulation
 from slotwise.runtime.state import LOSSES_MAX
+from tiers import examples
 
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(10, slow=1000)
 NAMES = ("fifo", "fair", "flex")
 OBJECTIVES = (
     Objective(),
@@ -119,7 +118,7 @@ def phases_of(draw: st.DrawFn, cluster: Cluster) -> tuple[Phase, ...]:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Anything that a user may ask of the simulated world."""
+    """Any options of a simulation."""
     cluster = draw(clusters())
     jobs = tuple(
         Job(
@@ -153,24 +152,6 @@ def cases(draw: st.DrawFn) -> Case:
         "attempts_max": draw(st.integers(1, 4)),
     }
     return Case(jobs, cluster, pools, draw(st.sampled_from(NAMES)), simulation, options)
-
-
-@pytest.fixture(scope="session")
-def run_case(simulated: Callable[..., object]) -> Callable[[Case], object]:
-    """Runs a case in the simulated world, watched."""
-
-    def run(case: Case) -> object:
-        return simulated(
-            case.jobs,
-            case.cluster,
-            case.pools,
-            case.name,
-            case.simulation,
-            parameters={"slowdown": [case.simulation.slowdown(near) for near in Locality]},
-            **case.options,
-        )
-
-    return run
 
 
 @given(cases())
@@ -362,117 +343,3 @@ def reread(log: Log) -> Log:
     header = Header.from_plain(json.loads(json.dumps(log.header.to_plain())))
     turns = [Turn.from_plain(json.loads(json.dumps(turn.to_plain()))) for turn in log.turns]
     return Log(header, turns)
-
-
-@given(cases())
-@settings(max_examples=EXAMPLES // 3)
-def test_the_same_run_has_the_same_log(run_case: Callable[[Case], object], case: Case) -> None:
-    """Twice the same case: the same text, byte for byte."""
-    assert text(run_case(case).log) == text(run_case(case).log)
-
-
-def text(log: Log) -> str:
-    """All turns as they are written."""
-    return "\n".join(json.dumps(turn.to_plain()) for turn in log.turns)
-
-
-def test_another_seed_is_another_truth(simulated: Callable[..., object]) -> None:
-    """With noise, seeds 1 and 2 give different ends to the same job."""
-    jobs = [Job("j", (Phase("map", Tasks(5, 1.0)),))]
-    one, again, other = (
-        text(simulated(jobs, Cluster.of_slots(2), simulation=Simulation(seed, 0.5)).log)
-        for seed in (1, 1, 2)
-    )
-    assert one == again
-    assert one != other
-
-
-def turns_until(turns: Sequence[Turn], instant: float) -> list[Turn]:
-    """The turns up to and with an instant."""
-    return [turn for turn in turns if turn.now <= instant]
-
-
-@given(st.data())
-@settings(max_examples=EXAMPLES // 2)
-def test_no_decision_knows_the_future(
-    monkeypatch_truth: Callable[..., Log], data: st.DataObject
-) -> None:
-    """What a task that is not done by t really takes changes nothing that is decided by t.
-
-    Run once; choose t; make every task that had not finished by then longer; run again.
-    """
-    name = data.draw(st.sampled_from(NAMES))
-    assigner = data.draw(st.sampled_from(["greedy", "delay"]))
-    jobs = tuple(
-        Job(
-            f"j{number}",
-            (
-                Phase("map", Tasks(count, 1.0)),
-                Phase("reduce", Tasks(1, 2.0), after=frozenset({"map"})),
-            ),
-            arrival=float(number),
-        )
-        for number, count in enumerate(
-            data.draw(st.lists(st.integers(1, 5), min_size=2, max_size=4))
-        )
-    )
-    truth = {
-        PhaseId(job.id, phase.name): [
-            data.draw(st.sampled_from([0.4, 1.0, 1.7])) for _ in range(phase.tasks.count)
-        ]
-        for job in jobs
-        for phase in job.phases
-    }
-    first = monkeypatch_truth(jobs, truth, name, assigner)
-    instant = data.draw(st.sampled_from([turn.now for turn in first.turns]))
-    finished = {
-        (event.phase, event.task)
-        for turn in turns_until(first.turns, instant)
-        for event in turn.events
-        if isinstance(event, TaskFinished)
-    }
-    longer = {
-        phase: [
-            seconds if (phase, task) in finished else seconds * 1.9
-            for task, seconds in enumerate(all_seconds)
-        ]
-        for phase, all_seconds in truth.items()
-    }
-    second = monkeypatch_truth(jobs, longer, name, assigner)
-    assert turns_until(second.turns, instant) == turns_until(first.turns, instant)
-
-
-@pytest.fixture(scope="session")
-def monkeypatch_truth(watched: Callable[..., object]) -> Callable[..., Log]:
-    """Runs jobs in a simulated world in which tasks take what a test says."""
-    from slotwise.runtime.simulated.backend import SimulatedBackend
-
-    def run(
-        jobs: Sequence[Job], truth: dict[PhaseId, list[float]], name: str, assigner: str
-    ) -> Log:
-        cluster = Cluster.of_slots(2)
-        backend = SimulatedBackend(cluster, jobs)
-        backend._attempts._truths.draw = truth.__getitem__
-        return watched(backend, jobs, cluster, (), name, assigner=assigner).log
-
-    return run
-
-
-def test_a_log_file_is_the_same_byte_for_byte(tmp_path: Path) -> None:
-    """The same workload and seed, simulated twice through the API: equal files."""
-    from slotwise.api import simulate
-
-    jobs = [
-        Job(
-            f"j{n}",
-            (
-                Phase("map", Tasks(7, 1.5)),
-                Phase("reduce", Tasks(2, 1.0), after=frozenset({"map"})),
-            ),
-        )
-        for n in range(4)
-    ]
-    files = [tmp_path / name for name in ("one", "again", "other")]
-    for file, seed in zip(files, (5, 5, 6), strict=True):
-        simulate(jobs, "flex", simulation=Simulation(seed, 0.4), slots=3, log=file)
-    assert files[0].read_bytes() == files[1].read_bytes() != files[2].read_bytes()

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotwise.model.cluster import Cluster, Host
@@ -17,6 +17,7 @@ from slotwise.model.event import JobArrived, TaskFailed, TaskFinished, TaskKille
 from slotwise.model.job import PRIORITIES, Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record import codec
+from tiers import examples
 
 # Names may be anything that users or file systems come up with, lone surrogates included.
 names = st.text(st.characters(), min_size=1, max_size=8)
@@ -97,6 +98,7 @@ def through_json(plain: Any) -> Any:
     return json.loads(text)
 
 
+@settings(max_examples=examples(20, slow=1000))
 @given(entries)
 def test_every_entry_comes_back(entry: Any) -> None:
     """Events and decisions, of the same type, with the same floats."""
@@ -105,6 +107,7 @@ def test_every_entry_comes_back(entry: Any) -> None:
     assert again == entry
 
 
+@settings(max_examples=examples(20, slow=1000))
 @given(jobs())
 def test_every_job_comes_back(job: Job) -> None:
     """Phases, tasks, blocks, steps."""
@@ -137,6 +140,7 @@ def test_every_pool_comes_back(pool: Pool) -> None:
     assert codec.decode_pool(through_json(codec.encode_pool(pool))) == pool
 
 
+@settings(max_examples=examples(20, slow=1000))
 @given(st.lists(names, min_size=1, max_size=4, unique=True), shares, st.floats(0.1, 9), seconds)
 def test_every_cluster_comes_back(
     hosts: list[str], slots: dict[str, int], speed: float, heartbeat: float
@@ -149,7 +153,7 @@ def test_every_cluster_comes_back(
     assert codec.decode_cluster(plain, heartbeat) == cluster
 
 
-def test_types_are_told_apart_by_name() -> None:
+def test_types_are_identified_by_name() -> None:
     """Entries with equal fields are different things."""
     killed = TaskKilled(1.0, PhaseId("j", "p"), 0, 1)
     assert codec.encode(killed)["is"] == "TaskKilled"

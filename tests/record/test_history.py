@@ -39,16 +39,16 @@ BOTH = pytest.mark.parametrize("use", [read_history, append_one, create_history]
 def refused(use: Callable[[Path], object], path: Path) -> str:
     """Use a file that is to be refused and left, byte for byte; the message."""
     before = path.read_bytes()
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as error:
         use(path)
     assert path.read_bytes() == before
-    assert [p.name for p in path.parent.iterdir()] == [path.name], "nothing is left beside it"
-    assert repr(str(path)) in str(told.value)
-    return str(told.value)
+    assert [p.name for p in path.parent.iterdir()] == [path.name], "no other file is left"
+    assert repr(str(path)) in str(error.value)
+    return str(error.value)
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    """Every field, from several batches, the newest first; one file and nothing beside it."""
+def test_written_batches_are_read_back(tmp_path: Path) -> None:
+    """Every field, from several batches, the newest first; a single file."""
     path = tmp_path / "a b#?%.db"  # Characters that mean something in an address.
     first = Observation("wörter.py:Wörter", "map", 2**40, "h1", 0.5, 1 / 3)
     second = Observation("wörter.py:Wörter", "map", 0, "h1", 2, 0.0)
@@ -58,7 +58,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
-def test_an_empty_history_is_one(tmp_path: Path) -> None:
+def test_an_empty_file_becomes_a_history(tmp_path: Path) -> None:
     """Made, and made again, it has nothing in it and loses nothing."""
     path = tmp_path / "h.db"
     create_history(path)
@@ -69,7 +69,7 @@ def test_an_empty_history_is_one(tmp_path: Path) -> None:
 
 
 def test_the_newest_tasks_are_read(tmp_path: Path) -> None:
-    """Of each host and phase only so many, so that a program that has changed is soon known."""
+    """A limited number for each host and phase, so that changes of a program count soon."""
     path = tmp_path / "h.db"
     append_history(path, [seen(float(n)) for n in range(LATEST + 50)])
     append_history(path, [seen(1.0, "other")])
@@ -78,7 +78,7 @@ def test_the_newest_tasks_are_read(tmp_path: Path) -> None:
     assert len(read_history(path)) == LATEST + 1
 
 
-def test_a_batch_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_batch_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
     """One bad task in it, and none of it is there."""
     path = tmp_path / "h.db"
     append_one(path)
@@ -87,7 +87,7 @@ def test_a_batch_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [o.seconds for o in read_history(path)] == [1.0]
 
 
-def test_who_finds_it_locked_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_history_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are waited for, and not for ever; readers need not wait."""
     path = tmp_path / "h.db"
     append_one(path)
@@ -103,7 +103,7 @@ def test_who_finds_it_locked_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "content", [b"", b"x", b"some text\n" * 300, b"SQLite format 3\0" + b"\0" * 2000]
 )
-def test_a_file_of_something_else_stays(
+def test_another_file_is_left_unchanged(
     use: Callable[[Path], object], content: bytes, tmp_path: Path
 ) -> None:
     """Whatever is no history is refused, an empty file too."""
@@ -114,7 +114,7 @@ def test_a_file_of_something_else_stays(
 
 @BOTH
 @pytest.mark.parametrize("mode", ["delete", "wal"])
-def test_a_database_of_something_else_stays(
+def test_another_database_is_left_unchanged(
     use: Callable[[Path], object], mode: str, tmp_path: Path
 ) -> None:
     """A table named like ours does not make it ours."""
@@ -126,17 +126,19 @@ def test_a_database_of_something_else_stays(
 
 
 @BOTH
-def test_a_newer_history_stays(use: Callable[[Path], object], tmp_path: Path) -> None:
+def test_a_newer_history_is_left_unchanged(
+    use: Callable[[Path], object], tmp_path: Path
+) -> None:
     """It is said which format it has and which ones are read."""
     path = tmp_path / "h.db"
     append_one(path)
     with closing(sqlite3.connect(path)) as newer:
         newer.execute(f"PRAGMA user_version = {FORMAT + 1}")
-    told = refused(use, path)
-    assert f"its format is {FORMAT + 1}, this slotwise reads {FORMAT}; update it" in told
+    message = refused(use, path)
+    assert f"its format is {FORMAT + 1}, this slotwise reads {FORMAT}; update it" in message
 
 
-def test_a_damaged_history_is_refused_and_stays(tmp_path: Path) -> None:
+def test_a_damaged_history_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     """Cut off, or with garbage on any page, it is refused or its tasks are as written."""
     path, rng = tmp_path / "h.db", random.Random(1)
     append_history(path, [seen(1.0, f"host{n % 7}") for n in range(1000)])
@@ -162,7 +164,7 @@ def test_a_table_that_lacks_a_column_is_damaged(tmp_path: Path) -> None:
     assert "damaged" in refused(append_one, path)
 
 
-def test_where_no_history_can_be(tmp_path: Path) -> None:
+def test_paths_that_cannot_hold_a_history_are_refused(tmp_path: Path) -> None:
     """A folder, a folder that is missing, and a file to read that is not there."""
     with pytest.raises(InputError, match="no such file"):
         read_history(tmp_path / "h.db")
@@ -172,7 +174,7 @@ def test_where_no_history_can_be(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_can_be_read_where_one_may_not_write(
+def test_a_read_only_history_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a folder of others, while somebody writes and while nobody does."""
@@ -200,7 +202,7 @@ def test_it_can_be_read_where_one_may_not_write(
         ("bytes", "'many'"),
     ],
 )
-def test_a_row_that_nobody_wrote_is_damage(tmp_path: Path, column: str, value: str) -> None:
+def test_an_impossible_row_counts_as_damage(tmp_path: Path, column: str, value: str) -> None:
     """SQLite holds any value in any column, and does not look at text."""
     path = tmp_path / "h.db"
     append_history(path, [seen(1.0)])

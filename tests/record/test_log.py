@@ -81,7 +81,7 @@ def test_a_log_is_read_back_equal(tmp_path: Path, name: str) -> None:
     ]
 
 
-def test_it_is_one_line_a_turn_behind_a_header(tmp_path: Path) -> None:
+def test_a_log_is_a_header_and_one_line_a_turn(tmp_path: Path) -> None:
     """Other tools read it line by line."""
     path = tmp_path / "run.jsonl"
     write(path)
@@ -91,7 +91,7 @@ def test_it_is_one_line_a_turn_behind_a_header(tmp_path: Path) -> None:
     assert [line["now"] for line in lines[1:]] == [0.1, 0.1 + 0.2]
 
 
-def test_turns_are_there_as_soon_as_the_file_is_closed_or_not_at_all(tmp_path: Path) -> None:
+def test_a_turn_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
     """Wherever a killed run cut its last line, the turns before it are read."""
     path = tmp_path / "run.jsonl"
     log = write(path, "Ünïcödé")
@@ -177,7 +177,7 @@ IDLE = codec.encode_job(turns_of("idle")[0].events[0].job) | {"phases": []}
         (damaged(lambda lines: [*lines, "5"]), ["line 4"]),
     ],
 )
-def test_what_is_no_log_is_refused(
+def test_files_that_are_no_logs_are_refused(
     tmp_path: Path, damage: Callable[[Path], None], words: list[str]
 ) -> None:
     """The message names file, line and fault, and nothing else comes through."""
@@ -217,13 +217,13 @@ def test_a_log_has_one_writer(tmp_path: Path) -> None:
 
 
 def test_a_device_is_a_log(tmp_path: Path) -> None:
-    """Who wants no log may say so."""
+    """The log may be written to a device."""
     for _ in range(2):
         with LogFile("/dev/null", HEADER) as record:
             record(0.0, [], [])
 
 
-def test_a_run_that_is_refused_leaves_the_log_of_the_one_before(tmp_path: Path) -> None:
+def test_a_refused_run_keeps_the_previous_log(tmp_path: Path) -> None:
     """A log is emptied with its first turn, or at its end."""
     path = tmp_path / "run.jsonl"
     write(path)
@@ -233,7 +233,7 @@ def test_a_run_that_is_refused_leaves_the_log_of_the_one_before(tmp_path: Path) 
     assert path.read_bytes() == before
 
 
-def test_a_text_that_quotes_a_log_is_none(tmp_path: Path) -> None:
+def test_a_text_that_quotes_a_log_is_no_log(tmp_path: Path) -> None:
     """Only what begins like a log is one."""
     path = tmp_path / "notes"
     path.write_text('A log begins with {"is":"Header","format":1\n')

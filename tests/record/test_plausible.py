@@ -23,7 +23,7 @@ Line = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
-    """The log of a run by queues in which a host falls silent and comes back."""
+    """The log of a run by queues in which a host becomes unresponsive and comes back."""
     path = tmp_path_factory.mktemp("log") / "log.jsonl"
     cluster = Cluster((Host("h1", {"task": 1}), Host("h2", {"task": 1})), grace=1.0)
     truth = Simulation(outages=(Outage("h1", 1, 3),))
@@ -92,7 +92,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("words", DAMAGED)
-def test_what_cannot_have_been_is_refused(
+def test_impossible_observations_are_refused(
     lines: list[Line], words: str, tmp_path: Path
 ) -> None:
     """Before anything is made of it, with the file, the line and what is wrong there."""
@@ -106,7 +106,7 @@ def test_what_cannot_have_been_is_refused(
     assert words in str(refused.value)
 
 
-def test_what_was_written_is_believed(lines: list[Line], tmp_path: Path) -> None:
+def test_written_observations_are_accepted(lines: list[Line], tmp_path: Path) -> None:
     """The same log, unharmed."""
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -52,7 +52,7 @@ def test_finished_tasks_are_remembered(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_no_whole_task_of_a_program_is_not(tmp_path: Path) -> None:
+def test_other_events_are_not_remembered(tmp_path: Path) -> None:
     """Failed ones, sleeping jobs, copying, news that comes twice, and tasks that went on."""
     other = PhaseId("sleeping", "map")
     begun = [launch(MAP, 0, "h1"), launch(MAP, 1, "h1"), launch(other, 0, "h1")]
@@ -72,7 +72,7 @@ def test_what_is_no_whole_task_of_a_program_is_not(tmp_path: Path) -> None:
     assert found == [Observation("wc", "map", 100, "h2", 0.5, 5.0)]
 
 
-def test_it_writes_while_the_run_goes_on(
+def test_batches_are_written_during_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if no other turn comes for long, so that a kill loses a few seconds only."""
@@ -90,7 +90,7 @@ def test_it_writes_while_the_run_goes_on(
     assert sorted(o.seconds for o in read_history(path)) == [1.0, 2.0]
 
 
-def test_what_cannot_be_written_is_tried_again_and_told_at_the_end(
+def test_failed_writes_are_retried_and_reported_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that comes back in time loses nothing; one that does not is an error.

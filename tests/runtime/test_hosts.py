@@ -45,7 +45,7 @@ def summary(state: State) -> tuple[object, ...]:
     return phases, free, lost, state.has_changed, state.is_stale, state.queues.is_outdated
 
 
-def test_no_slot_of_a_silent_host_is_free(state: State) -> None:
+def test_no_slot_of_an_unresponsive_host_is_free(state: State) -> None:
     """Its free slot is set aside until it is back; its held slot stays held."""
     state.apply(HostLost(0.1, "h1"))
     state.check()
@@ -62,7 +62,7 @@ def test_no_slot_of_a_silent_host_is_free(state: State) -> None:
 
 
 @pytest.mark.parametrize("host", ["h1", "h2"])
-def test_nothing_can_be_launched_on_a_silent_host(state: State, host: str) -> None:
+def test_nothing_can_be_launched_on_an_unresponsive_host(state: State, host: str) -> None:
     """That would be a bug of a scheduler."""
     state.apply(HostLost(0.1, host))
     with pytest.raises(KeyError, match=host):
@@ -77,7 +77,7 @@ def test_nothing_can_be_launched_on_a_silent_host(state: State, host: str) -> No
         TaskKilled(0.3, MAP, 0, 1),
     ],
 )
-def test_a_slot_that_comes_free_on_a_silent_host_waits_for_it(
+def test_a_slot_freed_on_an_unresponsive_host_is_not_used(
     state: State, end: TaskFinished | TaskFailed | TaskKilled
 ) -> None:
     """However the attempt ended."""
@@ -103,7 +103,7 @@ def test_a_host_that_comes_back_full_has_nothing_free(state: State) -> None:
     assert state.freed("task") == []
 
 
-def test_a_task_that_was_lost_runs_anew_and_its_old_attempt_is_not_heard(state: State) -> None:
+def test_a_lost_task_runs_again_and_its_old_attempt_is_ignored(state: State) -> None:
     """The second attempt runs on h2; later events of the first one have no effect."""
     state.apply(HostLost(0.1, "h1"))
     state.apply(TaskFailed(0.1, MAP, 0, 1, "silent for too long", lost=True))
@@ -119,7 +119,7 @@ def test_a_task_that_was_lost_runs_anew_and_its_old_attempt_is_not_heard(state: 
     assert phase.done == 1
 
 
-def test_all_hosts_may_be_silent_at_once(state: State) -> None:
+def test_all_hosts_may_be_unresponsive_at_once(state: State) -> None:
     """Then nothing is free, and when one is back, something is."""
     state.apply(HostLost(0.1, "h2"))
     state.apply(HostLost(0.1, "h1"))
@@ -130,7 +130,7 @@ def test_all_hosts_may_be_silent_at_once(state: State) -> None:
     assert state.free("task") == {"h2": 1}
 
 
-def test_a_launch_that_was_dropped_changes_nothing(state: State) -> None:
+def test_a_dropped_launch_changes_nothing(state: State) -> None:
     """Not even `has_changed` is set: nothing has to be decided again."""
     state.apply(Reallocate({MAP: 3.0}, until=0.5))
     assert not state.has_changed
@@ -141,7 +141,7 @@ def test_a_launch_that_was_dropped_changes_nothing(state: State) -> None:
     assert state.next_wakeup() is None
 
 
-def test_queues_are_out_of_date_when_hosts_come_and_go(state: State) -> None:
+def test_queues_become_outdated_when_hosts_come_and_go(state: State) -> None:
     """Tasks that wait for an unresponsive host must be planned elsewhere."""
     for event in (HostLost(0.1, "h2"), HostJoined(0.1, "h2")):
         state.apply(Enqueue({"h1": ((MAP, 1),), "h2": ((MAP, 2),)}))

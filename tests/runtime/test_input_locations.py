@@ -84,7 +84,7 @@ def test_few_homes_are_tried_in_the_order_of_the_cluster() -> None:
     assert phase.next_task_on(["host20", "host5", "host4"]) == (0, 1, "host5")
 
 
-def test_a_phase_that_let_slots_pass_is_asked_again_about_those_that_came_free() -> None:
+def test_a_deferred_phase_is_offered_newly_free_slots() -> None:
     """Launches bring no other task nearer, but a task that is pending again may be near."""
     hosts = tuple(Host(name, {"task": 1}) for name in ("home", "far"))
     state = State(Cluster(hosts), jobs_expected=1)

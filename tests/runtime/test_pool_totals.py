@@ -40,7 +40,7 @@ def held(log: Log) -> list[tuple[float, dict[str, int]]]:
     return found
 
 
-def told(log: Log) -> list[tuple[float, str, int]]:
+def preempted(log: Log) -> list[tuple[float, str, int]]:
     """The tasks that were asked to stop: the instant, the job and the task."""
     return [
         (turn.now, decision.phase.job, decision.task)
@@ -51,9 +51,7 @@ def told(log: Log) -> list[tuple[float, str, int]]:
 
 
 @pytest.mark.parametrize("name", list(ALLOCATORS))
-def test_a_number_alone_is_the_most_of_all_kinds_together(
-    simulated: Simulate, name: str
-) -> None:
+def test_a_single_max_share_covers_all_kinds_together(simulated: Simulate, name: str) -> None:
     """A pool of three slots, maps and reduces for sixteen: it holds three, and no more."""
     jobs = [job("m", "map", 9, 2.0, pool="a"), job("r", "reduce", 9, 2.0, pool="a")]
     log = simulated(jobs, KINDS, [Pool("a", slots_max=3)], name=name).log
@@ -108,7 +106,7 @@ def test_a_guarantee_for_all_kinds_is_taken_back_once(simulated: Simulate) -> No
     jobs = [job(f"b {kind}", kind, 8, pool="b") for kind in ("map", "reduce")]
     jobs += [job(f"a {kind}", kind, 8, pool="a", arrival=1.0) for kind in ("map", "reduce")]
     log = simulated(jobs, KINDS, pools).log
-    assert [at for at, _, _ in told(log)] == [6.0] * 3
+    assert [at for at, _, _ in preempted(log)] == [6.0] * 3
     slots = dict(held(log))[6.0]
     assert sum(count for name, count in slots.items() if name.startswith("a")) == 3
 
@@ -121,19 +119,19 @@ def test_slots_of_one_kind_meet_a_guarantee_for_all(simulated: Simulate) -> None
         job("o", "map", 8, 200.0, pool="b"),
         job("m", "map", 8, pool="a", arrival=1.0),
     ]
-    assert told(simulated(jobs, KINDS, pools).log) == []
+    assert preempted(simulated(jobs, KINDS, pools).log) == []
 
 
-def test_a_shortage_goes_on_when_it_becomes_one_of_another_kind(simulated: Simulate) -> None:
-    """From 1 on it lacks two map slots. From 6 on they may be of either kind. Its clock does
-    not begin anew: at 11 its ten seconds are over."""
+def test_a_shortage_continues_when_its_kind_changes(simulated: Simulate) -> None:
+    """From 1 on it lacks two map slots. From 6 on they may be of either kind. Its clock
+    does not restart: at 11 its ten seconds are over."""
     pools = [Pool("b"), Pool("a", slots_min=2, preemption=Preemption(least_after=10.0))]
     jobs = [job(f"b {kind}", kind, 8, pool="b") for kind in ("map", "reduce")]
     jobs += [
         job("m", "map", 8, pool="a", arrival=1.0),
         job("r", "reduce", 8, pool="a", arrival=6.0),
     ]
-    assert [at for at, _, _ in told(simulated(jobs, KINDS, pools).log)] == [11.0] * 2
+    assert [at for at, _, _ in preempted(simulated(jobs, KINDS, pools).log)] == [11.0] * 2
 
 
 FULL = (
@@ -147,7 +145,7 @@ def test_in_a_full_pool_slots_of_another_kind_make_room(simulated: Simulate) -> 
     """Map slots are free, but the reduces of d are all that the pool around both may hold."""
     jobs = [job("d", "reduce", 9, pool="d"), job("c", "map", 9, pool="c", arrival=1.0)]
     log = simulated(jobs, KINDS, FULL).log
-    assert told(log) == [(3.0, "d", 2)]
+    assert preempted(log) == [(3.0, "d", 2)]
     assert dict(held(log))[3.0] == {"c": 1, "d": 2}
 
 
@@ -159,7 +157,7 @@ def test_room_and_a_slot_may_come_from_different_pools(simulated: Simulate) -> N
         job("c", "map", 9, pool="c", arrival=1.0),
     ]
     log = simulated(jobs, KINDS, FULL).log
-    assert sorted(told(log)) == [(3.0, "d", 2), (3.0, "o", 7)]
+    assert sorted(preempted(log)) == [(3.0, "d", 2), (3.0, "o", 7)]
     assert dict(held(log))[3.0] == {"c": 1, "d": 2, "o": 7}
 
 
@@ -175,11 +173,11 @@ def test_nothing_is_taken_for_what_a_full_pool_below_cannot_hold(
         job("m", "map", 4, pool="c", arrival=1.0),
     ]
     log = simulated(jobs, KINDS, pools).log
-    assert told(log) == []
+    assert preempted(log) == []
     assert dict(held(log))[100.0] == {"m": 1, "o": 7, "r": 1}
 
 
-def test_reduces_do_not_begin_early_where_that_could_hold_up_their_maps(
+def test_reduces_do_not_begin_early_where_that_could_block_their_maps(
     simulated: Simulate,
 ) -> None:
     """The pool may hold two slots. Two early reduces would wait for maps that cannot run."""

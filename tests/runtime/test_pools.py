@@ -39,7 +39,7 @@ def held(log: Log, instant: float) -> dict[str, int]:
     return {name: count for name, count in sorted(slots.items()) if count}
 
 
-def told(log: Log) -> list[tuple[float, str, int]]:
+def preempted(log: Log) -> list[tuple[float, str, int]]:
     """The tasks that were asked to stop: the instant, the job and the task."""
     return [
         (turn.now, decision.phase.job, decision.task)
@@ -57,14 +57,14 @@ def test_slots_go_down_the_tree(simulated: Simulate) -> None:
     assert held(log, 0.0) == {"x": 2, "y": 4, "z": 6}
 
 
-def test_most_shares_of_outer_pools_are_hard(simulated: Simulate) -> None:
+def test_max_shares_of_outer_pools_are_hard(simulated: Simulate) -> None:
     """Two pools within one of at most three slots hold three, although other slots idle."""
     pools = [Pool("a", slots_max=3), Pool("a1", parent="a"), Pool("a2", parent="a")]
     log = simulated([job("x", "a1", 5), job("y", "a2", 5)], Cluster.of_slots(9), pools).log
     assert sum(held(log, 0.0).values()) == 3
 
 
-def test_a_pool_runs_so_many_jobs_at_once(simulated: Simulate) -> None:
+def test_a_pool_runs_at_most_jobs_max_jobs_at_once(simulated: Simulate) -> None:
     """Of three jobs one runs at a time, the one of high priority before an earlier one."""
     pools = [Pool("a", jobs_max=1)]
     jobs = [
@@ -84,21 +84,21 @@ def test_inner_pools_count_the_jobs_below_them(simulated: Simulate) -> None:
     assert simulated(jobs, Cluster.of_slots(4), pools).state.completed == {"x": 3.0, "y": 4.0}
 
 
-def test_a_pool_takes_its_least_share_back(simulated: Simulate) -> None:
+def test_a_pool_takes_its_min_share_back(simulated: Simulate) -> None:
     """After its time-out the newest tasks are killed at once, as many as it lacks slots."""
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=5.0))]
     jobs = [job("x", "a", 3), job("x2", "a", 1, arrival=1.0), job("y", "b", 9, arrival=10.0)]
     log = simulated(jobs, Cluster.of_slots(4), pools).log
-    assert told(log) == [(15.0, "x2", 0), (15.0, "x", 2)]
+    assert preempted(log) == [(15.0, "x2", 0), (15.0, "x", 2)]
     assert held(log, 15.0) == {"x": 2, "y": 2}
 
 
-def test_what_comes_free_by_itself_is_not_killed_for(simulated: Simulate) -> None:
+def test_no_task_is_killed_for_a_slot_that_becomes_free(simulated: Simulate) -> None:
     """One of the two missing slots comes free before the time-out is over."""
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=5.0))]
     jobs = [job("x", "a", 3), job("short", "a", 1, 12.0), job("y", "b", 9, arrival=10.0)]
     log = simulated(jobs, Cluster.of_slots(4), pools).log
-    assert told(log) == [(15.0, "x", 2)]
+    assert preempted(log) == [(15.0, "x", 2)]
 
 
 def test_a_pool_below_its_fraction_takes_its_whole_share(simulated: Simulate) -> None:
@@ -106,17 +106,17 @@ def test_a_pool_below_its_fraction_takes_its_whole_share(simulated: Simulate) ->
     pools = [Pool("a"), Pool("b", preemption=Preemption(fair_after=10.0, fraction=0.5))]
     jobs = [job("x", "a", 8), job("y", "b", 8, arrival=1.0)]
     log = simulated(jobs, Cluster.of_slots(8), pools).log
-    assert [at for at, _, _ in told(log)] == [11.0] * 4
+    assert [at for at, _, _ in preempted(log)] == [11.0] * 4
     assert held(log, 11.0) == {"x": 4, "y": 4}
 
 
-def test_who_has_its_fraction_takes_nothing(simulated: Simulate) -> None:
+def test_a_pool_with_its_fraction_takes_nothing(simulated: Simulate) -> None:
     """Half of the share is not below half of it."""
     pools = [Pool("a"), Pool("b", preemption=Preemption(fair_after=1.0, fraction=0.5))]
     jobs = [job("x", "a", 6), job("y", "b", 2, 100.0), job("y2", "b", 4, arrival=5.0)]
     log = simulated(jobs, Cluster.of_slots(8), pools).log
     assert held(log, 0.0) == {"x": 6, "y": 2}
-    assert told(log) == []
+    assert preempted(log) == []
 
 
 def test_no_pool_is_pushed_below_its_own_share(simulated: Simulate) -> None:
@@ -129,7 +129,7 @@ def test_no_pool_is_pushed_below_its_own_share(simulated: Simulate) -> None:
     ]
     log = simulated(jobs, Cluster.of_slots(9), pools).log
     assert held(log, 0.5) == {"x": 6, "y": 3}
-    assert {name for _, name, _ in told(log)} == {"x"}
+    assert {name for _, name, _ in preempted(log)} == {"x"}
     assert held(log, 4.0) == {"x": 3, "y": 3, "z": 3}
 
 
@@ -143,11 +143,11 @@ def test_a_pool_takes_from_its_sibling(simulated: Simulate) -> None:
     ]
     jobs = [job("x", "a2", 8), job("z", "b", 8), job("y", "a1", 8, arrival=1.0)]
     log = simulated(jobs, Cluster.of_slots(8), pools).log
-    assert told(log) == [(3.0, "x", 3)]
+    assert preempted(log) == [(3.0, "x", 3)]
     assert held(log, 3.0) == {"x": 3, "y": 1, "z": 4}
 
 
-def test_pools_within_pools_take_back_as_their_parent_says(simulated: Simulate) -> None:
+def test_inner_pools_preempt_as_their_parent_says(simulated: Simulate) -> None:
     """The time-outs of a pool hold for those below it that state none."""
     pools = [
         Pool("a", preemption=Preemption(least_after=2.0)),
@@ -156,18 +156,18 @@ def test_pools_within_pools_take_back_as_their_parent_says(simulated: Simulate) 
     ]
     jobs = [job("x", "b", 4), job("y", "a1", 4, arrival=1.0)]
     log = simulated(jobs, Cluster.of_slots(4), pools).log
-    assert told(log) == [(3.0, "x", 3)]
+    assert preempted(log) == [(3.0, "x", 3)]
 
 
 GRACE = Preemption(least_after=5.0, grace=4.0)
 
 
-def test_a_told_task_may_finish_within_its_grace(simulated: Simulate) -> None:
+def test_a_preempted_task_may_finish_within_its_grace(simulated: Simulate) -> None:
     """It is asked to stop at 15 and done at 17: nothing is lost."""
     pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
     jobs = [job("x", "a", 1, 17.0), job("y", "b", 1, arrival=10.0)]
     watch = simulated(jobs, Cluster.of_slots(1), pools)
-    assert told(watch.log) == [(15.0, "x", 0)]
+    assert preempted(watch.log) == [(15.0, "x", 0)]
     assert watch.state.completed == {"x": 17.0, "y": 117.0}
     assert Meter.of_log(watch.log).outcome().metrics["preemption"] == {
         "told": 1,
@@ -177,7 +177,7 @@ def test_a_told_task_may_finish_within_its_grace(simulated: Simulate) -> None:
     }
 
 
-def test_it_is_killed_when_its_grace_is_over(simulated: Simulate) -> None:
+def test_a_preempted_task_is_killed_after_its_grace(simulated: Simulate) -> None:
     """Asked at 15, killed at 19; 19 seconds are lost and reported."""
     pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
     jobs = [job("x", "a", 1, 30.0), job("y", "b", 1, arrival=10.0)]
@@ -188,7 +188,7 @@ def test_it_is_killed_when_its_grace_is_over(simulated: Simulate) -> None:
     assert metrics["wasted_slot_seconds"] == 19.0
 
 
-def test_or_it_keeps_what_it_did(simulated: Simulate) -> None:
+def test_a_preempted_task_may_keep_its_work(simulated: Simulate) -> None:
     """Asked at 15, it has saved its 15 seconds by 16, and does the other 15 later."""
     pools = [Pool("a"), Pool("b", slots_min=1, preemption=GRACE)]
     jobs = [job("x", "a", 1, 30.0), job("y", "b", 1, arrival=10.0)]
@@ -205,7 +205,7 @@ def test_or_it_keeps_what_it_did(simulated: Simulate) -> None:
     assert outcome.metrics["work_seconds"] == pytest.approx(130.0)
 
 
-def test_an_overdue_pool_waits_for_no_locality(simulated: Simulate) -> None:
+def test_an_overdue_pool_does_not_wait_for_locality(simulated: Simulate) -> None:
     """Its input is on a busy host; when overdue, it takes the other host without waiting."""
     hosts = (Host("h1", {"task": 1}), Host("h2", {"task": 1}))
     homes = Tasks(1, 5.0, (Block(frozenset({"h1"})),))
@@ -224,7 +224,7 @@ def test_an_overdue_pool_waits_for_no_locality(simulated: Simulate) -> None:
     assert launches == [(4.0, "h2", Locality.RACK)]
 
 
-def test_flex_keeps_what_pools_are_guaranteed(simulated: Simulate) -> None:
+def test_flex_keeps_the_min_shares_of_pools(simulated: Simulate) -> None:
     """FLEX would serve the short job alone; the other pool takes its min share back."""
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=1.0))]
     jobs = [job("x", "a", 8, 10.0), job("y", "b", 8, 50.0, arrival=0.5)]
@@ -236,7 +236,7 @@ def test_pools_keep_their_slots_while_their_jobs_take_turns(simulated: Simulate)
     """Twelve jobs of half a slot each: the pool of short tasks keeps its three slots.
 
     If turns went over all jobs, those of long tasks would gather slots: each keeps for long
-    what it wins, while the others win anew every second.
+    what it wins, while the others win again every second.
     """
     jobs = [job(f"long{n}", "a", 4, 100.0) for n in range(6)]
     jobs += [job(f"short{n}", "b", 100, 1.0) for n in range(6)]
@@ -263,17 +263,17 @@ def test_waits_come_from_the_heartbeat() -> None:
     assert launches == [(0.0, "h1"), (3.0, "h2")]
 
 
-def test_each_shortage_has_a_clock_of_its_own(simulated: Simulate) -> None:
+def test_each_shortage_has_its_own_clock(simulated: Simulate) -> None:
     """For an instant a pool lacks both; the shortage of its min share continues."""
     patience = Preemption(least_after=5.0, fair_after=0.0)
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=patience)]
     jobs = [job("x", "a", 3), job("y", "b", 2, arrival=1.0)]
     log = simulated(jobs, Cluster.of_slots(4), pools).log
     assert held(log, 1.0) == {"x": 3, "y": 1}
-    assert told(log) == [(6.0, "x", 2)]
+    assert preempted(log) == [(6.0, "x", 2)]
 
 
-def test_in_a_full_pool_siblings_give(simulated: Simulate) -> None:
+def test_in_a_full_pool_slots_come_from_siblings(simulated: Simulate) -> None:
     """Slots are free, but the pool that contains both holds its max share."""
     pools = [
         Pool("a", slots_max=3),
@@ -282,5 +282,5 @@ def test_in_a_full_pool_siblings_give(simulated: Simulate) -> None:
     ]
     jobs = [job("x", "a1", 5), job("z", "b", 2, arrival=0.5), job("y", "a2", 1, arrival=1.0)]
     log = simulated(jobs, Cluster.of_slots(6), pools).log
-    assert told(log) == [(3.0, "x", 2)]
+    assert preempted(log) == [(3.0, "x", 2)]
     assert held(log, 3.0) == {"x": 2, "y": 1, "z": 2}

@@ -27,7 +27,7 @@ def job(name: str, count: int, work: float = 100.0, **rest: object) -> Job:
     return Job(name, (Phase("map", Tasks(count, work)),), **rest)
 
 
-def silent(at: float, seconds: float, host: str = "h1") -> Simulation:
+def outage(at: float, seconds: float, host: str = "h1") -> Simulation:
     """A simulation in which a host is unresponsive for a while."""
     return Simulation(outages=(Outage(host, at, seconds),))
 
@@ -43,17 +43,17 @@ def allocated(log: Log) -> list[tuple[float, dict[str, float]]]:
 
 
 @pytest.mark.parametrize("name", ["fair", "flex", "flowflex-fast"])
-def test_the_slots_that_are_there_are_allocated(simulated: Simulate, name: str) -> None:
+def test_only_present_slots_are_allocated(simulated: Simulate, name: str) -> None:
     """Two of four slots are unavailable from 10 to 25; both instants lead to a reallocation."""
-    log = simulated([job("x", 9, 50.0)], HOSTS, name=name, simulation=silent(10, 15)).log
+    log = simulated([job("x", 9, 50.0)], HOSTS, name=name, simulation=outage(10, 15)).log
     found = dict(allocated(log))
     assert [found[at]["x"] for at in (0.0, 10.0, 25.0)] == [4, 2, 4]
 
 
-def test_what_runs_on_a_silent_host_is_no_part_of_a_share(simulated: Simulate) -> None:
+def test_tasks_on_an_unresponsive_host_do_not_count_for_a_share(simulated: Simulate) -> None:
     """The job on h1 holds no slot of a responsive host, so it gets the next free slot."""
     jobs = [job("x", 9), job("y", 6, 12.0, arrival=1.0)]
-    watch = simulated(jobs, HOSTS, simulation=silent(5, 500, "h1"))
+    watch = simulated(jobs, HOSTS, simulation=outage(5, 500, "h1"))
     begun = [
         (turn.now, d.phase.job, d.host)
         for turn in watch.log.turns
@@ -68,39 +68,39 @@ def test_what_runs_on_a_silent_host_is_no_part_of_a_share(simulated: Simulate) -
     ]
 
 
-def test_a_min_share_is_of_slots_that_are_there(simulated: Simulate) -> None:
+def test_a_min_share_is_limited_to_present_slots(simulated: Simulate) -> None:
     """Pool b has both slots on h1, unresponsive from 10 on. At 15 it takes two back."""
     pools = [Pool("a"), Pool("b", slots_min=2, preemption=Preemption(least_after=5.0))]
     jobs = [job("y", 4, pool="b"), job("x", 4, pool="a")]
-    watch = simulated(jobs, HOSTS, pools, simulation=silent(10, 100))
-    told = [
+    watch = simulated(jobs, HOSTS, pools, simulation=outage(10, 100))
+    preempted = [
         (turn.now, d.phase.job, d.host)
         for turn in watch.log.turns
         for d in turn.decisions
         if isinstance(d, Preempt)
     ]
-    assert told == [(15.0, "x", "h2"), (15.0, "x", "h2")]
+    assert preempted == [(15.0, "x", "h2"), (15.0, "x", "h2")]
 
 
-def test_no_guarantee_is_taken_back_beyond_what_is_there(simulated: Simulate) -> None:
+def test_preemption_is_limited_to_present_slots(simulated: Simulate) -> None:
     """Both pools are guaranteed two of four slots. Each has one of the two that are left."""
     taking = Preemption(least_after=5.0)
     pools = [Pool(name, slots_min=2, preemption=taking) for name in "ab"]
     jobs = [job("x", 4, pool="a"), job("y", 4, pool="b")]
-    watch = simulated(jobs, HOSTS, pools, simulation=silent(10, 50))
+    watch = simulated(jobs, HOSTS, pools, simulation=outage(10, 50))
     assert dict(allocated(watch.log))[10.0] == {"x": 1, "y": 1}
     assert replay_log(watch.log).is_identical
 
 
-def test_a_max_share_counts_what_runs_unseen(simulated: Simulate) -> None:
+def test_a_max_share_counts_tasks_on_unresponsive_hosts(simulated: Simulate) -> None:
     """Of three slots, two are held on the unresponsive host, so one more task may begin."""
     pools = [Pool("a", slots_max=3)]
-    watch = simulated([job("x", 9, pool="a")], HOSTS, pools, simulation=silent(10, 50))
+    watch = simulated([job("x", 9, pool="a")], HOSTS, pools, simulation=outage(10, 50))
     assert dict(allocated(watch.log))[10.0] == {"x": 1}
 
 
 @pytest.mark.parametrize("name", ["fair", "flex", "flowflex-fast"])
-def test_where_nothing_is_there_nothing_is_allocated(simulated: Simulate, name: str) -> None:
+def test_without_present_slots_nothing_is_allocated(simulated: Simulate, name: str) -> None:
     """The only host with reduce slots is unresponsive; maps continue, and all jobs complete."""
     cluster = Cluster((Host("m", {"map": 2}), Host("r", {"reduce": 1})), grace=1000.0)
     phases = (
@@ -108,7 +108,7 @@ def test_where_nothing_is_there_nothing_is_allocated(simulated: Simulate, name: 
         Phase("reduce", Tasks(2, 5.0), "reduce", frozenset({"map"})),
     )
     jobs = [Job("x", phases), Job("y", phases, arrival=11.0)]
-    watch = simulated(jobs, cluster, name=name, simulation=silent(11, 30, "r"))
+    watch = simulated(jobs, cluster, name=name, simulation=outage(11, 30, "r"))
     at_once = {
         phase: slots
         for turn in watch.log.turns
@@ -121,10 +121,10 @@ def test_where_nothing_is_there_nothing_is_allocated(simulated: Simulate, name: 
     assert watch.state.completed.keys() == {"x", "y"}
 
 
-def test_explanations_tell_of_the_slots_that_are_there(simulated: Simulate) -> None:
+def test_explanations_show_present_slots(simulated: Simulate) -> None:
     """While h1 is unresponsive, two slots are shared, and slots held on h1 do not count."""
     jobs = [job("x", 4, pool="a"), job("y", 4, pool="b")]
-    log = simulated(jobs, HOSTS, [Pool("a"), Pool("b")], simulation=silent(10, 50)).log
+    log = simulated(jobs, HOSTS, [Pool("a"), Pool("b")], simulation=outage(10, 50)).log
     (phase,) = explain(log, "x", 10.0).phases
     assert (phase.running, phase.silent, phase.allocated) == (2, {"h1": 1}, 1)
     (share,) = phase.shares

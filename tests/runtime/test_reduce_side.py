@@ -75,7 +75,7 @@ def test_there_is_no_slow_start_where_maps_would_wait_for_reduces(simulated: Sim
     assert begun(watch.log, PhaseId("j", "reduce")) == [2.0, 2.0]
 
 
-def test_waiting_and_copying_are_no_work(simulated: Simulate) -> None:
+def test_waiting_and_copying_do_not_count_as_work(simulated: Simulate) -> None:
     """Early reduces hold their slots for long; what they compute is a second each."""
     job = Shuffle(slow_start=0.25).job(mapreduce("j", 8, 2, copy=2.0), CLUSTER)
     outcome = Meter.of_log(simulated([job], CLUSTER).log).outcome()
@@ -105,8 +105,8 @@ def test_a_large_job_hoards_the_reduce_slots(simulated: Simulate) -> None:
     assert begins > large_ends - 4
 
 
-def test_splitting_off_the_copying_cures_it(simulated: Simulate) -> None:
-    """Copies wait in slots of their own: the small job reduces as soon as it can."""
+def test_splitting_off_the_copying_prevents_hoarding(simulated: Simulate) -> None:
+    """Copies wait in their own slots: the small job reduces as soon as it can."""
     begins, large_ends = small_ends(simulated, Shuffle(slow_start=0.05, split=True))
     assert begins <= 8
     assert large_ends <= small_ends(simulated, Shuffle(slow_start=0.05))[1]

@@ -86,7 +86,7 @@ def test_pools_share_by_weight_whatever_their_number_of_jobs(simulated: Simulate
 
 
 @pytest.mark.parametrize("name", ["fair", "flex"])
-def test_a_least_share_is_reached_at_the_first_free_slots(
+def test_a_min_share_is_reached_with_the_first_free_slots(
     simulated: Simulate, name: str
 ) -> None:
     """A long job with 3 guaranteed slots comes late: it gets the first 3 free slots."""
@@ -100,7 +100,7 @@ def test_a_least_share_is_reached_at_the_first_free_slots(
     assert [name for at, name in launches(log) if at >= 3.0][:3] == ["late"] * 3
 
 
-def test_the_guarantee_of_a_pool_is_reached_too(simulated: Simulate) -> None:
+def test_the_min_share_of_a_pool_is_reached(simulated: Simulate) -> None:
     """FLEX would serve only the short job, but the pool of the long one is guaranteed 2."""
     jobs = [job("short", 30), job("long", 30, 9.0, pool="p")]
     pools = [Pool("p", slots_min={"task": 2})]
@@ -132,7 +132,7 @@ def test_flex_for_the_makespan_begins_with_the_longest(simulated: Simulate) -> N
 def test_allocations_come_at_arrivals_ends_and_epochs(
     simulated: Simulate, epoch: float
 ) -> None:
-    """FLEX decides anew when jobs come or go and at the end of each epoch in which something
+    """FLEX decides again when jobs come or go and at the end of each epoch in which something
     happened; every `until` is the next multiple of the epoch."""
     jobs = [job("a", 6), job("b", 4, 0.7, arrival=1.1)]
     log = simulated(jobs, Cluster.of_slots(2), name="flex", epoch_seconds=epoch).log
@@ -193,7 +193,7 @@ def test_two_jobs_doomed_at_one_instant_are_both_given_up(simulated: Simulate) -
     assert watch.state.failed == {name: f"{name} broke" for name in "abc"}
 
 
-def test_lost_slots_are_tried_again_beyond_the_attempts(simulated: Simulate) -> None:
+def test_lost_attempts_do_not_count_as_failures(simulated: Simulate) -> None:
     """A task that loses its slot ten times does not fail."""
     fault = Fault("the host died", lost=True)
     simulation = Simulation(fault=lambda launch: fault if launch.attempt <= 10 else None)
@@ -201,7 +201,7 @@ def test_lost_slots_are_tried_again_beyond_the_attempts(simulated: Simulate) -> 
     assert watch.state.completed.keys() == {"a"}
 
 
-def test_phases_begin_when_what_they_wait_for_is_done(simulated: Simulate) -> None:
+def test_phases_begin_when_their_predecessors_are_done(simulated: Simulate) -> None:
     """A diamond on four slots: 1 s, then two in parallel, then the end."""
     job = Job(
         "j",
@@ -238,7 +238,7 @@ def test_tasks_without_work_take_no_time(simulated: Simulate) -> None:
     assert watch.state.completed == {"a": 0.0}
 
 
-def test_an_epoch_needs_a_length() -> None:
+def test_an_epoch_must_be_positive() -> None:
     """Zero, negative and infinite epochs are rejected."""
     for seconds in (0, -1, float("inf"), float("nan")):
         with pytest.raises(InputError, match="epoch_seconds is"):
@@ -303,7 +303,7 @@ def test_noise_has_mean_one(simulated: Simulate) -> None:
 @pytest.mark.parametrize(
     ("slots", "weights"), [(1, (2.0, 1.0)), (3, (3.0, 1.0)), (2, (1.0, 3.0))]
 )
-def test_parts_of_slots_are_shared_by_weight_in_the_long_run(
+def test_fractions_of_slots_are_shared_by_weight_in_the_long_run(
     simulated: Simulate, slots: int, weights: tuple[float, float]
 ) -> None:
     """Two thirds of a slot are one slot for two thirds of the time."""

@@ -160,7 +160,7 @@ def test_a_returned_task_is_launched_next(state: State) -> None:
     assert phase.next_task() == (0, 2)
 
 
-def test_the_state_wakes_for_waits_and_epochs(state: State) -> None:
+def test_the_state_wakes_up_for_waits_and_epochs(state: State) -> None:
     """The nearest of a wait and the end of the epoch; a launch ends the wait."""
     state.apply(launch(0))
     assert state.next_wakeup() == 0.5
@@ -172,7 +172,7 @@ def test_the_state_wakes_for_waits_and_epochs(state: State) -> None:
     assert state.next_wakeup() is None, "the epoch has ended, and was asked for already"
 
 
-def test_nothing_new_needs_no_epoch(state: State) -> None:
+def test_without_changes_no_epoch_is_needed(state: State) -> None:
     """As long as nothing was applied since the allocation, there is no wake-up."""
     assert state.next_wakeup() is None
 
@@ -185,7 +185,7 @@ def test_nothing_new_needs_no_epoch(state: State) -> None:
         (launch(0, attempt=2), "attempts are numbered in order"),
     ],
 )
-def test_decisions_that_cannot_be_stop_the_run(
+def test_impossible_decisions_stop_the_run(
     state: State, wrong: Reallocate | Defer | Launch, reason: str
 ) -> None:
     """They are bugs of a scheduler."""
@@ -207,7 +207,7 @@ def test_limits_are_asserted_at_every_launch() -> None:
             state.apply(launch(1))
 
 
-def test_time_never_runs_back(state: State) -> None:
+def test_time_never_goes_back(state: State) -> None:
     """A snapshot of an earlier instant is a bug."""
     state.at(3.0)
     with pytest.raises(AssertionError, match="time never runs back"):

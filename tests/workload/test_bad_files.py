@@ -77,7 +77,7 @@ LARGE = {
     [pytest.param(text, message, id=name) for name, text, message in WRITTEN]
     + [pytest.param(*case, id=name) for name, case in LARGE.items()],
 )
-def test_what_is_wrong_is_named(
+def test_each_error_is_named(
     text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message names the place, the value and the remedy; nothing is made on disk."""
@@ -104,12 +104,12 @@ def refusal(text: str) -> str:
     return str(refused.value)
 
 
-def test_the_book_is_read_whole() -> None:
+def test_the_file_of_errors_is_read_completely() -> None:
     """No case of the book is passed over because of how it is written."""
     assert len(WRITTEN) == BOOK.count("\n== ") > 100
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """A missing file, a folder, a binary file and one of another encoding are named as such."""
     (tmp_path / "binary.yaml").write_bytes(bytes(range(256)))
     (tmp_path / "utf16.yaml").write_bytes("slotwise: 1".encode("utf-16"))
@@ -124,7 +124,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         assert str(refused.value) == f"{tmp_path / name}: {reason}"
 
 
-def test_the_first_fault_is_told_first() -> None:
+def test_the_first_error_is_reported_first() -> None:
     """Of several faults the one that stands first in the file is named."""
     text = f"slotwise: 1\ncluster: {{slots: -1}}\nobjective: {{penalty: 3}}\n{JOB}"
     with pytest.raises(InputError, match=r"^cluster\.slots \(line 2\) is -1"):

@@ -1,8 +1,8 @@
-"""The generator of FlowFlex 5.1: what it promises for every seed, what it draws on average."""
+"""The generator of FlowFlex 5.1: properties for every seed, and averages over many."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,12 +13,20 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.workload.flow_generator import FlowGenerator, least_time, unweighted, wire
+from tiers import examples
 
 
-def drawn(generator: FlowGenerator, experiments: int = 60) -> Iterator[tuple[Job, ...]]:
+@cache
+def draw(generator: FlowGenerator, seed: int) -> tuple[Job, ...]:
+    """One experiment; several tests look at the same ones."""
+    return generator.draw(np.random.default_rng(seed))
+
+
+def drawn(
+    generator: FlowGenerator, experiments: int = examples(25, slow=60)
+) -> list[tuple[Job, ...]]:
     """Experiments of seeds from 0 on."""
-    for seed in range(experiments):
-        yield generator.draw(np.random.default_rng(seed))
+    return [draw(generator, seed) for seed in range(experiments)]
 
 
 EXTREMES = (
@@ -32,7 +40,7 @@ EXTREMES = (
 @pytest.mark.parametrize("generator", EXTREMES)
 def test_every_experiment_keeps_the_constraints_of_the_paper(generator: FlowGenerator) -> None:
     """Numbers lie in their ranges, the last phase is last, every promise can be kept."""
-    for jobs in drawn(generator, 30):
+    for jobs in drawn(generator, examples(12, slow=30)):
         assert generator.flows_least <= len(jobs) <= generator.flows_most
         for job in jobs:
             assert generator.phases_least <= len(job.phases) <= generator.phases_most
@@ -77,7 +85,7 @@ def test_same_seed_same_jobs() -> None:
 
 def test_numbers_are_uniform() -> None:
     """Flows 5 to 20, phases 2 to 20, weights and heights 1 to 10, steps 1 to 5, on average."""
-    experiments = list(drawn(FlowGenerator(), 300))
+    experiments = drawn(FlowGenerator(), examples(150, slow=300))
     jobs = [job for experiment in experiments for job in experiment]
     assert {len(experiment) for experiment in experiments} == set(range(5, 21))
     assert {len(job.phases) for job in jobs} == set(range(2, 21))
@@ -100,7 +108,7 @@ def test_two_phases_are_joined_with_probability_one_half() -> None:
     assert np.mean([len(one[-1]) for one in pairs]) > 4.5
 
 
-def test_whom_nothing_waits_for_comes_before_the_last() -> None:
+def test_phases_without_successors_come_before_the_last() -> None:
     """With no pair joined all are before the last; with all, each is before the next."""
     rng = np.random.default_rng(0)
     assert wire(4, 0.0, rng) == ((), (), (), (0, 1, 2))
@@ -122,7 +130,12 @@ def test_big_jobs_are_ten_times_as_big() -> None:
 
 def test_half_of_the_phases_are_tall() -> None:
     """Each job has its own probability of tall phases, 1/2 on average."""
-    jobs = [job for jobs in drawn(FlowGenerator(), 200) for job in jobs if len(job.phases) > 9]
+    jobs = [
+        job
+        for jobs in drawn(FlowGenerator(), examples(120, slow=200))
+        for job in jobs
+        if len(job.phases) > 9
+    ]
     parts = np.array([np.mean([p.slots_max == 25 for p in job.phases]) for job in jobs])
     assert parts.mean() == pytest.approx(0.5 + 0.5 / 25, abs=0.02)
     assert parts.std() > 0.25  # By one probability for all it would be 0.15 at most.
@@ -146,7 +159,7 @@ def test_the_least_time_is_the_longer_of_path_and_area() -> None:
 
 def test_the_least_time_is_what_sizes_know_and_no_plan_beats_it() -> None:
     """As the module of bounds finds it, and a plan of the job alone takes as long or longer."""
-    for jobs in drawn(FlowGenerator(flows_most=5), 4):
+    for jobs in drawn(FlowGenerator(flows_most=5), examples(2, slow=4)):
         sizes = sizes_of(jobs, Cluster.of_slots(25), Work.estimated(jobs))
         for job in jobs:
             soonest = least_time(job, 25)
@@ -182,7 +195,7 @@ def test_unweighted_jobs_differ_in_weights_and_heights_only() -> None:
         ({"deadline_most": -1.0}, "deadline_most is -1.0"),
     ],
 )
-def test_senseless_parameters_are_refused(parameters: dict[str, float], message: str) -> None:
+def test_invalid_parameters_are_refused(parameters: dict[str, float], message: str) -> None:
     """The message names the parameter, its value and what it may be."""
     with pytest.raises(InputError, match=message):
         FlowGenerator(**parameters)

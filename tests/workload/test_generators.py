@@ -1,4 +1,4 @@
-"""The generator of FLEX 4.1: what it promises for every seed, and what it draws on average."""
+"""The generator of FLEX 4.1: properties for every seed, and averages over many."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def drawn(generator: FlexGenerator, experiments: int = 200) -> Iterator[DrawnJob
 
 EXTREMES = (
     FlexGenerator(),
-    FlexGenerator(slack=0.05, tasks_total=12),  # Jobs of one task, least shares near 10.
+    FlexGenerator(slack=0.05, tasks_total=12),  # Jobs of one task, min shares near 10.
     FlexGenerator(slack=0.99, small=1.0, tasks_total=1e9, whole=True),
     FlexGenerator(jobs=1, slots=1, small=0.0, steps=1),
     FlexGenerator(jobs=300, slots=7, slack=0.5, steps=8),
@@ -53,7 +53,7 @@ def test_same_seed_same_jobs() -> None:
         assert name == "most" or not np.array_equal(getattr(one, name), getattr(other, name))
 
 
-def test_slack_changes_nothing_but_least_shares() -> None:
+def test_slack_changes_only_min_shares() -> None:
     """Experiments of one seed along the axis of Fig. 5(a) have the same jobs."""
     little, much = (
         FlexGenerator(slack=slack).draw(np.random.default_rng(5)) for slack in (0.2, 0.8)
@@ -71,12 +71,12 @@ def test_small_and_large_jobs_are_as_far_apart_as_their_means() -> None:
         small += list(by_size[:8] / by_size[:8].mean())
         large.append(by_size[8:].mean() / by_size[:8].mean())
     assert np.mean(large) == pytest.approx(10, rel=0.08)
-    # By the mean of their own eight the deviation is a little less than a third.
+    # By the mean of these eight the deviation is a little less than a third.
     assert np.std(small) == pytest.approx(1 / 3 * np.sqrt(7 / 8), rel=0.08)
 
 
-def test_slack_is_what_least_shares_leave_on_average() -> None:
-    """75 % of the slots are slack on average; a least share deviates by a third."""
+def test_min_shares_leave_the_slack_on_average() -> None:
+    """75 % of the slots are slack on average; a min share deviates by a third."""
     least = np.concatenate([jobs.least for jobs in drawn(FlexGenerator(slack=0.75))])
     assert least.mean() == pytest.approx(2.5, rel=0.03)
     assert least.std() == pytest.approx(2.5 / 3, rel=0.06)
@@ -110,7 +110,7 @@ def test_deadlines_and_weights_are_uniform() -> None:
         ({"steps": 0}, "steps is 0"),
     ],
 )
-def test_senseless_parameters_are_refused(parameters: dict[str, float], message: str) -> None:
+def test_invalid_parameters_are_refused(parameters: dict[str, float], message: str) -> None:
     """The message names the parameter, its value and what it may be."""
     with pytest.raises(InputError, match=message):
         FlexGenerator(**parameters)

@@ -59,7 +59,7 @@ MEANT = Workload(
 )
 
 
-def test_the_contract_parses_as_stated() -> None:
+def test_the_documented_file_parses_as_stated() -> None:
     """The example of the contract means what the contract says."""
     assert parse_workload(CONTRACT) == MEANT
 
@@ -76,7 +76,7 @@ def test_json_is_read_as_yaml_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "number", ["1200", "1200.0", "1.2e3", "1.2E+3", "12e2", "+1200", "01200"]
 )
-def test_numbers_may_be_written_in_many_ways(number: str) -> None:
+def test_numbers_may_have_several_notations(number: str) -> None:
     """However a number is written it is that number, as in YAML 1.2 and in JSON."""
     text = f"slotwise: 1\njobs: [{{id: a, phases: [{{name: m, work: {number}, tasks: 1}}]}}]"
     assert parse_workload(text).jobs[0].phases[0].tasks.work == 1200.0
@@ -85,7 +85,7 @@ def test_numbers_may_be_written_in_many_ways(number: str) -> None:
 @pytest.mark.parametrize(
     "name", ["no", "on", "2020-01-01", "1:30", "größer, als/man denkt", "🦉"]
 )
-def test_names_are_texts(name: str) -> None:
+def test_names_are_strings(name: str) -> None:
     """Words that YAML 1.1 would take for a boolean, a date or minutes are names."""
     quote = '"' if "," in name else ""
     text = f"slotwise: 1\njobs: [{{id: {quote}{name}{quote}, phases: [{{name: m, work: 1}}]}}]"
@@ -129,7 +129,7 @@ def test_work_without_tasks_is_cut_as_finely_as_there_are_slots() -> None:
     assert parse_workload(text).jobs[0].phases[0].tasks == Tasks(4, 2.0)
 
 
-def test_a_byte_order_mark_is_nothing(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     """Files as some editors write them, with a mark at the beginning, are read."""
     file = tmp_path / "jobs.yaml"
     file.write_text(CONTRACT, encoding="utf-8-sig")
@@ -137,7 +137,7 @@ def test_a_byte_order_mark_is_nothing(tmp_path: Path) -> None:
 
 
 def test_penalties_may_be_mixed() -> None:
-    """Who has a penalty of its own needs what that one needs, and not what the other does."""
+    """A job with its own penalty needs what that one needs, not what the other does."""
     text = """\
 slotwise: 1
 objective: {penalty: tardiness}
@@ -191,7 +191,7 @@ jobs:
 
 
 def test_the_shuffle_the_network_and_the_placement() -> None:
-    """All of what a simulated cluster may be told of, and what holds where it is not."""
+    """All keys of a simulated cluster, and their defaults."""
     text = """\
 slotwise: 1
 cluster: {slots: 4, heartbeat: 3}
@@ -219,7 +219,7 @@ jobs:
     assert [plain.preemption, plain.shuffle, plain.network, plain.placement] == [None] * 4
 
 
-def test_what_is_said_of_jobs_and_hosts_is_written_again(tmp_path: Path) -> None:
+def test_all_values_of_jobs_and_hosts_are_written_back(tmp_path: Path) -> None:
     """Priorities, heartbeats, and how phases begin survive the way through a file."""
     text = """\
 slotwise: 1
@@ -238,7 +238,7 @@ jobs:
     assert (again.jobs, again.cluster) == (read.jobs, read.cluster)
 
 
-def test_split_copying_gives_slots_of_its_own_to_the_kind_copy() -> None:
+def test_split_copying_adds_slots_of_the_kind_copy() -> None:
     """Where copying is split off, a phase of kind copy needs no slots that a host states."""
     text = """\
 slotwise: 1
@@ -252,7 +252,7 @@ jobs: [{id: a, phases: [{name: c, kind: copy, work: 1}]}]
         parse_workload(text.replace("SPLIT", "false"))
 
 
-def test_replicas_are_short_for_a_placement() -> None:
+def test_replicas_is_an_abbreviation_of_placement() -> None:
     """In Python either may be given; both say the same, and they may not differ."""
     jobs = (Job("a", (Phase("m", Tasks(1, 8.0)),)),)
     assert Workload(jobs, replicas=2) == Workload(jobs, placement=Placement(2))

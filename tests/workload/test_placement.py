@@ -20,7 +20,7 @@ from slotwise.workload.placement import place_blocks
 
 
 def cluster_of(*racks: int) -> Cluster:
-    """A cluster with so many hosts in each rack, named in turn."""
+    """A cluster with this many hosts in each rack, named in turn."""
     places = [(rack, host) for rack, size in enumerate(racks) for host in range(size)]
     places.sort(key=lambda place: place[1])  # The racks' hosts stand mixed.
     return Cluster(tuple(Host(f"h{r}{h}", {"task": 1}, rack=f"r{r}") for r, h in places))
@@ -34,7 +34,7 @@ def placed(
     policy: Policy = "racks",
     block_bytes: int = 0,
 ) -> Job:
-    """A job of one phase of so many tasks, with its blocks placed."""
+    """A job of one phase of this many tasks, with its blocks placed."""
     jobs = (Job("a", (Phase("map", Tasks(count, 1.0)),)),)
     return place_blocks(jobs, cluster, replicas, seed, policy=policy, block_bytes=block_bytes)[
         0
@@ -76,7 +76,7 @@ def test_two_copies_lie_in_different_racks() -> None:
         assert len({cluster.rack_of[host] for host in block.hosts}) == 2
 
 
-def chances(cluster: Cluster, policy: Policy) -> dict[frozenset[str], float]:
+def probabilities(cluster: Cluster, policy: Policy) -> dict[frozenset[str], float]:
     """How likely each set of three hosts is, by going through all ways to choose them."""
     found: Counter[frozenset[str]] = Counter()
     rack_of, hosts = cluster.rack_of, sorted(cluster.by_name)
@@ -85,25 +85,25 @@ def chances(cluster: Cluster, policy: Policy) -> dict[frozenset[str], float]:
         thirds = [h for h in hosts if h not in (first, second)]
         if policy == "racks":
             seconds = [h for h in seconds if rack_of[h] != rack_of[first]]
-            beside = [h for h in thirds if rack_of[h] == rack_of[second]]
-            thirds = beside or thirds
+            same_rack = [h for h in thirds if rack_of[h] == rack_of[second]]
+            thirds = same_rack or thirds
         if second in seconds and third in thirds:
-            chance = 1 / len(hosts) / len(seconds) / len(thirds)
-            found[frozenset({first, second, third})] += chance
+            probability = 1 / len(hosts) / len(seconds) / len(thirds)
+            found[frozenset({first, second, third})] += probability
     assert sum(found.values()) == pytest.approx(1)
     return found
 
 
 @pytest.mark.parametrize("policy", ["racks", "random"])
 def test_all_choices_are_as_likely_as_they_should_be(policy: Policy) -> None:
-    """Among many blocks each set of hosts is found within five deviations of its chance."""
+    """Among many blocks each set of hosts occurs within five deviations of its mean."""
     cluster, count = cluster_of(3, 1, 2), 40_000
     found = Counter(block.hosts for block in blocks_of(placed(cluster, count, 3, 1, policy)))
-    expected = chances(cluster, policy)
+    expected = probabilities(cluster, policy)
     assert found.keys() <= expected.keys()
-    for hosts, chance in expected.items():
-        deviation = (count * chance * (1 - chance)) ** 0.5
-        assert abs(found[hosts] - count * chance) < 5 * deviation
+    for hosts, probability in expected.items():
+        deviation = (count * probability * (1 - probability)) ** 0.5
+        assert abs(found[hosts] - count * probability) < 5 * deviation
 
 
 @given(clusters, st.permutations(range(9)), st.integers(0, 9))
@@ -151,7 +151,7 @@ def test_homes_are_what_looking_at_each_block_finds(
     assert blocks.homes_by_rack() == racks
 
 
-def test_who_waits_or_names_blocks_is_left_alone() -> None:
+def test_phases_with_blocks_or_predecessors_get_no_placement() -> None:
     """Input is placed for phases that read it from files whose places nobody has said."""
     named = (Block(frozenset({"h00"}), 7),)
     phases = (
@@ -166,7 +166,7 @@ def test_who_waits_or_names_blocks_is_left_alone() -> None:
     assert place_blocks((job,), cluster_of(2, 2), 0, 0) == (job,)
 
 
-def test_phases_and_jobs_have_draws_of_their_own() -> None:
+def test_phases_and_jobs_have_independent_draws() -> None:
     """Two phases, or two jobs, are not placed alike."""
     phases = (Phase("one", Tasks(40, 1.0)), Phase("two", Tasks(40, 1.0)))
     jobs = place_blocks((Job("a", phases), Job("b", phases)), cluster_of(4, 4), 3, 0)
@@ -174,7 +174,7 @@ def test_phases_and_jobs_have_draws_of_their_own() -> None:
     assert len(set(drawn)) == 4
 
 
-def test_what_is_placed_is_light() -> None:
+def test_placed_blocks_take_little_memory() -> None:
     """A million tasks cost nothing until a block is asked for, then six bytes each."""
     cluster = cluster_of(*[5] * 9)
     tracemalloc.start()

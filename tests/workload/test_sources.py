@@ -1,4 +1,4 @@
-"""Sources: what schedulers, worlds and logs are told of a workload, in any form."""
+"""Sources: what schedulers, backends and logs receive of a workload in any form."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_job_in_a_pool_of_pools_is_refused() -> None:
         read_source(Workload((SORT,), pools=pools)).pools()
 
 
-def test_what_is_asked_for_takes_the_place_of_the_workloads() -> None:
+def test_arguments_override_the_workload() -> None:
     """Preemption and shuffle, each only if it is given."""
     source = read_source(Workload((SORT,), preemption=Preemption(3.0), shuffle=Shuffle(0.5)))
     assert source.with_options() == source
@@ -62,7 +62,7 @@ def test_what_is_asked_for_takes_the_place_of_the_workloads() -> None:
     assert asked.shuffle == Shuffle(0.1)
 
 
-def test_jobs_shuffle_as_the_workload_says() -> None:
+def test_jobs_use_the_shuffle_of_the_workload() -> None:
     """In a cluster reduces may copy apart from computing; in a plan nothing is copied."""
     split = read_source(Workload((SORT,), shuffle=Shuffle(0.25, split=True)))
     cluster = split.cluster(HOST)
@@ -95,14 +95,14 @@ def test_programs_shuffle_and_have_priorities_too(tmp_path: Path) -> None:
         read_source(mapreduce("wordcount", tmp_path / "in.txt", "o", priority="highest")).jobs()
 
 
-def test_who_only_sleeps_begins_when_all_is_there() -> None:
-    """Live, who sleeps for stated work would be done before the maps if it began early."""
+def test_sleeping_phases_begin_after_all_predecessors() -> None:
+    """On the local backend a sleeping reduce that began early would end before the maps."""
     slow = read_source(Workload((SORT,), shuffle=Shuffle(0.1)))
     (sleeping,) = slow.executions(HOST)
     assert [phase.slow_start for phase in sleeping.job.phases] == [1.0, 1.0]
 
 
-def test_what_runs_by_itself_is_taken_as_it_is() -> None:
+def test_executions_are_used_unchanged() -> None:
     """Calls have the phases that they were made with."""
     calls = Calls(Job("c", (Phase("m", Tasks(2, 1.0)),)), lambda task: task)
     source = read_source(calls).with_options(shuffle=Shuffle(split=True))

@@ -112,7 +112,9 @@ def test_a_bad_line_is_refused_with_its_number(small: Path, line: str, says: str
         (None, "No such file"),
     ],
 )
-def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes | None, says: str) -> None:
+def test_files_that_are_no_traces_are_refused(
+    tmp_path: Path, content: bytes | None, says: str
+) -> None:
     """Without jobs, without text, without a file."""
     path = tmp_path / "no.tsv"
     if content is not None:
@@ -157,7 +159,7 @@ def test_the_file_written_is_the_trace_again(small: Path, tmp_path: Path) -> Non
     assert sorted(result.jobs) == ["scan", "sort", "tiny"]
 
 
-def test_all_that_a_job_says_is_written(tmp_path: Path) -> None:
+def test_all_values_of_a_job_are_written(tmp_path: Path) -> None:
     """Weights, deadlines, steps, pools, shares, uneven tasks and blocks come back as they were.
 
     So do reports of hosts, what is copied, and names that mean something else in YAML.

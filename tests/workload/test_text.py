@@ -69,14 +69,14 @@ def test_a_good_file_in_json_is_not_read_as_yaml(monkeypatch: pytest.MonkeyPatch
     assert asked == [True]
 
 
-def test_lines_of_what_is_not_there() -> None:
+def test_lines_of_missing_keys() -> None:
     """A path that leads to nothing has no line, whatever lies on its way."""
     _, lines = parse_text("a: [1]\nb: text\n")
     paths: list[tuple[str | int, ...]] = [(), ("c",), ("a", 1), ("a", "x"), ("b", 0), (0,)]
     assert [lines.get(path) for path in paths] == [None] * len(paths)
 
 
-def test_aliases_and_merges_lead_to_the_lines_of_what_they_stand_for() -> None:
+def test_aliases_and_merges_lead_to_the_lines_of_their_targets() -> None:
     """An entry that `<<` brings stands where its anchor is; what is written instead, there."""
     data, lines = parse_text(
         "one: &one\n  a: 1\n  b: 2\ntwo:\n  <<: *one\n  b: 3\nthree:\n  - *one\n"
@@ -90,13 +90,13 @@ def test_aliases_and_merges_lead_to_the_lines_of_what_they_stand_for() -> None:
     assert lines.get(("three", 1, "b")) == 3
 
 
-def test_half_a_character_is_replaced_in_json_as_in_yaml() -> None:
+def test_invalid_utf8_is_replaced_in_json_as_in_yaml() -> None:
     """Two halves make a character; one half is none, and does not go on as such."""
     assert parse_text('{"a": "\\ud83e\\udd89"}')[0] == {"a": "🦉"}
     assert parse_text('{"a": "\\ud83e"}')[0] == {"a": "\ufffd"}
 
 
-def test_tabs_in_json_are_no_fault() -> None:
+def test_tabs_in_json_are_accepted() -> None:
     """They are blanks in JSON, and a fault behind them is still found."""
     data, lines = parse_text('{"a":\t1,\n\t"b":\t[\n\t2]}')
     assert data == {"a": 1, "b": [2]}

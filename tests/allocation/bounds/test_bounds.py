@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles.instances import MINIMAX, MINISUM, Metric, instances
@@ -25,6 +25,7 @@ from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import pack
 from slotwise.objective.cost import MET, Cost, Curve, Hinge, Line, Steps
 from slotwise.objective.objective import Aggregate
+from tiers import examples
 
 
 def jobs_of(problem: Malleable) -> BoundJobs:
@@ -61,8 +62,8 @@ def responses(*weights: float) -> list[Cost]:
     "metric", [*MINISUM, *MINIMAX], ids=lambda m: f"{m.aggregate}-{m.name}"
 )
 def test_no_bound_is_above_the_optimum(metric: Metric, with_least: bool) -> None:
-    """Two problems for each metric against linear programs; the maximum is met exactly."""
-    for problem in instances(metric, 1, 2, with_least):
+    """Random problems of each metric, solved by linear programs; maxima are met exactly."""
+    for problem in instances(metric, 1, examples(1, slow=2), with_least):
         best = optimum(
             problem.capacity,
             problem.work,
@@ -77,6 +78,7 @@ def test_no_bound_is_above_the_optimum(metric: Metric, with_least: bool) -> None
             assert bound == pytest.approx(best, rel=1e-6, abs=1e-6)
 
 
+@settings(max_examples=examples(12, slow=1000))
 @given(st.data())
 def test_no_bound_is_above_a_packing(data: st.DataObject) -> None:
     """Any costs, min shares, equal and tiny jobs, more jobs than slots, in any order."""
@@ -92,7 +94,7 @@ def test_no_bound_is_above_a_packing(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("due", [1e-300, 1e-12, 1e-6, 1.0, 1e3, 1e4, 1e5])
-def test_a_due_date_just_behind_the_begin_lifts_no_bound(due: float) -> None:
+def test_a_due_date_just_after_the_start_does_not_raise_the_bound(due: float) -> None:
     """The rounding error of works of 10^9 s exceeds the due date; all could begin at 0."""
     work, max_share = [1e9, 1e9, 1e9, 59e9], [1.0, 1.0, 1.0, 3.375]
     problem = Malleable.of(
@@ -102,6 +104,7 @@ def test_a_due_date_just_behind_the_begin_lifts_no_bound(due: float) -> None:
     assert (1 - 1e-9) * value <= lower_bound(jobs_of(problem), 10, "sum") <= value
 
 
+@settings(max_examples=examples(12, slow=1000))
 @given(st.data())
 def test_no_bound_is_above_a_packing_of_huge_or_tiny_numbers(data: st.DataObject) -> None:
     """From microseconds to millennia, and weights of the same range."""
@@ -133,6 +136,7 @@ def test_no_bound_is_above_a_packing_of_huge_or_tiny_numbers(data: st.DataObject
     assert lower_bound(jobs_of(scaled), scaled.capacity, aggregate) <= value
 
 
+@settings(max_examples=examples(12, slow=1000))
 @given(st.data())
 def test_no_bound_is_above_a_schedule_with_arrivals(data: st.DataObject) -> None:
     """Jobs served in a random order of priority from their arrivals on.
@@ -177,12 +181,10 @@ def test_one_job_alone_is_bounded_exactly(aggregate: Aggregate) -> None:
         assert lower_bound(jobs, 10, aggregate) <= 2.0 * ((arrival + 5.0) - arrival)
 
 
-def test_jobs_that_can_use_all_slots_are_bounded_by_smiths_rule(
-    pytestconfig: pytest.Config,
-) -> None:
+def test_jobs_that_can_use_all_slots_are_bounded_by_smiths_rule() -> None:
     """The order by work over weight is optimal then, and the bound equals it."""
     random = Random(11)
-    for _ in range(50 if pytestconfig.getoption("--slow") else 10):
+    for _ in range(examples(4, slow=50)):
         count = random.randint(1, 7)
         work = [random.uniform(0.1, 20) for _ in range(count)]
         slope = [random.uniform(0.1, 3) for _ in range(count)]
@@ -209,7 +211,7 @@ def test_the_number_of_tardy_jobs_is_bounded_by_a_whole_number() -> None:
     assert lower_bound(jobs, 10, "max") == 1.0
 
 
-def test_a_deadline_met_but_for_rounding_is_met_in_the_bound_too() -> None:
+def test_a_deadline_missed_by_rounding_is_met_in_the_bound() -> None:
     """The job alone exceeds its deadline by half of the tolerance, or by three times it."""
     for part, tardy in ((0.5, 0.0), (3.0, 1.0)):
         jobs = bound_jobs([Steps(((1.0, 1.0),))], [10.0 * (1 + part * MET)], [10.0])
@@ -217,7 +219,7 @@ def test_a_deadline_met_but_for_rounding_is_met_in_the_bound_too() -> None:
         assert lower_bound(jobs, 10, "max") == tardy
 
 
-def test_a_curve_of_ones_own_is_bounded_closely() -> None:
+def test_a_user_defined_curve_is_bounded_closely() -> None:
     """The square of the completion time: the shorter of two jobs goes first, 2 and 5 s."""
     curve = Curve(lambda completion: completion**2)
     jobs = bound_jobs([curve, curve], [20.0, 30.0], [10.0, 10.0])
@@ -225,7 +227,7 @@ def test_a_curve_of_ones_own_is_bounded_closely() -> None:
     assert lower_bound(jobs, 10, "max") == pytest.approx(25.0)
 
 
-def test_what_is_guaranteed_to_one_job_lifts_the_bound_of_the_others() -> None:
+def test_a_guarantee_of_one_job_raises_the_bound_of_the_others() -> None:
     """4 of 10 slots are guaranteed to a long job of no cost: work 60 takes 10 s, not 6."""
     for min_share, tardiness in ((0.0, 0.0), (4.0, 4.0)):
         problem = Malleable.of(
@@ -239,13 +241,13 @@ def test_what_is_guaranteed_to_one_job_lifts_the_bound_of_the_others() -> None:
         assert bound == pytest.approx(tardiness, rel=1e-6, abs=1e-6)
 
 
-def test_where_a_value_is_met_no_better_bound_is_looked_for() -> None:
+def test_the_search_for_a_bound_ends_at_the_known_value() -> None:
     """The height bound alone proves it; the result is no worse than that bound."""
     jobs = bound_jobs([Hinge(1.0, 1.0), Hinge(1.0, 1.0)], [5.0, 5.0], [1.0, 1.0])
     assert lower_bound(jobs, 10, "sum", value=8.0) == pytest.approx(8.0)
 
 
-def test_of_no_jobs_nothing_is_asked() -> None:
+def test_the_bound_of_no_jobs_is_zero() -> None:
     """Without jobs the bound is 0; without work no job lasts."""
     assert lower_bound(bound_jobs([], [], []), 5, "sum") == 0
     assert lower_bound(bound_jobs([], [], []), 5, "max") == 0
@@ -254,7 +256,7 @@ def test_of_no_jobs_nothing_is_asked() -> None:
     assert lower_bound(idle, 5, "max") == 0
 
 
-def test_the_parts_are_what_they_are_called() -> None:
+def test_the_component_bounds_have_their_stated_values() -> None:
     """Alone, the two jobs need 2 and 3 s; together their 25 on 5 slots need 5 s."""
     jobs = bound_jobs(responses(1, 1), [10.0, 15.0], [5.0, 5.0])
     assert height_bound_sum(jobs) == 2 + 3

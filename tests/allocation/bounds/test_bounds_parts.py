@@ -13,6 +13,7 @@ from slotwise.allocation.bounds.prices import price_bound_of_parts
 from slotwise.allocation.bounds.profiles import Room, latest_moments, latest_parts
 from slotwise.allocation.bounds.windows import Falls, Windows
 from slotwise.objective.cost import Cost, Hinge, Line, Steps
+from tiers import examples
 
 CAPACITY = 5.0
 
@@ -53,8 +54,8 @@ def within(amounts: Parts, begin: np.ndarray, instant: float) -> np.ndarray:
     return np.minimum(amounts.work, amounts.rate * np.maximum(instant - begin, 0.0))
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_in_its_last_seconds_a_job_does_what_its_parts_and_the_capacity_allow(
+@pytest.mark.parametrize("seed", range(examples(5, slow=20)))
+def test_work_in_the_last_seconds_is_limited_by_parts_and_capacity(
     seed: int,
 ) -> None:
     """The minimum over v of the work of the parts in v s plus the capacity in the rest."""
@@ -64,14 +65,14 @@ def test_in_its_last_seconds_a_job_does_what_its_parts_and_the_capacity_allow(
     fine = np.linspace(0, 40, 4001)
     free = np.array([within(jobs.parts, jobs.parts.tail, v).sum() for v in fine])
     for k in range(0, 4001, 250):
-        max_share = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
+        possible = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
         done = within(late, late.tail, fine[k]).sum()
-        assert done == pytest.approx(max_share, abs=0.03 * CAPACITY)
-        assert done <= max_share + 1e-9
+        assert done == pytest.approx(possible, abs=0.03 * CAPACITY)
+        assert done <= possible + 1e-9
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_no_more_is_done_early_than_heads_and_capacity_allow(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(examples(5, slow=20)))
+def test_work_in_the_first_seconds_is_limited_by_heads_and_capacity(seed: int) -> None:
     """The same from the first arrival on, for all jobs together."""
     jobs = random_jobs(Random(seed), 4)
     begin = jobs.arrival[jobs.parts.job] + jobs.parts.head
@@ -80,12 +81,12 @@ def test_no_more_is_done_early_than_heads_and_capacity_allow(seed: int) -> None:
     free = np.array([within(jobs.parts, begin, v).sum() for v in fine])
     found = Room.of(jobs, CAPACITY).after(fine - first)
     for k in range(0, 3001, 250):
-        max_share = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
-        assert found[k] == pytest.approx(max_share, abs=0.03 * CAPACITY)
-        assert found[k] >= max_share - 0.03 * CAPACITY
+        possible = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
+        assert found[k] == pytest.approx(possible, abs=0.03 * CAPACITY)
+        assert found[k] >= possible - 0.03 * CAPACITY
 
 
-def test_the_least_moment_of_a_job_is_that_of_its_latest_schedule() -> None:
+def test_the_smallest_moment_of_a_job_is_that_of_its_latest_schedule() -> None:
     """A part of 6 at rate 2 at the very end, one of 4 at rate 1 that ends 3 s before it."""
     parts = Parts.of([(0, 6.0, 2.0, 0.0, 0.0), (0, 4.0, 1.0, 0.0, 3.0)])
     jobs = BoundJobs.of([Line(1.0)], [0.0], [10.0], [3.0], [7.0], parts=parts)
@@ -94,7 +95,7 @@ def test_the_least_moment_of_a_job_is_that_of_its_latest_schedule() -> None:
     assert latest_moments(whole, 5.0) == pytest.approx([10 * 10 / 6])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(5, slow=20)))
 def test_a_job_has_its_cheapest_completion_among_the_points(seed: int) -> None:
     """At random prices no completion is cheaper than the cheapest point, up to rounding."""
     random = Random(seed)
@@ -117,7 +118,7 @@ def test_a_job_has_its_cheapest_completion_among_the_points(seed: int) -> None:
     assert total.min(axis=1) == pytest.approx(cheapest, abs=0.3)
 
 
-def test_windows_need_what_cannot_be_done_before_or_behind_them() -> None:
+def test_windows_need_the_work_that_cannot_be_done_outside() -> None:
     """Of work 8 at rate 2, from 1 s on until 2 s before the end, 4 can be done before 3 s."""
     parts = Parts.of([(0, 8.0, 2.0, 1.0, 2.0), (0, 1.0, 1.0, 6.0, 0.0)])
     jobs = BoundJobs.of(
@@ -130,8 +131,8 @@ def test_windows_need_what_cannot_be_done_before_or_behind_them() -> None:
     assert not needs[1].any()
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_a_job_of_one_part_is_bounded_as_if_it_had_none(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(examples(3, slow=12)))
+def test_a_job_of_one_part_has_the_bound_of_the_whole_job(seed: int) -> None:
     """A job stated as one part gives the same price bound."""
     random = Random(seed)
     count = 6
@@ -150,7 +151,7 @@ def test_a_job_of_one_part_is_bounded_as_if_it_had_none(seed: int) -> None:
         assert lower_bound(again, CAPACITY, aggregate) == lower_bound(jobs, CAPACITY, aggregate)
 
 
-def test_heads_leave_slots_empty_that_are_missed_later() -> None:
+def test_slots_left_empty_by_heads_raise_the_bound() -> None:
     """Four jobs begin with 5 s on one slot of 10, then 50 on all: by 5 s only 20 are done."""
     rows = [
         row for j in range(4) for row in ((j, 5.0, 1.0, 0.0, 5.0), (j, 50.0, 10.0, 5.0, 0.0))

@@ -18,6 +18,7 @@ from slotwise.allocation.bounds.prices import bound_by_cases
 from slotwise.allocation.bounds.windows import WINDOWS_MOST, windows_of
 from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps
 from slotwise.objective.costs import Costs
+from tiers import examples
 
 CAPACITY = 6.0
 
@@ -46,7 +47,7 @@ def any_cost(random: Random) -> Cost:
     return random.choice(choices)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(5, slow=20)))
 def test_a_job_has_its_cheapest_completion_among_its_choices(seed: int) -> None:
     """At random prices no completion is cheaper than the cheapest choice."""
     random = Random(seed)
@@ -64,7 +65,7 @@ def test_a_job_has_its_cheapest_completion_among_its_choices(seed: int) -> None:
         assert np.all(jobs.costs.at(at) + needs @ prices >= cheapest - 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(3, slow=10)))
 def test_a_schedule_does_what_windows_need(seed: int) -> None:
     """One job at random rates within its shares does the needed work in each window."""
     random = Random(seed)
@@ -88,7 +89,7 @@ def test_a_schedule_does_what_windows_need(seed: int) -> None:
 @pytest.mark.parametrize("metric", MINISUM, ids=lambda metric: metric.name)
 def test_prices_are_nearly_the_best(metric: Metric, with_least: bool) -> None:
     """Their bound equals that of a linear program up to one part in ten thousand."""
-    for problem in instances(metric, 3, 2, with_least):
+    for problem in instances(metric, 3, examples(1, slow=2), with_least):
         jobs = BoundJobs.of(
             problem.costs,
             np.zeros(len(problem)),
@@ -119,7 +120,7 @@ def by_linear_program(choices: Choices) -> float:
     return float(found.fun)
 
 
-def test_prices_of_a_choice_that_needs_nothing_are_worth_nothing() -> None:
+def test_prices_of_a_choice_without_needs_are_zero() -> None:
     """With room for all, prices prove no more than the cheapest options."""
     costs = np.array([[1.0, 2.0], [3.0, 5.0]])
     needs = np.array([[[0.5], [0.0]], [[0.5], [0.0]]])
@@ -128,7 +129,7 @@ def test_prices_of_a_choice_that_needs_nothing_are_worth_nothing() -> None:
     assert proven == pytest.approx(4.0, abs=1e-4)
 
 
-def test_two_choices_that_share_half_of_what_they_want() -> None:
+def test_two_choices_share_half_of_their_needs() -> None:
     """One of the two pays: the one for which it is cheaper."""
     costs = np.array([[0.0, 1.0], [0.0, 3.0]])
     needs = np.array([[[1.0], [0.0]], [[1.0], [0.0]]])
@@ -137,7 +138,7 @@ def test_two_choices_that_share_half_of_what_they_want() -> None:
     assert proven == pytest.approx(1.0, abs=1e-4)
 
 
-def test_shapes_are_the_costs_or_below_them() -> None:
+def test_shapes_never_exceed_the_costs() -> None:
     """Lines, hinges and steps are exact, and the staircase of a curve is at most the curve."""
     random = Random(2)
     costs = [any_cost(random) for _ in range(40)]
@@ -154,7 +155,7 @@ def test_shapes_are_the_costs_or_below_them() -> None:
             assert values == pytest.approx(true)
 
 
-def test_too_many_jobs_are_not_priced() -> None:
+def test_very_many_jobs_are_not_priced() -> None:
     """Above some number of jobs the bound is skipped and takes no time."""
     count = 100_000
     ones = np.ones(count)
@@ -163,7 +164,7 @@ def test_too_many_jobs_are_not_priced() -> None:
 
 
 @pytest.mark.parametrize("metric", MINISUM, ids=lambda metric: metric.name)
-def test_cases_lift_a_bound_and_stay_below_the_optimum(metric: Metric) -> None:
+def test_cases_raise_a_bound_and_stay_below_the_optimum(metric: Metric) -> None:
     """More cases never lower the bound; with a known value they end when it is reached."""
     for problem in instances(metric, 5, 1, True):
         jobs = BoundJobs.of(
@@ -204,7 +205,7 @@ def test_a_case_keeps_the_completions_on_its_side_of_an_instant() -> None:
     assert behind.cost[1].min() == 0.0
 
 
-def test_arrivals_far_apart_leave_nothing_for_windows_that_begin_late() -> None:
+def test_late_windows_need_nothing_when_arrivals_are_far_apart() -> None:
     """A job that can complete before the next one arrives needs nothing in later windows."""
     costs = [Line(1.0, at) for at in (0.0, 100.0, 200.0)]
     jobs = BoundJobs.of(costs, [0.0, 100.0, 200.0], [8.0, 0.0, 0.0], [4.0] * 3, [2.0, 0.0, 0.0])

@@ -15,7 +15,7 @@ from slotwise.objective.cost import Line
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_the_greedy_meets_the_linear_program(seed: int) -> None:
+def test_the_greedy_equals_the_linear_program(seed: int) -> None:
     """Up to eight jobs, with ties, soonest ends of all kinds, and all 2^J - 1 inequalities."""
     random = Random(seed)
     count, capacity = random.randint(1, 8), random.choice([1.0, 7.0])
@@ -40,7 +40,7 @@ def test_the_greedy_meets_the_linear_program(seed: int) -> None:
     assert np.all(ends >= soonest)
 
 
-def test_a_job_without_work_ends_at_its_soonest() -> None:
+def test_a_job_without_work_ends_at_its_earliest_completion() -> None:
     """It needs no capacity, and the other job is alone."""
     ends = least_completions(
         np.array([0.0, 6.0]), np.array([0.0, 18.0]), 1.0, np.array([2.0, 0.0]), np.ones(2)
@@ -48,7 +48,7 @@ def test_a_job_without_work_ends_at_its_soonest() -> None:
     assert ends.tolist() == [2.0, 6.0]
 
 
-def test_of_jobs_that_arrive_together_it_is_never_below_mean_busy_times() -> None:
+def test_jobs_that_arrive_together_have_at_least_the_mean_busy_time_bound() -> None:
     """Their bound follows from some of the inequalities."""
     random = Random(4)
     for _ in range(50):

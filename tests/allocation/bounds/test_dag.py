@@ -67,7 +67,7 @@ def test_no_phase_can_begin_before_its_head(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_read_backwards_tails_are_heads(seed: int) -> None:
+def test_tails_are_heads_of_the_reversed_dag(seed: int) -> None:
     """If time is reversed, the phases after a phase are those before it."""
     nodes = random_nodes(Random(seed), 9)
     last = len(nodes) - 1
@@ -80,7 +80,7 @@ def test_read_backwards_tails_are_heads(seed: int) -> None:
     assert forth.head == pytest.approx(back.tail[::-1])
 
 
-def test_phases_side_by_side_stand_in_each_others_way_on_their_own_kind_only() -> None:
+def test_parallel_phases_contend_for_slots_of_their_own_kind_only() -> None:
     """Two of 8 s on all 4 slots each take 16 s before a third begins, on two kinds 8 s."""
     for kinds, head in (((0, 0), 16.0), ((0, 1), 8.0)):
         nodes = [Node(32, 8, kinds[0]), Node(32, 8, kinds[1]), Node(2, 2, 0, [0, 1])]
@@ -90,7 +90,7 @@ def test_phases_side_by_side_stand_in_each_others_way_on_their_own_kind_only() -
         assert found.height == head + 2
 
 
-def test_what_continues_another_phase_need_not_wait_for_all_of_it() -> None:
+def test_a_continuing_phase_need_not_wait_for_all_of_the_first() -> None:
     """It begins when that one begins; and what comes after it comes after both."""
     nodes = [Node(4, 1), Node(40, 10, 0, [0]), Node(2, 2, continues=1), Node(3, 3, 0, [2])]
     found = stand(nodes, [100.0])
@@ -99,7 +99,7 @@ def test_what_continues_another_phase_need_not_wait_for_all_of_it() -> None:
     assert found.height == 14.0
 
 
-def test_of_a_job_of_very_many_phases_paths_are_known() -> None:
+def test_critical_paths_of_jobs_with_very_many_phases() -> None:
     """A very long chain has the same heads and tails."""
     chain = [Node(1, 1, 0, [k - 1] if k else []) for k in range(2 * LONG)]
     found = stand(chain, [1.0])

@@ -28,7 +28,7 @@ def test_it_is_the_earliest_due_date_that_can_be_kept(seed: int) -> None:
         assert not fits(capacity, work, min_share, max_share, due)
 
 
-def test_with_many_jobs_it_is_not_more() -> None:
+def test_the_bound_for_many_jobs_is_not_higher() -> None:
     """If instants are omitted, the times are at most as long."""
     random = np.random.default_rng(3)
     count, capacity = 4 * INSTANTS_MOST, 1000.0

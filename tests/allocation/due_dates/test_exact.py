@@ -17,6 +17,7 @@ from slotwise.allocation.due_dates.feasibility import fits
 from slotwise.allocation.malleable import Malleable
 from slotwise.objective.cost import Cost, Hinge, Line, Steps
 from slotwise.objective.costs import Floats
+from tiers import examples
 
 STEPS = [metric for metric in MINISUM if metric.name in ("weighted tardy", "sla")]
 LATENESS = next(metric for metric in MINIMAX if metric.name == "weighted lateness")
@@ -48,7 +49,7 @@ def test_due_dates_that_no_order_of_priority_keeps() -> None:
         assert optimum(2, [2.5, 2], [0, 0], [2, 1], costs, "sum") == pytest.approx(0, abs=1e-6)
 
 
-def test_a_least_share_holds_back_the_other_job() -> None:
+def test_a_min_share_delays_the_other_job() -> None:
     """Work 10 and 8 on 4 slots: without min shares the first is done at 2.5.
 
     If the second holds 2 as long as it is not done, then the first is done at 5 before it, or
@@ -62,11 +63,11 @@ def test_a_least_share_holds_back_the_other_job() -> None:
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
 @pytest.mark.parametrize("metric", STEPS, ids=lambda metric: metric.name)
 @pytest.mark.parametrize("with_least", [False, True])
-def test_steps_are_chosen_as_well_as_by_trying_all(
-    metric: Metric, aggregate: str, with_least: bool, pytestconfig: pytest.Config
+def test_the_chosen_steps_are_the_best_of_all_combinations(
+    metric: Metric, aggregate: str, with_least: bool
 ) -> None:
     """The cheapest combination of steps whose due dates can all be kept."""
-    count = 15 if pytestconfig.getoption("--slow") else 5
+    count = examples(2, slow=15)
     for problem in instances(metric, seed=1, count=count, with_least=with_least):
         if len(problem) > 3:
             continue
@@ -82,16 +83,14 @@ def test_steps_are_chosen_as_well_as_by_trying_all(
 
 
 @pytest.mark.parametrize("with_least", [False, True])
-def test_due_dates_fit_up_to_the_border_and_no_further(
-    with_least: bool, request: pytest.FixtureRequest
-) -> None:
+def test_due_dates_fit_exactly_up_to_the_limit(with_least: bool) -> None:
     """The work needed by each instant decides exactly which due dates some order can keep.
 
     Random due dates, all moved by the least delay (divided by a weight) with which some order
     of completion keeps them, are on the border: a millionth of a second later they fit, and a
     millionth earlier they do not.
     """
-    count = 1000 if request.config.getoption("--slow") else 30
+    count = examples(8, slow=1000)
     for problem in instances(LATENESS, 2, count, with_least):
         slope, due = problem.costs.slope, problem.costs.origin
         delay = best_of(problem, list(problem.costs), "max")
@@ -122,7 +121,7 @@ def two_jobs(min_share: float = 0.0) -> Malleable:
     return Malleable.of(4, [8, 8], [min_share] * 2, [4, 4], [Line(1.0)] * 2)
 
 
-def test_a_schedule_is_seen_to_be_one() -> None:
+def test_the_checker_accepts_a_schedule() -> None:
     """One job after the other is a schedule, but not if both have min shares."""
     check_packing(two_jobs(), ONE_AT_A_TIME, [2.0, 4.0])
     with pytest.raises(AssertionError, match="job 1 holds nothing"):
@@ -130,7 +129,7 @@ def test_a_schedule_is_seen_to_be_one() -> None:
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_no_schedule_is_seen(what: str) -> None:
+def test_the_checker_rejects_a_broken_schedule(what: str) -> None:
     """Each rule of a schedule, broken alone."""
     ends = [pieces[-1][1] if pieces else 0.0 for pieces in WRONG[what]]
     with pytest.raises(AssertionError):

@@ -113,7 +113,7 @@ def test_due_dates_fit_if_and_only_if_a_schedule_exists(seed: int) -> None:
 
 
 @given(st.data())
-def test_what_was_scheduled_fits(data: st.DataObject) -> None:
+def test_completions_of_a_schedule_fit(data: st.DataObject) -> None:
     """The completion times of any packing can be kept, small and large numbers alike."""
     count = data.draw(st.integers(1, 7))
     capacity = data.draw(st.integers(1, 9))
@@ -139,7 +139,7 @@ def test_the_example_against_lemma_one() -> None:
     assert excess(10, work, min_share, max_share, np.array([8.0, 8.0])) == pytest.approx(0.0)
 
 
-def test_a_least_share_of_one_job_can_cost_another_its_due_date() -> None:
+def test_a_min_share_can_make_another_job_miss_its_due_date() -> None:
     """10 slots, 4 of them guaranteed to another job: 60 slot-seconds take 10 s, not 6."""
     work, max_share = np.array([60.0, 400.0]), np.array([10.0, 10.0])
     due = np.array([9.9, np.inf])
@@ -148,7 +148,7 @@ def test_a_least_share_of_one_job_can_cost_another_its_due_date() -> None:
     assert fits(10, work, np.array([0.0, 4.0]), max_share, np.array([10.0, np.inf]))
 
 
-def test_the_tolerance_says_on_which_side_to_err() -> None:
+def test_the_sign_of_the_tolerance_decides_borderline_cases() -> None:
     """At the limit, `fits` is True with a positive and False with a negative tolerance."""
     job = np.array([3.0]), np.array([0.0]), np.array([7.0]), np.array([3.0 / 7.0])
     assert fits(7, *job)

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles.checking import check_packing
@@ -19,6 +19,7 @@ from slotwise.allocation.due_dates.waterfill import water_fill
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import completions
 from slotwise.objective.cost import Hinge, Line
+from tiers import examples
 
 
 def two_jobs() -> Malleable:
@@ -38,7 +39,7 @@ def can_be_kept(problem: Malleable, due: np.ndarray) -> bool:
     )
 
 
-def test_the_first_gets_all_it_can_use_and_the_second_what_is_left() -> None:
+def test_the_first_job_gets_all_it_can_use_and_the_second_the_rest() -> None:
     """5 s at 8 slots; the other 2 slots until then, 8 afterwards: 8.75 s."""
     promises = Promises(two_jobs())
     assert promises.earliest(0) == 5.0
@@ -57,7 +58,7 @@ def test_a_later_promise_leaves_more_to_others() -> None:
     assert packing == [[(0.0, 8.0, 5.0)], [(0.0, 8.0, 5.0)]]
 
 
-def test_who_has_a_deadline_is_promised_it_and_nothing_more() -> None:
+def test_a_job_with_a_deadline_is_promised_exactly_its_deadline() -> None:
     """A job of 20 due at 10 leaves the first 8 s to a job whose cost rises from the start."""
     costs = [Hinge(5.0, 10.0), Line(1.0)]
     problem = Malleable.of(10, [20, 80], [0, 0], [10, 10], costs, "sum")
@@ -76,6 +77,7 @@ def test_a_promise_can_be_withdrawn() -> None:
     assert promises.earliest(0) == pytest.approx(5.0)
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(problems(), st.randoms())
 def test_promises_can_be_kept_and_are_kept(problem: Malleable, random: Random) -> None:
     """In any order, of any costs: by the theorem, and by water-filling."""
@@ -114,7 +116,7 @@ def test_an_earliest_completion_is_the_earliest(problem: Malleable, random: Rand
 
 
 @given(problems(kinds="line", with_least=False), st.randoms())
-def test_without_least_shares_they_are_those_of_the_packing_scheme(
+def test_without_min_shares_promises_equal_the_packing_scheme(
     problem: Malleable,
     random: Random,
 ) -> None:
@@ -130,7 +132,7 @@ def test_without_least_shares_they_are_those_of_the_packing_scheme(
 
 
 @given(problems(kinds="line"), st.randoms())
-def test_with_least_shares_they_are_never_later(problem: Malleable, random: Random) -> None:
+def test_with_min_shares_promises_are_never_later(problem: Malleable, random: Random) -> None:
     """In the packing scheme a job at its min share ends as late as that allows."""
     order = list(range(len(problem)))
     random.shuffle(order)
@@ -142,7 +144,7 @@ def test_with_least_shares_they_are_never_later(problem: Malleable, random: Rand
     assert np.all(promises.due <= packed * (1 + 1e-9))
 
 
-def test_with_least_shares_they_may_be_earlier_than_the_packing_scheme() -> None:
+def test_with_min_shares_promises_may_be_earlier_than_the_packing_scheme() -> None:
     """On one slot, the third job can be done long before its min share alone completes it."""
     work, min_share = [5.0, 1.0, 5.0], [0.0, 0.1, 0.4]
     problem = Malleable.of(1, work, min_share, [0.8, 0.5, 0.9], [Line(1.0)] * 3, "sum")
@@ -153,8 +155,9 @@ def test_with_least_shares_they_may_be_earlier_than_the_packing_scheme() -> None
     assert promises.due[1] < 0.9 * packed[1]
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(problems(kinds="line hinge steps"), st.randoms())
-def test_the_quick_forms_promise_the_same(problem: Malleable, random: Random) -> None:
+def test_the_fast_implementations_promise_the_same(problem: Malleable, random: Random) -> None:
     """Plain loops, in Python and compiled, against `promise_in_order`."""
     order = list(range(len(problem)))
     random.shuffle(order)

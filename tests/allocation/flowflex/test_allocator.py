@@ -26,8 +26,9 @@ from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import PENALTIES
 from slotwise.scheduler import ALLOCATORS, make_allocator
+from tiers import examples
 
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 METHODS: tuple[Method, ...] = ("best", "fast", "paper")
 NEAR = 1e-9
 QUICK = 1e-3
@@ -65,7 +66,7 @@ def test_the_names_by_which_users_know_it() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_is_to_come_counts(method: Method) -> None:
+def test_future_phases_count(method: Method) -> None:
     """The first phases are equal, but a long one follows a's, so b is first."""
     a = Job("a", (phase("p", 10, 10), phase("q", 100, 10, "p")))
     b = Job("b", (phase("p", 10, 10), phase("q", 5, 10, "p")))
@@ -90,7 +91,7 @@ def test_the_longest_path_of_a_flow_goes_first(method: Method) -> None:
     assert FlowFlex(method=method).share(claims) == [2, 2]
 
 
-def test_what_is_due_is_first() -> None:
+def test_flows_that_are_due_go_first() -> None:
     """For tardiness the long job that is due soon is before the short one that is not."""
     long = Job("long", (phase("p", 40, 4), phase("q", 4, 4, "p")), deadline=11.0)
     short = Job("short", (phase("p", 4, 4),), deadline=100.0)
@@ -116,7 +117,7 @@ def test_kinds_of_slots_are_planned_together() -> None:
 
 @settings(max_examples=EXAMPLES // 4)
 @given(flows(mixed=True), st.sampled_from(OBJECTIVES), st.sampled_from(METHODS))
-def test_shares_are_within_most_shares_and_no_slot_idles(
+def test_shares_are_within_max_shares_and_no_slot_idles(
     drawn: Drawn, objective: Objective, method: Method
 ) -> None:
     """Whole slots, as many as all claims can use together; the same each time."""
@@ -134,7 +135,7 @@ def test_shares_are_within_most_shares_and_no_slot_idles(
 
 @settings(max_examples=EXAMPLES // 3)
 @given(trees(), st.sampled_from([p for p in PENALTIES if p != "makespan"]), st.booleans())
-def test_pools_keep_their_least_and_most_shares(
+def test_pools_keep_their_min_and_max_shares(
     claims: Claims, penalty: str, is_max: bool
 ) -> None:
     """Trees of pools with guarantees and limits, whatever the objective."""
@@ -195,7 +196,7 @@ def test_a_plan_keeps_the_shares_of_pools(method: Method) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_plan_keeps_least_shares_of_phases(method: Method) -> None:
+def test_a_plan_keeps_min_shares_of_phases(method: Method) -> None:
     """A phase with a min share of 2 holds 2 slots from when it is ready until it is done."""
     jobs = [
         Job("owed", (replace(phase("p", 60, 8), slots_min=2),)),
@@ -214,7 +215,7 @@ def test_a_plan_keeps_least_shares_of_phases(method: Method) -> None:
 
 @settings(max_examples=EXAMPLES // 10)
 @given(flows(jobs_most=3, phases_most=4), st.sampled_from(METHODS))
-def test_step_by_step_it_comes_to_a_schedule(drawn: Drawn, method: Method) -> None:
+def test_step_by_step_allocation_gives_a_schedule(drawn: Drawn, method: Method) -> None:
     """Deciding again whenever a phase is done gives a schedule of all jobs."""
     allocator = FlowFlex(method=method, budget_seconds=QUICK / 10)
     pools = PoolTree([Pool("default")])
@@ -228,7 +229,7 @@ def test_no_claims_need_no_shares() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_budgets_of_nothing_still_decide(method: Method) -> None:
+def test_a_zero_budget_still_gives_a_decision(method: Method) -> None:
     """Without search there is an allocation."""
     (claims,) = first_claims(pooled_jobs(), Cluster.of_slots(10)).values()
     shares = FlowFlex(method=method, budget_seconds=0.0).share(claims)

@@ -25,9 +25,10 @@ from slotwise.allocation.flowflex.solve import solve
 from slotwise.objective.cost import Hinge, Line, Steps
 from slotwise.objective.costs import Floats
 from slotwise.objective.objective import Objective
+from tiers import examples
 
 NEAR = 1e-9
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 MAXIMA = [
     Objective(name, "max")
     for name in ("makespan", "response", "stretch", "lateness", "tardiness", "tardy", "sla")
@@ -43,7 +44,7 @@ def lines(*slopes: float) -> FlowProblem:
     )
 
 
-def test_deadlines_at_a_level_are_never_before_a_flow_is_done_alone() -> None:
+def test_deadlines_at_a_level_are_not_before_the_time_alone() -> None:
     """A line of slope 2 costs 10 at 5 s; a step of 20 never matters there, one of 4 does."""
     costs = [Line(2.0), Steps(((6.0, 20.0),)), Steps(((1.0, 4.0), (9.0, 12.0))), Hinge(1, 1)]
     problem = FlowProblem.of([2], [[FlowNode(8, 2)]] * 4, costs, "max")
@@ -67,7 +68,7 @@ def test_the_least_level_is_found_between_two_that_are_close() -> None:
     assert len(tried) <= LEVELS_MOST + 1
 
 
-def test_the_least_that_any_schedule_costs_is_tried_first() -> None:
+def test_bisection_tries_the_lower_bound_first() -> None:
     """If that is feasible, nothing else is tried."""
     tried = []
     level, due = least_level(lines(1.0, 3.0), 50.0, lambda due: tried.append(due) or True)
@@ -82,12 +83,12 @@ def test_costs_at_the_deadlines_of_a_level_are_at_most_the_level(
     problem: FlowProblem, part: float
 ) -> None:
     """Or what a flow costs alone, if that is more."""
-    cost_alone = problem.costs.at(problem.alone)
-    level = float(cost_alone.min()) + part * (abs(problem.value(4 * problem.alone)) + 1)
+    floor = problem.costs.at(problem.alone)
+    level = float(floor.min()) + part * (abs(problem.value(4 * problem.alone)) + 1)
     due = deadlines_at(problem, level)
     assert (due >= problem.alone).all()
     cost = problem.costs.at(np.minimum(due, 1e9))
-    assert (cost <= np.maximum(level, cost_alone) + NEAR * (1 + abs(cost))).all()
+    assert (cost <= np.maximum(level, floor) + NEAR * (1 + abs(cost))).all()
 
 
 @settings(max_examples=EXAMPLES // 4)

@@ -12,8 +12,9 @@ from oracles.flow_problems import problem_of
 from slotwise.allocation.flowflex.chains import chains_of
 from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
 from slotwise.objective.cost import Line
+from tiers import examples
 
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 
 
 def test_the_pseudo_jobs_of_a_small_dag() -> None:
@@ -56,7 +57,7 @@ def test_equal_phases_side_by_side_are_one_pseudo_job() -> None:
     assert [len(phases) for phases in chains.members] == [1, 200, 1]
 
 
-def test_flows_stay_apart() -> None:
+def test_flows_have_separate_chains() -> None:
     """Pseudo-jobs of different flows neither share phases nor wait for each other."""
     problem = FlowProblem.of(
         [4], [[FlowNode(2, 2)], [FlowNode(1, 1), FlowNode(1, 1, (0,))]], [Line(1.0)] * 2
@@ -75,7 +76,7 @@ def test_a_short_phase_that_runs_late_keeps_its_work() -> None:
 
 @settings(max_examples=EXAMPLES // 4)
 @given(flows())
-def test_area_and_critical_path_stay_what_they_were(drawn: Drawn) -> None:
+def test_area_and_critical_path_are_preserved(drawn: Drawn) -> None:
     """For each flow, and so both lower bounds on its time alone."""
     problem = problem_of(drawn)
     chained = chains_of(problem).problem
@@ -86,7 +87,7 @@ def test_area_and_critical_path_stay_what_they_were(drawn: Drawn) -> None:
 
 @settings(max_examples=EXAMPLES // 4)
 @given(flows())
-def test_each_phase_runs_for_as_long_as_it_takes(drawn: Drawn) -> None:
+def test_each_phase_keeps_its_running_time(drawn: Drawn) -> None:
     """The pseudo-jobs that a phase is in last, together, as long as it does on most slots."""
     problem = problem_of(drawn)
     chains = chains_of(problem)
@@ -108,7 +109,7 @@ def test_no_flow_has_more_pseudo_jobs_than_phases(drawn: Drawn) -> None:
 
 @settings(max_examples=EXAMPLES // 4)
 @given(flows())
-def test_what_runs_together_waits_for_nothing_of_each_other(drawn: Drawn) -> None:
+def test_phases_of_one_pseudo_job_do_not_depend_on_each_other(drawn: Drawn) -> None:
     """No member of a pseudo-job comes before another, nor does one of a later pseudo-job."""
     problem = problem_of(drawn)
     above: list[set[int]] = []

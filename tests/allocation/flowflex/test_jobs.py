@@ -23,8 +23,9 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.objective.cost import Hinge, Line, Steps
 from slotwise.objective.objective import Objective
+from tiers import examples
 
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 TEN = Cluster.of_slots(10)
 TWO_KINDS = Cluster((Host("h", {"map": 6, "reduce": 3}),))
 RESPONSE = Objective("response")
@@ -96,7 +97,7 @@ def test_phases_are_taken_in_the_order_in_which_they_can_be_done() -> None:
 
 @settings(max_examples=EXAMPLES // 2)
 @given(flows(mixed=True), st.sampled_from(["response", "tardiness", "sla"]))
-def test_of_jobs_that_have_not_begun_everything_is_left(drawn: Drawn, penalty: str) -> None:
+def test_jobs_that_have_not_begun_keep_all_their_work(drawn: Drawn, penalty: str) -> None:
     """With the claims of their first phases, the flows left are the whole flows."""
     objective = Objective(penalty)
     whole, ids = whole_flows(drawn.jobs, drawn.cluster, objective)
@@ -116,7 +117,7 @@ def test_of_jobs_that_have_not_begun_everything_is_left(drawn: Drawn, penalty: s
         assert places == ((Place(ANY, named[name]),) if name in named else ())
 
 
-def test_what_is_done_is_not_there_any_more() -> None:
+def test_phases_that_are_done_are_left_out() -> None:
     """a is done, b half; c has not begun, though it is ready; e is to come."""
     left = left_of((DIAMOND, "b", 3.0, 2), (DIAMOND, "c", 9.0, 10))
     assert left.flows.work.tolist() == [3, 9, 2]
@@ -125,28 +126,28 @@ def test_what_is_done_is_not_there_any_more() -> None:
     assert left.places == [(Place(ANY, 0),), (Place(ANY, 1),), ()]
 
 
-def test_what_waits_for_one_that_is_done_and_one_that_is_not() -> None:
+def test_a_phase_waits_only_for_the_unfinished_predecessor() -> None:
     """c is done, b is not: e waits for b alone."""
     left = left_of((DIAMOND, "b", 3.0, 2))
     assert left.flows.work.tolist() == [3, 2]
     assert list(left.flows.before) == [(), (0,)]
 
 
-def test_the_last_phase_of_a_job_is_a_flow_of_its_own() -> None:
+def test_the_last_phase_of_a_job_is_a_flow() -> None:
     """All others are done, and fewer tasks than slots are left."""
     left = left_of((DIAMOND, "e", 0.5, 1))
     assert left.flows.work.tolist() == [0.5]
     assert left.flows.alone.tolist() == [0.5]
 
 
-def test_of_unknown_work_each_task_is_taken_for_ten_seconds() -> None:
+def test_a_task_of_unknown_work_counts_as_ten_seconds() -> None:
     """The future phase states no work of its tasks. The ready phase has an estimate."""
     job = Job("j", (phase("a", None, 4), phase("b", None, 3, "a")))
     left = left_of((job, "a", 7.0, 4))
     assert left.flows.work.tolist() == [7, 3 * DEFAULT_WORK]
 
 
-def test_work_of_nothing_is_next_to_nothing() -> None:
+def test_zero_work_counts_as_a_tiny_amount() -> None:
     """It cannot be planned, only simulated: such a phase takes no time."""
     job = Job("j", (phase("a", 4, 4), phase("b", 0, 3, "a"), phase("c", 4, 2, "b")))
     left = left_of((job, "a", 4.0, 4))
@@ -154,7 +155,7 @@ def test_work_of_nothing_is_next_to_nothing() -> None:
     assert left.flows.alone.tolist() == [pytest.approx(3.0)]
 
 
-def test_claims_on_each_kind_of_slot_are_found_again() -> None:
+def test_claims_of_each_kind_are_mapped_back() -> None:
     """A map of one job and a reduce of the other are ready; `places` refers to both."""
     jobs = [
         Job(n, (phase("m", 12, 6, kind="map"), phase("r", 6, 3, "m", kind="reduce")))
@@ -220,7 +221,7 @@ def test_parts_of_a_job_that_are_ready_together_share_their_most() -> None:
     assert left.places == [(Place(ANY, 0), Place(ANY, 1), Place(ANY, 2)), ()]
 
 
-def test_a_part_with_nothing_to_do_just_now_is_to_come() -> None:
+def test_a_part_without_runnable_work_counts_as_future() -> None:
     """The copied tasks have been computed and two still copy: computing waits again."""
     left = left_of((COPIED, "copy", 4.0, 2), (COPIED, "write", 2.0, 2))
     assert left.places[:2] == [(Place(ANY, 0),), ()]
@@ -243,7 +244,7 @@ def test_ready_phases_that_do_not_wait_for_each_other_stay_apart() -> None:
         ("stretch", Line(2.0 / 25, -5.0)),
     ],
 )
-def test_costs_are_on_a_clock_that_begins_now(penalty: str, expected: object) -> None:
+def test_costs_are_relative_to_now(penalty: str, expected: object) -> None:
     """A job of 25 s that came at 4 and was due at 8; it is 9."""
     job = replace(DIAMOND, arrival=4.0, weight=2.0, deadline=8.0)
     ready = [(job, "e", 2.0, 1.0)]

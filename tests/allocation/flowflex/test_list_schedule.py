@@ -16,9 +16,10 @@ from slotwise.allocation.flowflex.jobs import whole_flows
 from slotwise.allocation.flowflex.list_schedule import PhaseLister
 from slotwise.objective.cost import Line
 from slotwise.objective.objective import Objective
+from tiers import examples
 
 NEAR = 1e-9
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 
 
 def lines(count: int) -> list[Line]:
@@ -26,7 +27,7 @@ def lines(count: int) -> list[Line]:
     return [Line(1.0)] * count
 
 
-def test_what_has_slots_gives_them_up_to_what_is_more_urgent() -> None:
+def test_a_phase_yields_its_slots_to_one_of_higher_rank() -> None:
     """4 slots: b runs with a's first phase, stops for the second, and continues after it."""
     problem = FlowProblem.of(
         [4], [[FlowNode(4, 2), FlowNode(8, 4, (0,))], [FlowNode(13, 3)]], lines(2)
@@ -37,7 +38,7 @@ def test_what_has_slots_gives_them_up_to_what_is_more_urgent() -> None:
     assert PhaseLister(problem).completions([0, 1, 2]).tolist() == pytest.approx([4, 7])
 
 
-def test_more_slots_come_when_others_are_done() -> None:
+def test_a_phase_gets_more_slots_when_others_end() -> None:
     """The phase that gets the remaining slots gets more later: two pieces."""
     problem = FlowProblem.of([3], [[FlowNode(2, 2)], [FlowNode(5, 3)]], lines(2))
     assert PhaseLister(problem).schedule([0, 1]).pieces() == [
@@ -46,7 +47,7 @@ def test_more_slots_come_when_others_are_done() -> None:
     ]
 
 
-def test_kinds_of_slots_are_shared_apart() -> None:
+def test_kinds_of_slots_are_shared_separately() -> None:
     """Maps of both flows wait for each other, and so do reduces; a map and a reduce do not."""
     dag = [FlowNode(2, 9, (), 0), FlowNode(3, 9, (0,), 1)]
     problem = FlowProblem.of([2, 1], [dag, dag], lines(2))
@@ -99,7 +100,7 @@ def test_machine_code_gives_the_same_bits(problem: FlowProblem, data: st.DataObj
 
 
 @pytest.mark.parametrize("is_fast", [False, True])
-def test_a_schedule_with_more_changes_than_expected_is_whole(is_fast: bool) -> None:
+def test_a_schedule_with_more_changes_than_expected_is_complete(is_fast: bool) -> None:
     """30 long phases lose their slots to each of 300 short ones, and get them back."""
     if is_fast:
         pytest.importorskip("numba", reason="needs slotwise[fast]")
@@ -134,7 +135,7 @@ def test_no_flows_take_no_time() -> None:
     assert listed.end.tolist() == []
 
 
-def test_the_clock_rounds_and_work_does_not_get_lost() -> None:
+def test_no_work_is_lost_when_the_clock_rounds() -> None:
     """At a late instant, a small phase runs across 200 ends of others; its piece is exact.
 
     By then the clock tells instants apart that are 1e-10 s from each other.

@@ -36,7 +36,7 @@ def test_two_wide_phases_share_the_slots() -> None:
     st.integers(1, 12),
     st.lists(st.tuples(st.floats(0.1, 50), st.integers(1, 12)), min_size=1, max_size=6),
 )
-def test_independent_phases_are_done_as_soon_as_can_be(
+def test_independent_phases_end_as_early_as_possible(
     slots: int, phases: list[tuple[float, int]]
 ) -> None:
     """The maximum of their area and the longest of them."""
@@ -47,7 +47,7 @@ def test_independent_phases_are_done_as_soon_as_can_be(
 
 
 @given(flows(with_kinds=True), st.data())
-def test_what_is_shared_is_a_schedule(drawn: Drawn, data: st.DataObject) -> None:
+def test_processor_sharing_gives_a_schedule(drawn: Drawn, data: st.DataObject) -> None:
     """In whole slots, with precedence, max shares and capacity kept, and all work done."""
     problem = problem_of(drawn, Objective("makespan", "max"))
     due = data.draw(st.lists(st.floats(0, 1e3), min_size=len(problem), max_size=len(problem)))

@@ -24,9 +24,10 @@ from slotwise.allocation.flowflex.refine import (
 from slotwise.allocation.search.budget import Budget
 from slotwise.objective.cost import Hinge, Line, Steps
 from slotwise.objective.costs import Floats
+from tiers import examples
 
 NEAR = 1e-9
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 
 
 class Asked:
@@ -58,7 +59,7 @@ def test_due_dates_that_are_nearly_kept_are_repaired() -> None:
     assert asked(asked.rankings[-1]).tolist() == pytest.approx([4.0, 4.0])
 
 
-def test_repair_gives_up_on_what_cannot_be() -> None:
+def test_repair_gives_up_on_infeasible_due_dates() -> None:
     """After its rounds, or when the budget is spent."""
     problem = two_ways()
     for budget, rounds in ((Budget(), ROUNDS), (Budget(3), 3)):
@@ -69,7 +70,7 @@ def test_repair_gives_up_on_what_cannot_be() -> None:
 
 @settings(max_examples=EXAMPLES // 4)
 @given(flow_problems(aggregate="max"), st.data())
-def test_what_repair_says_is_kept_is_kept(problem: FlowProblem, data: st.DataObject) -> None:
+def test_repaired_due_dates_are_met(problem: FlowProblem, data: st.DataObject) -> None:
     """It is true of the last ranking tried, and of no earlier one."""
     due = PhaseLister(problem).completions(data.draw(rankings(problem)))
     part = data.draw(st.sampled_from([1.0, 0.9, 0.5]))
@@ -92,9 +93,7 @@ def test_the_latest_completion_at_the_same_cost() -> None:
 
 @settings(max_examples=EXAMPLES // 4)
 @given(flow_problems(), st.data())
-def test_nothing_costs_more_at_the_latest_completion(
-    problem: FlowProblem, data: st.DataObject
-) -> None:
+def test_the_latest_completion_costs_no_more(problem: FlowProblem, data: st.DataObject) -> None:
     """And it is never earlier than the completion."""
     completion = PhaseLister(problem).completions(data.draw(rankings(problem)))
     latest = latest_alike(problem, completion)
@@ -106,7 +105,7 @@ def test_nothing_costs_more_at_the_latest_completion(
 
 @settings(max_examples=EXAMPLES // 4)
 @given(flow_problems() | flow_problems(aggregate="max"), st.data())
-def test_shifts_make_nothing_worse(problem: FlowProblem, data: st.DataObject) -> None:
+def test_shifts_never_raise_the_cost(problem: FlowProblem, data: st.DataObject) -> None:
     """The ranking is one of all phases, no worse than the first; the same each time."""
     first = np.array(data.draw(rankings(problem)))
     completions = PhaseLister(problem).completions
@@ -142,7 +141,7 @@ def test_a_budget_of_nothing_changes_nothing() -> None:
     assert found.tolist() == [0, 1, 2]
 
 
-def test_how_far_a_flow_is_from_a_cheaper_step() -> None:
+def test_the_distance_of_a_flow_to_a_cheaper_step() -> None:
     """Done at 6: 2 s earlier meets the step, 5 s the more expensive one; a line has none."""
     costs = [Steps(((4.0, 1.0),)), Steps(((1.0, 2.0), (9.0, 7.0))), Line(1.0)]
     at = np.array([6.0, 6.0, 6.0])

@@ -20,9 +20,10 @@ from slotwise.model.job import PhaseId
 from slotwise.model.schedule import Piece, Schedule
 from slotwise.objective.cost import Line
 from slotwise.objective.objective import Objective
+from tiers import examples
 
 NEAR = 1e-9
-EXAMPLES = settings.default.max_examples
+EXAMPLES = examples(20, slow=1000)
 
 A, B, C = (PhaseId("j", name) for name in "abc")
 
@@ -45,7 +46,7 @@ def test_a_pseudo_job_on_fewer_slots_is_wrapped_around() -> None:
 
 
 def test_a_pseudo_job_on_all_its_slots_is_as_in_the_pseudo_schedule() -> None:
-    """Enough slots: every phase holds its max share, and b goes on beside c."""
+    """Enough slots: every phase holds its max share, and b continues while c runs."""
     problem = FlowProblem.of(
         [9], [[FlowNode(4, 2), FlowNode(6, 2), FlowNode(3, 3, (0,))]], [Line(1.0)]
     )
@@ -99,7 +100,7 @@ def test_the_pieces_of_a_solution_are_its_schedule(
     )
 
 
-def test_a_wide_fan_on_few_slots_is_cut_into_whole_ones() -> None:
+def test_a_wide_fan_on_few_slots_gets_whole_slots() -> None:
     """200 phases side by side, 7 slots: each holds 7/200 of them, and never two."""
     problem = FlowProblem.of([7], [[FlowNode(1.0, 1) for _ in range(200)]], [Line(1.0)])
     chains = chains_of(problem)

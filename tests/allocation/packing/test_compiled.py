@@ -23,7 +23,7 @@ def test_a_function_is_compiled_once() -> None:
     assert compiled(double, "float64(float64)") is fast
 
 
-def test_what_cannot_be_kept_is_compiled_all_the_same() -> None:
+def test_a_kernel_that_cannot_be_cached_is_compiled() -> None:
     """A function without a file has no place in the cache, as in a read-only install."""
     names: dict[str, object] = {}
     exec("def triple(x):\n    return 3 * x", names)
@@ -31,7 +31,7 @@ def test_what_cannot_be_kept_is_compiled_all_the_same() -> None:
     assert fast(1.5) == 4.5
 
 
-def test_a_disk_that_is_full_does_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_does_not_prevent_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A system error while caching is ignored: the code is compiled again."""
     asked = []
 
@@ -46,7 +46,9 @@ def test_a_disk_that_is_full_does_not_stop_it(monkeypatch: pytest.MonkeyPatch) -
     assert asked == [True, False]
 
 
-def test_a_numba_that_refuses_to_be_imported_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_numba_that_fails_to_import_counts_as_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It is installed, but not for this numpy: Python serves as if it were missing."""
     monkeypatch.setitem(sys.modules, "numba", None)
     has_numba.cache_clear()

@@ -26,6 +26,7 @@ from slotwise.allocation.packing import (
     scheme,
 )
 from slotwise.allocation.problem import Claims
+from tiers import examples
 
 Problem = tuple[int, list[float], list[float], list[float], list[int]]
 
@@ -108,8 +109,8 @@ def test_a_packing_by_hand(way: Callable[..., Packing]) -> None:
         assert pieces == [pytest.approx(piece) for piece in wanted]
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_heap_packs_as_the_book_does(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(examples(3, slow=20)))
+def test_the_heap_packs_like_the_reference(seed: int) -> None:
     """150 random instances each: by events and line by line of Fig. 3, the same schedule."""
     random = Random(seed)
     for _ in range(150):
@@ -118,7 +119,7 @@ def test_the_heap_packs_as_the_book_does(seed: int) -> None:
 
 
 @needs_numba
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(3, slow=10)))
 def test_machine_code_gives_the_same_bits(seed: int) -> None:
     """100 random instances each: completions and pieces equal those of Python exactly."""
     random = Random(3000 + seed)
@@ -132,7 +133,7 @@ def test_machine_code_gives_the_same_bits(seed: int) -> None:
 
 
 @given(st.data())
-def test_any_real_shares_pack_as_the_book_does(data: st.DataObject) -> None:
+def test_any_real_shares_pack_like_the_reference(data: st.DataObject) -> None:
     """Shares of any size, min shares that fill the capacity but for rounding, equal jobs."""
     count = data.draw(st.integers(1, 7))
     sizes = st.sampled_from([0.1, 1 / 3, 1.0, 7.0]) | st.floats(0.01, 100)
@@ -157,7 +158,7 @@ def test_any_real_shares_pack_as_the_book_does(data: st.DataObject) -> None:
         assert area == pytest.approx(amount, rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(examples(2, slow=5)))
 def test_completions_are_the_ends_of_the_pieces(seed: int) -> None:
     """Completions without the schedule equal those of the schedule, also from plain lists."""
     random = Random(4000 + seed)
@@ -176,7 +177,7 @@ def test_neighbouring_pieces_differ() -> None:
     assert packing == [[(0.0, 1.0, 2.0)], [(0.0, 3.0, 2.0)]]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(examples(2, slow=5)))
 def test_a_packing_is_feasible(seed: int) -> None:
     """Capacity, min shares while active, max shares, and exactly all work."""
     random = Random(1000 + seed)
@@ -196,8 +197,8 @@ def test_a_packing_is_feasible(seed: int) -> None:
             assert area == pytest.approx(work[j], rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_what_is_granted_is_the_first_interval(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(examples(2, slow=5)))
+def test_the_grant_is_the_first_interval_of_the_packing(seed: int) -> None:
     """`grant` gives the slots with which the packing begins."""
     random = Random(2000 + seed)
     for _ in range(200):
@@ -213,22 +214,22 @@ def test_no_jobs_pack_to_nothing() -> None:
     assert completions(5, [], [], [], []).tolist() == []
 
 
-def test_a_thousand_jobs_pack_as_the_book_does() -> None:
+def test_hundreds_of_jobs_pack_like_the_reference() -> None:
     """Many events, with min shares that are no whole numbers: the same completion times."""
-    random = Random(11)
-    work = [random.choice([5.0, random.uniform(1, 100)]) for _ in range(1000)]
+    random, count = Random(11), examples(300, slow=1000)
+    work = [random.choice([5.0, random.uniform(1, 100)]) for _ in range(count)]
     max_share = [float(random.randint(1, 40)) for _ in work]
     min_share = [random.choice([0.0, 0.1, m / 7]) for m in max_share]
-    order = sorted(range(1000), key=work.__getitem__)
-    book = pack_by_the_book(5_000, work, min_share, max_share, order)
+    order = sorted(range(count), key=work.__getitem__)
+    book = pack_by_the_book(5 * count, work, min_share, max_share, order)
     ends = [pieces[-1][1] for pieces in book]
-    assert completions(5_000, work, min_share, max_share, order) == pytest.approx(
+    assert completions(5 * count, work, min_share, max_share, order) == pytest.approx(
         ends, rel=1e-9
     )
 
 
 @needs_numba
-def test_size_decides_who_packs() -> None:
+def test_the_size_decides_which_packer_is_used() -> None:
     """One large problem, or a middling one in many orders, is worth machine code."""
     small, large = [1.0] * 10, [1.0] * 5_000
     assert isinstance(packer_for(10, small, small, small, packings=1000), EventPacker)
@@ -237,7 +238,7 @@ def test_size_decides_who_packs() -> None:
     assert isinstance(packer_for(200, *[middling] * 3, packings=5_000), CompiledPacker)
 
 
-def test_python_packs_all_sizes_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packing_works_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without numba there is no message: the results are the same."""
     many = [1.0] * 5_000
     with_numba = completions(50, many, [0.0] * 5_000, many, range(5_000))
@@ -247,8 +248,8 @@ def test_python_packs_all_sizes_without_the_extra(monkeypatch: pytest.MonkeyPatc
     assert with_numba.tolist() == without.tolist()
 
 
-def test_small_problems_do_not_wait_for_numba() -> None:
-    """It is not even imported for them, in a process of its own."""
+def test_small_problems_do_not_import_numba() -> None:
+    """A separate process does not even import it."""
     code = """
 import sys
 from slotwise.allocation.packing import pack
@@ -271,7 +272,7 @@ def test_ten_thousand_jobs_pack() -> None:
     assert sum(work) / 5_000 <= max(ends) <= sum(work) / 5_000 + 100
 
 
-def test_rounding_does_not_hold_up_the_jobs_behind() -> None:
+def test_rounding_does_not_delay_later_jobs() -> None:
     """A job below its max share only by a rounding error counts as being at it."""
     work = [6.746892761900905, 17.81439234143992, 11.254919869440315, 5.0]
     work += [14.384655905182596, 6.872091706984763]

@@ -13,6 +13,7 @@ from slotwise.allocation.rap.dynamic_programme import dynamic_programme
 from slotwise.allocation.rap.envelope import envelope_gains
 from slotwise.allocation.rap.frederickson_johnson import frederickson_johnson
 from slotwise.allocation.rap.gains import Gains, minisum_gains
+from tiers import examples
 
 Making = Callable[[Random, bool], ResourceProblem]
 
@@ -31,7 +32,7 @@ def test_an_envelope_by_hand() -> None:
     assert gains_of(gains, 1) == [0, 7]
 
 
-def test_what_is_infinite_stays_so() -> None:
+def test_infinite_costs_stay_infinite() -> None:
     """Units that a job must have gain inf in the envelope, too."""
     problem = ResourceProblem.of_table(8, [[np.inf, 9, 9, 1], [np.inf]])
     gains = envelope_gains(problem, [0, 1])
@@ -43,7 +44,7 @@ def test_what_is_infinite_stays_so() -> None:
 def test_an_envelope_is_convex_and_below(seed: int, random_problem: Making) -> None:
     """100 problems each; what is convex already keeps its gains."""
     random = Random(seed)
-    for _ in range(100):
+    for _ in range(examples(25, slow=100)):
         is_given_convex = random.random() < 0.3
         problem = random_problem(random, is_given_convex)
         gains = envelope_gains(problem, range(len(problem)))
@@ -60,7 +61,7 @@ def test_an_envelope_is_convex_and_below(seed: int, random_problem: Making) -> N
 def test_the_envelopes_solution_lies_within_one_step_of_the_optimum(seed: int) -> None:
     """Knapsacks of jobs with a step each: the bound holds, and one step covers the rest."""
     random = np.random.default_rng(seed)
-    for _ in range(50):
+    for _ in range(examples(15, slow=50)):
         count = int(random.integers(1, 12))
         weight, needed = random.uniform(1, 9, count), random.integers(1, 15, count)
         table = [

@@ -16,6 +16,7 @@ from slotwise.allocation.rap.frederickson_johnson import frederickson_johnson
 from slotwise.allocation.rap.gains import minimax_gains
 from slotwise.allocation.rap.galil_megiddo import galil_megiddo
 from slotwise.objective.objective import Aggregate
+from tiers import examples
 
 Making = Callable[[Random, bool], ResourceProblem]
 Searching = Callable[[ResourceProblem, Aggregate], float]
@@ -28,7 +29,7 @@ def test_the_least_maximum_of_all(
 ) -> None:
     """100 problems of any shape each: by the transformation, three times, and by levels."""
     random = Random(seed)
-    for _ in range(100):
+    for _ in range(examples(25, slow=100)):
         problem = random_problem(random, random.random() < 0.5)
         gains = minimax_gains(problem)
         found = [select(gains) for select in (fox, galil_megiddo, frederickson_johnson)]
@@ -48,7 +49,7 @@ def test_the_sum_of_the_transformed_costs_has_the_same_optimum(
     The sum is solved by the dynamic programme, which does not use gains.
     """
     random = Random(100 + seed)
-    for _ in range(100):
+    for _ in range(examples(25, slow=100)):
         problem = random_problem(random, False)
         rows = [np.minimum(problem.row(j), 1e6) for j in range(len(problem))]
         lowest = min(row.min() for row in rows) - 1  # Costs are to be > 0.
@@ -79,7 +80,7 @@ def test_no_unit_goes_below_the_level_that_must_stay() -> None:
     assert solve(problem, "max").tolist() == lowest_level(problem).tolist() == [1, 2]
 
 
-def test_a_larger_problem_both_ways() -> None:
+def test_both_methods_agree_on_a_larger_problem() -> None:
     """300 jobs that cost work over units, 5,000 units: the same maximum, found otherwise."""
     random = Random(3)
     work = np.array([random.uniform(1, 1000) for _ in range(300)])
@@ -91,7 +92,7 @@ def test_a_larger_problem_both_ways() -> None:
     assert other.sum() <= 5000
 
 
-def test_too_few_units_for_anything_finite() -> None:
+def test_too_few_units_for_a_finite_cost() -> None:
     """Three jobs that cost inf without a unit, two units: every way costs inf, and is found."""
     problem = ResourceProblem.of_table(2, [[np.inf, 1]] * 3)
     assert problem.value(lowest_level(problem), "max") == np.inf

@@ -69,7 +69,7 @@ def test_shares_that_are_not_whole_are_counted_in_tenths() -> None:
     assert ends == pytest.approx([10 / 2.5, 10 / 1.25])
 
 
-def test_least_shares_give_way_so_that_each_job_gets_a_unit() -> None:
+def test_min_shares_are_reduced_so_that_each_job_gets_a_unit() -> None:
     """All 8 slots are guaranteed to two jobs; the third gets one slot all the same."""
     problem = Malleable.of(8, [1, 1, 1], [6, 2, 0], [8, 8, 8], [Line(1)] * 3)
     min_share = Moldable.of(problem).resources.min_share

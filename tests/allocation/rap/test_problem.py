@@ -11,13 +11,13 @@ from slotwise.model.errors import InputError
 INF, NAN = float("inf"), float("nan")
 
 
-def test_more_least_units_than_there_are_is_refused() -> None:
+def test_min_units_beyond_the_total_are_refused() -> None:
     """The message names the place, both numbers and what to do."""
     with pytest.raises(InputError, match="min_share: the jobs need 5 units and there are 4; "):
         ResourceProblem.of_table(4, [[9, 8, 7], [9, 8, 7, 6]], min_share=[2, 3])
 
 
-def test_shares_that_contradict_each_other_are_refused() -> None:
+def test_contradicting_shares_are_refused() -> None:
     """Negative min shares, max shares below min shares, lists of different length."""
     with pytest.raises(InputError, match=r"min_share\[1\] is -1 units; give units >= 0"):
         ResourceProblem.of_table(4, [[1, 0], [1, 0]], min_share=[0, -1])
@@ -48,12 +48,12 @@ def test_a_table_that_rises_or_holds_no_costs_is_refused(row: list[float]) -> No
         ([4], True),
     ],
 )
-def test_convexity_is_looked_at(row: list[float], convex: bool) -> None:
+def test_convexity_is_detected(row: list[float], convex: bool) -> None:
     """The second of two jobs is not convex; rounding errors do not matter."""
     assert is_convex(ResourceProblem.of_table(9, [[3, 2, 1], row])) == convex
 
 
-def test_convexity_is_looked_at_where_units_may_go() -> None:
+def test_convexity_is_checked_only_within_the_shares() -> None:
     """A step that no job can reach with the available units does not count."""
     table = [[9.0, 5.0, 3.0, 2.0, 2.0, 0.0]]
     assert is_convex(ResourceProblem.of_table(4, table))
@@ -63,7 +63,7 @@ def test_convexity_is_looked_at_where_units_may_go() -> None:
     assert is_convex(ResourceProblem.of_table(9, [[9.0, 9.0, 1.0, 0.0]], min_share=[1]))
 
 
-def test_convexity_is_looked_at_in_batches() -> None:
+def test_convexity_is_checked_in_batches() -> None:
     """300 jobs of 2,000 units: one violation in the last job is found."""
 
     def cost(jobs: np.ndarray, units: np.ndarray) -> np.ndarray:
@@ -73,7 +73,7 @@ def test_convexity_is_looked_at_in_batches() -> None:
     assert is_convex(ResourceProblem.of(2000, [0] * 299, [2000] * 299, cost))
 
 
-def test_only_units_that_lower_the_cost_are_worth_a_look() -> None:
+def test_only_units_that_lower_the_cost_are_considered() -> None:
     """The corners of a staircase; with `drops`, only those are evaluated."""
     row = [9, 9, 4, 4, 4, 1, 1]
     problem = ResourceProblem.of_table(6, [row], min_share=[1])

@@ -17,6 +17,7 @@ from slotwise.allocation.rap.frederickson_johnson import frederickson_johnson
 from slotwise.allocation.rap.gains import Gains, minisum_gains
 from slotwise.allocation.rap.galil_megiddo import galil_megiddo
 from slotwise.objective.objective import Aggregate
+from tiers import examples
 
 SELECTIONS = (fox, galil_megiddo, frederickson_johnson)
 Making = Callable[[Random, bool], ResourceProblem]
@@ -50,7 +51,7 @@ def test_selections_find_the_best_of_all(
 ) -> None:
     """100 convex problems each: the least sum there is, and the same units by all three."""
     random = Random(seed)
-    for _ in range(100):
+    for _ in range(examples(25, slow=100)):
         problem = random_problem(random, True)
         assert is_convex(problem)
         found = [problem.min_share + select(minisum_gains(problem)) for select in SELECTIONS]
@@ -61,12 +62,12 @@ def test_selections_find_the_best_of_all(
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_dynamic_programme_finds_the_best_of_all(
+def test_the_dynamic_program_finds_the_best_of_all(
     seed: int, random_problem: Making, best_of_all: Searching, assert_allowed: Checking
 ) -> None:
     """100 problems of any shape each, by the dynamic programme and by the solver chosen."""
     random = Random(1000 + seed)
-    for _ in range(100):
+    for _ in range(examples(25, slow=100)):
         problem = random_problem(random, False)
         for units in (dynamic_programme(problem), solve(problem)):
             assert_allowed(problem, units)
@@ -104,7 +105,7 @@ def test_selections_agree_on_larger_problems(jobs: int, total: int) -> None:
     assert sum(found[0]) == total
 
 
-def test_the_dynamic_programme_agrees_on_a_larger_convex_problem() -> None:
+def test_the_dynamic_program_agrees_on_a_larger_convex_problem() -> None:
     """30 jobs and 300 units: the same sum as marginal analysis."""
     problem = by_work(Random(5), 30, 300)
     by_gains = problem.value(fox(minisum_gains(problem)))
@@ -136,7 +137,7 @@ def test_rounding_in_the_gains_does_no_harm() -> None:
         assert (given <= 60).all()
 
 
-def test_selection_looks_at_few_gains() -> None:
+def test_selection_reads_few_gains() -> None:
     """100 jobs and 100,000 units: Frederickson and Johnson's bound, J log(S/J), times 15."""
     problem, looked = by_work(Random(2), 100, 100_000), 0
     gains = minisum_gains(problem)

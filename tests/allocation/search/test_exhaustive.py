@@ -20,6 +20,7 @@ from slotwise.allocation.search.exhaustive import (
 from slotwise.allocation.search.prefix import empty_prefix, jobs_of
 from slotwise.model.errors import InputError
 from slotwise.objective.cost import Cost, Curve, Hinge, Line, Steps
+from tiers import examples
 
 needs_numba = pytest.mark.skipif(not has_numba(), reason="needs slotwise[fast]")
 
@@ -75,7 +76,7 @@ def value_of(problem: Malleable, order: list[int]) -> float:
     return p.value(completions(p.capacity, p.work, p.min_share, p.max_share, order))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(3, slow=10)))
 def test_the_best_order_is_the_best_of_all(seed: int) -> None:
     """20 random instances each of up to 6 jobs, sum and max, mixed or not: all orders tried."""
     random = Random(seed)
@@ -96,10 +97,10 @@ def test_the_search_needs_no_good_order_to_begin_with() -> None:
         assert found == pytest.approx(best_by_trying(problem)[1], rel=1e-9, abs=1e-12)
 
 
-def test_a_job_once_placed_keeps_its_completion() -> None:
+def test_a_placed_job_keeps_its_completion() -> None:
     """Prefix by prefix, each job's end is that of the packing of any whole order."""
     random = Random(6)
-    for _ in range(300):
+    for _ in range(examples(100, slow=300)):
         problem = random_problem(random, random.randint(1, 9))
         order = list(range(len(problem)))
         random.shuffle(order)
@@ -111,7 +112,7 @@ def test_a_job_once_placed_keeps_its_completion() -> None:
             assert placement.completion == pytest.approx(wanted[j], rel=1e-9)
 
 
-def test_a_job_once_placed_ends_as_early_as_can_be() -> None:
+def test_a_placed_job_ends_as_early_as_possible() -> None:
     """Any due date before its end, with those before it, needs more than all slots.
 
     This does not hold for a job that its min share completes while others hold the slack: it
@@ -128,7 +129,7 @@ def test_a_job_once_placed_ends_as_early_as_can_be() -> None:
         return float(work if due <= at else max(held, work - max_share * (due - at)))
 
     random = Random(7)
-    for _ in range(100):
+    for _ in range(examples(40, slow=100)):
         problem = random_problem(random, random.randint(1, 7))
         order = list(range(len(problem)))
         random.shuffle(order)
@@ -153,7 +154,7 @@ def test_a_job_once_placed_ends_as_early_as_can_be() -> None:
 
 
 @needs_numba
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(examples(2, slow=5)))
 def test_machine_code_finds_the_same_order(seed: int) -> None:
     """30 random instances each of up to 8 jobs: the same order as in Python, job for job."""
     from slotwise.allocation.search.exhaustive_compiled import search_compiled
@@ -187,7 +188,7 @@ def test_equal_jobs_are_not_tried_in_all_their_orders() -> None:
     assert value == value_of(problem, order) == value_of(problem, list(range(12)))
 
 
-def test_costs_of_ones_own_are_searched_too() -> None:
+def test_user_defined_costs_are_searched() -> None:
     """Only the values of a curve are used, in Python."""
     curves = [Curve(lambda t, w=w: w * t * t) for w in (1.0, 3.0, 2.0, 5.0)]
     problem = Malleable.of(4, [6.0, 3.0, 8.0, 2.0], [0.5] * 4, [3.0, 2.0, 4.0, 1.0], curves)

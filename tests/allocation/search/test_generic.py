@@ -129,7 +129,7 @@ def test_every_problem_has_an_order(aggregate: Aggregate) -> None:
         assert sorted(generic_order(problem)) == list(range(count))
 
 
-def test_beyond_the_affordable_it_is_about_one_step_worse(
+def test_above_the_size_limit_it_is_about_one_step_worse(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Steps solved by their envelopes, as for large problems: at most one step above."""

@@ -30,6 +30,7 @@ from slotwise.allocation.search.orders import (
 from slotwise.allocation.search.solve import solve
 from slotwise.allocation.search.stepwise import choose_steps
 from slotwise.objective.cost import Hinge, Line, Steps
+from tiers import examples
 
 
 def packed(problem: Malleable, order: list[int]) -> float:
@@ -55,6 +56,7 @@ def random_problem(random: Random, count: int, kind: str, capacity: float = 10) 
 
 
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
+@settings(max_examples=examples(15, slow=1000))
 @given(st.data())
 def test_every_solution_is_a_schedule(aggregate: str, data: st.DataObject) -> None:
     """Any costs, min shares that may not fit: feasible, with the stated value, never NaN."""
@@ -65,6 +67,7 @@ def test_every_solution_is_a_schedule(aggregate: str, data: st.DataObject) -> No
     assert solution.bound <= solution.value * (1 + 1e-9) + 1e-9
 
 
+@settings(max_examples=examples(12, slow=1000))
 @given(problems(jobs_most=4))
 def test_no_order_through_the_packing_scheme_is_better(problem: Malleable) -> None:
     """Small enough to try all orders: none is better than the result."""
@@ -76,7 +79,7 @@ def test_no_order_through_the_packing_scheme_is_better(problem: Malleable) -> No
     assert solve(problem, Budget(500)).value <= best + 0.25 * abs(best) + 1e-9
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(15, slow=50))
 @given(problems(aggregate="max", kinds="line hinge curve"))
 def test_the_largest_cost_is_as_small_as_can_be(problem: Malleable) -> None:
     """The level reached is feasible; a level lower by a millionth is not."""
@@ -112,10 +115,10 @@ def test_deadlines_that_no_order_keeps_are_kept() -> None:
 
 
 @pytest.mark.parametrize("count", [6, 9])
-def test_steps_are_chosen_as_well_as_by_trying_all(count: int) -> None:
+def test_the_chosen_steps_are_the_best_of_all_combinations(count: int) -> None:
     """Branch and bound against every combination of steps, with and without tardy jobs."""
     random = Random(count)
-    for _ in range(6 if count == 6 else 2):
+    for _ in range(examples(2, slow=6) if count == 6 else examples(1, slow=2)):
         problem = random_problem(random, count, "steps")
         choice = choose_steps(problem, problem.ends, Budget())
         assert choice.bound == choice.value
@@ -133,7 +136,7 @@ def test_steps_are_chosen_as_well_as_by_trying_all(count: int) -> None:
         assert choice.value == pytest.approx(best)
 
 
-def test_a_search_that_is_cut_short_still_bounds() -> None:
+def test_a_search_that_is_cut_short_still_gives_a_bound() -> None:
     """After a few nodes the bound is below the optimum and does not meet the value."""
     problem = random_problem(Random(5), 12, "steps", capacity=4)
     full = choose_steps(problem, problem.ends, Budget())
@@ -142,12 +145,13 @@ def test_a_search_that_is_cut_short_still_bounds() -> None:
     assert full.bound == full.value
 
 
-def test_search_never_harms_and_is_the_same_each_time() -> None:
+def test_more_search_is_never_worse_and_search_is_deterministic() -> None:
     """More steps, no worse; equal steps, equal schedules."""
     random = Random(7)
     for kind in ("line", "hinge"):
         problem = random_problem(random, 9, kind)
-        values = [solve(problem, Budget(steps)).value for steps in (0, 20, 200, 2000)]
+        budgets = (0, 20, 200, examples(500, slow=2000))
+        values = [solve(problem, Budget(steps)).value for steps in budgets]
         assert values == sorted(values, reverse=True)
         assert solve(problem, Budget(200)).packing == solve(problem, Budget(200)).packing
 
@@ -183,7 +187,7 @@ def test_smiths_order_is_by_work_over_weight() -> None:
     assert by_area(problem) == [2, 0, 1]
 
 
-def test_a_long_and_narrow_job_is_begun_sooner() -> None:
+def test_a_long_narrow_job_starts_earlier() -> None:
     """40 on at most 1 of 10 slots ends at 40 if it begins at once, when slots are free again.
 
     By its area it would come after all others, and end after them. By its contended area it
@@ -196,7 +200,7 @@ def test_a_long_and_narrow_job_is_begun_sooner() -> None:
     assert packed(problem, by_contended_area(problem)) < packed(problem, by_area(problem))
 
 
-def test_where_all_can_use_all_slots_the_contended_area_is_the_area() -> None:
+def test_the_contended_area_is_the_area_where_all_can_use_all_slots() -> None:
     """So the order is Smith's rule there, which is optimal."""
     costs = [Line(1.4), Line(1.0)]
     problem = Malleable.of(2, [6, 4], [0, 0], [2, 2], costs)
@@ -216,7 +220,7 @@ def test_moore_and_hodgsons_rule_gives_up_the_longest() -> None:
     assert packed(problem, moore_hodgson(problem)) == 1.0
 
 
-def test_lawler_and_moores_programme_weighs() -> None:
+def test_lawler_and_moores_program_respects_weights() -> None:
     """The long job has more weight than both short ones together."""
     problem = one_machine([4, 3, 2], [4, 5, 6], [5, 2, 2])
     assert lawler_moore(problem) == [0, 2, 1]
@@ -239,10 +243,10 @@ def test_both_are_optimal_on_one_machine(seed: int) -> None:
             assert packed(problem, rule(problem)) == pytest.approx(best)
 
 
-def test_thousands_of_jobs_are_solved(pytestconfig: pytest.Config) -> None:
+def test_many_jobs_are_solved() -> None:
     """The packing scheme for sums; due dates for maxima, near the bound of the total work."""
     random = Random(1)
-    count = 2000 if pytestconfig.getoption("--slow") else 1000
+    count = examples(250, slow=2000)
     for kind in ("line", "hinge"):
         problem = random_problem(random, count, kind, capacity=500)
         solution = solve(problem, Budget(5))

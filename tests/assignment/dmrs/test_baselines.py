@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles import related_machines
@@ -17,10 +17,12 @@ from slotwise.assignment.dmrs.fifo import fifo
 from slotwise.assignment.dmrs.linear_program import linear_program
 from slotwise.assignment.dmrs.planning import PLANNERS
 from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
+from tiers import examples
 
 FAST_AND_SLOW = np.array([4.0, 1.0])
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(st.integers(0, 2**32), st.sampled_from(sorted(PLANNERS)), st.booleans())
 def test_every_planner_makes_a_feasible_schedule(seed: int, name: str, dags: bool) -> None:
     """All tasks, one at a time, none too early; never better than the bound."""
@@ -34,9 +36,9 @@ def test_every_planner_makes_a_feasible_schedule(seed: int, name: str, dags: boo
 
 
 def test_dmrs_is_better_on_average() -> None:
-    """200 random problems of fast and slow machines, without and with releases."""
+    """Random problems of fast and slow machines, without and with releases."""
     ratios: dict[str, list[float]] = {name: [] for name in PLANNERS if name != "dmrs-best"}
-    for seed in range(200):
+    for seed in range(examples(50, slow=200)):
         random = Random(seed)
         problem = related_machines.drawn(
             random, 15, random.randint(4, 12), 8, random.choice([0.0, 60.0])

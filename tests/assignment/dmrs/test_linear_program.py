@@ -12,9 +12,10 @@ from oracles import related_machines
 from slotwise.assignment.dmrs.algorithm import guarantee, skewness
 from slotwise.assignment.dmrs.linear_program import linear_program
 from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
+from tiers import examples
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(10, slow=40)))
 def test_it_is_the_program_with_all_inequalities(seed: int) -> None:
     """Up to eight jobs, 2^N - 1 sets, with the terms of the paper and with the tails."""
     random = Random(seed)
@@ -30,7 +31,9 @@ def test_it_is_the_program_with_all_inequalities(seed: int) -> None:
     assert stronger.value >= found.value * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("jobs", [10, 20, 40, 60])
+@pytest.mark.parametrize(
+    "jobs", [10, 20, *(pytest.param(jobs, marks=pytest.mark.slow) for jobs in (40, 60))]
+)
 @pytest.mark.parametrize("released", [0.0, 30.0, 600.0])
 def test_it_is_what_cutting_planes_find(jobs: int, released: float) -> None:
     """With the separation oracle of Lemma 1, which considers prefixes only."""
@@ -42,7 +45,7 @@ def test_it_is_what_cutting_planes_find(jobs: int, released: float) -> None:
     assert linear_program(problem).value == pytest.approx(stronger, rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(4, slow=12)))
 def test_stages_of_any_kind(seed: int) -> None:
     """Jobs that are DAGs: tails go along the longest way to the end."""
     problem = related_machines.drawn(Random(seed), 6, 4, released=20.0, dags=True)
@@ -54,7 +57,8 @@ def test_the_most_violated_set_is_a_prefix() -> None:
     """Lemma 1, against all sets: the oracle finds as much violation, or there is none."""
     random = Random(1)
     found = 0
-    for _ in range(300):
+    problems = examples(60, slow=300)
+    for _ in range(problems):
         problem = related_machines.drawn(random, random.randint(2, 7), 3)
         program = related_machines.Inequalities(problem)
         spread = [random.uniform(1, 2) for _ in problem.jobs]
@@ -70,7 +74,7 @@ def test_the_most_violated_set_is_a_prefix() -> None:
             continue
         found += 1
         assert missed(cut) == pytest.approx(most, rel=1e-9)
-    assert 50 < found < 295
+    assert problems / 6 < found < problems * 59 / 60
 
 
 def test_the_key_of_lemma_one_is_not_the_completion() -> None:
@@ -91,7 +95,7 @@ def test_the_key_of_lemma_one_is_not_the_completion() -> None:
     assert most == tuple(range(13)) == program.most_violated(completion)
 
 
-def test_a_wrong_program_would_be_seen() -> None:
+def test_a_wrong_program_would_be_detected() -> None:
     """With the speed of one machine for each job the value differs and exceeds an optimum."""
     differs = above = 0
     for seed in range(25):

@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles import related_machines
@@ -16,6 +16,7 @@ from slotwise.assignment.dmrs.linear_program import linear_program
 from slotwise.assignment.dmrs.list_schedule import TaskLister
 from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
 from slotwise.assignment.dmrs.schedule import Runs
+from tiers import examples
 
 seeds = st.integers(0, 2**32)
 
@@ -41,6 +42,7 @@ def key_of(runs: Runs) -> list[tuple[float, ...]]:
     return sorted(tuple(run) for run in runs.runs)
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(seeds)
 def test_the_lister_makes_the_schedule_of_algorithm_one(seed: int) -> None:
     """Run for run the same as `list_jobs`, and completions without runs as well."""
@@ -52,8 +54,8 @@ def test_the_lister_makes_the_schedule_of_algorithm_one(seed: int) -> None:
 
 
 @pytest.mark.skipif(not has_numba(), reason="numba is not installed")
-@pytest.mark.parametrize("seed", range(30))
-def test_machine_code_makes_the_same(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(examples(6, slow=30)))
+def test_machine_code_makes_the_same_schedule(seed: int) -> None:
     """To the last bit, with and without gaps filled."""
     problem, order = problem_of(seed)
     plain, fast = TaskLister(problem), TaskLister(problem, float("inf"))
@@ -63,8 +65,9 @@ def test_machine_code_makes_the_same(seed: int) -> None:
         assert same.all()
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(seeds)
-def test_filling_gaps_delays_nothing_that_is_placed(seed: int) -> None:
+def test_filling_gaps_delays_no_placed_task(seed: int) -> None:
     """Adding one more job to an order leaves all runs of those before it as they are."""
     problem, order = problem_of(seed)
     lister = TaskLister(problem)
@@ -114,7 +117,7 @@ def test_a_task_waits_for_a_fast_machine_where_it_is_done_first() -> None:
 def test_gaps_filled_gain_on_average() -> None:
     """Single problems may lose by it, as the tasks that are placed later go elsewhere."""
     plain = filled = 0.0
-    for seed in range(60):
+    for seed in range(examples(15, slow=60)):
         problem = related_machines.drawn(Random(seed), 12, 5, 6)
         lister = TaskLister(problem)
         program = linear_program(problem)

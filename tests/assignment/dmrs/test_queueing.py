@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotwise.analysis.replay import replay_log
@@ -23,6 +23,7 @@ from slotwise.runtime.loop import run
 from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.state import State
 from slotwise.scheduler import QUEUEINGS, check_scheduler, make_scheduler
+from tiers import examples
 
 NAMES = sorted(QUEUEINGS)
 works = st.lists(st.integers(1, 40).map(lambda tenth: tenth / 4), min_size=1, max_size=5)
@@ -55,8 +56,9 @@ def jobs_at_once(draw: st.DrawFn) -> list[Job]:
     ]
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(jobs_at_once(), clusters)
-def test_what_runs_as_expected_runs_as_planned(
+def test_with_exact_estimates_the_run_is_the_plan(
     simulated: Callable[..., object], jobs: list[Job], cluster: Cluster
 ) -> None:
     """If all estimates are correct, the run is the schedule of Algorithm 1, planned once."""
@@ -67,6 +69,7 @@ def test_what_runs_as_expected_runs_as_planned(
     assert sum(isinstance(decision, Enqueue) for decision in decided) == 1
 
 
+@settings(max_examples=examples(12, slow=1000))
 @given(
     jobs_at_once(),
     clusters,
@@ -74,7 +77,7 @@ def test_what_runs_as_expected_runs_as_planned(
     st.lists(st.floats(0, 30), min_size=5, max_size=5),
     st.integers(0, 5),
 )
-def test_all_ends_whatever_comes(
+def test_all_jobs_end_despite_arrivals_and_noise(
     simulated: Callable[..., object],
     jobs: list[Job],
     cluster: Cluster,
@@ -94,7 +97,7 @@ def test_all_ends_whatever_comes(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tasks_that_are_over_when_they_begin_are_queued_in_order(
+def test_tasks_of_no_duration_are_queued_in_order(
     simulated: Callable[..., object], name: str
 ) -> None:
     """So late in time that a task of a nanosecond ends when it begins, phases one behind the
@@ -109,29 +112,29 @@ def test_tasks_that_are_over_when_they_begin_are_queued_in_order(
     assert watch.state.completed == {"a": pytest.approx(1e9)}
 
 
-def value(jobs: list[Job], scheduler: Queueing, told: Cluster, true: Cluster) -> float:
+def value(jobs: list[Job], scheduler: Queueing, stated: Cluster, true: Cluster) -> float:
     """The weighted sum of completions when hosts do not have their stated speeds."""
-    state = State(told, jobs_expected=len(jobs))
+    state = State(stated, jobs_expected=len(jobs))
     run(scheduler, SimulatedBackend(true, jobs), state, lambda *_: None)
     return sum(job.weight * state.completed[job.id] for job in jobs)
 
 
-def test_plans_are_made_anew_where_hosts_are_not_as_they_were_said_to_be() -> None:
+def test_plans_adapt_to_hosts_slower_than_stated() -> None:
     """Two of four hosts are four times slower than stated. Checks before each launch detect
     it; without checks the result is far worse; with correct speeds it is better than both."""
     jobs = [
         mapreduce(f"j{number}", [4.0] * 12, [6.0] * 3, weight=1 + number % 3)
         for number in range(8)
     ]
-    told, true = of_speeds(1, 1, 1, 1), of_speeds(1, 1, 0.25, 0.25)
+    stated, true = of_speeds(1, 1, 1, 1), of_speeds(1, 1, 0.25, 0.25)
     looks, blind = Queueing(by_program), Queueing(by_program, checks=False)
     known = value(jobs, looks, true, true)
-    learned, unseen = value(jobs, looks, told, true), value(jobs, blind, told, true)
+    learned, unseen = value(jobs, looks, stated, true), value(jobs, blind, stated, true)
     assert known < learned < 0.8 * unseen
     assert learned < 1.25 * known
 
 
-def test_estimates_that_are_ten_times_off_are_put_right_by_the_first_task() -> None:
+def test_the_first_task_corrects_an_estimate_that_is_ten_times_off() -> None:
     """A job states ten times its work. When another job arrives, the finished tasks correct
     this: the remainder of the first job is smaller, and it stays first."""
     wrong = mapreduce("wrong", [10.0] * 8, [10.0])
@@ -189,7 +192,7 @@ def test_a_slot_waits_for_the_reduce_that_is_planned_on_it() -> None:
         assert [d.phase.job for d in decided if isinstance(d, Launch)] == begins
 
 
-def test_what_waits_for_a_silent_host_is_planned_elsewhere_and_what_runs_there_is_not() -> None:
+def test_queued_tasks_leave_an_unresponsive_host_and_running_ones_stay() -> None:
     """Its queue moves immediately; its running task stays. When it is back, it gets tasks."""
     story = Story(of_speeds(1.0, 1.0), Job("a", (Phase("map", Tasks(8, 1.0)),)))
     story.decide("dmrs", 0.0)
@@ -204,7 +207,7 @@ def test_what_waits_for_a_silent_host_is_planned_elsewhere_and_what_runs_there_i
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_decided_while_all_hosts_are_silent(name: str) -> None:
+def test_nothing_is_queued_while_all_hosts_are_unresponsive(name: str) -> None:
     """When one host is back, it gets all tasks."""
     story = Story(of_speeds(1.0), Job("a", (Phase("map", Tasks(2, 1.0)),)))
     story.state.apply(HostLost(0.0, "h0"))
@@ -214,14 +217,14 @@ def test_nothing_is_decided_while_all_hosts_are_silent(name: str) -> None:
     assert [type(decision) for decision in decided] == [Enqueue, Launch]
 
 
-def test_what_queues_cannot_serve_is_refused() -> None:
+def test_workloads_that_queues_cannot_serve_are_refused() -> None:
     """Each with place and remedy, including invalid assigners and budgets."""
     plain = Job("a", (Phase("map", Tasks(2, 1.0)),))
     cluster = of_speeds(1.0)
     kinds = Cluster((Host("h", {"map": 1, "reduce": 1}),))
     capped = Job("a", (Phase("map", Tasks(2, 1.0), slots_max=1),))
     check = partial(check_scheduler, "dmrs")
-    for bad, told in (
+    for bad, stated in (
         (lambda: check([plain], kinds, {}), "slots of one kind"),
         (lambda: check([capped], cluster, {}), "job 'a', phase 'map': dmrs keeps no min"),
         (
@@ -236,6 +239,6 @@ def test_what_queues_cannot_serve_is_refused() -> None:
         (lambda: make_scheduler("dmrs-best", budget_seconds=-1), "budget_seconds is -1"),
         (lambda: make_scheduler("dmrs", epoch_seconds=float("nan")), "epoch_seconds is nan"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=stated):
             bad()
     check_scheduler("fair", [capped], kinds, {})

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles import related_machines
@@ -16,6 +16,7 @@ from slotwise.assignment.dmrs.algorithm import by_completion, dmrs, guarantee, l
 from slotwise.assignment.dmrs.linear_program import linear_program
 from slotwise.assignment.dmrs.problem import RelatedMachines
 from slotwise.assignment.dmrs.search import best_found
+from tiers import examples
 
 ROUNDED = 1 + 1e-9
 
@@ -46,6 +47,7 @@ def lemma_two(problem: RelatedMachines, order: list[int]) -> list[float]:
     return [at + area / mu for at, area in zip(released, areas, strict=True)]
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(problems(), st.randoms(use_true_random=False))
 def test_lemma_two_holds_for_every_job_in_any_order(
     problem: RelatedMachines, random: Random
@@ -59,6 +61,7 @@ def test_lemma_two_holds_for_every_job_in_any_order(
         assert runs.completion[number] <= most * ROUNDED
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(problems())
 def test_theorem_one_holds_for_every_job_and_in_sum(problem: RelatedMachines) -> None:
     """No completion is more than the factor times that of the program, released or not."""
@@ -70,6 +73,7 @@ def test_theorem_one_holds_for_every_job_and_in_sum(problem: RelatedMachines) ->
     assert value <= factor * program.value * ROUNDED
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(problems())
 def test_theorem_one_holds_with_the_program_of_the_paper(problem: RelatedMachines) -> None:
     """Without tails the order may differ; the factor is the same."""
@@ -78,6 +82,7 @@ def test_theorem_one_holds_with_the_program_of_the_paper(problem: RelatedMachine
     assert np.all(completion <= guarantee(problem) * program.completion * ROUNDED)
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(problems(), st.randoms(use_true_random=False))
 def test_any_schedule_keeps_every_inequality(problem: RelatedMachines, random: Random) -> None:
     """Even those of random orders: (2) with tails for random sets of jobs, and (7)."""
@@ -89,7 +94,7 @@ def test_any_schedule_keeps_every_inequality(problem: RelatedMachines, random: R
     assert program.most_violated(completion) is None
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(10, slow=40)))
 def test_the_optimum_lies_between_the_bound_and_what_is_found(seed: int) -> None:
     """Up to six tasks on two or three machines; every schedule is tried."""
     random = Random(seed)

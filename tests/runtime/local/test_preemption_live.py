@@ -114,7 +114,7 @@ class Slow(MapReduce):
 """
 
 
-def test_a_new_pool_gets_its_share_from_tasks_that_do_not_heed_it(tmp_path: Path) -> None:
+def test_a_new_pool_gets_its_share_from_tasks_that_ignore_the_request(tmp_path: Path) -> None:
     """Maps in mid-record are killed after their grace; they are whole in the end, each once.
 
     None of them gets on before the new job is done, so it is kills that make room for it.

@@ -3,42 +3,18 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
+from runtime.local.calling import TIMEOUT, one
 from slotwise import task as running
 from slotwise.runtime.local.workers import Reply, Workers
+from tiers import examples
 
-PATIENCE = 120.0
-"""A time-out in seconds: a test that waits for this long has failed."""
-
-
-@pytest.fixture
-def workers() -> Iterator[Workers]:
-    """One slot."""
-    with Workers(1) as pool:
-        yield pool
-
-
-@pytest.fixture
-def fifo(tmp_path: Path) -> str:
-    """A pipe through which a running task can send messages to the test."""
-    path = tmp_path / "fifo"
-    os.mkfifo(path)
-    return str(path)
-
-
-def one(workers: Workers) -> Reply:
-    """The only outcome of the next wait."""
-    (outcome,) = workers.wait(PATIENCE)
-    return outcome
+SLOTS = 1
 
 
 def begun(workers: Workers, function: Callable[..., object], fifo: str) -> None:
@@ -47,7 +23,7 @@ def begun(workers: Workers, function: Callable[..., object], fifo: str) -> None:
     Path(fifo).read_text()
 
 
-def told(workers: Workers, seconds: float = 600.0) -> None:
+def ask_to_stop(workers: Workers, seconds: float = 600.0) -> None:
     """Asks the task to stop within the given seconds."""
     workers.tell(0, time.monotonic() + seconds)
 
@@ -58,10 +34,10 @@ def call(workers: Workers, function: Callable[..., object], kept: bytes = b"") -
     return one(workers)
 
 
-# What a task hears
+# How a task learns of a request
 
 
-def test_a_task_can_ask_whether_it_is_stop_requested(workers: Workers, fifo: str) -> None:
+def test_a_task_can_ask_whether_it_should_stop(workers: Workers, fifo: str) -> None:
     """It sees the request and its time; if it continues and succeeds, it is done."""
 
     def ask(fifo: str) -> tuple[bool, float, float]:
@@ -72,37 +48,39 @@ def test_a_task_can_ask_whether_it_is_stop_requested(workers: Workers, fifo: str
         return *before, running.seconds_left()
 
     begun(workers, ask, fifo)
-    told(workers, 600.0)
+    ask_to_stop(workers, 600.0)
     outcome = one(workers)
     assert outcome.status == "done"
     assert outcome.value[:2] == (False, float("inf"))  # type: ignore[index]
-    assert 600 - PATIENCE < outcome.value[2] <= 600  # type: ignore[index]
+    assert 600 - TIMEOUT < outcome.value[2] <= 600  # type: ignore[index]
     assert call(workers, running.stop_requested).value is False
 
 
-def test_a_hook_is_called_once_however_often_it_is_told(workers: Workers, fifo: str) -> None:
+def test_a_hook_is_called_once_for_several_requests(workers: Workers, fifo: str) -> None:
     """The hook gets the seconds left; the task continues; a new instant is seen at once."""
 
     def work(fifo: str) -> list[float]:
-        heard: list[float] = []
-        running.on_stop_request(heard.append)
+        seen: list[float] = []
+        running.on_stop_request(seen.append)
         Path(fifo).write_text("")
-        while not heard:
+        while not seen:
             time.sleep(0.001)
         Path(fifo).write_text("")
         while running.seconds_left() > 300:
             time.sleep(0.001)
-        return heard
+        return seen
 
     begun(workers, work, fifo)
-    told(workers, 600)
+    ask_to_stop(workers, 600)
     Path(fifo).read_text()
-    told(workers, 200)
+    ask_to_stop(workers, 200)
     (seconds,) = one(workers).value  # type: ignore[misc]
-    assert 600 - PATIENCE < seconds <= 600
+    assert 600 - TIMEOUT < seconds <= 600
 
 
-def test_what_a_hook_raises_is_shown_and_the_task_goes_on(workers: Workers, fifo: str) -> None:
+def test_an_error_in_a_hook_is_shown_and_the_task_continues(
+    workers: Workers, fifo: str
+) -> None:
     """Even an exit: an error in a hook does not fail the task."""
 
     def work(fifo: str) -> str:
@@ -120,25 +98,25 @@ def test_what_a_hook_raises_is_shown_and_the_task_goes_on(workers: Workers, fifo
         return "done all the same"
 
     begun(workers, work, fifo)
-    told(workers)
+    ask_to_stop(workers)
     assert one(workers).value == "done all the same"
     shown = Path(f"{fifo}-shown").read_text()
     assert "the stop hook of a task failed" in shown
     assert "SystemExit: no luck" in shown
 
 
-def test_a_task_told_before_it_has_begun_hears_it(workers: Workers) -> None:
+def test_a_request_before_the_start_of_a_task_reaches_it(workers: Workers) -> None:
     """Even if its process does not run Python yet: the hook is called when it is set."""
 
     def work() -> tuple[bool, int]:
-        heard: list[float] = []
-        running.on_stop_request(heard.append)
-        return running.stop_requested(), len(heard)
+        seen: list[float] = []
+        running.on_stop_request(seen.append)
+        return running.stop_requested(), len(seen)
 
     (pid,) = workers.pids()
     os.kill(pid, signal.SIGSTOP)
     workers.start(0, "key", work, ())
-    told(workers)
+    ask_to_stop(workers)
     os.kill(pid, signal.SIGCONT)
     assert one(workers).value == (True, 1)
 
@@ -165,14 +143,14 @@ def test_a_task_that_blocks_is_woken_up(workers: Workers, fifo: str) -> None:
 
     for function in (asleep, reading, locked):
         begun(workers, function, fifo)
-        told(workers)
+        ask_to_stop(workers)
         assert one(workers).status == "stopped"
 
 
 # What a task keeps
 
 
-def test_what_is_kept_comes_to_the_next_attempt_alone(workers: Workers, fifo: str) -> None:
+def test_a_kept_value_goes_to_the_next_attempt_only(workers: Workers, fifo: str) -> None:
     """A value of a class of the task; an attempt that gets nothing finds nothing."""
 
     def work(fifo: str) -> None:
@@ -188,7 +166,7 @@ def test_what_is_kept_comes_to_the_next_attempt_alone(workers: Workers, fifo: st
             raise AssertionError("stop passes user code by") from None
 
     begun(workers, work, fifo)
-    told(workers)
+    ask_to_stop(workers)
     outcome = one(workers)
     assert outcome.status == "stopped"
     assert outcome.seconds > 0
@@ -197,24 +175,25 @@ def test_what_is_kept_comes_to_the_next_attempt_alone(workers: Workers, fifo: st
     assert call(workers, lambda: running.kept("nothing")).value == "nothing"
 
 
-def test_100_megabytes_are_kept(workers: Workers, fifo: str) -> None:
+def test_large_values_are_kept(workers: Workers, fifo: str) -> None:
     """Large values are passed to the manager and to the next attempt without unpickling."""
+    times = examples(40_000, slow=400_000)
 
     def work(fifo: str) -> None:
-        running.on_stop_request(lambda seconds: running.stop(keep=bytes(range(256)) * 400_000))
+        running.on_stop_request(lambda seconds: running.stop(keep=bytes(range(256)) * times))
         Path(fifo).write_text("")
         time.sleep(600)
 
     begun(workers, work, fifo)
-    told(workers)
+    ask_to_stop(workers)
     kept = one(workers).value
     assert isinstance(kept, bytes | bytearray)
-    assert len(kept) > 100_000_000
-    again = call(workers, lambda: running.kept() == bytes(range(256)) * 400_000, kept)
+    assert len(kept) > 256 * times
+    again = call(workers, lambda: running.kept() == bytes(range(256)) * times, kept)
     assert again.value is True
 
 
-def test_what_cannot_be_pickled_cannot_be_kept(workers: Workers, fifo: str) -> None:
+def test_values_that_cannot_be_pickled_cannot_be_kept(workers: Workers, fifo: str) -> None:
     """It is an error of the task, and so is a stop without a request; the text says so."""
 
     def work(fifo: str) -> None:
@@ -223,7 +202,7 @@ def test_what_cannot_be_pickled_cannot_be_kept(workers: Workers, fifo: str) -> N
         time.sleep(600)
 
     begun(workers, work, fifo)
-    told(workers)
+    ask_to_stop(workers)
     outcome = one(workers)
     assert outcome.status == "error"
     assert str(outcome.value).startswith("what is kept, of type lock, cannot be sent between")
@@ -244,214 +223,7 @@ def test_a_task_that_stops_without_a_value_keeps_nothing(workers: Workers, fifo:
             Path(fifo + "-cleaned").touch()
 
     begun(workers, work, fifo)
-    told(workers)
+    ask_to_stop(workers)
     outcome = one(workers)
     assert (outcome.status, bytes(outcome.value)) == ("stopped", b"")  # type: ignore[call-overload]
     assert Path(fifo + "-cleaned").exists()
-
-
-# Who is left in peace
-
-
-def test_sigterm_from_elsewhere_means_nobody(workers: Workers, fifo: str) -> None:
-    """A stray signal affects neither an idle worker nor a task."""
-    assert call(workers, lambda: 1).value == 1
-    os.kill(workers.pids()[0], signal.SIGTERM)
-
-    def work(fifo: str) -> bool:
-        running.on_stop_request(lambda seconds: running.stop())
-        Path(fifo).write_text("")
-        Path(fifo).read_text()
-        return running.stop_requested()
-
-    begun(workers, work, fifo)
-    os.kill(workers.pids()[0], signal.SIGTERM)
-    Path(fifo).write_text("")
-    assert one(workers).value is False
-
-
-def test_a_worker_that_starts_does_not_die_of_sigterm() -> None:
-    """A signal does no harm from the first instant of a worker."""
-    with Workers(1) as workers:
-        (pid,) = workers.pids()
-        until = time.monotonic() + 0.2
-        while time.monotonic() < until:
-            os.kill(pid, signal.SIGTERM)
-        assert call(workers, os.getpid).value == pid
-
-
-@pytest.mark.parametrize(("hook", "times"), [(True, 40), (False, 400)])
-def test_told_in_the_instant_of_its_end_a_task_is_done_or_stopped_and_no_other(
-    hook: bool, times: int, workers: Workers
-) -> None:
-    """Requests at the start and end of tasks: each task is whole; the next is not affected."""
-
-    def work(number: int) -> int:
-        if hook:
-            running.on_stop_request(lambda seconds: running.stop(keep=number))
-        elif running.stop_requested():
-            running.stop(keep=number)
-        return number
-
-    def innocent() -> tuple[bool, object]:
-        running.on_stop_request(lambda seconds: running.stop(keep="wrong"))
-        return running.stop_requested(), running.kept()
-
-    seen: list[str] = []
-    delay = 100e-6  # Seconds; it comes ever nearer to the instant of the end.
-    guard = time.monotonic() + PATIENCE
-    while len(seen) < times or len(set(seen)) < 2:
-        assert time.monotonic() < guard
-        number = len(seen)
-        workers.start(0, "work", work, (number,))
-        assert one(workers).value == number  # Who runs it now is ready for it.
-        pids = workers.pids()
-        workers.start(0, "work", work, (number,))
-        until = time.monotonic() + delay
-        while time.monotonic() < until:
-            pass
-        told(workers)
-        outcome = one(workers)
-        seen.append(outcome.status)
-        delay *= 1.2 if outcome.status == "stopped" else 0.8
-        assert outcome.value == number or outcome.status == "stopped"
-        assert (workers.pids() == pids) == (not hook or outcome.status == "done")
-        workers.start(0, "innocent", innocent, ())
-        assert one(workers).value == (False, None)
-    assert set(seen) == {"done", "stopped"}
-
-
-def test_who_stops_in_the_midst_of_something_leaves_no_broken_process(
-    workers: Workers, fifo: str
-) -> None:
-    """A half-imported module does not affect the next attempt."""
-    folder = str(Path(fifo).parent)
-    Path(folder, "half.py").write_text(
-        "import sys, time\n"
-        "assert not hasattr(sys, 'half'), 'cannot be loaded twice in a process'\n"
-        "sys.half = True\n"
-        "if sys.fifo:\n"
-        "    open(sys.fifo, 'w').close()\n"
-        "    time.sleep(600)\n"
-    )
-
-    def work(fifo: str) -> str:
-        sys.path.append(folder)
-        sys.fifo = fifo  # type: ignore[attr-defined]
-        running.on_stop_request(lambda seconds: running.stop(keep="half"))
-        import half  # type: ignore[import-not-found]
-
-        return str(half.__name__)
-
-    begun(workers, work, fifo)
-    told(workers)
-    assert one(workers).status == "stopped"
-    assert call(workers, lambda: work("")).value == "half"
-
-
-def test_who_fails_after_having_stopped_has_stopped(workers: Workers, fifo: str) -> None:
-    """An error while a stopped task unwinds does not make it fail."""
-
-    def work(fifo: str) -> None:
-        running.on_stop_request(lambda seconds: running.stop(keep="place"))
-        try:
-            Path(fifo).write_text("")
-            time.sleep(600)
-        finally:
-            raise ValueError("the file is not complete")
-
-    begun(workers, work, fifo)
-    told(workers)
-    stopped = one(workers)
-    assert stopped.status == "stopped"
-    assert call(workers, running.kept, bytes(stopped.value)).value == "place"  # type: ignore[call-overload]
-
-
-def test_large_results_and_arguments_are_not_hurt_by_signals(workers: Workers) -> None:
-    """Signals arrive constantly while frames of megabytes go both ways."""
-    large = bytes(range(256)) * 80_000
-    over = threading.Event()
-
-    def disturb() -> None:
-        while not over.is_set():
-            os.kill(pid, signal.SIGTERM)
-            told(workers)
-
-    assert call(workers, lambda: 1).value == 1
-    (pid,) = workers.pids()
-    thread = threading.Thread(target=disturb)
-    thread.start()
-    try:
-        for _ in range(5):
-            workers.start(0, "reverse", lambda data: data[::-1], (large,))
-            assert one(workers).value == large[::-1]
-    finally:
-        over.set()
-        thread.join()
-
-
-def test_a_handler_of_user_code_stays_for_its_task_alone(workers: Workers, fifo: str) -> None:
-    """It is called instead of the hook; the next task has its hook again."""
-
-    def own(fifo: str) -> list[str]:
-        heard: list[str] = []
-        running.on_stop_request(lambda seconds: heard.append("hook"))
-        signal.signal(signal.SIGTERM, lambda number, frame: heard.append("own"))
-        Path(fifo).write_text("")
-        while not heard:
-            time.sleep(0.001)
-        assert running.stop_requested()
-        return heard
-
-    def after(fifo: str) -> None:
-        running.on_stop_request(lambda seconds: running.stop())
-        Path(fifo).write_text("")
-        time.sleep(600)
-
-    begun(workers, own, fifo)
-    told(workers)
-    assert one(workers).value == ["own"]
-    begun(workers, after, fifo)
-    told(workers)
-    assert one(workers).status == "stopped"
-
-
-def test_a_forked_child_ends_by_sigterm(workers: Workers) -> None:
-    """Processes that user code forks can be terminated normally."""
-
-    def fork() -> int:
-        child = os.fork()
-        if not child:
-            time.sleep(600)
-        os.kill(child, signal.SIGTERM)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-    assert call(workers, fork).value == -signal.SIGTERM
-
-
-def test_outside_of_any_task_nobody_is_told() -> None:
-    """Code that runs without a worker gets the defaults."""
-    assert running.stop_requested() is False
-    assert running.seconds_left() == float("inf")
-    assert running.kept(3) == 3
-    running.on_stop_request(lambda seconds: pytest.fail("nobody was told"))
-    with pytest.raises(RuntimeError, match="this task was not asked to stop"):
-        running.stop()
-
-
-def test_a_sleep_that_was_stopped_goes_on_where_it_was(workers: Workers) -> None:
-    """Of ten minutes most are kept; the next attempt adds what it sleeps; the last one ends."""
-    kept = pickle.dumps(500.0)
-    for _ in range(2):
-        workers.start(0, "sleep", running.sleep, (600.0,), kept)
-        assert workers.wait(0.1) == []
-        told(workers)
-        stopped = one(workers)
-        assert stopped.status == "stopped"
-        before, now = pickle.loads(kept), pickle.loads(bytes(stopped.value))  # type: ignore[call-overload]
-        assert before < now <= before + stopped.seconds
-        kept = stopped.value  # type: ignore[assignment]
-    workers.start(0, "sleep", running.sleep, (600.0,), pickle.dumps(599.9))
-    last = one(workers)
-    assert last.status == "done"
-    assert last.seconds >= 0.09

@@ -6,172 +6,34 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runtime.local.calling import TIMEOUT
+from runtime.local.scene import PHASE, STEP, Play, Scene, let_go, marking, marks, wait_for_marks
 from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import GiveUp, Launch, Locality, Preempt
+from slotwise.model.decision import GiveUp, Preempt
 from slotwise.model.event import (
     HostJoined,
     HostLost,
     JobArrived,
-    LaunchDropped,
     TaskFailed,
     TaskFinished,
     TaskKilled,
 )
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.model.job import Job, Phase, Tasks
 from slotwise.programs.calls import Calls
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.unresponsive import HostChange, ResponseMonitor
 
-PATIENCE = 120.0
-"""A time-out in seconds: a test that waits for this long has failed."""
-
-PHASE = PhaseId("j", "p")
+pytestmark = pytest.mark.usefixtures("frequent_checks")
 
 
-@dataclass
-class Scene:
-    """A local backend controlled by the test; host a has two slots, host b one."""
-
-    backend: LocalBackend
-    calls: Calls
-    heard: list[Any] = field(default_factory=list)
-
-    def launch(self, task: int, host: str, attempt: int = 1) -> None:
-        """Begin an attempt."""
-        self.backend.perform(Launch(PHASE, task, attempt, host, Locality.ANY))
-
-    def pids(self, host: str) -> list[int]:
-        """The worker processes of a host."""
-        slots = {"a": slice(0, 2), "b": slice(2, 3)}[host]
-        return list(self.backend._workers.pids()[slots])
-
-    def signal(self, number: signal.Signals, pids: Iterable[int]) -> None:
-        """Stop, continue or end processes with all of their groups."""
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.killpg(pid, number)
-
-    def stop_host(self, host: str) -> list[Any]:
-        """Stop all of a host until it is missed; all events until then.
-
-        A stop that coincides with one by which a host is slowed is lost, so it is sent again.
-        """
-        told: list[Any] = []
-        until = time.monotonic() + PATIENCE
-        while not any(isinstance(event, HostLost) for event in told):
-            assert time.monotonic() < until
-            self.signal(signal.SIGSTOP, self.pids(host))
-            told += self.hear_until(self.backend.now + 0.2)
-        return told
-
-    def hear(self, *kinds: type) -> list[Any]:
-        """Wait for an event of each kind since the last call. All events since then."""
-        until, told = time.monotonic() + PATIENCE, []
-        while not {*kinds} <= {type(event) for event in told}:
-            assert time.monotonic() < until, f"only {told} was told"
-            told += self.backend.wait(self.backend.now + 1.0)
-        self.heard += told
-        return told
-
-    def hear_until(self, instant: float) -> list[Any]:
-        """All events until an instant of the backend."""
-        told: list[Any] = []
-        while self.backend.now < instant:
-            told += self.backend.wait(instant)
-        self.heard += told
-        return told
-
-
-Play = Callable[..., Scene]
-
-
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks are more frequent than usual, so that tests are short."""
-    monkeypatch.setattr("slotwise.runtime.local.unresponsive.LOOK_SECONDS", 0.1)
-
-
-def exists(pid: int) -> bool:
-    """Whether there is such a process, be it dead and not yet waited for."""
-    return Path(f"/proc/{pid}").exists()
-
-
-@pytest.fixture
-def play() -> Iterator[Play]:
-    """Makes scenes of eight calls of a function; all of their processes end with them."""
-    scenes: list[Scene] = []
-
-    def make(
-        function: Callable[[int], object], grace: float = 0.3, speed: float = 1.0
-    ) -> Scene:
-        calls = Calls(Job("j", (Phase("p", Tasks(8)),)), function)
-        hosts = (Host("a", {"task": 2}, speed=speed), Host("b", {"task": 1}, speed=speed))
-        backend = LocalBackend([calls], Cluster(hosts, grace=grace))
-        scenes.append(Scene(backend, calls))
-        assert isinstance(scenes[-1].hear(JobArrived)[0], JobArrived)
-        return scenes[-1]
-
-    yield make
-    for scene in scenes:
-        pids = scene.backend._workers.pids()
-        scene.backend.close()
-        assert not any(map(exists, pids))
-
-
-STEP = 0.02
-
-
-def marking(folder: Path) -> Callable[[int], object]:
-    """A task of steps of 20 ms, each of which leaves a mark in a file of its own attempt.
-
-    It ends after a step at which its process is let go.
-    """
-    path, step = str(folder), STEP
-
-    def work(task: int) -> int:
-        import os
-        import time
-
-        go = f"{path}/go-{os.getpid()}"
-        with open(f"{path}/{task}-{os.getpid()}", "a", buffering=1) as file:
-            while not os.path.exists(go):
-                file.write("x")
-                file.flush()
-                time.sleep(step)
-        return task * task
-
-    return work
-
-
-def let_go(folder: Path, pids: Iterable[int]) -> None:
-    """Let the tasks in these processes end."""
-    for pid in pids:
-        (folder / f"go-{pid}").touch()
-
-
-def marks(folder: Path) -> dict[str, int]:
-    """The number of steps that each attempt has done, by task and process."""
-    files = (path for path in folder.iterdir() if not path.name.startswith("go-"))
-    return {path.name: path.stat().st_size for path in files}
-
-
-def wait_for_marks(folder: Path, count: int, steps: int = 1) -> None:
-    """Block until the given number of tasks have done the given number of steps."""
-    until = time.monotonic() + PATIENCE
-    while sum(done >= steps for done in marks(folder).values()) < count:
-        assert time.monotonic() < until
-        time.sleep(0.005)
-
-
-def test_the_grace_of_a_silent_host_ends_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_grace_of_an_unresponsive_host_ends_on_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """By the given clock: the check comes at that instant, and not before."""
     monkeypatch.setattr("slotwise.runtime.local.unresponsive.SOON_SECONDS", 1 / 16)
     stopped: set[int] = set()
@@ -194,16 +56,16 @@ def test_the_grace_of_a_silent_host_ends_on_time(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("speed", [1.0, 0.5])
-def test_within_the_grace_tasks_go_on_as_if_nothing_had_been(
+def test_within_the_grace_tasks_continue_unaffected(
     play: Play, tmp_path: Path, speed: float
 ) -> None:
     """Stopped and continued: nothing is lost or done twice; the host was away meanwhile.
 
-    On a slow host our own stops and continues neither look like silence nor end one.
+    On a slow host the pauses by pacing neither make it unresponsive nor end that state.
     """
     scene = play(marking(tmp_path), grace=600.0, speed=speed)
     while not all(worker.ready for worker in scene.backend._workers._workers):
-        assert scene.hear_until(scene.backend.now + 0.01) == []
+        assert scene.events_until(scene.backend.now + 0.01) == []
     begun = scene.backend.now
     for task in range(2):
         scene.launch(task, "a")
@@ -211,22 +73,22 @@ def test_within_the_grace_tasks_go_on_as_if_nothing_had_been(
     lost = scene.stop_host("a")
     assert [(type(event), event.host) for event in lost] == [(HostLost, "a")]
     stood = marks(tmp_path)
-    assert scene.hear_until(scene.backend.now + 0.5) == []
+    assert scene.events_until(scene.backend.now + 0.5) == []
     assert marks(tmp_path) == stood, "they stood still"
     let_go(tmp_path, scene.pids("a"))
     scene.signal(signal.SIGCONT, scene.pids("a"))
-    scene.hear(HostJoined)
-    while len(scene.heard) < 5:
-        scene.hear(TaskFinished)
-    assert sorted(event.task for event in scene.heard[-2:]) == [0, 1]
+    scene.await_events(HostJoined)
+    while len(scene.received) < 5:
+        scene.await_events(TaskFinished)
+    assert sorted(event.task for event in scene.received[-2:]) == [0, 1]
     assert scene.calls.results["p"] == {0: 0, 1: 1}
     assert len(marks(tmp_path)) == 2, "each was begun once"
-    for event in scene.heard[-2:]:
+    for event in scene.received[-2:]:
         assert 9 * STEP < event.seconds < event.at - begun - 0.4, "a stop is not computing"
 
 
 @pytest.mark.parametrize("speed", [1.0, 0.5])
-def test_beyond_the_grace_tasks_are_lost_and_their_results_never_told(
+def test_beyond_the_grace_tasks_are_lost_and_their_results_dropped(
     play: Play, tmp_path: Path, speed: float
 ) -> None:
     """They run elsewhere; when the host is back its old attempts are killed, then it joins."""
@@ -235,25 +97,25 @@ def test_beyond_the_grace_tasks_are_lost_and_their_results_never_told(
         scene.launch(task, "a")
     wait_for_marks(tmp_path, 2)
     old = scene.pids("a")
-    told = scene.stop_host("a")
-    if len(told) == 1:
-        told += scene.hear(TaskFailed)
-    assert isinstance(told[0], HostLost)
-    failed = [event for event in told if isinstance(event, TaskFailed)]
+    events = scene.stop_host("a")
+    if len(events) == 1:
+        events += scene.await_events(TaskFailed)
+    assert isinstance(events[0], HostLost)
+    failed = [event for event in events if isinstance(event, TaskFailed)]
     assert {(event.task, event.attempt, event.lost) for event in failed} == {
         (0, 1, True), (1, 1, True),
     }  # fmt: skip
     for event in failed:
         assert event.reason.startswith(f"p task {event.task} of job j: host a has not")
         assert event.reason.endswith(" s")
-    assert all(event.at >= told[0].at + 0.3 for event in failed)
+    assert all(event.at >= events[0].at + 0.3 for event in failed)
     let_go(tmp_path, scene.pids("b"))
     scene.launch(0, "b", attempt=2)
-    (finished,) = scene.hear(TaskFinished)
+    (finished,) = scene.await_events(TaskFinished)
     assert (finished.task, finished.attempt) == (0, 2)
-    assert scene.pids("a") == old, "nobody touches what is silent"
+    assert scene.pids("a") == old, "an unresponsive worker is left alone"
     scene.signal(signal.SIGCONT, old)
-    (joined,) = scene.hear(HostJoined)
+    (joined,) = scene.await_events(HostJoined)
     assert joined.host == "a"
     assert not {*scene.pids("a")} & {*old}
     let_go(tmp_path, scene.pids("a"))
@@ -261,24 +123,24 @@ def test_beyond_the_grace_tasks_are_lost_and_their_results_never_told(
     scene.launch(2, "a")
     ended: list[Any] = []
     while len(ended) < 2:
-        ended += scene.hear(TaskFinished)
+        ended += scene.await_events(TaskFinished)
     assert {(event.task, event.attempt) for event in ended} == {(1, 2), (2, 1)}
-    assert scene.hear_until(scene.backend.now + 0.3) == []
+    assert scene.events_until(scene.backend.now + 0.3) == []
     assert scene.calls.results["p"] == {0: 0, 1: 1, 2: 4}
 
 
-def test_a_host_is_silent_when_all_of_its_workers_are(play: Play, tmp_path: Path) -> None:
+def test_a_host_is_unresponsive_when_all_its_workers_are(play: Play, tmp_path: Path) -> None:
     """One of two stopped: the host is responsive. Both: unresponsive, until none is stopped."""
     scene = play(marking(tmp_path), grace=600.0)
     first, second = scene.pids("a")
     scene.signal(signal.SIGSTOP, [first])
-    assert scene.hear_until(scene.backend.now + 0.3) == []
+    assert scene.events_until(scene.backend.now + 0.3) == []
     scene.signal(signal.SIGSTOP, [second])
-    scene.hear(HostLost)
+    scene.await_events(HostLost)
     scene.signal(signal.SIGCONT, [first])
-    assert scene.hear_until(scene.backend.now + 0.3) == []
+    assert scene.events_until(scene.backend.now + 0.3) == []
     scene.signal(signal.SIGCONT, [second])
-    scene.hear(HostJoined)
+    scene.await_events(HostJoined)
 
 
 @pytest.mark.parametrize("hosts", [1, 2])
@@ -288,7 +150,6 @@ def test_a_worker_that_is_stopped_for_longer_than_the_grace_is_replaced(
     """A task stops its own process: it is lost after the grace, and runs again in a new one."""
 
     def work(task: int, path: str = str(tmp_path)) -> int:
-        import os
         import signal
 
         if not os.path.exists(f"{path}/{task}"):
@@ -301,48 +162,48 @@ def test_a_worker_that_is_stopped_for_longer_than_the_grace_is_replaced(
     cluster = Cluster(tuple(Host(name, {"task": 2}) for name in "ab"[:hosts]), grace=0.3)
     with LocalBackend([calls], cluster) as backend:
         scene = Scene(backend, calls)
-        scene.hear(JobArrived)
+        scene.await_events(JobArrived)
         scene.launch(0, "a")
         scene.launch(1, "a")
-        told = scene.hear(TaskFinished, TaskFailed)
-        (failed,) = (event for event in told if isinstance(event, TaskFailed))
+        events = scene.await_events(TaskFinished, TaskFailed)
+        (failed,) = (event for event in events if isinstance(event, TaskFailed))
         assert failed.lost
         assert failed.reason.startswith(
             "p task 0 of job j: its worker process has been stopped"
         )
         scene.launch(0, "a", attempt=2)
-        (finished,) = scene.hear(TaskFinished)
+        (finished,) = scene.await_events(TaskFinished)
         assert finished.task == 0
-        assert not any(isinstance(event, HostLost) for event in scene.heard)
+        assert not any(isinstance(event, HostLost) for event in scene.received)
 
 
-def test_a_machine_is_not_silent_to_itself() -> None:
+def test_the_only_host_of_a_machine_is_never_unresponsive() -> None:
     """If all workers of a single host are stopped, each is replaced."""
     calls = Calls(Job("j", (Phase("p", Tasks(2)),)), abs)
     with LocalBackend([calls], Cluster((Host("a", {"task": 2}),), grace=0.3)) as backend:
         scene = Scene(backend, calls)
-        scene.hear(JobArrived)
+        scene.await_events(JobArrived)
         before = scene.pids("a")
         scene.signal(signal.SIGSTOP, before)
         until = time.monotonic() + 60.0
         while {*scene.pids("a")} & {*before}:
             assert time.monotonic() < until
-            assert scene.hear_until(backend.now + 0.1) == []
+            assert scene.events_until(backend.now + 0.1) == []
         scene.launch(0, "a")
-        scene.hear(TaskFinished)
+        scene.await_events(TaskFinished)
 
 
-def test_a_result_told_at_the_last_moment_counts(play: Play, tmp_path: Path) -> None:
+def test_a_result_at_the_last_moment_counts(play: Play, tmp_path: Path) -> None:
     """A task continued within the grace may end before the next check: its end is reported."""
     scene = play(marking(tmp_path), grace=600.0)
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
     scene.signal(signal.SIGSTOP, scene.pids("b"))
-    scene.hear(HostLost)
+    scene.await_events(HostLost)
     let_go(tmp_path, scene.pids("b"))
     scene.signal(signal.SIGCONT, scene.pids("b"))
-    told = scene.hear(HostJoined, TaskFinished)
-    assert [type(event) for event in told] == [HostJoined, TaskFinished]
+    events = scene.await_events(HostJoined, TaskFinished)
+    assert [type(event) for event in events] == [HostJoined, TaskFinished]
 
 
 def test_a_result_that_comes_after_the_grace_is_dropped(play: Play, tmp_path: Path) -> None:
@@ -351,51 +212,51 @@ def test_a_result_that_comes_after_the_grace_is_dropped(play: Play, tmp_path: Pa
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
     scene.signal(signal.SIGSTOP, scene.pids("b"))
-    scene.hear(TaskFailed)
+    scene.await_events(TaskFailed)
     let_go(tmp_path, scene.pids("b"))
     channel = scene.backend._workers._workers[2].channel
     scene.signal(signal.SIGCONT, scene.pids("b"))
-    assert select.select([channel], [], [], PATIENCE)[0], "its reply is there before we look"
-    assert [type(event) for event in scene.hear(HostJoined)] == [HostJoined]
+    assert select.select([channel], [], [], TIMEOUT)[0], "its reply is there before we look"
+    assert [type(event) for event in scene.await_events(HostJoined)] == [HostJoined]
     assert scene.calls.results["p"] == {}
     let_go(tmp_path, scene.pids("b"))
     scene.launch(0, "b", attempt=2)
-    (finished,) = scene.hear(TaskFinished)
+    (finished,) = scene.await_events(TaskFinished)
     assert (finished.task, finished.attempt) == (0, 2)
 
 
-def test_a_kill_of_a_silent_task_waits_for_the_host(play: Play, tmp_path: Path) -> None:
+def test_a_kill_on_an_unresponsive_host_waits_for_it(play: Play, tmp_path: Path) -> None:
     """An unresponsive host does not get the request to stop a task until it is back."""
     scene = play(marking(tmp_path), grace=600.0)
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
     scene.signal(signal.SIGSTOP, scene.pids("b"))
-    scene.hear(HostLost)
+    scene.await_events(HostLost)
     scene.backend.perform(Preempt(PHASE, 0, 1, "b"))
-    assert scene.hear_until(scene.backend.now + 0.2) == []
+    assert scene.events_until(scene.backend.now + 0.2) == []
     scene.signal(signal.SIGCONT, scene.pids("b"))
-    told = scene.hear(TaskKilled)
-    assert [type(event) for event in told] == [HostJoined, TaskKilled]
+    events = scene.await_events(TaskKilled)
+    assert [type(event) for event in events] == [HostJoined, TaskKilled]
 
 
-def test_a_worker_killed_while_its_host_is_silent(play: Play, tmp_path: Path) -> None:
+def test_a_worker_killed_while_its_host_is_unresponsive(play: Play, tmp_path: Path) -> None:
     """Its task is lost at once, before the end of the grace; a new worker brings it back."""
     scene = play(marking(tmp_path), grace=600.0)
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
     scene.signal(signal.SIGSTOP, scene.pids("b"))
-    scene.hear(HostLost)
+    scene.await_events(HostLost)
     scene.signal(signal.SIGKILL, scene.pids("b"))
-    told = scene.hear(HostJoined, TaskFailed)
-    (failed,) = (event for event in told if isinstance(event, TaskFailed))
+    events = scene.await_events(HostJoined, TaskFailed)
+    (failed,) = (event for event in events if isinstance(event, TaskFailed))
     assert failed.lost
     assert "was killed by signal 9" in failed.reason
     let_go(tmp_path, scene.pids("b"))
     scene.launch(0, "b", attempt=2)
-    scene.hear(TaskFinished)
+    scene.await_events(TaskFinished)
 
 
-def test_all_hosts_silent_costs_no_processor_time(
+def test_unresponsive_hosts_cost_no_processor_time(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The backend waits and checks periodically; it does not spin, also after the grace."""
@@ -403,91 +264,23 @@ def test_all_hosts_silent_costs_no_processor_time(
     scene.launch(0, "b")
     wait_for_marks(tmp_path, 1)
     scene.signal(signal.SIGSTOP, scene.backend._workers.pids())
-    told = scene.hear(TaskFailed)
-    assert [type(event) for event in told].count(HostLost) == 2
+    events = scene.await_events(TaskFailed)
+    assert [type(event) for event in events].count(HostLost) == 2
     waits: list[float] = []
     wait = scene.backend._workers.wait
     monkeypatch.setattr(
         scene.backend._workers, "wait", lambda timeout: waits.append(timeout) or wait(timeout)
     )
-    assert scene.hear_until(scene.backend.now + 0.6) == []
+    assert scene.events_until(scene.backend.now + 0.6) == []
     assert len(waits) < 30, "some twelve looks"
 
 
-def test_closing_ends_what_is_silent(play: Play, tmp_path: Path) -> None:
+def test_closing_ends_unresponsive_workers(play: Play, tmp_path: Path) -> None:
     """Within the grace, beyond it, and with a job given up: nothing is left (see `play`)."""
     for grace, kind in ((600.0, HostLost), (0.1, TaskFailed)):
         scene = play(marking(tmp_path), grace=grace)
         scene.launch(0, "a")
         scene.launch(1, "b")
         scene.signal(signal.SIGSTOP, scene.backend._workers.pids())
-        scene.hear(kind)
+        scene.await_events(kind)
         scene.backend.perform(GiveUp("j", "enough"))
-
-
-# Launches that come late or twice.
-
-
-def dropped(scene: Scene, task: int, host: str, attempt: int = 1) -> str:
-    """The reason of a dropped launch."""
-    scene.launch(task, host, attempt)
-    event = scene.hear(LaunchDropped)[-1]
-    assert (event.phase, event.task, event.attempt, event.host) == (PHASE, task, attempt, host)
-    return str(event.reason)
-
-
-def test_an_attempt_is_begun_once(play: Play, tmp_path: Path) -> None:
-    """While it runs, when it has ended, when it was killed: a repeated launch does nothing."""
-    scene = play(marking(tmp_path))
-    scene.launch(0, "a")
-    assert dropped(scene, 0, "a") == "attempt 1 of the task runs"
-    assert dropped(scene, 0, "b") == "attempt 1 of the task runs"
-    assert dropped(scene, 0, "a", attempt=2) == "attempt 1 of the task runs"
-    wait_for_marks(tmp_path, 1)
-    let_go(tmp_path, scene.pids("a"))
-    scene.hear(TaskFinished)
-    assert dropped(scene, 0, "a") == "the task is done"
-    assert dropped(scene, 0, "a", attempt=2) == "the task is done"
-    scene.launch(1, "a")
-    scene.backend.perform(Preempt(PHASE, 1, 1, "a"))
-    scene.hear(TaskKilled)
-    assert dropped(scene, 1, "a") == "attempt 1 of the task was begun before, and is over"
-    assert scene.hear_until(scene.backend.now + 0.3) == []
-    assert scene.calls.results["p"] == {0: 0}
-    assert sum(name.startswith("0-") for name in marks(tmp_path)) == 1
-
-
-def test_an_abandoned_attempt_is_not_begun_again(play: Play, tmp_path: Path) -> None:
-    """Although its host is back; a new attempt is begun."""
-    scene = play(marking(tmp_path))
-    scene.launch(0, "b")
-    scene.signal(signal.SIGSTOP, scene.pids("b"))
-    scene.hear(TaskFailed)
-    assert dropped(scene, 0, "a") == "attempt 1 of the task was begun before, and is over"
-    scene.signal(signal.SIGCONT, scene.pids("b"))
-    scene.hear(HostJoined)
-    assert dropped(scene, 0, "b") == "attempt 1 of the task was begun before, and is over"
-    let_go(tmp_path, scene.pids("b"))
-    scene.launch(0, "b", attempt=2)
-    (finished,) = scene.hear(TaskFinished)
-    assert finished.attempt == 2
-
-
-def test_a_launch_for_which_no_worker_is_free_is_dropped(play: Play, tmp_path: Path) -> None:
-    """No attempt begins in a slot whose abandoned attempt has not ended."""
-    scene = play(marking(tmp_path))
-    scene.launch(0, "b")
-    assert dropped(scene, 1, "b") == "no worker of b is free"
-    scene.signal(signal.SIGSTOP, scene.pids("b"))
-    scene.hear(TaskFailed)
-    assert dropped(scene, 1, "b") == "no worker of b is free"
-    let_go(tmp_path, scene.pids("a"))
-    scene.launch(1, "a")
-    scene.hear(TaskFinished)
-
-
-def test_a_launch_of_a_job_that_is_over_is_dropped(play: Play) -> None:
-    """The job is done or given up: none of its attempts begins."""
-    scene = play(lambda task: task)
-    scene.backend.perform(GiveUp("j", "enough"))
-    assert dropped(scene, 0, "a") == "its job is over"

@@ -2,78 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import pickle
-import select
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from runtime.local.calling import TIMEOUT, await_end, call, exists, one
 from slotwise.model.errors import SlotwiseError
-from slotwise.runtime.local.worker import DONE, FORGET, REPLY
 from slotwise.runtime.local.workers import Reply, Workers
-
-PATIENCE = 120.0
-"""A time-out in seconds: a test that waits for this long has failed."""
-
-
-@pytest.fixture
-def workers() -> Iterator[Workers]:
-    """Two slots, whose processes are all gone afterwards."""
-    pool = Workers(2)
-    try:
-        yield pool
-        pids = pool.pids()
-    finally:
-        pool.close()
-    assert not any(exists(pid) for pid in pids)
-
-
-def one(workers: Workers) -> Reply:
-    """The only outcome of the next wait."""
-    (outcome,) = workers.wait(PATIENCE)
-    return outcome
-
-
-def call(
-    workers: Workers, function: Callable[..., object], *arguments: object, slot: int = 0
-) -> Reply:
-    """Runs one task to its end."""
-    workers.start(slot, f"call {time.monotonic_ns()}", function, arguments)
-    return one(workers)
-
-
-def exists(pid: int) -> bool:
-    """Whether there is such a process, be it dead and not yet waited for."""
-    return Path(f"/proc/{pid}").exists()
-
-
-def await_end(*pids: int) -> None:
-    """Blocks until these processes, of whatever parent, have ended."""
-    for pid in pids:
-        try:
-            watched = os.pidfd_open(pid)
-        except ProcessLookupError:
-            continue
-        ended, _, _ = select.select([watched], [], [], PATIENCE)
-        os.close(watched)
-        assert ended, f"process {pid} still runs"
-
-
-@pytest.fixture
-def fifo(tmp_path: Path) -> str:
-    """A pipe through which a running task can send messages to the test."""
-    path = tmp_path / "fifo"
-    os.mkfifo(path)
-    return str(path)
+from tiers import examples
 
 
 def busy() -> Callable[[str], None]:
@@ -97,7 +40,7 @@ def test_each_slot_runs_its_own_task(workers: Workers) -> None:
         workers.start(slot, "pid", lambda: os.getpid(), ())
     outcomes: list[Reply] = []
     while len(outcomes) < 2:
-        outcomes += workers.wait(PATIENCE)
+        outcomes += workers.wait(TIMEOUT)
     assert {(o.slot, o.status, o.value) for o in outcomes} == {
         (slot, "done", pid) for slot, pid in enumerate(workers.pids())
     }
@@ -133,7 +76,9 @@ def test_a_runner_is_kept_until_it_is_forgotten(workers: Workers) -> None:
 
 def test_more_is_forgotten_than_fits_into_the_channel(workers: Workers, fifo: str) -> None:
     """A busy worker reads no requests; those that pile up reach it later and in order."""
-    keys = [f"{number} of a long name {'x' * 200}" for number in range(1500)]
+    keys = [
+        f"{number} of a long name {'x' * 200}" for number in range(examples(800, slow=1500))
+    ]
     for key in keys:
         workers.start(0, key, len, ((),))
         assert one(workers).value == 0
@@ -145,9 +90,9 @@ def test_more_is_forgotten_than_fits_into_the_channel(workers: Workers, fifo: st
     assert call(workers, lambda: "next").value == "next"
 
 
-def test_100_megabytes_both_ways(workers: Workers) -> None:
+def test_large_data_go_both_ways(workers: Workers) -> None:
     """Data larger than a pipe goes to a worker and back while the other slot keeps working."""
-    large = bytes(range(256)) * 400_000
+    large = bytes(range(256)) * examples(80_000, slow=400_000)
     workers.start(0, "large", lambda data: data[::-1], (large,))
     assert call(workers, lambda: "small", slot=1).value == "small"
     assert one(workers).value == large[::-1]
@@ -170,267 +115,6 @@ def test_the_main_module_is_not_imported_again(tmp_path: Path) -> None:
     (tmp_path / "helper_beside_the_script.py").write_text("def double(x): return 2 * x\n")
     ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert (ran.stdout, ran.stderr) == ("True 42\n", "")
-
-
-# What a task does wrong
-
-
-def test_an_error_comes_as_the_traceback_of_user_code(workers: Workers) -> None:
-    """The text begins with the user's frames; the worker lives on."""
-    pids = workers.pids()
-
-    def divide(x: int) -> float:
-        return 1 / x
-
-    outcome = call(workers, divide, 0)
-    assert outcome.status == "error"
-    first, *frames, last = str(outcome.value).splitlines()
-    assert first == "Traceback (most recent call last):"
-    assert frames[0].endswith("in divide")
-    assert last == "ZeroDivisionError: division by zero"
-    assert call(workers, divide, 1).value == 1.0
-    assert workers.pids() == pids
-
-
-def test_what_is_no_exception_is_an_error_too(workers: Workers) -> None:
-    """A cancelled coroutine raises no Exception; its worker survives."""
-
-    def cancelled() -> None:
-        import asyncio
-
-        raise asyncio.CancelledError("by me")
-
-    outcome = call(workers, cancelled)
-    assert (outcome.status, str(outcome.value).splitlines()[-1]) == (
-        "error",
-        "asyncio.exceptions.CancelledError: by me",
-    )
-
-
-def test_an_exception_that_cannot_be_pickled_crosses_as_text(workers: Workers) -> None:
-    """Whatever an exception holds, its message arrives."""
-
-    def fail() -> None:
-        raise ValueError("held up", threading.Lock())
-
-    outcome = call(workers, fail)
-    assert outcome.status == "error"
-    assert "ValueError: ('held up', <unlocked _thread.lock" in str(outcome.value)
-
-
-def test_what_cannot_be_pickled_is_an_error_of_the_task(workers: Workers) -> None:
-    """Runner, arguments and result: the text says which, and the worker lives on."""
-    pids = workers.pids()
-    lock = threading.Lock()
-    for function, arguments, begin in [
-        (lambda: lock, (), "the task cannot be sent to a worker process: TypeError: "),
-        (lambda x: x, (lock,), "the task cannot be sent to a worker process: TypeError: "),
-        (
-            lambda: (x for x in "ab"),
-            (),
-            "a result, of type generator, cannot be sent between processes: TypeError: ",
-        ),
-    ]:
-        outcome = call(workers, function, *arguments)
-        assert outcome.status == "error"
-        assert str(outcome.value).startswith(begin)
-    assert workers.pids() == pids
-
-
-class Unreadable:
-    """Pickles well and cannot be read again."""
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (eval, ("1 / 0",))
-
-
-def test_what_cannot_be_unpickled_is_an_error_of_the_task(workers: Workers) -> None:
-    """Arguments fail in the worker, results in the manager; both live on."""
-    pids = workers.pids()
-    arguments = call(workers, lambda x: x, Unreadable())
-    assert str(arguments.value) == (
-        "the arguments of the task cannot be read in a worker process:"
-        " ZeroDivisionError: division by zero"
-    )
-
-    def unreadable() -> object:
-        class Local:
-            def __reduce__(self) -> tuple[object, ...]:
-                return (eval, ("1 / 0",))
-
-        return Local()
-
-    result = call(workers, unreadable)
-    assert (result.status, str(result.value)) == (
-        "error",
-        "the result of the task cannot be read: ZeroDivisionError: division by zero",
-    )
-    assert workers.pids() == pids
-
-
-class Leaving:
-    """Raises what is no Exception, or pickling it does, wherever it is unpickled."""
-
-    def __init__(self, how: str, pickling: str = "None") -> None:
-        self.how, self.pickling = how, pickling
-
-    def __reduce__(self) -> tuple[object, ...]:
-        exec(self.pickling)
-        return (exec, (self.how,))
-
-
-@pytest.mark.parametrize("kind", ["SystemExit", "KeyboardInterrupt", "GeneratorExit"])
-def test_what_leaves_while_it_is_unpickled_is_an_error_of_the_task(
-    workers: Workers, kind: str
-) -> None:
-    """A result cannot end the manager; nor can an argument, or a function, that is pickled."""
-    pids = workers.pids()
-    result = call(workers, lambda: Leaving(f"raise {kind}('bye')"))
-    assert result.status == "error"
-    assert result.value == f"the result of the task cannot be read: {kind}: bye"
-    for function, arguments in (
-        (lambda x: x, (Leaving("None", f"raise {kind}('bye')"),)),
-        (partial(print, Leaving("None", f"raise {kind}('bye')")), ()),
-    ):
-        sent = call(workers, function, *arguments)
-        assert sent.value == f"the task cannot be sent to a worker process: {kind}: bye"
-    assert workers.pids() == pids
-    assert call(workers, lambda: 1).value == 1
-
-
-def test_an_interrupt_while_a_result_is_read_goes_through(
-    workers: Workers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A signal at that moment interrupts the manager, whatever the result is."""
-    loads, left = pickle.loads, [1]
-
-    def interrupted(body: bytes) -> object:
-        if left:
-            left.pop()
-            raise KeyboardInterrupt
-        return loads(body)
-
-    monkeypatch.setattr(pickle, "loads", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        call(workers, lambda: 1)
-
-
-@pytest.mark.parametrize("text", [b"\0", b"hello", b"\xff" * 100, b"x" * 1_000_000])
-def test_what_a_task_writes_to_the_channel_is_its_error(workers: Workers, text: bytes) -> None:
-    """It is not taken for a reply, and later tasks are not affected: the worker is replaced."""
-    dead, other = workers.pids()
-    outcome = call(workers, lambda: os.write(int(sys.argv[1]), text))
-    assert outcome.status == "error"
-    assert "wrote to the channel between its worker process and slotwise" in str(outcome.value)
-    assert workers.pids()[0] != dead
-    assert workers.pids()[1] == other
-    assert call(workers, lambda: 1).value == 1
-
-
-def test_what_is_written_between_two_tasks_costs_none(workers: Workers, fifo: str) -> None:
-    """A thread that a task left writes to the channel: only the worker is replaced."""
-    dead, _ = workers.pids()
-
-    def leave() -> None:
-        def write() -> None:
-            with open(fifo) as file:
-                file.read()
-            os.write(int(sys.argv[1]), b"late")
-
-        threading.Thread(target=write).start()
-
-    assert call(workers, leave).status == "done"
-    with open(fifo, "w") as file:
-        file.write("go")
-    until = time.monotonic() + PATIENCE
-    while workers.pids()[0] == dead:
-        assert workers.wait(0.05) == []
-        assert time.monotonic() < until
-    assert call(workers, lambda: 1).value == 1
-
-
-def test_what_a_task_reads_from_the_channel_is_lost_with_it(
-    workers: Workers, fifo: str
-) -> None:
-    """The start of the next request is unknown: the worker ends and is replaced."""
-    dead, _ = workers.pids()
-
-    def read() -> None:
-        with open(fifo, "w"):
-            os.read(int(sys.argv[1]), 5)
-
-    workers.start(0, "reads", read, ())
-    with open(fifo):
-        # What is left of this request is no whole frame.
-        workers._workers[0].send(FORGET, pickle.dumps("nothing" * 10))
-    assert one(workers).status == "done"
-    until = time.monotonic() + PATIENCE
-    while workers.pids()[0] == dead:
-        assert workers.wait(0.05) == []
-        assert time.monotonic() < until
-    assert call(workers, lambda: 1).value == 1
-
-
-def reply(length: int) -> bytes:
-    """The head of a reply of the given length, as the worker sends it."""
-    return REPLY.pack(bytes.fromhex(sys.argv[4]), DONE, 0.0, 0.0, length)
-
-
-def test_a_result_without_bound_is_an_error_of_the_task(workers: Workers) -> None:
-    """It does not fit into memory; the manager continues."""
-    outcome = call(workers, lambda: os.write(int(sys.argv[1]), reply(2**60)))
-    assert (outcome.status, outcome.value) == (
-        "error", "the result of the task does not fit into memory",
-    )  # fmt: skip
-    assert call(workers, lambda: 1).value == 1
-
-
-@pytest.mark.parametrize(
-    ("end", "words"),
-    [
-        (lambda: os._exit(3), "exited with code 3"),
-        (lambda: sys.exit(4), "exited with code 4"),
-        (lambda: sys.exit(), "exited with code 0"),
-        (lambda: sys.exit("because"), "exited with code 1"),
-        (lambda: ctypes.string_at(0), "was killed by signal 11"),
-        (lambda: os.kill(os.getpid(), 9), "was killed by signal 9"),
-        (
-            lambda: os.write(int(sys.argv[1]), reply(9)[:9]) and os._exit(5),
-            "exited with code 5",
-        ),
-        (lambda: os.write(int(sys.argv[1]), reply(99)) and os._exit(6), "exited with code 6"),
-        (
-            lambda: os.closerange(3, 100) or time.sleep(600),
-            "closed its channel to the manager",
-        ),
-    ],
-)
-def test_a_task_that_ends_its_process_is_lost(
-    workers: Workers, end: Callable[[], object], words: str
-) -> None:
-    """Exit, crash, kill, even in mid-message: lost, replaced, and the other slot goes on."""
-    dead, other = workers.pids()
-    workers.start(1, "other", lambda: 1, ())
-    assert one(workers).value == 1
-    outcome = call(workers, end)
-    assert outcome == Reply(0, "lost", f"worker process {dead} {words}")
-    assert workers.pids()[1] == other
-    assert call(workers, lambda: os.getpid()).value == workers.pids()[0] != dead
-
-
-def test_a_child_left_behind_by_a_crash_is_killed(workers: Workers, fifo: str) -> None:
-    """A forked child holds no channel open, and does not outlive its worker."""
-
-    def fork() -> None:
-        if child := os.fork():
-            Path(fifo).write_text(str(child))
-            os._exit(7)
-        time.sleep(600)
-
-    workers.start(0, "fork", fork, ())
-    child = int(Path(fifo).read_text())
-    assert str(one(workers).value).endswith("exited with code 7")
-    await_end(child)
 
 
 # What others do to a worker
@@ -461,7 +145,7 @@ def test_a_task_sent_to_a_worker_that_dies_before_reading_it_is_lost(workers: Wo
     assert one(workers) == Reply(0, "lost", sentence)
 
 
-def test_kill_stops_a_task_with_its_children_and_tells_nothing(
+def test_kill_ends_a_task_with_its_children_and_reports_nothing(
     workers: Workers, fifo: str
 ) -> None:
     """The slot is free at once; worker and child are gone, and waited for."""
@@ -475,7 +159,7 @@ def test_kill_stops_a_task_with_its_children_and_tells_nothing(
     assert not exists(stopped)
 
 
-def test_kill_drops_an_outcome_that_nobody_has_seen(workers: Workers) -> None:
+def test_kill_drops_an_outcome_that_was_not_reported(workers: Workers) -> None:
     """A task that could not be sent and was then killed is not reported."""
     workers.start(0, "key", print, (threading.Lock(),))
     workers.kill(0)
@@ -486,7 +170,7 @@ def test_workers_that_cannot_start_stop_the_run_with_a_message() -> None:
     """Without a Python that starts, replacing would go on forever."""
     with Workers(1, environment={"PYTHONHOME": "/nowhere"}) as workers:
         with pytest.raises(SlotwiseError, match="3 in a row ended before they were ready"):
-            workers.wait(PATIENCE)
+            workers.wait(TIMEOUT)
         pids = workers.pids()
     assert not any(exists(pid) for pid in pids)
 
@@ -511,7 +195,7 @@ def test_a_waiting_worker_has_imported_little(workers: Workers) -> None:
     assert call(workers, Reply, 0, "done", 1).value == Reply(0, "done", 1)
 
 
-def test_a_worker_has_no_files_of_others(workers: Workers) -> None:
+def test_a_worker_inherits_no_other_files(workers: Workers) -> None:
     """Open are its channel, its lifeline, the shared word and the three standard streams."""
 
     def others() -> list[str]:
@@ -535,13 +219,13 @@ def test_environment_of_a_worker() -> None:
         assert hashes[0] == hashes[1]
 
 
-def test_prints_of_user_code_leave_stdout_pure() -> None:
+def test_output_of_user_code_goes_to_stderr() -> None:
     """What tasks print goes to stderr, whole lines at once, even if the worker is killed."""
     ran = subprocess.run(
         [sys.executable, "-c", MANAGER.format(function="lambda: print('hi') or os._exit(1)")],
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
     assert "hi" not in ran.stdout
@@ -590,16 +274,16 @@ def test_an_interrupt_leaves_all_closable(workers: Workers) -> None:
         time.sleep(600)
 
     workers.start(0, "key", interrupt, ())
-    # Who starts tests in the background may have it ignored.
+    # A shell that starts tests in the background may have set it to be ignored.
     before_it = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            workers.wait(PATIENCE)
+            workers.wait(TIMEOUT)
     finally:
         signal.signal(signal.SIGINT, before_it)
     pids, before = workers.pids(), time.monotonic()
     workers.close()
-    assert time.monotonic() - before < PATIENCE, "it does not wait for the task"
+    assert time.monotonic() - before < TIMEOUT, "it does not wait for the task"
     assert not any(exists(pid) for pid in pids)
     workers.close()
     assert workers.pids() == ()

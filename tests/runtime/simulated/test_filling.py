@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from oracles.max_min import max_min_rates
 from slotwise.runtime.simulated.filling import rates_of_few, rates_of_many
+from tiers import examples
 
 LINKS = 5
 
@@ -31,9 +32,9 @@ def table_of(paths: list[list[int]]) -> np.ndarray:
     return np.array([path + [LINKS] * (width - len(path)) for path in paths])
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20, slow=60))
 @given(shared())
-def test_rates_are_those_of_linear_programmes(
+def test_rates_equal_those_of_linear_programs(
     case: tuple[list[list[int]], list[float]],
 ) -> None:
     """Both functions find the lexicographic optimum."""
@@ -44,6 +45,7 @@ def test_rates_are_those_of_linear_programmes(
     assert many.tolist() == pytest.approx(expected, rel=1e-6)
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(st.integers(0, 10_000))
 def test_many_flows_fill_links_and_no_more(seed: int) -> None:
     """Of hundreds of flows each is stopped by a full link on which none is faster."""

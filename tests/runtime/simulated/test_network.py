@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles.max_min import max_min_rates
@@ -16,6 +16,7 @@ from slotwise.model.network import Network
 from slotwise.runtime.simulated import network as network_module
 from slotwise.runtime.simulated.links import Links, Way
 from slotwise.runtime.simulated.network import FlowNetwork
+from tiers import examples
 
 HOSTS = tuple(f"{rack}{host}" for rack in "ab" for host in (1, 2, 3))
 CLUSTER = Cluster(tuple(Host(name, {"task": 1}, rack=name[0]) for name in HOSTS))
@@ -55,7 +56,7 @@ def test_two_equal_flows_share() -> None:
     assert fluid.advance(10.0) == [0, 1]
 
 
-def test_who_is_held_up_elsewhere_leaves_the_rest_to_others() -> None:
+def test_a_flow_limited_elsewhere_leaves_the_rest_to_others() -> None:
     """Max-min, not equal parts: what the core slows down leaves the host to the other."""
     fluid = flowing(Network(host=10, core=2), ("a1", "b1", 9.0), ("a1", "a2", 9.0))
     assert (fluid.rate(0), fluid.rate(1)) == (2.0, 8.0)
@@ -70,7 +71,7 @@ def test_a_flow_speeds_up_when_another_one_ends() -> None:
     assert fluid.advance(9.0) == [0]
 
 
-def test_one_that_is_stopped_leaves_its_part_to_others() -> None:
+def test_a_stopped_flow_leaves_its_part_to_others() -> None:
     """The bytes that had arrived are returned."""
     fluid = flowing(Network(host=10), ("a1", "a2", 30.0), ("a1", "a3", 10.0))
     assert fluid.stop(1.0, 1) == 5.0
@@ -78,7 +79,7 @@ def test_one_that_is_stopped_leaves_its_part_to_others() -> None:
     assert fluid.next_end() == (3.5, 0)
 
 
-def test_nothing_to_pass_takes_no_time() -> None:
+def test_an_empty_flow_takes_no_time() -> None:
     """On one host, of no bytes, or without limits: the flow ends as it begins."""
     fluid = flowing(Network(host=10), ("a1", "a1", 30.0), ("a1", "a2", 0.0))
     assert fluid.next_end() == (0.0, 0)
@@ -86,7 +87,7 @@ def test_nothing_to_pass_takes_no_time() -> None:
     assert flowing(Network(), ("a1", "b1", 30.0)).advance(0.0) == [0]
 
 
-def test_what_comes_from_outside_passes_the_core() -> None:
+def test_flows_from_outside_pass_the_core() -> None:
     """A source that is no host of the cluster."""
     fluid = flowing(Network(host=10, core=4), ("elsewhere", "a1", 8.0))
     assert fluid.advance(2.0) == [0]
@@ -104,7 +105,7 @@ def test_a_flow_from_several_hosts_ends_with_its_last_part() -> None:
     assert fluid.rate("other") == 10.0
 
 
-def test_parts_of_one_flow_end_apart() -> None:
+def test_parts_of_one_flow_end_separately() -> None:
     """It is over when the slower part has arrived."""
     fluid = FlowNetwork(CLUSTER, Network(host=10, core=2))
     fluid.start(0.0, "copy", ["b1", "a2"], "a3", 20.0)
@@ -134,7 +135,7 @@ def test_flows_of_a_host_are_counted() -> None:
     assert (fluid.leaving("a1"), fluid.leaving("a2"), fluid.leaving("x")) == (2, 0, 0)
 
 
-def test_paths_pass_what_they_should() -> None:
+def test_paths_pass_the_right_links() -> None:
     """Two links in a rack, five between racks, and none without a limit."""
     links = Links(CLUSTER, Network(1, 2, 3))
 
@@ -207,6 +208,7 @@ class Watched:
             assert carried <= links.capacity[link] * (1 + 1e-9)
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(speeds, speeds, speeds, st.lists(flow_starts, min_size=1, max_size=12), few_or_many)
 def test_every_byte_arrives(
     host: float,
@@ -237,6 +239,7 @@ def test_every_byte_arrives(
     assert traffic.core_bytes == pytest.approx(by_way[Way.CORE])
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(
     speeds,
     speeds,
@@ -276,6 +279,7 @@ def test_rates_stay_max_min_fair_as_flows_come_and_go(
             assert [fluid.rate(k) for k in flows] == pytest.approx(expected, rel=1e-6)
 
 
+@settings(max_examples=examples(15, slow=1000))
 @given(st.lists(flow_starts, min_size=2, max_size=12))
 def test_the_same_flows_end_the_same(
     starts: list[tuple[float, str | list[str], str, int]],

@@ -21,8 +21,7 @@ from slotwise.model.event import (
     TaskFinished,
     TaskKilled,
 )
-from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
-from slotwise.model.network import Network
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.runtime.simulated.backend import SimulatedBackend
 from slotwise.runtime.simulated.outages import Outage
@@ -73,15 +72,15 @@ def lost(at: float, task: int, host: str = "h1", grace: float = 5.0) -> TaskFail
 def until_quiet(backend: SimulatedBackend) -> list[Event]:
     """All remaining events."""
     events: list[Event] = []
-    while heard := backend.wait(until=1000.0):
-        events += heard
+    while received := backend.wait(until=1000.0):
+        events += received
     return events
 
 
-# Short silences.
+# Outages within the grace.
 
 
-def test_what_ends_in_a_silence_is_known_when_it_is_over() -> None:
+def test_tasks_that_end_during_an_outage_are_reported_after_it() -> None:
     """Two tasks of 4 s on h1, begun at 0 and 1.5; it is cut off from 3 to 6."""
     backend = backend_of(Outage("h1", 3, 3))
     backend.perform(launch(0))
@@ -97,7 +96,7 @@ def test_what_ends_in_a_silence_is_known_when_it_is_over() -> None:
     ]
 
 
-def test_what_ends_later_ends_as_if_nothing_had_been() -> None:
+def test_tasks_that_end_after_an_outage_are_not_affected() -> None:
     """An outage from 1 to 3 within a task of 4 s."""
     backend = backend_of(Outage("h1", 1, 2))
     backend.perform(launch(0))
@@ -108,14 +107,14 @@ def test_what_ends_later_ends_as_if_nothing_had_been() -> None:
     ]
 
 
-def test_a_silence_as_long_as_the_grace_is_put_up_with() -> None:
+def test_an_outage_as_long_as_the_grace_loses_nothing() -> None:
     """Back at the very instant at which the grace of 5 s ends, tasks are not lost."""
     backend = backend_of(Outage("h1", 1, 5))
     backend.perform(launch(0))
     assert until_quiet(backend)[-1] == finished(6.0, 0)
 
 
-def test_an_end_at_the_instant_of_the_cut_is_not_heard() -> None:
+def test_an_end_at_the_start_of_an_outage_is_not_reported() -> None:
     """Nor is one at the instant of the return late."""
     backend = backend_of(Outage("h1", 4, 1), Outage("h2", 1, 3))
     backend.perform(launch(0, "h1"))
@@ -130,17 +129,17 @@ def test_an_end_at_the_instant_of_the_cut_is_not_heard() -> None:
     ]
 
 
-def test_outages_that_touch_are_one_silence() -> None:
+def test_touching_outages_are_one_outage() -> None:
     """3 s and 3 s are more than the grace of 5 s."""
     backend = backend_of(Outage("h1", 4, 3), Outage("h1", 1, 3))
     backend.perform(launch(0))
     assert until_quiet(backend) == [HostLost(1.0, "h1"), lost(6.0, 0), HostJoined(7.0, "h1")]
 
 
-# Long silences.
+# Outages beyond the grace.
 
 
-def test_after_the_grace_what_runs_there_is_lost_and_never_heard_of_again() -> None:
+def test_after_the_grace_running_tasks_are_lost_for_good() -> None:
     """Both tasks of h1 at 6, though one was done by then; others may begin when it is back."""
     backend = backend_of(Outage("h1", 1, 20), work=4.0)
     backend.perform(launch(0))
@@ -151,7 +150,7 @@ def test_after_the_grace_what_runs_there_is_lost_and_never_heard_of_again() -> N
     assert until_quiet(backend) == [finished(10.0, 0, attempt=2), HostJoined(21.0, "h1")]
 
 
-def test_with_no_grace_tasks_are_lost_as_soon_as_silence_is_noticed() -> None:
+def test_without_grace_tasks_are_lost_when_the_outage_is_noticed() -> None:
     """At the instant of the outage."""
     backend = backend_of(Outage("h1", 1, 0.5), grace=0.0)
     backend.perform(launch(0))
@@ -162,7 +161,7 @@ def test_with_no_grace_tasks_are_lost_as_soon_as_silence_is_noticed() -> None:
 # Hosts that report now and then. h1 reports at 0, 2, 4, ..., h2 at 1, 3, 5, ...
 
 
-def test_silence_is_noticed_with_the_first_missing_report_and_ends_with_the_next_one() -> None:
+def test_an_outage_is_noticed_at_the_first_missing_report() -> None:
     """Cut off from 1 to 4.5: noticed at 2, back at 6. The end at 4 is known then, too."""
     backend = backend_of(Outage("h1", 1, 3.5), heartbeat=2.0)
     backend.perform(launch(0))
@@ -182,13 +181,13 @@ def test_an_outage_between_two_reports_is_not_noticed() -> None:
     assert until_quiet(backend) == [finished(5.0, 1), finished(6.0, 0)]
 
 
-def test_outages_without_a_report_between_them_are_one_silence() -> None:
+def test_outages_without_a_report_between_them_are_one_outage() -> None:
     """The reports at 2 and 4 are missing, although the host was reachable from 2.5 to 3.5."""
     backend = backend_of(Outage("h1", 1.5, 1), Outage("h1", 3.5, 1), heartbeat=2.0)
     assert until_quiet(backend) == [HostLost(2.0, "h1"), HostJoined(6.0, "h1")]
 
 
-def test_the_grace_begins_when_silence_is_noticed() -> None:
+def test_the_grace_begins_when_the_outage_is_noticed() -> None:
     """Noticed at 2, lost at 7; cut off until 6.5 only, but the next report is at 8."""
     backend = backend_of(Outage("h1", 0.5, 6), heartbeat=2.0)
     backend.perform(launch(0))
@@ -210,7 +209,7 @@ def test_the_grace_begins_when_silence_is_noticed() -> None:
         ),
     ],
 )
-def test_a_launch_that_nobody_heard(seconds: float, events: list[Event]) -> None:
+def test_a_launch_during_an_outage(seconds: float, events: list[Event]) -> None:
     """Between the cut and its notice: it begins on return, or is dropped if it was lost."""
     backend = backend_of(Outage("h1", 0.5, seconds), heartbeat=2.0)
     assert backend.wait(1.0) == ()
@@ -221,7 +220,7 @@ def test_a_launch_that_nobody_heard(seconds: float, events: list[Event]) -> None
 # Orders to stop.
 
 
-def test_a_kill_reaches_a_silent_host_when_it_is_back() -> None:
+def test_a_kill_reaches_an_unresponsive_host_when_it_is_back() -> None:
     """One of two tasks is done by then, and ends normally."""
     backend = backend_of(Outage("h1", 2, 3), work=4.0)
     backend.perform(launch(0))
@@ -237,7 +236,7 @@ def test_a_kill_reaches_a_silent_host_when_it_is_back() -> None:
     ]
 
 
-def test_a_kill_comes_to_nothing_when_the_attempt_is_lost() -> None:
+def test_a_kill_of_a_lost_attempt_has_no_effect() -> None:
     """The grace is over first."""
     backend = backend_of(Outage("h1", 2, 30))
     backend.perform(launch(0))
@@ -255,7 +254,7 @@ def test_a_launch_and_its_kill_may_both_wait() -> None:
     assert until_quiet(backend) == [TaskKilled(1.5, MAP, 0, 1)]
 
 
-def test_what_was_saved_in_a_silence_is_known_when_it_is_over() -> None:
+def test_work_saved_during_an_outage_is_reported_after_it() -> None:
     """Asked to stop at 1 after 1 s, it saves until 2; at 4 it is reported as killed."""
     backend = backend_of(Outage("h1", 1.5, 3), work=2.0, save_seconds=0.5)
     backend.perform(launch(0))
@@ -265,96 +264,10 @@ def test_what_was_saved_in_a_silence_is_known_when_it_is_over() -> None:
     assert until_quiet(backend) == events
 
 
-# What others copy and read.
-
-
-def reduce_backend(*outages: Outage, grace: float = 5.0) -> SimulatedBackend:
-    """Two maps of 4 s, and two reduces of 1 s that copy from them, without losing time."""
-    early = Phase("reduce", Tasks(2, 1.0), after=frozenset({"map"}), slow_start=0.0)
-    job = Job("a", (Phase("map", Tasks(2, 4.0)), early))
-    backend = SimulatedBackend(cluster(grace=grace), (job,), Simulation(outages=outages))
-    backend.wait(None)
-    backend.perform(launch(0, "h1"))
-    backend.perform(launch(1, "h2"))
-    backend.perform(Launch(REDUCE, 0, 1, "h1", Locality.NODE))
-    backend.perform(Launch(REDUCE, 1, 1, "h2", Locality.NODE))
-    return backend
-
-
-def reduced(at: float, task: int) -> TaskFinished:
-    """The success of a reduce."""
-    return TaskFinished(at, REDUCE, task, 1, 1.0)
-
-
-def test_others_copy_from_a_map_when_its_end_is_known() -> None:
-    """The map on h1 ends at 4, which is known at 7: both reduces end at 8."""
-    told = until_quiet(reduce_backend(Outage("h1", 3, 4)))
-    assert told[-2:] == [reduced(8.0, 0), reduced(8.0, 1)]
-
-
-def test_a_reduce_on_a_silent_host_learns_of_maps_when_it_is_back() -> None:
-    """The maps end at 4 and 4; h2 hears of it at 7, after its own map's end was known."""
-    told = until_quiet(reduce_backend(Outage("h1", 4.5, 3), Outage("h2", 3, 3)))
-    ends = [event for event in told if isinstance(event, TaskFinished)]
-    assert ends == [finished(4.0, 0), finished(6.0, 1), reduced(7.0, 1), reduced(8.5, 0)]
-
-
-def test_a_map_that_was_lost_is_copied_from_once() -> None:
-    """Lost at 4, though done; the reduces wait for the second attempt, which ends at 8."""
-    backend = reduce_backend(Outage("h1", 3.5, 9), grace=0.5)
-    events = []
-    while not any(isinstance(event, TaskFailed) for event in events):
-        events += backend.wait(None)
-    assert {event.phase for event in events if isinstance(event, TaskFailed)} == {MAP, REDUCE}
-    backend.perform(launch(0, "h2", attempt=2))
-    assert until_quiet(backend) == [
-        finished(8.0, 0, attempt=2),
-        reduced(9.0, 1),
-        HostJoined(12.5, "h1"),
-    ]
-
-
-def reading_backend(*outages: Outage) -> SimulatedBackend:
-    """Two tasks of 1 s read 20 bytes each from h1 over 10 bytes a second."""
-    blocks = tuple(Block(frozenset({"h1"}), 20) for _ in range(2))
-    job = Job("a", (Phase("map", Tasks(2, 1.0, blocks)),))
-    hosts = tuple(Host(name, {"task": 2}) for name in ("h1", "h2", "h3"))
-    truth = Simulation(network=Network(host=10), outages=outages)
-    backend = SimulatedBackend(Cluster(hosts, grace=1.0), (job,), truth)
-    backend.wait(None)
-    backend.perform(Launch(MAP, 0, 1, "h2", Locality.RACK))
-    backend.perform(Launch(MAP, 1, 1, "h3", Locality.RACK))
-    return backend
-
-
-def test_hosts_that_the_scheduler_cannot_reach_send_and_read_on() -> None:
-    """Both have their blocks at 4 during any outage: only their ends are reported late."""
-    backend = reading_backend(Outage("h1", 1, 1), Outage("h2", 4.5, 1))
-    assert until_quiet(backend) == [
-        HostLost(1.0, "h1"),
-        HostJoined(2.0, "h1"),
-        HostLost(4.5, "h2"),
-        finished(5.0, 1, seconds=1.0),
-        HostJoined(5.5, "h2"),
-        finished(5.5, 0, seconds=1.0),
-    ]
-
-
-def test_a_reader_that_is_lost_leaves_the_network_to_others() -> None:
-    """Half of 10 until 2, when the other one is lost; then all of it for the 10 bytes left."""
-    backend = reading_backend(Outage("h2", 1, 9))
-    assert until_quiet(backend) == [
-        HostLost(1.0, "h2"),
-        lost(2.0, 0, "h2", grace=1.0),
-        finished(2.0 + 1.0 + 1.0, 1, seconds=1.0),
-        HostJoined(10.0, "h2"),
-    ]
-
-
 # Whole runs.
 
 
-def test_when_all_hosts_are_silent_everything_waits() -> None:
+def test_when_all_hosts_are_unresponsive_everything_waits() -> None:
     """Cut off from 0 on, h1 until 3, h2 until 4; the job arrives at 1 and begins at 3."""
     hosts = tuple(Host(name, {"task": 1}) for name in ("h1", "h2"))
     jobs = (Job("a", (Phase("map", Tasks(2, 2.0)),), arrival=1.0),)
@@ -380,7 +293,7 @@ def test_a_pool_below_another_waits_for_the_only_host_of_its_kind() -> None:
         assert replay(result.log).is_identical
 
 
-def test_no_pool_takes_slots_of_a_silent_host() -> None:
+def test_no_pool_takes_slots_of_an_unresponsive_host() -> None:
     """b takes the slot of the older task on h2, because that of the newer one on h1 is away."""
     hosts = tuple(Host(name, {"task": 1}) for name in ("h2", "h1"))
     long = Phase("map", Tasks(2, 50.0))
@@ -397,7 +310,7 @@ def test_no_pool_takes_slots_of_a_silent_host() -> None:
     assert result.jobs["b"]["completion"] == 5.0
 
 
-def test_true_speeds_decide_and_the_bound_is_by_them() -> None:
+def test_run_times_and_bound_use_the_true_speeds() -> None:
     """The scheduler believes that both have speed 1 and uses h1 of speed 0.1: 100 s, not 10."""
     hosts = tuple(Host(name, {"task": 1}) for name in ("h1", "h2"))
     workload = Workload((Job("a", (Phase("map", Tasks(1, 10.0)),)),), Cluster(hosts))
@@ -408,7 +321,7 @@ def test_true_speeds_decide_and_the_bound_is_by_them() -> None:
     assert result.log.header.cluster == workload.cluster
 
 
-def test_what_goes_wrong_stands_in_the_log_and_nothing_else_does() -> None:
+def test_the_log_header_holds_the_troubles_and_nothing_else() -> None:
     """The outages; without any there is no key."""
     workload = Workload((Job("a", (Phase("map", Tasks(1, 1.0)),)),), cluster())
     plain = simulate(workload).log.header.parameters
@@ -441,7 +354,7 @@ def test_what_goes_wrong_stands_in_the_log_and_nothing_else_does() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(make: Callable[[], object], words: str) -> None:
+def test_invalid_values_are_refused(make: Callable[[], object], words: str) -> None:
     """The message has the place, the value and the remedy."""
     with pytest.raises(InputError) as refused:
         make()

@@ -21,6 +21,7 @@ from slotwise.model.network import Network
 from slotwise.record.log import Log
 from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
 from slotwise.workload.placement import place_blocks
+from tiers import examples
 
 MAP = PhaseId("a", "map")
 HOSTS = ("a1", "a2", "a3", "b1", "b2")
@@ -84,7 +85,7 @@ def test_readers_share_the_host_that_they_read_from() -> None:
     assert events_of(backend, 3) == [finished(8.0, 0), finished(8.0, 1), finished(9.0, 2)]
 
 
-def test_it_is_read_from_the_nearest_and_idlest_copy() -> None:
+def test_a_block_is_read_from_the_nearest_and_idlest_copy() -> None:
     """In the reader's rack if there is one; of two there, from the one that sends to nobody."""
     backend = backend_of(job_of("a1 b1", "a1 a2", "a1 a2 b2"))
     backend.perform(launch(0, "b2", Locality.RACK))  # From b1.
@@ -115,7 +116,7 @@ def test_a_killed_reader_leaves_the_network_to_others() -> None:
     assert backend.wait(None) == [TaskFinished(5.5 + 2.0 + 3.0, MAP, 0, 2, 3.0)]
 
 
-def test_a_reader_with_grace_is_killed_when_that_is_over() -> None:
+def test_a_reader_with_grace_is_killed_after_it() -> None:
     """It reads until then; one that already computes is killed as usual."""
     backend = backend_of(job_of("a1", "a2"))
     backend.perform(launch(0, "a3", Locality.RACK))
@@ -140,7 +141,7 @@ def test_blocks_without_size_are_read_at_once() -> None:
     assert backend.wait(None) == [finished(3.0, 0)]
 
 
-def test_the_clock_stops_where_it_is_told_to() -> None:
+def test_the_clock_stops_at_the_given_instant() -> None:
     """A read that is over later does not move it."""
     backend = backend_of(job_of("a1"))
     backend.perform(launch(0, "a2", Locality.RACK))
@@ -159,7 +160,7 @@ def attempts_of(log: Log) -> list[Attempt]:
     return attempts
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(6, slow=25))
 @given(
     st.integers(0, 99),
     st.sampled_from([Network(host=50), Network(host=50, rack=80, core=60), Network(core=40)]),
