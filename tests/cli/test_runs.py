@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,60 +115,6 @@ def test_a_report_is_made_from_logs(slotwise: Any, folder: Path) -> None:
     refused = slotwise("report", "jobs.yaml", "-o", "page.html")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr.startswith("slotwise: log 'jobs.yaml', line 1: not JSON")
-
-
-def test_a_workload_may_come_through_a_pipe(folder: Path) -> None:
-    """The file is read once, so it may be a pipe, and other objectives may be asked for."""
-    done = subprocess.run(
-        [sys.executable, "-m", "slotwise", "plan", "/dev/stdin", "--objective", "stretch"],
-        input=(folder / "jobs.yaml").read_bytes(),
-        capture_output=True,
-        check=True,
-    )
-    assert done.stdout.startswith(b"flex: sum of stretch ")
-
-
-@pytest.mark.parametrize(
-    "command", ["plan", "simulate", "compare", "compare --json", "--version"]
-)
-def test_a_reader_who_has_seen_enough(command: str, folder: Path) -> None:
-    """A closed pipe is no failure and no traceback."""
-    ours, theirs = os.pipe()
-    os.close(ours)
-    file = [] if command.startswith("--") else ["jobs.yaml"]
-    words = [
-        sys.executable,
-        "-m",
-        "slotwise",
-        *command.split()[:1],
-        *file,
-        *command.split()[1:],
-    ]
-    done = subprocess.run(words, stdout=theirs, stderr=subprocess.PIPE, check=False)
-    os.close(theirs)
-    assert (done.returncode, done.stderr) == (0, b"")
-
-
-def test_a_report_is_written_whether_or_not_anybody_reads(folder: Path) -> None:
-    """A reader that is gone, as after Ctrl-C to a pipeline, does not cost the page."""
-    ours, theirs = os.pipe()
-    os.close(ours)
-    words = [sys.executable, "-m", "slotwise", "simulate", "jobs.yaml", "--report", "r.html"]
-    done = subprocess.run(words, stdout=theirs, stderr=subprocess.PIPE, check=False)
-    os.close(theirs)
-    assert (done.returncode, done.stderr) == (0, b"report: r.html\n")
-    assert (folder / "r.html").stat().st_size > 100_000
-
-
-def test_tables_are_not_squeezed_in_pipes(folder: Path) -> None:
-    """Where stdout is no terminal a row stays a row, however long the names are."""
-    name = 150 * "n"
-    (folder / "long.yaml").write_text(
-        f"slotwise: 1\njobs: [{{id: {name}, phases: [{{name: m, work: 1}}]}}]\n"
-    )
-    words = [sys.executable, "-m", "slotwise", "simulate", "long.yaml"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert any(name in line and line.startswith(" flex") for line in done.stdout.splitlines())
 
 
 POOLS = """\

@@ -144,7 +144,7 @@ def run_console(text: str, run_command: RunCommand) -> Iterator[str]:
 
 @pytest.fixture
 def starts_processes(pytestconfig: pytest.Config) -> bool:
-    """Whether commands and scripts run as processes: with --slow, as starting them takes long."""
+    """Whether commands and scripts run as processes, which take long to start: with --slow."""
     return bool(pytestconfig.getoption("--slow"))
 
 

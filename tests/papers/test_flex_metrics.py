@@ -44,9 +44,7 @@ def name_of(metric: Metric) -> str:
 
 
 @pytest.mark.parametrize("metric", MINIMAX, ids=name_of)
-def test_the_maximum_cost_is_optimal(
-    metric: Metric, with_min_shares: bool, count: int
-) -> None:
+def test_the_maximum_cost_is_optimal(metric: Metric, with_min_shares: bool, count: int) -> None:
     """Every minimax metric is solved exactly, also with min shares, and equals the bound."""
     row = measured(metric, with_min_shares, count)
     assert row.worst_ratio <= 1 + SAME

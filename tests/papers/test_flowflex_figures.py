@@ -62,7 +62,7 @@ def test_maxima_are_within_126_percent_of_the_bound_on_average(
 def test_fifo_is_particularly_poor_on_average_stretch(
     outcomes: Sequence[dict[str, FlowOutcome]],
 ) -> None:
-    """Of the metrics without deadlines, because a small flow after big ones has a high stretch."""
+    """Of the metrics without deadlines: a small flow after big ones has a high stretch."""
     names = ("mean completion", "weighted completion", "mean stretch")
     ratios = {name: average(outcomes, name, "fifo") for name in names}
     assert max(ratios, key=lambda name: ratios[name]) == "mean stretch"
