@@ -86,9 +86,9 @@ def random_schedule(rng: random.Random) -> Made:
 
 @pytest.fixture(scope="module")
 def schedules(pytestconfig: pytest.Config) -> list[Made]:
-    """Hundreds of schedules of the model."""
+    """Random schedules of the model."""
     rng = random.Random(11)
-    count = 400 if pytestconfig.getoption("--slow") else 100
+    count = 400 if pytestconfig.getoption("--slow") else 40
     return [random_schedule(rng) for _ in range(count)]
 
 
