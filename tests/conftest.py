@@ -1,4 +1,4 @@
-"""What all tests share: the `--slow` flag, hypothesis profiles, and runs that are watched."""
+"""Shared by all tests: the `--slow` flag, hypothesis profiles, and runs with checks."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ settings.register_profile(
 )
 settings.register_profile("slow", settings.get_profile("fixed"), max_examples=1000)
 
-ANSWERS_MOST = 10_000
-"""A scheduler that answers so often at one instant goes in a circle."""
+DECISIONS_MAX = 10_000
+"""A scheduler that decides more often at one instant is in an endless loop."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked slow unless it is asked for."""
+    """Skip the tests marked slow unless --slow is given."""
     if not config.getoption("--slow"):
         for item in items:
             if "slow" in item.keywords:
@@ -68,36 +68,36 @@ class CheckedState(State):
     at_every_step = False
 
     def apply(self, entry: Event | Decision) -> None:
-        """Apply, then check if so."""
+        """Apply the entry, then check with `at_every_step`."""
         super().apply(entry)
         if self.at_every_step:
             self.check()
 
     def next_wakeup(self) -> float | None:
-        """A turn is over: check."""
+        """Check, because a turn is over."""
         self.check()
         return super().next_wakeup()
 
 
 @dataclass
-class Watched:
-    """A scheduler whose leavings are looked at whenever it says that it is done."""
+class CheckedScheduler:
+    """A scheduler whose decisions, and what it leaves undecided, are checked."""
 
     inner: Decider
-    answers: int = 0
+    decided: int = 0
     at: float = -1.0
     guarantees: Guarantees = field(default_factory=Guarantees)
 
     def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
-        """What the scheduler inside decides."""
+        """The decisions of the inner scheduler."""
         if snapshot.now != self.at:
-            self.at, self.answers = snapshot.now, 0
-        self.answers += 1
-        assert self.answers < ANSWERS_MOST, "time stands still while decisions go on"
+            self.at, self.decided = snapshot.now, 0
+        self.decided += 1
+        assert self.decided < DECISIONS_MAX, "decisions without end at one instant"
         decisions = self.inner.decide(snapshot)
         assert_taken_rightly(snapshot, decisions)
         if not decisions:
-            if not isinstance(self.inner, Queueing):  # Those leave slots idle as planned.
+            if not isinstance(self.inner, Queueing):  # It leaves slots idle as planned.
                 assert_no_slot_idles(snapshot)
             assert_allocation_is_current(self.inner, snapshot)
             assert_no_pool_holds_too_much(snapshot)
@@ -107,7 +107,7 @@ class Watched:
 
 
 def assert_allocation_is_current(scheduler: Decider, snapshot: Snapshot) -> None:
-    """Where an epoch has ended and nothing was decided anew, nothing else would be decided."""
+    """When an epoch has ended without a new allocation, a new one would be the same."""
     allocator = getattr(scheduler, "allocator", None)
     if allocator is None or allocator.reads_work or snapshot.now < snapshot.epoch_ends:
         return
@@ -115,7 +115,7 @@ def assert_allocation_is_current(scheduler: Decider, snapshot: Snapshot) -> None
     for kind in snapshot.cluster.capacity:
         for phase in snapshot.ready(kind):
             assert phase.allocated == pytest.approx(wanted.get(phase.id, 0.0)), (
-                f"{phase.id} is due more"
+                f"{phase.id} should hold more"
             )
 
 
@@ -128,7 +128,7 @@ def assert_no_slot_idles(snapshot: Snapshot) -> None:
         for phase in snapshot.ready(kind):
             if phase.is_pinned:
                 can_run = phase.may_launch and phase.next_task_on(free) is not None
-                assert not can_run, f"{phase.id} could go on where it was"
+                assert not can_run, f"{phase.id} could continue on its host"
             elif phase.pending and phase.may_launch:
                 assert phase.deferred_until is not None, f"{phase.id} could use a free slot"
                 assert phase.deferred_until > snapshot.now, f"the wait of {phase.id} is over"
@@ -137,14 +137,14 @@ def assert_no_slot_idles(snapshot: Snapshot) -> None:
 
 
 @dataclass(frozen=True)
-class Watch:
-    """A run that has ended: its log and its last state."""
+class CheckedRun:
+    """The log of a run, and its last state."""
 
     log: Log
     state: State
 
 
-def run_watched(
+def run_checked(
     backend: Backend,
     jobs: Sequence[Job],
     cluster: Cluster,
@@ -158,14 +158,14 @@ def run_watched(
     attempts_max: int = 4,
     parameters: dict[str, object] | None = None,
     backend_name: str = "simulated",
-) -> Watch:
-    """Run jobs in a world by the real loop, with state and scheduler watched at every step."""
-    how = {"assigner": assigner, "epoch_seconds": epoch_seconds, "waits": waits}
-    aim = objective or Objective()
+) -> CheckedRun:
+    """Run jobs on a backend by the real loop, with checks of state and scheduler."""
+    options = {"assigner": assigner, "epoch_seconds": epoch_seconds, "waits": waits}
+    objective = objective or Objective()
     header = Header(
         backend=backend_name,
-        scheduler={"name": name, **how},
-        objective={"penalty": aim.penalty, "aggregate": aim.aggregate},
+        scheduler={"name": name, **options},
+        objective={"penalty": objective.penalty, "aggregate": objective.aggregate},
         cluster=cluster,
         pools=tuple(pools),
         jobs_expected=len(jobs),
@@ -176,31 +176,36 @@ def run_watched(
     state = CheckedState(
         cluster, header.pools, jobs_expected=len(jobs), attempts_max=attempts_max
     )
-    run(Watched(make_scheduler(name, **how, objective=aim)), backend, state, log)
+    run(
+        CheckedScheduler(make_scheduler(name, **options, objective=objective)),
+        backend,
+        state,
+        log,
+    )
     state.check()
-    return Watch(log, state)
+    return CheckedRun(log, state)
 
 
 @pytest.fixture(scope="session")
-def watched() -> Callable[..., Watch]:
-    """Runs jobs in a given world; see `run_watched`."""
-    return run_watched
+def watched() -> Callable[..., CheckedRun]:
+    """Runs jobs on a given backend; see `run_checked`."""
+    return run_checked
 
 
 @pytest.fixture(scope="session")
-def simulated() -> Callable[..., Watch]:
-    """Runs jobs in the simulated world; keywords as in `run_watched`, and `simulation`."""
-    return simulate_watched
+def simulated() -> Callable[..., CheckedRun]:
+    """Runs jobs on the simulated backend; keywords as in `run_checked`, and `simulation`."""
+    return simulate_checked
 
 
-def simulate_watched(
+def simulate_checked(
     jobs: Sequence[Job],
     cluster: Cluster,
     pools: Iterable[Pool] = (),
     name: str = "fair",
     simulation: Simulation | None = None,
     **options: object,
-) -> Watch:
-    """The same in the simulated world."""
+) -> CheckedRun:
+    """Run jobs on the simulated backend."""
     backend = SimulatedBackend(cluster, jobs, simulation)
-    return run_watched(backend, jobs, cluster, pools, name, **options)
+    return run_checked(backend, jobs, cluster, pools, name, **options)

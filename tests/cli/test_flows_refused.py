@@ -38,22 +38,22 @@ OF_FLOWS = (
 NAMES = ("flowflex", "flowflex-fast", "flowflex-paper")
 
 
-def assert_refused(told: Any, message: str, folder: Path) -> None:
-    """Exit code 2, one line on stderr that says this, nothing on stdout, nothing on disk."""
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert message in told.stderr
-    assert told.stderr.count("\n") == 1
+def assert_refused(done: Any, message: str, folder: Path) -> None:
+    """Exit code 2, this line on stderr, nothing on stdout, nothing on disk."""
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
     assert [path.name for path in folder.iterdir()] == ["jobs.yaml"]
 
 
 @pytest.mark.parametrize("name", OF_FLOWS)
 def test_a_bad_flow(name: str, slotwise: Any, folder: Path) -> None:
-    """The place in the file, the value and the remedy, as with any other command."""
+    """The message has the place in the file, the value and the remedy."""
     text, message = FILES[name]
     (folder / "jobs.yaml").write_text(text, encoding="utf-8")
-    told = slotwise("plan", "jobs.yaml", "--allocator", "flowflex", "--json")
-    assert_refused(told, message, folder)
-    assert told.stderr.startswith("slotwise: jobs.yaml: ")
+    done = slotwise("plan", "jobs.yaml", "--allocator", "flowflex", "--json")
+    assert_refused(done, message, folder)
+    assert done.stderr.startswith("slotwise: jobs.yaml: ")
 
 
 def file_of(phases: str, more: str = "") -> str:
@@ -111,20 +111,20 @@ def test_a_flow_that_cannot_be_planned(
     """One message that names the job, the phase, the value and the remedy."""
     text, message = BAD[name]
     (folder / "jobs.yaml").write_text(text, encoding="utf-8")
-    told = slotwise("plan", "jobs.yaml", "--allocator", allocator, "--json")
-    assert_refused(told, message, folder)
+    done = slotwise("plan", "jobs.yaml", "--allocator", allocator, "--json")
+    assert_refused(done, message, folder)
 
 
 def test_without_ortools_the_extra_is_named(
     slotwise: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sum needs the network; the faster variant and maxima do without it."""
+    """Sums need the min-cost flow; the faster variant and maxima do not."""
     monkeypatch.setattr(least_cost, "find_spec", lambda name: None)
     (folder / "jobs.yaml").write_text(file_of(f"{A}, {{name: b, work: 1, after: [a]}}"))
-    told = slotwise("plan", "jobs.yaml", "--allocator", "flowflex")
-    assert_refused(told, "pip install 'slotwise[flow]'", folder)
-    told = slotwise("simulate", "jobs.yaml", "--scheduler", "flowflex")
-    assert_refused(told, "pip install 'slotwise[flow]'", folder)
+    done = slotwise("plan", "jobs.yaml", "--allocator", "flowflex")
+    assert_refused(done, "pip install 'slotwise[flow]'", folder)
+    done = slotwise("simulate", "jobs.yaml", "--scheduler", "flowflex")
+    assert_refused(done, "pip install 'slotwise[flow]'", folder)
     for options in ("--allocator flowflex-fast", "--allocator flowflex --objective makespan"):
-        told = slotwise("plan", "jobs.yaml", "--json", *options.split())
-        assert told.exit_code == 0, told.stderr
+        done = slotwise("plan", "jobs.yaml", "--json", *options.split())
+        assert done.exit_code == 0, done.stderr

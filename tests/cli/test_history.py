@@ -1,4 +1,4 @@
-"""`slotwise history`: what is known, as a table and as JSON, and what is refused."""
+"""`slotwise history`: its table, its JSON and its errors; and runs that use a history."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from slotwise.runtime.state import State
 
 @pytest.fixture
 def known(folder: Path) -> Path:
-    """A history of a word count on two hosts, one of which is half as fast as it was said."""
+    """A history of a word count on two hosts, one of which is half as fast as stated."""
     path = folder / "history.db"
     maps = [
         Observation("wordcount", "map", 10_000_000, host, 1.0, seconds)
@@ -33,11 +33,11 @@ def known(folder: Path) -> Path:
     return path
 
 
-def test_it_tells_rates_and_speeds(slotwise: Any, known: Path) -> None:
-    """A line a phase and a line a host, the database in the folder unless one is named."""
-    told = slotwise("history")
-    assert (told.exit_code, told.stderr) == (0, "")
-    assert [line.split() for line in told.stdout.splitlines() if line] == [
+def test_history_prints_rates_and_speeds(slotwise: Any, known: Path) -> None:
+    """A line for each phase and host; the default is the database in the folder."""
+    done = slotwise("history")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert [line.split() for line in done.stdout.splitlines() if line] == [
         ["program", "phase", "MB/s", "a", "slot", "spread", "tasks"],
         ["wordcount", "map", "20.0", "0", "%", "9"],
         ["wordcount", "reduce", "1.00", "–", "1"],
@@ -45,14 +45,14 @@ def test_it_tells_rates_and_speeds(slotwise: Any, known: Path) -> None:
         ["h1", "1.00", "1.00", "0", "%", "7"],
         ["h2", "1.00", "0.50", "0", "%", "3"],
     ]
-    assert slotwise("history", "history.db").stdout == told.stdout
+    assert slotwise("history", "history.db").stdout == done.stdout
 
 
-def test_it_tells_the_same_as_json(slotwise: Any, known: Path) -> None:
+def test_history_prints_json(slotwise: Any, known: Path) -> None:
     """One object and nothing else."""
-    told = slotwise("history", str(known), "--json")
-    assert (told.exit_code, told.stderr, told.stdout.count("\n")) == (0, "", 1)
-    plain = json.loads(told.stdout)
+    done = slotwise("history", str(known), "--json")
+    assert (done.exit_code, done.stderr, done.stdout.count("\n")) == (0, "", 1)
+    plain = json.loads(done.stdout)
     assert list(plain) == ["programs", "hosts"]
     assert [row["seconds_per_byte"] for row in plain["programs"]] == pytest.approx([5e-8, 1e-6])
     assert [(row["host"], row["tasks"]) for row in plain["hosts"]] == [("h1", 7), ("h2", 3)]
@@ -60,7 +60,7 @@ def test_it_tells_the_same_as_json(slotwise: Any, known: Path) -> None:
 
 
 def test_an_empty_history_says_so(slotwise: Any, folder: Path) -> None:
-    """Nothing is known yet, and that is no error."""
+    """A history without measurements is not an error."""
     append_history(folder / "h.db", [])
     assert slotwise("history", "h.db").stdout == "no measurements yet\n"
     assert json.loads(slotwise("history", "h.db", "--json").stdout) == {
@@ -69,25 +69,25 @@ def test_an_empty_history_says_so(slotwise: Any, folder: Path) -> None:
     }
 
 
-def test_what_is_no_history_is_refused(slotwise: Any, folder: Path) -> None:
-    """By exit code 2 and one line; nothing is made or changed."""
+def test_a_file_that_is_not_a_history_is_refused(slotwise: Any, folder: Path) -> None:
+    """With exit code 2 and one line; no file is created or changed."""
     before = sorted(folder.iterdir()), (folder / "jobs.yaml").read_bytes()
     for name, why in (("none.db", "no such file"), ("jobs.yaml", "no database")):
-        told = slotwise("history", name)
-        assert (told.exit_code, told.stdout, told.stderr.count("\n")) == (2, "", 1)
-        assert f"history '{name}'" in told.stderr
-        assert why in told.stderr
+        done = slotwise("history", name)
+        assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert f"history '{name}'" in done.stderr
+        assert why in done.stderr
     assert (sorted(folder.iterdir()), (folder / "jobs.yaml").read_bytes()) == before
 
 
 @pytest.mark.parametrize("command", ["plan", "simulate", "run", "history"])
 def test_a_name_that_is_too_long_is_refused(command: str, slotwise: Any, folder: Path) -> None:
-    """As any other that will not do: it is not even looked for."""
+    """As other bad names are, with one message."""
     name = "x" * 5000
     asked = ["history"] if command == "history" else [command, "jobs.yaml", "--history"]
-    told = slotwise(*asked, name)
-    assert (told.exit_code, told.stdout, told.stderr.count("\n")) == (2, "", 1)
-    assert "File name too long; name another file" in told.stderr
+    done = slotwise(*asked, name)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "File name too long; name another file" in done.stderr
 
 
 PACED = """\
@@ -99,7 +99,7 @@ class Paced(WordCount):
         time.sleep(4e-6 * len(text))
         super().fold_chunk(text, table)
 """
-"""A word count whose maps take a known time, and more on a busy machine."""
+"""A word count whose maps take at least a known time."""
 
 WORDS = """\
 slotwise: 1
@@ -124,7 +124,7 @@ def words(folder: Path) -> Path:
 
 @dataclass
 class Ran:
-    """What a live run of the word count believed at first, and what was so."""
+    """The log of a live run of the word count: its estimates and its measured work."""
 
     log: Log
 
@@ -134,21 +134,21 @@ class Ran:
         return job.by_name[phase].tasks.work_total()
 
     def truth(self, phase: str) -> float:
-        """The seconds that it really took."""
+        """The seconds that it took."""
         ends = (e for t in self.log.turns for e in t.events if isinstance(e, TaskFinished))
         return sum(e.seconds for e in ends if e.phase.phase == phase)
 
     def error(self, phase: str) -> float:
-        """By which factor the first estimate was wrong, above 1."""
+        """The factor, above 1, by which the first estimate was wrong."""
         estimate, truth = self.work(phase), self.truth(phase)
         assert estimate is not None
         return max(estimate / truth, truth / estimate)
 
     def left(self, part: float) -> tuple[float, float]:
-        """When so much of the maps is done, the work that is left.
+        """The remaining work of the maps when this part of them is done, by two estimates.
 
-        As estimated then; and as it was estimated at first, times the factor by which that was
-        wrong for those that are done. What the rest takes depends on who uses the machine.
+        That of the scheduler at that time; and the first estimate times the factor by which it
+        was wrong for the maps that are done. The true work depends on the load of the machine.
         """
         (job,) = (e.job for t in self.log.turns for e in t.events if isinstance(e, JobArrived))
         stated = job.by_name["map"].tasks
@@ -166,7 +166,7 @@ class Ran:
                 kind = state.cluster.slot_kind("map")
                 (phase,) = (p for p in state.ready(kind) if p.id == map_id)
                 return phase.work_left(turn.now), (total - seen_stated) * seen / seen_stated
-        raise AssertionError("the maps were never so far")
+        raise AssertionError("the maps never reached this part")
 
 
 @pytest.fixture
@@ -174,22 +174,24 @@ def count_words(slotwise: Any, words: Path) -> Callable[[], Ran]:
     """Runs the word count, live on one slot, with the history h.db."""
 
     def run() -> Ran:
-        told = slotwise(
+        done = slotwise(
             *("run", "words.yaml", "--slots", "1", "--overwrite", "--json"),
             *("--history", "h.db", "--log", "log.jsonl"),
         )
-        assert told.exit_code == 0, told.stderr
+        assert done.exit_code == 0, done.stderr
         return Ran(read_log("log.jsonl"))
 
     return run
 
 
-def test_a_second_run_knows_better(count_words: Callable[[], Ran], folder: Path) -> None:
-    """The first estimate of the same program's work is nearer to what it takes."""
+def test_a_second_run_has_a_better_estimate(
+    count_words: Callable[[], Ran], folder: Path
+) -> None:
+    """The first estimate of the same program is nearer to the measured work."""
     first, second = count_words(), count_words()
-    assert first.error("map") > 50, "the program states what it could do without its pauses"
+    assert first.error("map") > 50, "the program states its rate without its pauses"
     assert second.error("map") < first.error("map") / 25
-    assert replay(second.log).is_identical, "the log has what was believed"
+    assert replay(second.log).is_identical, "the log has the estimates"
     tasks = read_history(folder / "h.db")
     assert {(o.program, o.phase, o.host) for o in tasks} == {
         ("paced.py:Paced", "map", "localhost"),
@@ -203,17 +205,17 @@ def test_a_second_run_knows_better(count_words: Callable[[], Ran], folder: Path)
 
 
 @pytest.mark.parametrize("factor", [0.1, 10.0])
-def test_a_wrong_history_is_set_right_within_the_run(
+def test_a_wrong_history_is_corrected_within_the_run(
     factor: float, count_words: Callable[[], Ran], folder: Path
 ) -> None:
-    """Ten times off at first; when half of the maps are done, what is left is known."""
+    """Wrong by 10 at first; when half of the maps are done, the estimate follows them."""
     wrong = Observation("paced.py:Paced", "map", 1000, "localhost", 1.0, factor * 4e-3)
     append_history(folder / "h.db", [wrong] * 99)
     ran = count_words()
     size = sum(path.stat().st_size for path in (folder / "in").iterdir())
-    assert ran.work("map") == pytest.approx(factor * 4e-6 * size), "it is believed at first"
-    believed, told_by_the_first = ran.left(1 / 2)
-    assert believed == pytest.approx(told_by_the_first)
+    assert ran.work("map") == pytest.approx(factor * 4e-6 * size), "it is the first estimate"
+    estimated, corrected = ran.left(1 / 2)
+    assert estimated == pytest.approx(corrected)
 
 
 TWO = """\
@@ -235,8 +237,8 @@ class Shy(Paced):
 
 
 @pytest.mark.parametrize("scheduler", ["flex", "flowflex-fast"])
-def test_who_is_served_first_is_learned(scheduler: str, words: Path) -> None:
-    """A long job that says it is short goes first but once, under all that look at work."""
+def test_the_order_of_jobs_is_learned(scheduler: str, words: Path) -> None:
+    """A long job that states too little work runs first only in the first run."""
     (words / "paced.py").write_text(PACED + OF_TWO)
     (words / "two.yaml").write_text(TWO)
     served = []
@@ -247,23 +249,23 @@ def test_who_is_served_first_is_learned(scheduler: str, words: Path) -> None:
     assert served == ["large", "small"]
 
 
-def test_a_run_without_a_history_makes_none(slotwise: Any, words: Path) -> None:
-    """Nothing is kept unless it is asked for."""
+def test_a_run_without_a_history_creates_none(slotwise: Any, words: Path) -> None:
+    """Measurements are kept only with `--history`."""
     assert slotwise("run", "words.yaml", "--slots", "2", "--json").exit_code == 0
     assert not [path for path in words.iterdir() if ".db" in path.name]
 
 
-def test_a_run_refuses_what_is_no_history(slotwise: Any, words: Path) -> None:
-    """Before anything is begun, and no history is made where something else is refused."""
+def test_a_run_refuses_a_file_that_is_not_a_history(slotwise: Any, words: Path) -> None:
+    """Before it begins; and it creates no history if another option is refused."""
     for name, more, why in (
         ("words.yaml", [], "no database"),
         ("missing/h.db", [], "unable to open"),
         ("h.db", ["--log", "h.db"], "is the log, too"),
         ("h.db", ["--scheduler", "nonsense"], "unknown scheduler"),
     ):
-        told = slotwise("run", "words.yaml", "--history", name, *more)
-        assert (told.exit_code, told.stdout, told.stderr.count("\n")) == (2, "", 1)
-        assert why in told.stderr
+        done = slotwise("run", "words.yaml", "--history", name, *more)
+        assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert why in done.stderr
     assert (words / "words.yaml").read_text() == WORDS
     assert not [path for path in words.iterdir() if path.name == "out" or ".db" in path.name]
 
@@ -287,14 +289,14 @@ jobs:
 """
 
 
-def test_a_run_whose_history_goes_away_shows_its_result(slotwise: Any, folder: Path) -> None:
-    """The job itself removes the folder: it is done, its result is on stdout, its output is
-    there, and the exit code tells that the history is not."""
+def test_a_run_whose_history_is_deleted_shows_its_result(slotwise: Any, folder: Path) -> None:
+    """The job deletes the folder of the history. Its result is on stdout and its output exists;
+    the exit code says that the history was not written."""
     for name, text in (("gone.py", GONE), ("gone.yaml", JOBS), ("in.txt", "a\n")):
         (folder / name).write_text(text)
     (folder / "here").mkdir()
-    told = slotwise("run", "gone.yaml", "--slots", "1", "--history", "here/h.db", "--json")
-    assert told.exit_code == 2
-    assert list(json.loads(told.stdout)["jobs"]) == ["gone"]
+    done = slotwise("run", "gone.yaml", "--slots", "1", "--history", "here/h.db", "--json")
+    assert done.exit_code == 2
+    assert list(json.loads(done.stdout)["jobs"]) == ["gone"]
     assert list((folder / "out").glob("part*"))
-    assert "the run is over, but not all of it is recorded: history 'here/h.db'" in told.stderr
+    assert "the run is over, but not all of it is recorded: history 'here/h.db'" in done.stderr

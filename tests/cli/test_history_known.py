@@ -1,4 +1,4 @@
-"""`--history` of plan, simulate and compare: what is known is used, and nothing is spoilt."""
+"""`--history` of plan, simulate and compare: histories are used and not damaged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def seen(count: int, host: str, speed: float, phase: str = "map") -> list[Observ
 
 @pytest.fixture
 def words(folder: Path) -> Path:
-    """Twelve splits of text in words.yaml, for two hosts that are said to be alike."""
+    """Twelve splits of text in words.yaml, for two hosts with the same stated speed."""
     (folder / "in").mkdir()
     (folder / "in" / "book.txt").write_text(("word " * 199 + "end.\n") * MAPS)
     (folder / "words.yaml").write_text(PROGRAMS)
@@ -49,7 +49,7 @@ def words(folder: Path) -> Path:
 
 @pytest.fixture
 def known(words: Path) -> Path:
-    """A history by which h2 is half as fast as it was said to be."""
+    """A history by which h2 is half as fast as stated."""
     tasks = seen(20, "h1", 1.0) + seen(12, "h2", 0.5) + seen(1, "h1", 1.0, "reduce")
     assert len(tasks) == KEPT
     append_history(words / "h.db", tasks)
@@ -57,7 +57,7 @@ def known(words: Path) -> Path:
 
 
 def arrived(log: Log) -> dict[str, float | None]:
-    """The work of each phase as it was believed when its job came."""
+    """The estimated work of each phase when its job arrived."""
     jobs = [e.job for turn in log.turns for e in turn.events if isinstance(e, JobArrived)]
     return {phase.name: phase.tasks.work_total() for job in jobs for phase in job.phases}
 
@@ -72,52 +72,50 @@ def test_a_plan_of_programs_takes_their_work_from_the_history(
     """All maps, then the reduce, on two slots; the bytes of the database stay as they are."""
     before = known.read_bytes()
     arguments = ("plan", "words.yaml", "--allocator", allocator, "--json")
-    told = slotwise(*arguments, "--history", "h.db")
-    assert (told.exit_code, told.stderr) == (0, "")
+    done = slotwise(*arguments, "--history", "h.db")
+    assert (done.exit_code, done.stderr) == (0, "")
     work = RATE * BYTES
-    assert json.loads(told.stdout)["value"] == pytest.approx(work / 2 + work / 10)
+    assert json.loads(done.stdout)["value"] == pytest.approx(work / 2 + work / 10)
     guessed = json.loads(slotwise(*arguments).stdout)["value"]
     assert guessed < work / 1000, "without it the program's own rates count"
     assert known.read_bytes() == before
     assert [path.name for path in known.parent.glob("h.db*")] == ["h.db"]
 
 
-def test_a_plan_of_tasks_goes_by_the_speeds_that_were_learned(
-    slotwise: Any, known: Path
-) -> None:
+def test_a_plan_of_tasks_uses_the_measured_speeds(slotwise: Any, known: Path) -> None:
     """A task of 10 s takes 20 s on the host that is half as fast as stated."""
-    told = slotwise(
+    done = slotwise(
         *("plan", "words.yaml", "--scheduler", "dmrs", "--json", "--history", "h.db")
     )
-    assert (told.exit_code, told.stderr) == (0, "")
-    spans = {(run[3], run[5] - run[4]) for run in json.loads(told.stdout)["assignment"]}
+    assert (done.exit_code, done.stderr) == (0, "")
+    spans = {(run[3], run[5] - run[4]) for run in json.loads(done.stdout)["assignment"]}
     maps = {(host, round(span, 6)) for host, span in spans if span < 25}
     assert {("h1", 10.0), ("h2", 20.0)} <= maps
     assert plan_tasks("words.yaml", "dmrs", history="h.db").value == pytest.approx(
-        json.loads(told.stdout)["value"]
+        json.loads(done.stdout)["value"]
     )
 
 
-def test_a_simulation_is_told_what_is_known_and_plays_what_is_stated(
+def test_a_simulation_estimates_by_the_history_and_runs_as_stated(
     slotwise: Any, known: Path
 ) -> None:
-    """The log's cluster is what the scheduler was told; each task takes as long as stated."""
+    """The log has the cluster that the scheduler knows; tasks take as long as stated."""
     before = known.read_bytes()
     arguments = ("simulate", "words.yaml", "--json", "--log", "log.jsonl")
-    told = slotwise(*arguments, "--history", "h.db")
-    assert (told.exit_code, told.stderr) == (0, "")
+    done = slotwise(*arguments, "--history", "h.db")
+    assert (done.exit_code, done.stderr) == (0, "")
     log = read_log("log.jsonl")
     assert arrived(log) == KNOWN_WORK
     speeds = {host.name: host.speed for host in log.header.cluster.hosts}
     assert speeds == pytest.approx({"h1": 1.0, "h2": 0.5})
-    makespan = json.loads(told.stdout)["metrics"]["makespan"]
-    assert makespan == pytest.approx(RATE * BYTES * (1 / 2 + 1 / 10)), "both go at speed 1"
+    makespan = json.loads(done.stdout)["metrics"]["makespan"]
+    assert makespan == pytest.approx(RATE * BYTES * (1 / 2 + 1 / 10)), "both run at speed 1"
     assert replay(log).is_identical
     assert known.read_bytes() == before
 
 
 def test_python_takes_a_history_as_the_command_does(known: Path) -> None:
-    """plan, simulate and compare; each scheduler that is compared is told the same."""
+    """plan, simulate and compare; all compared schedulers have the same estimates."""
     assert plan("words.yaml", history="h.db").value == pytest.approx(72.0)
     assert arrived(simulate("words.yaml", history="h.db").log) == KNOWN_WORK
     for result in compare("words.yaml", ["fifo", "fair"], history=known):
@@ -126,29 +124,29 @@ def test_python_takes_a_history_as_the_command_does(known: Path) -> None:
 
 
 def test_a_live_comparison_estimates_and_adds(slotwise: Any, known: Path) -> None:
-    """Both are told what was known before the first; the tasks of both are kept."""
-    told = slotwise(
+    """Both use the history from before the first run; the tasks of both are added."""
+    done = slotwise(
         *("compare", "words.yaml", "--live", "--schedulers", "fifo,fair", "--slots", "1"),
         *("--json", "--history", "h.db", "--log", "log.jsonl"),
     )
-    assert told.exit_code == 0, told.stderr
+    assert done.exit_code == 0, done.stderr
     for name in "fifo", "fair":
         assert arrived(read_log(f"log-{name}.jsonl")) == KNOWN_WORK
     here = [o for o in read_history(known) if o.host == "localhost"]
     assert sorted(o.phase for o in here) == ["map"] * 2 * MAPS + ["reduce"] * 2
 
 
-def test_a_live_comparison_makes_a_history(slotwise: Any, words: Path) -> None:
-    """As run does, where there is none."""
-    told = slotwise(
+def test_a_live_comparison_creates_a_history(slotwise: Any, words: Path) -> None:
+    """As `run` does."""
+    done = slotwise(
         *("compare", "words.yaml", "--live", "--schedulers", "fair", "--slots", "1"),
         *("--json", "--history", "new.db"),
     )
-    assert told.exit_code == 0, told.stderr
+    assert done.exit_code == 0, done.stderr
     assert len(read_history(words / "new.db")) == MAPS + 1
 
 
-DOORS = pytest.mark.parametrize(
+with_each_command = pytest.mark.parametrize(
     "command",
     [
         ("plan", "words.yaml"),
@@ -163,21 +161,21 @@ DOORS = pytest.mark.parametrize(
 
 
 def is_read_only(command: tuple[str, ...]) -> bool:
-    """Whether the command adds nothing to a history, and so makes none."""
+    """Whether the command never adds to a history, and therefore never creates one."""
     return command[0] != "run" and "--live" not in command
 
 
 def remake(path: Path, statement: str) -> None:
-    """Change a database behind the back of slotwise."""
+    """Change a database without slotwise."""
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(statement)
 
 
-@DOORS
-def test_what_is_no_history_is_refused_at_each_door(
+@with_each_command
+def test_every_command_refuses_a_file_that_is_not_a_history(
     command: tuple[str, ...], slotwise: Any, known: Path
 ) -> None:
-    """Foreign, newer, damaged: exit code 2, place, value and remedy; the file stays."""
+    """Foreign, newer, damaged: exit code 2, place, value and remedy; the file is unchanged."""
     folder = known.parent
     for name in "foreign.db", "newer.db", "half.db":
         (folder / name).write_bytes(known.read_bytes())
@@ -197,26 +195,24 @@ def test_what_is_no_history_is_refused_at_each_door(
     }
     files = {path.name: path.read_bytes() for path in folder.glob("*.db*")}
     for name, (why, remedy) in reasons.items():
-        told = slotwise(*command, "--history", name)
-        assert (told.exit_code, told.stdout, told.stderr.count("\n")) == (2, "", 1)
-        assert f"history '{name}'" in told.stderr
-        assert why in told.stderr
-        assert remedy in told.stderr
+        done = slotwise(*command, "--history", name)
+        assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert f"history '{name}'" in done.stderr
+        assert why in done.stderr
+        assert remedy in done.stderr
     assert {path.name: path.read_bytes() for path in folder.glob("*.db*")} == files
-    assert not [path for path in folder.glob("words*") if path.is_dir()], "nothing was begun"
+    assert not [path for path in folder.glob("words*") if path.is_dir()], "no job began"
 
 
-@DOORS
-def test_a_history_that_is_not_there(
-    command: tuple[str, ...], slotwise: Any, words: Path
-) -> None:
-    """Whoever only reads says which command makes it; whoever adds says why it cannot."""
+@with_each_command
+def test_a_missing_history(command: tuple[str, ...], slotwise: Any, words: Path) -> None:
+    """A command that reads names the command that writes it; others say why they cannot."""
     name = "h.db" if is_read_only(command) else "missing/h.db"
-    told = slotwise(*command, "--history", name)
-    assert (told.exit_code, told.stdout, told.stderr.count("\n")) == (2, "", 1)
-    assert f"history '{name}'" in told.stderr
+    done = slotwise(*command, "--history", name)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"history '{name}'" in done.stderr
     why = "no such file; name one that `slotwise run --history` has written"
-    assert (why if is_read_only(command) else "name another file") in told.stderr
+    assert (why if is_read_only(command) else "name another file") in done.stderr
     assert not list(words.glob("**/*.db*"))
 
 
@@ -229,16 +225,16 @@ def test_a_history_that_is_not_there(
         (("compare", "words.yaml", "--schedulers", "fifo,fair", "--live"), "h.db"),
     ],
 )
-def test_a_log_never_takes_the_place_of_the_history(
+def test_a_log_never_replaces_the_history(
     command: tuple[str, ...], log: str, slotwise: Any, known: Path
 ) -> None:
-    """Not by another path, and not by the name that compare makes of it."""
+    """Neither by another path, nor by the name that compare derives from it."""
     name = "h-fair.db" if command[0] == "compare" else "h.db"
     (known.parent / name).write_bytes(known.read_bytes())
     before = (known.parent / name).read_bytes()
-    told = slotwise(*command, "--history", name, "--log", log)
-    assert (told.exit_code, told.stdout, told.stderr.count("\n")) == (2, "", 1)
-    assert f"history '{name}' is the log, too; name another file" in told.stderr
+    done = slotwise(*command, "--history", name, "--log", log)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"history '{name}' is the log, too; name another file" in done.stderr
     assert (known.parent / name).read_bytes() == before
 
 
@@ -246,41 +242,41 @@ def test_a_log_never_takes_the_place_of_the_history(
     "command",
     [("plan", "words.yaml"), ("simulate", "words.yaml"), ("compare", "words.yaml")],
 )
-def test_what_the_history_does_not_know_is_told(
+def test_programs_missing_in_the_history_are_named(
     command: tuple[str, ...], slotwise: Any, known: Path
 ) -> None:
-    """It is guessed as without a history, and a line says of what, and what helps."""
+    """They are estimated as without a history; a line names them and the remedy."""
     (known.parent / "words.yaml").write_text(
         PROGRAMS.replace("wordcount", "grep").replace(
             "reducers: 1", 'reducers: 1, parameters: {pattern: "word"}'
         )
     )
-    told = slotwise(*command, "--json", "--history", "h.db")
-    assert (told.exit_code, told.stderr.count("\n")) == (0, 1)
-    assert "history 'h.db' has no record of words/map" in told.stderr
-    assert "run it once with --history" in told.stderr
+    done = slotwise(*command, "--json", "--history", "h.db")
+    assert (done.exit_code, done.stderr.count("\n")) == (0, 1)
+    assert "history 'h.db' has no record of words/map" in done.stderr
+    assert "run it once with --history" in done.stderr
 
 
-def test_too_little_is_no_reason_to_doubt_what_is_stated(words: Path) -> None:
-    """Eleven tasks are not enough; a host of the name that was said to be faster is another."""
+def test_few_tasks_do_not_change_a_stated_speed(words: Path) -> None:
+    """Eleven tasks are too few, and those of a host of another stated speed do not count."""
     append_history(words / "few.db", seen(40, "h1", 1.0) + seen(11, "h2", 0.5))
-    told = simulate("words.yaml", history="few.db").log.header.cluster
-    assert [host.speed for host in told.hosts] == [1.0, 1.0]
+    done = simulate("words.yaml", history="few.db").log.header.cluster
+    assert [host.speed for host in done.hosts] == [1.0, 1.0]
     (words / "words.yaml").write_text(PROGRAMS.replace("{name: h2,", "{name: h2, speed: 2.0,"))
     append_history(words / "few.db", seen(11, "h2", 0.5))
-    told = simulate("words.yaml", history="few.db").log.header.cluster
-    assert [host.speed for host in told.hosts] == [1.0, 2.0]
+    done = simulate("words.yaml", history="few.db").log.header.cluster
+    assert [host.speed for host in done.hosts] == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("scheduler", ["dmrs", "flex"])
-def test_learned_speeds_that_are_true(scheduler: str, slotwise: Any, known: Path) -> None:
-    """The cluster plays what was learned: the scheduler knows it, and the bound is a bound."""
-    told = slotwise(
+def test_measured_speeds_that_are_true(scheduler: str, slotwise: Any, known: Path) -> None:
+    """The simulated hosts have the measured speeds; the bound holds for them."""
+    done = slotwise(
         *("simulate", "words.yaml", "--scheduler", scheduler, "--json", "--log", "log.jsonl"),
         *("--history", "h.db", "--true-speed", "h2=0.5"),
     )
-    assert (told.exit_code, told.stderr) == (0, "")
-    found, log = json.loads(told.stdout), read_log("log.jsonl")
+    assert (done.exit_code, done.stderr) == (0, "")
+    found, log = json.loads(done.stdout), read_log("log.jsonl")
     assert log.header.cluster == log.header.true_cluster
     assert [host.speed for host in log.header.cluster.hosts] == [1.0, 0.5]
     assert found["bound"] <= found["metrics"]["value"]
@@ -288,7 +284,7 @@ def test_learned_speeds_that_are_true(scheduler: str, slotwise: Any, known: Path
 
 
 def test_knowing_the_slow_host_helps(words: Path) -> None:
-    """Three large maps: who knows that the other host takes four times as long leaves it none.
+    """Three large maps: a scheduler that knows that h2 is four times as slow gives it none.
 
     Both histories know the work; within the run it is too late to learn the rest.
     """
@@ -303,13 +299,13 @@ def test_knowing_the_slow_host_helps(words: Path) -> None:
     assert both < one
 
 
-def test_played_hosts_are_known_by_their_names(slotwise: Any, known: Path) -> None:
-    """A live run tells the scheduler what was learned of them, and adds what they did."""
-    told = slotwise(
+def test_emulated_hosts_are_known_by_their_names(slotwise: Any, known: Path) -> None:
+    """In a live run the scheduler knows their measured speeds, and their tasks are added."""
+    done = slotwise(
         *("run", "words.yaml", "--emulate-hosts", "--scheduler", "dmrs", "--json"),
         *("--history", "h.db", "--log", "log.jsonl"),
     )
-    assert told.exit_code == 0, told.stderr
+    assert done.exit_code == 0, done.stderr
     log = read_log("log.jsonl")
     assert [host.speed for host in log.header.cluster.hosts] == [1.0, 0.5]
     assert arrived(log) == KNOWN_WORK

@@ -46,7 +46,7 @@ WRITING = {
 
 @pytest.fixture(autouse=True)
 def odd(folder: Path) -> Iterator[None]:
-    """The files; and whatever waits for ever is cut off."""
+    """The files; a command that waits for ever is interrupted."""
     (folder / "jobs.yaml").write_text(
         "slotwise: 1\njobs: [{id: small, phases: [{name: map, work: 0.01}]}]\n"
     )
@@ -68,16 +68,16 @@ def odd(folder: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize("path", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("command", [*READING.values(), *WRITING.values()])
-def test_a_path_to_no_file(path: str, command: list[str], slotwise: Any) -> None:
+def test_a_path_that_is_not_a_file(path: str, command: list[str], slotwise: Any) -> None:
     """Exit code 2 and one line that names the path; nothing on stdout."""
-    told = slotwise(*(path if word == "ODD" else word for word in command))
+    done = slotwise(*(path if word == "ODD" else word for word in command))
     writes_nowhere = command in WRITING.values() and path == "/dev/zero"
-    if writes_nowhere and told.exit_code == 0:
+    if writes_nowhere and done.exit_code == 0:
         return  # Devices can be written to.
-    assert (told.exit_code, told.stdout) == (2, ""), told.stderr
-    assert told.stderr.startswith("slotwise: ")
-    assert told.stderr.count("\n") == 1
-    assert path in told.stderr
+    assert (done.exit_code, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.startswith("slotwise: ")
+    assert done.stderr.count("\n") == 1
+    assert path in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -97,22 +97,22 @@ def test_a_path_to_no_file(path: str, command: list[str], slotwise: Any) -> None
     }.items(),
 )
 def test_input_of_a_program(path: str, reason: str, slotwise: Any, folder: Path) -> None:
-    """A program's input is looked at before it runs: place, value and remedy."""
+    """Input is checked before the program runs; the message has place, value and remedy."""
     (folder / "in").mkdir()
     (folder / "in" / "good.txt").write_text("x")
     (folder / "in" / "link.txt").symlink_to("gone")
     (folder / "jobs.yaml").write_text(
         f"slotwise: 1\njobs: [{{id: a, program: wordcount, inputs: {path}, output: out}}]\n"
     )
-    told = slotwise("run", "jobs.yaml")
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert reason in told.stderr
-    assert told.stderr.startswith("slotwise: ")
-    assert told.stderr.count("\n") == 1
+    done = slotwise("run", "jobs.yaml")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert reason in done.stderr
+    assert done.stderr.startswith("slotwise: ")
+    assert done.stderr.count("\n") == 1
     assert not (folder / "out").exists()
 
 
-def test_a_program_in_no_file(slotwise: Any, folder: Path) -> None:
+def test_a_program_in_a_path_that_is_not_a_file(slotwise: Any, folder: Path) -> None:
     """The same for the file of a program."""
     os.mkfifo(folder / "pipe.py")
     (folder / "loop.py").symlink_to("loop.py")
@@ -120,35 +120,35 @@ def test_a_program_in_no_file(slotwise: Any, folder: Path) -> None:
         (folder / "jobs.yaml").write_text(
             f'slotwise: 1\njobs: [{{id: a, program: "{name}.py:A", inputs: ".", output: o}}]\n'
         )
-        told = slotwise("run", "jobs.yaml")
-        assert told.exit_code == 2
-        assert "there is no file " in told.stderr
+        done = slotwise("run", "jobs.yaml")
+        assert done.exit_code == 2
+        assert "there is no file " in done.stderr
 
 
 @pytest.mark.parametrize("output", ["loop", "loop/out", "dangling", "dangling/out", "pipe"])
 def test_output_of_a_program(output: str, slotwise: Any, folder: Path) -> None:
-    """An output that cannot be made is a message, too, and what was there stays."""
+    """An output that cannot be created gives a message, and files there are unchanged."""
     before = sorted(folder.iterdir())
     (folder / "jobs.yaml").write_text(
         "slotwise: 1\n"
         f"jobs: [{{id: a, program: wordcount, inputs: trace.tsv, output: {output}}}]\n"
     )
-    told = slotwise("run", "jobs.yaml", "--slots", "1")
-    assert told.exit_code in (1, 2)
-    assert "Traceback" not in told.stderr
+    done = slotwise("run", "jobs.yaml", "--slots", "1")
+    assert done.exit_code in (1, 2)
+    assert "Traceback" not in done.stderr
     assert sorted(folder.iterdir()) == before
 
 
-def test_a_pipe_at_whose_other_end_somebody_is(slotwise: Any, folder: Path) -> None:
-    """A workload may come through one and a log may leave by one, as in a shell's <(...)."""
+def test_pipes_with_another_end(slotwise: Any, folder: Path) -> None:
+    """A workload can be read from a pipe and a log written to one, as with <(...)."""
     jobs, feed = os.pipe()
     drain, log = os.pipe()
     os.write(feed, (folder / "jobs.yaml").read_bytes())
     os.close(feed)
-    told = slotwise("simulate", f"/dev/fd/{jobs}", "--log", f"/dev/fd/{log}")
+    done = slotwise("simulate", f"/dev/fd/{jobs}", "--log", f"/dev/fd/{log}")
     written = os.read(drain, 1 << 16)
     for end in (jobs, drain, log):
         os.close(end)
-    assert told.exit_code == 0, told.stderr
+    assert done.exit_code == 0, done.stderr
     (folder / "log.jsonl").write_bytes(written)
     assert len(read_log(folder / "log.jsonl").turns) > 1

@@ -33,15 +33,15 @@ jobs: [{id: j, phases: [{name: map, work: 8, tasks: 2}]}]
         ("--true-speed h1=0.5 --true-speed a=b=2", 8.0, {"speeds": {"h1": 0.5, "a=b": 2.0}}),
     ],
 )
-def test_what_goes_wrong_delays_the_job_and_stands_in_the_log(
+def test_an_outage_delays_the_job_and_is_in_the_log(
     options: str, completion: float, parameters: dict[str, object], slotwise: Any, folder: Path
 ) -> None:
-    """Two tasks of 4 s; the one on h1 is known at 6, or begins anew at 6, when 5 s are over."""
+    """Two tasks of 4 s; the end of the one on h1 is known at 6, or it runs again from 6 on."""
     (folder / "hosts.yaml").write_text(HOSTS)
     names = ["--log", "log.jsonl", "--scheduler", "fair", "--json"]
-    told = slotwise("simulate", "hosts.yaml", *options.split(), *names)
-    assert told.exit_code == 0, told.stderr
-    assert json.loads(told.stdout)["jobs"]["j"]["completion"] == completion
+    done = slotwise("simulate", "hosts.yaml", *options.split(), *names)
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["jobs"]["j"]["completion"] == completion
     logged = read_log("log.jsonl").header.parameters
     found = {key: logged[key] for key in ("outages", "speeds", "repeats") if key in logged}
     assert found == parameters
@@ -74,13 +74,13 @@ REFUSED = {
 
 @pytest.mark.parametrize("command", ["simulate", "compare"])
 @pytest.mark.parametrize("options", REFUSED)
-def test_what_cannot_be_is_refused(
+def test_bad_options_are_refused(
     command: str, options: str, slotwise: Any, folder: Path
 ) -> None:
-    """With exit code 2 and one line, before a log is begun."""
+    """With exit code 2 and one line, before a log is created."""
     (folder / "hosts.yaml").write_text(HOSTS)
-    told = slotwise(command, "hosts.yaml", "--log", "log.jsonl", *options.split())
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert REFUSED[options] in told.stderr
-    assert told.stderr.count("\n") == 1
+    done = slotwise(command, "hosts.yaml", "--log", "log.jsonl", *options.split())
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert REFUSED[options] in done.stderr
+    assert done.stderr.count("\n") == 1
     assert not list(folder.glob("log*"))

@@ -32,13 +32,13 @@ VALUES: dict[tuple[str, str], Callable[[dict[str, float]], float]] = {
 def test_a_plan_keeps_the_contract(
     allocator: str, penalty: str, aggregate: str, slotwise: Any
 ) -> None:
-    """Keys, whole slots, areas, capacity, completion, value and gap are as they should be."""
-    told = slotwise(
+    """Keys, whole slots, areas, capacity, completion, value and gap are correct."""
+    done = slotwise(
         *f"plan jobs.yaml --allocator {allocator} --objective {penalty}".split(),
         *f"--aggregate {aggregate} --json".split(),
     )
-    assert (told.exit_code, told.stderr) == (0, "")
-    (line,) = told.stdout.splitlines()
+    assert (done.exit_code, done.stderr) == (0, "")
+    (line,) = done.stdout.splitlines()
     plan = json.loads(line)
     assert list(plan) == KEYS
     assert plan["allocator"] == allocator
@@ -73,23 +73,23 @@ def check_pieces(pieces: list[list[Any]]) -> None:
         assert sum(slots for _, _, s, e, slots in pieces if s <= instant < e) <= 10
 
 
-def test_jobs_that_come_later_are_refused(slotwise: Any, folder: Any) -> None:
-    """A plan takes all jobs as present at 0 or says why not."""
+def test_jobs_that_arrive_later_are_refused(slotwise: Any, folder: Any) -> None:
+    """In a plan all jobs are present at 0."""
     (folder / "late.yaml").write_text(
         "slotwise: 1\njobs: [{id: a, arrival: 5, phases: [{name: m, work: 1}]}]"
     )
-    told = slotwise("plan", "late.yaml", "--json")
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert told.stderr == (
+    done = slotwise("plan", "late.yaml", "--json")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
         "slotwise: job 'a': arrival is 5.0, but a plan takes every job as present at time 0;"
         " set it to 0, or simulate\n"
     )
 
 
 def test_a_plan_is_shown_without_json(slotwise: Any) -> None:
-    """People see value, bound, gap, and when each job is done."""
-    told = slotwise("plan", "jobs.yaml", "--objective", "makespan")
-    first, *jobs = told.stdout.splitlines()
+    """The text has value, bound, gap and the completion of each job."""
+    done = slotwise("plan", "jobs.yaml", "--objective", "makespan")
+    first, *jobs = done.stdout.splitlines()
     assert first.startswith("flex: max of makespan 55, bound 5")
     assert [line.split()[-1] for line in jobs] == ["small", "large"]
 
@@ -112,8 +112,8 @@ jobs:
 """
 
 
-def test_nothing_is_copied_in_a_plan(slotwise: Any, folder: Path) -> None:
-    """Phases begin when all that they come after or continue is done; nothing else counts."""
+def test_plans_do_not_copy_data(slotwise: Any, folder: Path) -> None:
+    """Phases begin as soon as the phases that they wait for or continue are done."""
     (folder / "copying.yaml").write_text(COPYING)
     plan = json.loads(slotwise("plan", "copying.yaml", "--json").stdout)
     assert plan["completion"] == {"a": 8 / 2 + 4 / 2 + 4 / 2}

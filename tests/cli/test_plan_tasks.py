@@ -33,13 +33,13 @@ NAMES = ["dmrs", "dmrs-best", "fifo", "identical-machine", "map-only"]
 
 @pytest.fixture
 def plan(slotwise: Any, folder: Path) -> Any:
-    """Plans the jobs above, changed as told, and gives the object that is printed."""
+    """Plans the jobs above with these changes, and gives the object that is printed."""
 
     def planned(scheduler: str, *arguments: str, jobs: str = JOBS) -> dict[str, Any]:
         (folder / "uneven.yaml").write_text(jobs)
-        told = slotwise("plan", "uneven.yaml", "--scheduler", scheduler, "--json", *arguments)
-        assert (told.exit_code, told.stderr) == (0, "")
-        (line,) = told.stdout.splitlines()
+        done = slotwise("plan", "uneven.yaml", "--scheduler", scheduler, "--json", *arguments)
+        assert (done.exit_code, done.stderr) == (0, "")
+        (line,) = done.stdout.splitlines()
         return json.loads(line)
 
     return planned
@@ -71,8 +71,8 @@ def test_a_plan_of_tasks_keeps_the_contract(name: str, plan: Any) -> None:
 
 def check_assignment(assignment: list[list[Any]]) -> None:
     """Each task once, long enough, after its release and the phase before, slots kept."""
-    told = sorted((job, phase, task) for job, phase, task, _, _, _ in assignment)
-    assert told == sorted(
+    done = sorted((job, phase, task) for job, phase, task, _, _, _ in assignment)
+    assert done == sorted(
         (*key, task) for key, own in TASKS.items() for task in range(len(own))
     )
     ends: dict[tuple[str, str], float] = defaultdict(float)
@@ -91,7 +91,7 @@ def check_assignment(assignment: list[list[Any]]) -> None:
 
 
 def test_search_is_never_worse(plan: Any) -> None:
-    """With no steps at all, and with many; the same steps give the same plan."""
+    """With no steps and with many; the same number of steps gives the same plan."""
     listed = plan("dmrs")["value"]
     values = [plan("dmrs-best", "--budget-steps", str(steps))["value"] for steps in (0, 9, 300)]
     assert sorted(values, reverse=True) == values
@@ -101,16 +101,16 @@ def test_search_is_never_worse(plan: Any) -> None:
 
 
 def test_guarantee_without_releases(plan: Any) -> None:
-    """Where all jobs are there at 0 the factor is less by one."""
+    """If all jobs are present at 0, the factor is less by one."""
     together = JOBS.replace("arrival: 5, ", "")
     assert plan("dmrs", jobs=together)["guarantee"] == pytest.approx(2 * (1 + 4 * 12.5 / 16.5))
 
 
-def test_for_people(slotwise: Any, folder: Path) -> None:
-    """The value, the bound and what is proven, on one line; then completions in order."""
+def test_a_plan_of_tasks_is_shown_without_json(slotwise: Any, folder: Path) -> None:
+    """Value, bound and guarantee on one line; then completions in order."""
     (folder / "uneven.yaml").write_text(JOBS)
-    told = slotwise("plan", "uneven.yaml", "--scheduler", "dmrs")
-    head, *lines = told.stdout.splitlines()
+    done = slotwise("plan", "uneven.yaml", "--scheduler", "dmrs")
+    head, *lines = done.stdout.splitlines()
     assert head.startswith("dmrs: sum of weighted completion ")
     assert "bound " in head
     assert head.endswith(" by theorem")
@@ -135,20 +135,20 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("change", "told"), REFUSED.items(), ids=lambda case: case[1])
-def test_what_cannot_be_planned_is_refused(
-    change: tuple[str, str], told: tuple[str, str, str], slotwise: Any, folder: Path
+@pytest.mark.parametrize(("change", "parts"), REFUSED.items(), ids=lambda case: case[1])
+def test_a_workload_that_cannot_be_planned_is_refused(
+    change: tuple[str, str], parts: tuple[str, str, str], slotwise: Any, folder: Path
 ) -> None:
     """Exit code 2, nothing on stdout, and one message with place, value and remedy."""
     assert change[0] in JOBS
     (folder / "bad.yaml").write_text(JOBS.replace(*change))
     refused = slotwise("plan", "bad.yaml", "--scheduler", "dmrs", "--json")
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert all(part in refused.stderr for part in told), refused.stderr
+    assert all(part in refused.stderr for part in parts), refused.stderr
 
 
-def test_no_machine_for_a_task(slotwise: Any, folder: Path) -> None:
-    """All slots are for maps: phases of another kind have nowhere to go."""
+def test_a_task_without_a_slot_of_its_kind(slotwise: Any, folder: Path) -> None:
+    """All slots are for maps, so phases of another kind cannot run."""
     only = JOBS.replace("slots: 2", "slots: {map: 2}").replace("slots: 3", "slots: {map: 3}")
     (folder / "bad.yaml").write_text(only)
     refused = slotwise("plan", "bad.yaml", "--scheduler", "dmrs")

@@ -21,11 +21,11 @@ FILES = re.findall(
 def test_a_bad_file(name: str, text: str, message: str, slotwise: Any, folder: Path) -> None:
     """Exit code 2, one line on stderr, nothing on stdout, nothing on disk."""
     (folder / "jobs.yaml").write_text(text, encoding="utf-8")
-    told = slotwise("simulate", "jobs.yaml", "--log", "log.jsonl", "--json")
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert told.stderr.startswith("slotwise: jobs.yaml: ")
-    assert message in told.stderr
-    assert told.stderr.count("\n") == 1
+    done = slotwise("simulate", "jobs.yaml", "--log", "log.jsonl", "--json")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("slotwise: jobs.yaml: ")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
     assert [path.name for path in folder.iterdir()] == ["jobs.yaml"]
 
 
@@ -54,21 +54,21 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("entries", PROGRAMS)
 def test_a_bad_program(entries: str, slotwise: Any, folder: Path) -> None:
-    """A program, input or output that will not do is refused with the job's name."""
+    """A bad program, input or output is refused with the name of the job."""
     write_programs(folder)
     (folder / "~nobody-is-here").mkdir()
     (folder / "jobs.yaml").write_text(f"slotwise: 1\njobs: [{{id: a, program: {entries}}}]\n")
     before = sorted(folder.rglob("*"))
-    told = slotwise("run", "jobs.yaml", "--slots", "1", "--json")
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert told.stderr.startswith("slotwise: job 'a': ")
-    assert PROGRAMS[entries] in told.stderr
-    assert told.stderr.count("\n") == 1
+    done = slotwise("run", "jobs.yaml", "--slots", "1", "--json")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("slotwise: job 'a': ")
+    assert PROGRAMS[entries] in done.stderr
+    assert done.stderr.count("\n") == 1
     assert [p for p in sorted(folder.rglob("*")) if "__pycache__" not in str(p)] == before
 
 
 def write_programs(folder: Path) -> None:
-    """A program as it should be, and some that are not."""
+    """A correct program, and some that are not."""
     head = "import os, sys\nfrom slotwise import MapReduce\n"
     own = f"{head}class A(MapReduce):\n    def map(self, key, value): yield value, 1\n"
     (folder / "own.py").write_text(own)
@@ -92,7 +92,7 @@ def write_programs(folder: Path) -> None:
     ],
 )
 def test_two_jobs_with_one_output(one: str, other: str, slotwise: Any, folder: Path) -> None:
-    """Outputs that are one place, or of which one lies in the other, are refused."""
+    """Outputs that are the same place, or one inside the other, are refused."""
     write_programs(folder)
     (folder / "link").symlink_to("in")
     (folder / "jobs.yaml").write_text(
@@ -101,22 +101,22 @@ def test_two_jobs_with_one_output(one: str, other: str, slotwise: Any, folder: P
         f"  - {{id: b, program: wordcount, inputs: in, output: {other}}}\n"
         "  - {id: c, program: wordcount, inputs: in, output: out-of-the-way}\n"
     )
-    told = slotwise("run", "jobs.yaml", "--slots", "1")
-    assert told.exit_code == 2
-    assert "write to the same output" in told.stderr
+    done = slotwise("run", "jobs.yaml", "--slots", "1")
+    assert done.exit_code == 2
+    assert "write to the same output" in done.stderr
     assert not (folder / "out").exists()
     assert not (folder / "in" / "y").exists()
 
 
-def test_overwriting_spares_what_no_job_wrote(slotwise: Any, folder: Path) -> None:
-    """`--overwrite` replaces earlier outputs, and nothing that anybody else has put there."""
+def test_overwriting_keeps_files_that_no_job_wrote(slotwise: Any, folder: Path) -> None:
+    """`--overwrite` replaces earlier outputs and no other files."""
     write_programs(folder)
     (folder / "jobs.yaml").write_text(
         "slotwise: 1\njobs: [{id: a, program: wordcount, inputs: in, output: .}]\n"
     )
-    told = slotwise("run", "jobs.yaml", "--slots", "1", "--overwrite")
-    assert told.exit_code == 2
-    assert "holds files that no job has written" in told.stderr
+    done = slotwise("run", "jobs.yaml", "--slots", "1", "--overwrite")
+    assert done.exit_code == 2
+    assert "holds files that no job has written" in done.stderr
     assert (folder / "own.py").exists()
 
 
@@ -180,12 +180,12 @@ OPTIONS = {
 
 @pytest.mark.parametrize("line", OPTIONS)
 def test_a_bad_option(line: str, slotwise: Any, folder: Path) -> None:
-    """It is refused before anything is run: jobs.yaml would take minutes live."""
+    """It is refused before the run, which would take minutes."""
     command, *options = line.split()
-    told = slotwise(command, "jobs.yaml", *options)
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert OPTIONS[line] in told.stderr
-    assert told.stderr.count("\n") == 1
+    done = slotwise(command, "jobs.yaml", *options)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert OPTIONS[line] in done.stderr
+    assert done.stderr.count("\n") == 1
     assert [path.name for path in folder.iterdir()] == ["jobs.yaml"]
 
 
@@ -201,16 +201,16 @@ def test_a_bad_option(line: str, slotwise: Any, folder: Path) -> None:
     ],
 )
 def test_an_option_out_of_range(options: str, slotwise: Any) -> None:
-    """What the option itself refuses is named, with exit code 2."""
-    told = slotwise("simulate", "jobs.yaml", *options.split())
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert options.split()[0] in told.stderr
+    """The message names the option; the exit code is 2."""
+    done = slotwise("simulate", "jobs.yaml", *options.split())
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert options.split()[0] in done.stderr
 
 
 def test_a_report_without_its_extra(
     slotwise: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing part is named with the way to get it, before the run begins."""
+    """The message says how to install it, before the run begins."""
     real = builtins.__import__
 
     def without_plots(name: str, *rest: Any) -> Any:
@@ -220,16 +220,16 @@ def test_a_report_without_its_extra(
 
     monkeypatch.setattr(builtins, "__import__", without_plots)
     monkeypatch.setattr("importlib.import_module", without_plots)
-    told = slotwise("run", "jobs.yaml", "--slots", "1", "--report", "page.html")
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert "pip install 'slotwise[plots]'" in told.stderr
+    done = slotwise("run", "jobs.yaml", "--slots", "1", "--report", "page.html")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "pip install 'slotwise[plots]'" in done.stderr
     assert [path.name for path in folder.iterdir()] == ["jobs.yaml"]
 
 
 def test_a_later_schedulers_output_is_refused_before_the_first_runs(
     tmp_path: Path,
 ) -> None:
-    """Nobody waits for fifo to learn that flex has nowhere to write."""
+    """The output of flex is checked before fifo runs."""
     (tmp_path / "in.txt").write_text("a b\n")
     (tmp_path / "out-flex").mkdir()
     (tmp_path / "out-flex" / "mine").touch()

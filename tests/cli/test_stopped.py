@@ -1,4 +1,4 @@
-"""Commands that are stopped while a run goes on: they show what has happened so far."""
+"""Commands that are interrupted during a run: they show the results so far."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from slotwise import running
 from slotwise.runtime.loop import run as run_loop
 
 STOPPED_AT = 12.0
-"""Of the two jobs, the small one is done by then."""
+"""At this time the small one of the two jobs is done."""
 
 
 @pytest.fixture
 def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Has Ctrl-C come in the run of this number."""
+    """Interrupts the run of this number as Ctrl-C does."""
 
     def stop(number: int) -> None:
         begun = []
@@ -39,38 +39,38 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return stop
 
 
-def test_simulate_shows_what_was_done(
+def test_simulate_shows_the_interrupted_run(
     slotwise: Any, folder: Path, stopping: Callable[[int], None]
 ) -> None:
-    """The table, the page and the message say so; nothing had to be taken back."""
+    """The table, the page and the message say that it was interrupted."""
     stopping(1)
-    told = slotwise("simulate", "jobs.yaml", "--report", "page.html")
-    assert told.exit_code == 130
-    assert "flex (interrupted)" in told.stdout
-    assert "report: page.html" in told.stderr
-    assert told.stderr.endswith("slotwise: interrupted after 10 tasks; done: small\n")
+    done = slotwise("simulate", "jobs.yaml", "--report", "page.html")
+    assert done.exit_code == 130
+    assert "flex (interrupted)" in done.stdout
+    assert "report: page.html" in done.stderr
+    assert done.stderr.endswith("slotwise: interrupted after 10 tasks; done: small\n")
     assert "when 1 of 2 jobs had ended" in (folder / "page.html").read_text()
 
 
-def test_compare_shows_the_runs_before_it(
+def test_compare_shows_the_runs_before_the_interrupted_one(
     slotwise: Any, folder: Path, stopping: Callable[[int], None]
 ) -> None:
     """One object for each run that had begun; only the last was interrupted."""
     stopping(2)
-    told = slotwise("compare", "jobs.yaml", "--json", "--report", "page.html")
-    assert told.exit_code == 130
-    first, second = map(json.loads, told.stdout.splitlines())
+    done = slotwise("compare", "jobs.yaml", "--json", "--report", "page.html")
+    assert done.exit_code == 130
+    first, second = map(json.loads, done.stdout.splitlines())
     assert (first["scheduler"], first.get("interrupted")) == ("fifo", None)
     assert (second["scheduler"], second.get("interrupted")) == ("fair", True)
     assert second["jobs"]["large"]["completion"] is None
-    assert "slotwise: fair: interrupted after" in told.stderr
+    assert "slotwise: fair: interrupted after" in done.stderr
     page = (folder / "page.html").read_text()
     assert "fair was interrupted" in page
     assert "fifo was interrupted" not in page
 
 
 def test_python_has_the_earlier_results(folder: Path, stopping: Callable[[int], None]) -> None:
-    """And that of the run that was stopped."""
+    """The exception has them, and the result of the interrupted run."""
     stopping(3)
     with pytest.raises(package.RunInterrupted) as stop:
         package.compare("jobs.yaml", ["fifo", "fair", "flex"])
@@ -79,8 +79,8 @@ def test_python_has_the_earlier_results(folder: Path, stopping: Callable[[int], 
     assert (stop.value.result.scheduler, stop.value.result.is_interrupted) == ("flex", True)
 
 
-def test_stopped_between_two_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was over is kept, although no run was under way."""
+def test_an_interrupt_between_two_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finished runs are kept although no run was interrupted."""
     header = running.RunSpec._header
 
     def stop_second(setting: Any) -> Any:

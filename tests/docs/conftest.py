@@ -5,21 +5,35 @@ from __future__ import annotations
 import io
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from slotwise.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# ([\w./-]+\.(?:py|yaml|txt))\n")
-SECONDS_MOST = 300
+TIMEOUT_SECONDS = 300
+
+TERMINAL = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
+"""Makes tables equally wide everywhere."""
+
+RunCommand = Callable[[Sequence[str]], str]
+"""Runs `slotwise` with arguments; returns what it prints, stderr before stdout.
+
+The order in time of the two is not defined.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,25 +64,45 @@ def _lines(text: str) -> list[str]:
     return "\n".join(map(str.rstrip, text.splitlines())).strip("\n").split("\n")
 
 
-def clean_environment() -> dict[str, str]:
-    """An environment in which `slotwise` is found and prints alike everywhere."""
+def run_in_process(arguments: Sequence[str]) -> str:
+    """Run `slotwise` in this process, which has its modules already."""
+    done = CliRunner().invoke(app, list(arguments), env=TERMINAL)
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.stderr + done.stdout
+
+
+def run_as_command(arguments: Sequence[str]) -> str:
+    """Run the installed `slotwise`."""
+    done = run_process(str(Path(sys.executable).with_name("slotwise")), *arguments)
+    return done.stderr + done.stdout
+
+
+def run_process(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in an environment in which it prints the same everywhere."""
     scripts = str(Path(sys.executable).parent)
-    own = {"PATH": f"{scripts}{os.pathsep}{os.environ.get('PATH', '')}", "PYTHONUTF8": "1"}
-    plain = {
-        "COLUMNS": "100",
-        "TERM": "dumb",
-        "NO_COLOR": "1",
+    environment = {
+        "PATH": f"{scripts}{os.pathsep}{os.environ.get('PATH', '')}",
+        "PYTHONUTF8": "1",
         "HOME": os.environ.get("HOME", "/"),
+        "TMPDIR": os.getcwd(),
     }
-    return own | plain
+    return subprocess.run(
+        command,
+        env=environment | TERMINAL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
 
 
-def run_page(page: Path) -> Iterator[str]:
-    """Do what a page says in the present directory; yields what came out otherwise.
+def run_page(page: Path, run_command: RunCommand) -> Iterator[str]:
+    """Do what a page says in the current directory; yield each output that differs from it.
 
-    A block that begins with `# name.yaml` (.py, .txt) is written to that file. Other python
-    blocks run one after another in one namespace, and a text block right behind one is what it
-    prints. A console block holds commands behind `$ ` with what they print.
+    A block that begins with `# name.yaml` (.py, .txt) is written to that file. Other Python
+    blocks run one after another in one namespace, and a text block directly after one is its
+    output. A console block has commands after `$ `, each with its output.
     """
     namespace: dict[str, Any] = {"__name__": "__main__"}
     printed: str | None = None
@@ -80,7 +114,7 @@ def run_page(page: Path) -> Iterator[str]:
             if not same(block.text, printed):
                 yield f"{where}: printed is\n{printed}"
         elif block.language == "console":
-            yield from (f"{where}: {fault}" for fault in run_console(block.text))
+            yield from (f"{where}: {fault}" for fault in run_console(block.text, run_command))
         elif named := FILE_NAME.match(block.text):
             Path(named[1]).parent.mkdir(parents=True, exist_ok=True)
             Path(named[1]).write_text(block.text, encoding="utf-8")
@@ -95,54 +129,53 @@ def run_page(page: Path) -> Iterator[str]:
         yield f"{page.name}: the last block printed, but not on the page:\n{printed}"
 
 
-def run_console(text: str) -> Iterator[str]:
-    """Run the `slotwise` commands of a console block; yields what came out otherwise."""
+def run_console(text: str, run_command: RunCommand) -> Iterator[str]:
+    """Run the `slotwise` commands of a console block; yield each output that differs."""
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         command, _, expected = part.partition("\n")
-        words = shlex.split(command)
-        if words[0] != "slotwise":
-            yield f"{command!r} is no slotwise command"
+        name, *arguments = shlex.split(command)
+        if name != "slotwise":
+            yield f"{command!r} is not a slotwise command"
             continue
-        done = subprocess.run(
-            words,
-            env=clean_environment(),
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MOST,
-            check=False,
-        )
-        printed = done.stderr + done.stdout  # Their order in time is not ours to know.
+        printed = run_command(arguments)
         if not same(expected, printed):
             yield f"{command}\nprinted is\n{printed}"
 
 
 @pytest.fixture
-def page_faults(tmp_path: Path) -> Callable[[str], list[str]]:
-    """Runs a page of the project in an empty directory; what did not come out as written."""
+def starts_processes(pytestconfig: pytest.Config) -> bool:
+    """Whether commands and scripts run as processes, which take long to start: with --slow."""
+    return bool(pytestconfig.getoption("--slow"))
+
+
+@pytest.fixture
+def page_faults(tmp_path: Path, starts_processes: bool) -> Callable[[str], list[str]]:
+    """Runs a page of the project in an empty directory; returns the outputs that differ."""
 
     def faults(name: str) -> list[str]:
         with chdir(tmp_path):
-            return list(run_page(ROOT / name))
+            run_command = run_as_command if starts_processes else run_in_process
+            return list(run_page(ROOT / name, run_command))
 
     return faults
 
 
 @pytest.fixture
-def run_example(tmp_path: Path) -> Callable[[Path], str]:
+def run_example(
+    tmp_path: Path, starts_processes: bool, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Path], str]:
     """Runs a script in an empty directory and returns what it prints."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def run(script: Path) -> str:
-        done = subprocess.run(
-            [sys.executable, str(script)],
-            cwd=tmp_path,
-            env=clean_environment() | {"TMPDIR": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MOST,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        with chdir(tmp_path):
+            if starts_processes:
+                done = run_process(sys.executable, str(script))
+                assert done.returncode == 0, done.stderr
+                return done.stdout
+            with redirect_stdout(io.StringIO()) as out:
+                runpy.run_path(str(script), run_name="__main__")
+            return out.getvalue()
 
     return run
 

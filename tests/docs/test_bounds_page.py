@@ -1,4 +1,4 @@
-"""The inequalities of docs/algorithms/bounds.md, held against schedules made at random."""
+"""The inequalities of docs/algorithms/bounds.md, checked on random schedules."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ def random_schedule(rng: random.Random) -> Made:
 
 @pytest.fixture(scope="module")
 def schedules(pytestconfig: pytest.Config) -> list[Made]:
-    """Hundreds of schedules of the model."""
+    """Random schedules of the model."""
     rng = random.Random(11)
-    count = 400 if pytestconfig.getoption("--slow") else 100
+    count = 400 if pytestconfig.getoption("--slow") else 40
     return [random_schedule(rng) for _ in range(count)]
 
 
-def test_a_job_ends_behind_its_mean_busy_time(schedules: list[Made]) -> None:
+def test_a_job_ends_after_its_mean_busy_time(schedules: list[Made]) -> None:
     """Step 1: C_j >= B_j + W_j / (2 r_j)."""
     for made in schedules:
         for j, work in enumerate(made.jobs.work):
@@ -104,7 +104,7 @@ def test_a_job_ends_behind_its_mean_busy_time(schedules: list[Made]) -> None:
 def test_no_schedule_goes_below_the_bound(
     schedules: list[Made], aggregate: Aggregate, joined: Callable[[list[float]], float]
 ) -> None:
-    """The bounds hold, and are met by some: a bound that is never met might be worthless."""
+    """The bounds hold, and some schedules meet them."""
     gaps = [
         joined(made.costs()) - lower_bound(made.jobs, made.capacity, aggregate)
         for made in schedules
@@ -130,8 +130,8 @@ def test_the_greedy_minimum_of_mean_busy_times_is_that_of_a_linear_program() -> 
 
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
 @pytest.mark.parametrize("arrival", [0.0, 86_400.0, 1e6])
-def test_a_late_clock_lifts_no_bound(arrival: float, aggregate: Aggregate) -> None:
-    """One job alone, a day or more after the clock began, ends no earlier than its bound."""
+def test_late_arrivals_do_not_raise_bounds(arrival: float, aggregate: Aggregate) -> None:
+    """One job alone that arrives after a day or more has a bound that it can meet."""
     jobs = BoundJobs.of([Line(1.0, arrival)], [arrival], [1.0], [100.0], [0.01])
     bound = lower_bound(jobs, 100.0, aggregate)
     assert 0.009 < bound <= (arrival + 0.01) - arrival

@@ -1,4 +1,4 @@
-"""What the documents must hold: links that lead somewhere, names, keys and metrics."""
+"""The content of the documents: working links, and all names, keys and metrics."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def anchors_of(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_a_target(page: Path) -> None:
     """Every link inside the project leads to a file, and to a heading where it names one."""
     for link in LINK.findall(text_of(page)):
         if link.startswith(("http:", "https:", "mailto:")):
@@ -53,19 +53,19 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_named_files_exist(page: Path) -> None:
-    """Every file of the project that a page names in code type is there."""
+    """Every file of the project that a page names in code type exists."""
     for name in SOURCE.findall(text_of(page)):
         assert (ROOT / name).exists(), f"{page.name} names {name}"
 
 
-def test_every_public_name_is_told_of() -> None:
-    """Whatever can be imported from slotwise stands in the documents, in code type."""
-    said = "\n".join(map(text_of, PAGES))
-    missing = [name for name in slotwise.PUBLIC if not re.search(rf"`[^`\n]*\b{name}\b", said)]
+def test_every_public_name_is_documented() -> None:
+    """The documents contain every name of the package in code type."""
+    text = "\n".join(map(text_of, PAGES))
+    missing = [name for name in slotwise.PUBLIC if not re.search(rf"`[^`\n]*\b{name}\b", text)]
     assert missing == []
 
 
-def test_every_key_of_a_workload_file_is_told_of() -> None:
+def test_every_key_of_a_workload_file_is_documented() -> None:
     """Each entry of the schema has its table in the reference, with all of its keys."""
     page = text_of(DOCS / "workload-file.md")
     entries = [
@@ -78,21 +78,21 @@ def test_every_key_of_a_workload_file_is_told_of() -> None:
 
 
 @pytest.mark.parametrize("name", [*SCHEDULERS, *ASSIGNERS, *PENALTIES, *BUILTINS])
-def test_every_registered_name_is_told_of(name: str) -> None:
-    """Allocators, assigners, penalties and built-in programs stand in the reference pages."""
+def test_every_registered_name_is_documented(name: str) -> None:
+    """The reference pages name all allocators, assigners, penalties and built-in programs."""
     pages = [DOCS / name for name in ("workload-file.md", "concepts.md", "tutorial.md")]
     assert any(f"`{name}`" in text_of(page) for page in pages)
 
 
-def test_every_metric_is_told_of() -> None:
-    """Each metric of a result stands on the page on reading a report."""
+def test_every_metric_is_documented() -> None:
+    """The page about reading a report has each metric of a result."""
     result = slotwise.simulate([Job("a", (Phase("map", Tasks(1, 1.0)),))], slots=1)
     page = text_of(DOCS / "howto" / "read-a-report.md")
     assert [name for name in result.metrics if f"`{name}`" not in page] == []
 
 
-def test_everything_in_a_log_is_told_of() -> None:
-    """Header keys, events and decisions stand with their fields on the page of the log."""
+def test_everything_in_a_log_is_documented() -> None:
+    """The page of the log has all header keys, and all events and decisions with fields."""
     page = text_of(DOCS / "log-format.md")
     jobs = [Job("a", (Phase("map", Tasks(1, 1.0)),))]
     header = slotwise.simulate(jobs, slots=1).log.header.to_plain()

@@ -1,4 +1,4 @@
-"""What is shown is run: every example prints what stands beside it."""
+"""Every example is run and prints the output next to it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 @pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_an_example_prints_its_output(script: Path, run_example: Callable[[Path], str]) -> None:
-    """The output of an example is the text of the .out file beside it."""
+    """The output of an example is the text of its .out file."""
     assert run_example(script) == script.with_suffix(".out").read_text(encoding="utf-8")
 
 
 def test_every_output_has_an_example() -> None:
-    """No output is left behind by an example that has gone."""
+    """There is no output without its example."""
     outputs = {path.stem for path in EXAMPLES.glob("*.out")}
     assert outputs == {path.stem for path in EXAMPLES.glob("*.py")} != set()

@@ -1,4 +1,4 @@
-"""The pages that people follow step by step, followed step by step."""
+"""Pages with commands and code, which are run step by step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-FOLLOWED = (
+RUN_PAGES = (
     "README.md",
     "docs/tutorial.md",
     "docs/workload-file.md",
@@ -18,14 +18,16 @@ FOLLOWED = (
 )
 
 
-@pytest.mark.parametrize("name", FOLLOWED)
-def test_a_page_tells_what_happens(name: str, page_faults: Callable[[str], list[str]]) -> None:
-    """Every file, block of Python and command of the page gives what the page shows."""
+@pytest.mark.parametrize("name", RUN_PAGES)
+def test_a_page_shows_the_real_output(
+    name: str, page_faults: Callable[[str], list[str]]
+) -> None:
+    """Every file, block of Python and command of the page has the output on the page."""
     assert page_faults(name) == []
 
 
-def test_dots_stand_for_anything(matches: Callable[[str, str], bool]) -> None:
-    """Timings are elided by three dots; all the rest is compared."""
+def test_dots_match_any_text(matches: Callable[[str, str], bool]) -> None:
+    """Three dots replace timings; all other text is compared."""
     assert matches("took ... s\nend\n", "took 1.5 s\nend\n")
     assert matches("begin\n...\nend", "begin\none\ntwo\nend\n")
     assert not matches("took ... s\nend\n", "took 1.5 s\nstop\n")

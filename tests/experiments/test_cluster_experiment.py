@@ -1,4 +1,4 @@
-"""FLEX 4.2: the jobs, the terms on which schedulers meet them, and what comes of it."""
+"""FLEX 4.2: the jobs, the information of the schedulers, and the results."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def drawn(jobs: Drawing, run: int = 0) -> list[Job]:
 
 
 def maps_of(jobs: list[Job]) -> list[int]:
-    """How many maps each job has."""
+    """The number of maps of each job."""
     return [job.by_name["map"].tasks.count for job in jobs]
 
 
-def test_the_cluster_is_the_papers() -> None:
+def test_the_cluster_is_that_of_the_paper() -> None:
     """26 hosts, 13 in one rack and 13 of twice the cores each by itself; a core has a slot."""
     cluster = uneven_cluster()
     assert cluster.capacity == {"map": 78, "reduce": 78}
@@ -49,9 +49,9 @@ def test_the_cluster_is_the_papers() -> None:
     assert {sum(host.slots.values()) for host in cluster.hosts} == {4, 8}
 
 
-def test_sizes_have_the_deviation_that_is_asked_for() -> None:
-    """At 0 all are alike; at 4 the smallest is a tenth of the largest; always in the paper's
-    unit."""
+def test_sizes_have_the_given_deviation() -> None:
+    """At 0 all are equal; at 4 the smallest is a tenth of the largest. The unit is that of the
+    paper."""
     assert len(set(maps_of(drawn(SpreadJobs(spread=0))))) == 1
     for spread in (1, 4):
         maps = maps_of(drawn(SpreadJobs(spread=spread)))
@@ -59,8 +59,8 @@ def test_sizes_have_the_deviation_that_is_asked_for() -> None:
     assert max(maps) / min(maps) == pytest.approx(10, rel=0.02)
 
 
-def test_the_same_experiment_at_another_point_differs_in_that_alone() -> None:
-    """Arrivals grow with the gap, and whoever is larger than another stays so."""
+def test_points_of_one_experiment_differ_only_in_their_parameter() -> None:
+    """Arrivals grow with the gap; the order of the sizes stays the same."""
     one, other = drawn(SpreadJobs(gap=1.0, spread=1)), drawn(SpreadJobs(gap=2.0, spread=3))
     assert one[0].arrival == 0.0 < one[1].arrival
     assert [job.arrival for job in other] == pytest.approx([2 * job.arrival for job in one])
@@ -68,7 +68,7 @@ def test_the_same_experiment_at_another_point_differs_in_that_alone() -> None:
 
 
 def test_more_jobs_are_smaller_in_proportion() -> None:
-    """Forty jobs have the work of ten, but for the rounding of their tasks."""
+    """Forty jobs have the work of ten, except for the rounding of their tasks."""
     ten, forty = (sum(maps_of(drawn(SpreadJobs(jobs=count)))) for count in (10, 40))
     assert forty == pytest.approx(ten, rel=0.01)
 
@@ -80,7 +80,7 @@ def test_the_largest_may_come_first() -> None:
     assert sorted(maps) == sorted(maps_of(drawn(SpreadJobs(spread=4))))
 
 
-def test_the_mix_has_the_papers_number_of_jobs_of_several_kinds() -> None:
+def test_the_mix_has_the_number_of_jobs_of_the_paper() -> None:
     """172 jobs; a query is three stages, each of which waits for the one before."""
     jobs = drawn(GridMix())
     assert len(jobs) == 172
@@ -92,46 +92,46 @@ def test_the_mix_has_the_papers_number_of_jobs_of_several_kinds() -> None:
 
 
 @dataclass
-class Heard:
-    """An allocator that only hears what it is handed, and shares out nothing."""
+class Recorder:
+    """An allocator that records its claims and allocates nothing."""
 
     reads_work: bool
     keeps_min_shares: bool = True
     claims: list[Claims] = field(default_factory=list)
 
     def share(self, claims: Claims) -> list[float]:
-        """Nothing to anybody."""
+        """Record the claims; no slots for anybody."""
         self.claims.append(claims)
         return [0.0] * len(claims)
 
 
-def least_shares(claims: Claims, slack: float, reads_work: bool = False) -> list[float]:
-    """The least shares that an allocator is handed."""
-    heard = Heard(reads_work)
-    SharedLeast(heard, slack).share(claims)
-    return list(heard.claims[0].min_share)
+def min_shares(claims: Claims, slack: float, reads_work: bool = False) -> list[float]:
+    """The min shares in the claims of an allocator."""
+    recorder = Recorder(reads_work)
+    SharedLeast(recorder, slack).share(claims)
+    return list(recorder.claims[0].min_share)
 
 
-def test_jobs_share_the_least_share_of_their_pool_equally() -> None:
-    """6 of 10 slots for three jobs are 2 each; what a narrow one leaves goes to the others."""
-    assert least_shares(Claims.of(10, [50, 50, 50]), 0.4) == pytest.approx([2, 2, 2])
+def test_jobs_divide_the_min_share_of_their_pool_equally() -> None:
+    """6 of 10 slots for three jobs are 2 each; the rest of a narrow one goes to the others."""
+    assert min_shares(Claims.of(10, [50, 50, 50]), 0.4) == pytest.approx([2, 2, 2])
     narrow = Claims.of(10, [50, 50, 1], max_share=[10, 10, 1])
-    assert least_shares(narrow, 0.4) == pytest.approx([2.5, 2.5, 1])
+    assert min_shares(narrow, 0.4) == pytest.approx([2.5, 2.5, 1])
 
 
-def test_a_phase_that_nothing_is_known_of_gets_a_slot_to_be_known_by() -> None:
-    """One slot at least while none of its tasks is done, for whoever reads work."""
+def test_a_phase_of_unknown_work_has_a_min_share_of_one_slot() -> None:
+    """While none of its tasks is done, for allocators that read work."""
     claims = Claims.of(10, [50, 50, 50])
-    assert least_shares(claims, 0.9, reads_work=True) == [1, 1, 1]
+    assert min_shares(claims, 0.9, reads_work=True) == [1, 1, 1]
     known = replace(
         claims, max_share=[9.0, 10.0, 10.0]
     )  # One of ten tasks of the first is done.
-    assert least_shares(known, 0.9, reads_work=True) == pytest.approx([1 / 3, 1, 1])
-    assert least_shares(known, 0.9) == pytest.approx([1 / 3] * 3)
+    assert min_shares(known, 0.9, reads_work=True) == pytest.approx([1 / 3, 1, 1])
+    assert min_shares(known, 0.9) == pytest.approx([1 / 3] * 3)
 
 
-def test_a_world_may_keep_to_itself_what_tasks_take() -> None:
-    """A job arrives with as many tasks, but without their work."""
+def test_a_backend_can_hide_the_work_of_tasks() -> None:
+    """A job arrives with its number of tasks, but without their work."""
     cluster, job = uneven_cluster(), map_reduce("job", 5.0, (7, 30.0), (3, 60.0), 10.0)
     [event] = Untold(SimulatedBackend(cluster, [job])).wait(None)
     assert isinstance(event, JobArrived)
@@ -154,8 +154,8 @@ SMALL = SpreadJobs(jobs=4, maps=160.0, reduces=40.0, spread=3)
 
 
 def test_flex_is_better_than_fair_and_more_so_with_slack() -> None:
-    """FAIR does not mind the slack; what FLEX gains grows with it. Whatever is drawn is drawn
-    again for the same numbers."""
+    """FAIR does not depend on the slack; the gain of FLEX grows with it. The same numbers give
+    the same experiment."""
     tight, loose = (experiment(ClusterSetting(SMALL, slack=s), 0, 0) for s in (0.15, 0.95))
     assert tight["fair"] == pytest.approx(loose["fair"], rel=0.01)
     assert loose["flex"] < tight["flex"] < tight["fair"]
@@ -163,8 +163,8 @@ def test_flex_is_better_than_fair_and_more_so_with_slack() -> None:
     assert experiment(ClusterSetting(SMALL, slack=0.95), 0, 1) != loose
 
 
-def test_copying_apart_frees_the_reduce_slots_that_a_large_job_hoards() -> None:
-    """The largest comes first and takes all reduce slots; both schemes do better without."""
+def test_separate_copying_frees_the_reduce_slots_that_a_large_job_hoards() -> None:
+    """The largest job arrives first and takes all reduce slots, unless copying is separate."""
     jobs = replace(SMALL, spread=4, gap=0.5, largest_first=True)
     held = experiment(ClusterSetting(jobs), 0, 0)
     apart = Shuffle(slow_start=0.05, split=True, copies_per_job=39)

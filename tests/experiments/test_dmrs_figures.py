@@ -60,7 +60,7 @@ SMALL = DmrsSetting(machines=4)
 def test_jobs_are_those_of_section_six(
     batches: tuple[Batch, ...], of_gb: dict[float, tuple[int, int]]
 ) -> None:
-    """So many of each size, maps as large as it says, and two groups of equal size."""
+    """The numbers of jobs of each size and of their maps, and two groups of equal size."""
     for benchmark, reduces in (("wordcount", 1), ("sort", 4), ("terasort", 4)):
         jobs = draw_jobs(Case(benchmark, batches), NANO, np.random.default_rng(7))
         found: Counter[tuple[float, int]] = Counter()
@@ -79,7 +79,7 @@ def test_jobs_are_those_of_section_six(
         assert {job.weight for job in jobs} <= {1, 2, 3, 4, 5}
 
 
-def test_the_second_group_comes_when_the_setting_says() -> None:
+def test_the_second_group_arrives_when_the_setting_says() -> None:
     """20 GB of 4e-8 s a byte on machines of speed 40 in all take 21.5 s, a quarter is 5.4 s."""
     setting = DmrsSetting(machines=20, fast=0.5, ratio=3.0, interval=0.25)
     assert sum(host.speed for host in setting.cluster.hosts) == 40
@@ -88,8 +88,8 @@ def test_the_second_group_comes_when_the_setting_says() -> None:
     assert {job.arrival for job in jobs} == {0.0, setting.seconds(NANO)}
 
 
-def test_cases_of_one_draw_differ_in_nothing_else() -> None:
-    """More elephants: the same weights and groups, and who was one stays one."""
+def test_cases_of_one_draw_differ_only_in_their_elephants() -> None:
+    """With more elephants, weights and groups are the same, and elephants stay elephants."""
     few, more = (
         draw_jobs(Case("terasort", with_elephants(n)), NANO, np.random.default_rng(3))
         for n in (3, 6)
@@ -101,7 +101,7 @@ def test_cases_of_one_draw_differ_in_nothing_else() -> None:
 
 
 def test_all_schedulers_are_above_the_bound_and_ours_is_no_worse_than_dmrs() -> None:
-    """One experiment, the same for the same numbers and another one for others."""
+    """The same numbers give the same experiment, other numbers another one."""
     case = Case("sort", FEW, SMALL)
     found = experiment(case, NANO, ALL, 0, 1)
     assert list(found.values) == list(ALL)
@@ -121,7 +121,7 @@ def test_all_schedulers_are_above_the_bound_and_ours_is_no_worse_than_dmrs() -> 
         assert scaled.bounds[name] == pytest.approx(10 * found.bounds[name])
 
 
-def test_gains_are_of_single_experiments() -> None:
+def test_gains_are_computed_for_single_experiments() -> None:
     """DMRS 10 and 30 against 20 and 40: better by a half and a quarter, by 3/8 in the mean."""
     outcomes = [
         DmrsTotals({DMRS: mine, "fifo": other}, {DMRS: bound, "fifo": bound})
@@ -144,13 +144,12 @@ TINY = replace(
 )
 
 
-def test_a_figure_is_reproduced_in_any_number_of_processes(
+def test_a_figure_is_reproduced_as_a_table_and_pictures(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The same rows, and files that hold the profile, too."""
+    """A row for each benchmark and scheduler; the table has the profile as well."""
     monkeypatch.setattr(reproducing, "FIGURES", {"tiny": TINY})
     made = reproduce("tiny", runs=2, seed=1)
-    assert reproduce("tiny", runs=2, seed=1, processes=2).rows == made.rows
     assert [(row["benchmark"], row["scheduler"]) for row in made.rows] == [
         (benchmark, name) for benchmark in ("wordcount", "sort") for name in ALL
     ]
@@ -164,7 +163,7 @@ def test_a_figure_is_reproduced_in_any_number_of_processes(
 
 
 def test_profiles_are_measured_before_the_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One measurement of each benchmark, which progress counts by itself."""
+    """One measurement of each benchmark, counted separately by the progress."""
     asked = []
 
     def measured(benchmark: str) -> Profile:
@@ -183,8 +182,8 @@ def test_profiles_are_measured_before_the_experiments(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("figure", DMRS_ALL, ids=lambda figure: figure.name)
-def test_every_figure_is_shown(figure: DmrsFigure) -> None:
-    """Table and picture have a place for each case, with what the paper says beside it."""
+def test_every_figure_has_a_table_and_a_picture(figure: DmrsFigure) -> None:
+    """Both have a place for each case, and the values of the paper."""
     profiles = dict.fromkeys(figure.benchmarks, NANO)
     figure = replace(figure, profiles=profiles)
     values = {name: 1.0 + place for place, name in enumerate(ALL)}
@@ -200,8 +199,8 @@ def test_every_figure_is_shown(figure: DmrsFigure) -> None:
     assert "82 %" in str(picture.spec())
 
 
-def test_the_sweep_holds_the_setting_of_the_other_figures() -> None:
-    """The default is one of the settings, and neither first nor last in what is varied."""
+def test_the_sweep_contains_the_setting_of_the_other_figures() -> None:
+    """The default is one of the settings, and neither the lowest nor the highest of them."""
     assert DmrsSetting() in SETTINGS
     assert {case.setting for case in DMRS_3.cases} == {DmrsSetting()}
     for name in ("machines", "fast", "ratio", "interval"):
@@ -210,15 +209,15 @@ def test_the_sweep_holds_the_setting_of_the_other_figures() -> None:
 
 
 @pytest.mark.parametrize("benchmark", ["wordcount", "sort", "terasort"])
-def test_a_profile_is_measured_by_really_running_a_benchmark(benchmark: str) -> None:
-    """Tiny input, and rates that are numbers above 0."""
+def test_a_profile_is_measured_by_running_a_benchmark(benchmark: str) -> None:
+    """With a tiny input, the rates are finite and above 0."""
     profile = measure(benchmark, task_bytes=100_000)
     assert 0 < profile.map_seconds < inf
     assert 0 < profile.reduce_seconds < inf
 
 
-def test_a_text_has_words_as_languages_have_them() -> None:
-    """A text is as long as asked; its first word comes about twice as often as its second."""
+def test_words_of_a_text_have_the_frequencies_of_a_language() -> None:
+    """It has the given length; its first word is about twice as frequent as its second."""
     text = "".join(words(1_000_000))
     assert len(text) == 1_000_000
     assert "".join(words(1_000_000)) == text

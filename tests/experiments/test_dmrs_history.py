@@ -1,4 +1,4 @@
-"""Estimates beside the truth: by hand on a small log, and in live runs of all programs."""
+"""Estimates compared with the truth: on a small log, and in live runs of all programs."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def log() -> Log:
     return Log(header, turns)
 
 
-def test_what_was_believed_stands_beside_what_was_so(log: Log) -> None:
-    """When the job comes, and after the first map: by that the second one needs 4, too."""
+def test_estimates_are_compared_with_the_true_work(log: Log) -> None:
+    """When the job arrives, and after the first map, by which the second one also needs 4."""
     assert left_of(log) == [
         Left(MAP, 0, 0.0, 20.0, 10.0),
         Left(REDUCE, 0, 0.0, 3.0, 5.0),
@@ -81,8 +81,8 @@ def test_what_was_believed_stands_beside_what_was_so(log: Log) -> None:
     ]
 
 
-def test_a_task_that_runs_has_less_left(log: Log) -> None:
-    """A map that ends while the other has run for 4 of 12 s leaves 8 s, at half speed 4."""
+def test_a_running_task_has_less_work_left(log: Log) -> None:
+    """One map ends when the other has run for 4 of 12 s: 8 s are left, at half speed 4."""
     two = Cluster((Host("slow", {"task": 2}, speed=0.5),))
     turns = [
         Turn(0.0, [JobArrived(0.0, JOB)], [launch(MAP, 0)]),
@@ -126,8 +126,8 @@ def reproduction() -> Reproduction:
     )
 
 
-def test_live_runs_are_told_what_their_histories_know(reproduction: Reproduction) -> None:
-    """What is ten times too long is a hundred times what is ten times too short."""
+def test_live_runs_use_the_estimates_of_their_histories(reproduction: Reproduction) -> None:
+    """One estimate is ten times too long, another ten times too short."""
     first = {
         (row["history"], row["job"], row["phase"]): row["estimate"]
         for row in reproduction.rows

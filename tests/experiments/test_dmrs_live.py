@@ -39,7 +39,7 @@ def test_jobs_are_of_all_benchmarks_in_two_groups() -> None:
     assert [host.speed for host in CLUSTER.hosts] == [1, 0.5]
 
 
-def test_gains_are_by_ratios_to_the_bound_of_each_run() -> None:
+def test_gains_compare_ratios_to_the_bound_of_each_run() -> None:
     """DMRS 1.5 times its bound, FIFO 2 times another one: better by a quarter."""
     rows = rows_of(3, [LiveRun(DMRS, 15.0, 10.0, 0.5), LiveRun("fifo", 40.0, 20.0, 0.4)])
     assert [(row.experiment, row.scheduler, row.gain) for row in rows] == [
@@ -49,10 +49,10 @@ def test_gains_are_by_ratios_to_the_bound_of_each_run() -> None:
     assert [row.over_bound for row in rows] == [1.5, 2]
 
 
-def test_a_tiny_figure_really_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All jobs are done under DMRS on two hosts of this machine, above the bound.
+def test_a_tiny_figure_runs_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All jobs are done under DMRS on two emulated hosts, above the bound.
 
-    How fast the slow one is by the fast one is told by the history of the run.
+    The history of the run gives the speed of the slow host.
     """
     seen = [
         Observation("wordcount", "map", 1000, host, speed, seconds)
@@ -67,7 +67,7 @@ def test_a_tiny_figure_really_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert row["slow_speed"] == pytest.approx(0.25)
 
 
-def test_the_figure_is_shown() -> None:
+def test_the_figure_has_a_table_and_a_picture() -> None:
     """A line for each scheduler, and a bar with its dots."""
     runs = [LiveRun(name, 10.0 + place, 10.0, 0.5) for place, name in enumerate(SCHEDULERS)]
     figure = DMRS_2_LIVE.measured([runs, runs])

@@ -1,4 +1,4 @@
-"""Map-only that never waits: the same machines, none idle while a task there could begin."""
+"""Map-only without waiting: the same machines, none idle while a task could begin there."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def problems(draw: st.DrawFn) -> RelatedMachines:
 
 @given(problems())
 @settings(max_examples=60, deadline=None)
-def test_it_is_feasible_on_the_same_machines_and_never_idle_without_need(
+def test_it_is_feasible_on_the_same_machines_and_idle_only_if_no_task_is_ready(
     problem: RelatedMachines,
 ) -> None:
-    """At each end of a wait, what begins could not have begun before it."""
+    """The task that ends an idle time was not ready before."""
     for planned, found in (
         (map_only(problem), map_only_eager(problem)),
         (dmrs(problem), eager(problem, dmrs(problem))),

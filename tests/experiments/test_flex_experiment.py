@@ -1,4 +1,4 @@
-"""One experiment of FLEX 4.1: the schemes by hand, and how they must compare."""
+"""One experiment of FLEX 4.1: the schemes computed by hand, and their order."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from slotwise.workload.generators import DrawnJobs, FlexGenerator
 
 
 def three_jobs() -> Malleable:
-    """A long job that came first and two short ones, on 10 slots; each keeps 2 at least."""
+    """A long job that came first and two short ones, on 10 slots; each has a min share of 2."""
     return Malleable.of(10, [60, 10, 8], [2, 2, 2], [10, 5, 4], [Line(1.0)] * 3)
 
 
-def test_fifo_serves_in_order_of_arrival_without_least_shares() -> None:
+def test_fifo_serves_in_order_of_arrival_without_min_shares() -> None:
     """The long job has all slots until 6; then the others, which come to 9 together, fit."""
     assert fifo_completion(three_jobs()).tolist() == pytest.approx([6, 8, 8])
 
@@ -44,7 +44,7 @@ def one_experiment() -> DrawnJobs:
 
 
 def test_metrics_are_the_penalties_of_the_jobs() -> None:
-    """Costs at a time are those of the definitions; weights count only where it says so."""
+    """Costs follow the definitions; weights count only in weighted metrics."""
     drawn, at = one_experiment(), np.full(10, 50.0)
 
     def costs(penalty: str, weighted: bool) -> np.ndarray:
@@ -63,35 +63,36 @@ def test_metrics_are_the_penalties_of_the_jobs() -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_nothing_is_below_the_bound_and_flex_is_at_least_as_good_as_the_others(
-    metric: Metric,
+def test_no_scheme_is_below_the_bound_and_flex_is_at_least_as_good_as_the_others(
+    metric: Metric, pytestconfig: pytest.Config
 ) -> None:
-    """FLEX finds what FAIR does or better, and no scheme that keeps least shares beats a bound.
+    """FLEX is no worse than FAIR, and no scheme that keeps min shares is below the bound.
 
-    FIFO need not keep least shares, so the bound is none for it.
+    FIFO need not keep min shares, so the bound does not hold for it.
     """
     setting = FlexSetting(FlexGenerator(jobs=6), metric)
-    for run in range(3):
+    for run in range(3 if pytestconfig.getoption("--slow") else 1):
         outcome = experiment(setting, seed=7, run=run)
-        slip = 1e-6 * max(1.0, abs(outcome.bound))
-        assert outcome.bound <= outcome.flex + slip
-        assert outcome.bound <= outcome.best_order + slip
-        assert outcome.bound <= outcome.fair + slip
-        assert outcome.flex <= outcome.fair + slip
-        assert outcome.flex <= outcome.best_order * 1.05 + slip
+        rounding = 1e-6 * max(1.0, abs(outcome.bound))
+        assert outcome.bound <= outcome.flex + rounding
+        assert outcome.bound <= outcome.best_order + rounding
+        assert outcome.bound <= outcome.fair + rounding
+        assert outcome.flex <= outcome.fair + rounding
+        assert outcome.flex <= outcome.best_order * 1.05 + rounding
 
 
 def test_the_same_numbers_give_the_same_experiment() -> None:
-    """An experiment follows from its setting, seed and number."""
+    """An experiment depends only on its setting, seed and number."""
     setting = FlexSetting(FlexGenerator(jobs=5))
     assert experiment(setting, 1, 2) == experiment(setting, 1, 2)
     assert experiment(setting, 1, 2) != experiment(setting, 1, 3)
     assert experiment(setting, 1, 2) != experiment(setting, 2, 2)
 
 
-def test_the_base_case_is_as_the_paper_says() -> None:
-    """FLEX is virtually optimal, FAIR about half as long again, FIFO worst and most erratic."""
-    outcomes = [experiment(FlexSetting(), 0, run) for run in range(8)]
+def test_the_base_case_is_as_the_paper_says(pytestconfig: pytest.Config) -> None:
+    """FLEX is nearly optimal, FAIR about half as long again, FIFO worst and most variable."""
+    runs = 8 if pytestconfig.getoption("--slow") else 4
+    outcomes = [experiment(FlexSetting(), 0, run) for run in range(runs)]
     fifo, fair, flex = (
         np.array([getattr(o, name) / o.best_order for o in outcomes])
         for name in ("fifo", "fair", "flex")

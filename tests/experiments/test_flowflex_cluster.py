@@ -1,4 +1,4 @@
-"""FlowFlex, Fig. 12: the flows that are run, what is told of them, and both worlds."""
+"""FlowFlex, Fig. 12: the flows, their estimates, and runs on both backends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments import reproduce as reproducing
 from experiments.flowflex.cluster import (
     AIMS,
     SCHEMES,
@@ -19,20 +18,18 @@ from experiments.flowflex.cluster import (
     measured,
 )
 from experiments.flowflex.cluster_figures import (
-    FLOWFLEX_12,
     FLOWFLEX_12_BOTH,
     FlowClusterFigure,
     row_of,
 )
 from experiments.flowflex.jobs import GridMixFlows, believed, faster
-from experiments.reproduce import reproduce
 from slotwise.model.job import Job, Phase, Tasks
 
 TINY = GridMixFlows(flows=3, jobs_most=3, blocks=20)
 SMALL = FlowClusterSetting(TINY, slots=6)
 
 
-def test_flows_are_wired_jobs_of_maps_and_reduces() -> None:
+def test_flows_are_dags_of_maps_and_reduces() -> None:
     """2 to 10 jobs; a reduce waits for its maps, and maps for reduces of earlier jobs only."""
     sizes = set()
     for seed in range(30):
@@ -51,7 +48,7 @@ def test_flows_are_wired_jobs_of_maps_and_reduces() -> None:
     assert sizes == set(range(4, 21, 2))
 
 
-def test_flows_of_another_gap_differ_in_their_arrivals_alone() -> None:
+def test_flows_with_another_gap_differ_only_in_their_arrivals() -> None:
     """All at once, or one by one from 0 on."""
     at_once, one_by_one = (
         GridMixFlows(gap=gap).draw(np.random.default_rng(5)) for gap in (0.0, 60.0)
@@ -63,8 +60,8 @@ def test_flows_of_another_gap_differ_in_their_arrivals_alone() -> None:
     assert [flow.phases for flow in at_once] == [flow.phases for flow in one_by_one]
 
 
-def test_what_tasks_need_is_spread_around_their_kind_and_told_to_nobody() -> None:
-    """Maps of sorts need 30 s on average, deviating by a quarter; told is a number for all."""
+def test_durations_of_tasks_vary_and_are_unknown_to_schedulers() -> None:
+    """Maps of sorts take 30 s on average, deviating by a quarter; all have one estimate."""
     flows = GridMixFlows().draw(np.random.default_rng(1))
     [maps, *_] = [p for f in flows for p in f.phases[::2] if p.tasks.count == 300]
     works = np.array([maps.tasks.work_of(n) for n in range(300)])
@@ -72,13 +69,13 @@ def test_what_tasks_need_is_spread_around_their_kind_and_told_to_nobody() -> Non
         20, rel=0.05
     )
     assert works.std() / works.mean() == pytest.approx(0.25, rel=0.15)
-    heard = believed(flows[0], 30.0)
-    assert [p.tasks.count for p in heard.phases] == [p.tasks.count for p in flows[0].phases]
-    assert {p.tasks.work for p in heard.phases} == {30.0}
+    estimated = believed(flows[0], 30.0)
+    assert [p.tasks.count for p in estimated.phases] == [p.tasks.count for p in flows[0].phases]
+    assert {p.tasks.work for p in estimated.phases} == {30.0}
     assert faster(flows[0], 10).work == pytest.approx((flows[0].work or 0) / 10)
 
 
-def test_metrics_are_by_arrival_and_by_real_work() -> None:
+def test_metrics_use_the_arrival_and_the_true_work() -> None:
     """Responses 10 and 20, work 5 and 40: stretch 2 and 1/2."""
     jobs = [
         Job("a", (Phase("p", Tasks(1, 5.0)),)),
@@ -95,8 +92,8 @@ def test_metrics_are_by_arrival_and_by_real_work() -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda s: f"{s.scheduler} {s.metric}".strip())
-def test_a_run_is_the_same_for_the_same_numbers(scheme: Scheme) -> None:
-    """And other flows are drawn for another number."""
+def test_the_same_numbers_give_the_same_run(scheme: Scheme) -> None:
+    """Another number draws other flows."""
     one = experiment(SMALL, scheme, 0, 1)
     assert experiment(SMALL, scheme, 0, 1) == one
     assert experiment(SMALL, scheme, 0, 2) != one
@@ -104,8 +101,8 @@ def test_a_run_is_the_same_for_the_same_numbers(scheme: Scheme) -> None:
     assert one["makespan"] >= least
 
 
-def test_live_runs_take_no_less_than_their_tasks_sleep() -> None:
-    """The same flows 200 times as fast; times are told on the clock as it was drawn."""
+def test_live_runs_take_at_least_as_long_as_their_tasks_sleep() -> None:
+    """The same flows 200 times as fast; times are converted back to the clock of the flows."""
     jobs = TINY.draw(np.random.default_rng([0, 1]))
     live = completions(replace(SMALL, speed=200.0), jobs, Scheme("fair"))
     assert set(live) == {job.id for job in jobs}
@@ -114,7 +111,7 @@ def test_live_runs_take_no_less_than_their_tasks_sleep() -> None:
     assert max(live.values()) >= sum(job.work or 0.0 for job in jobs) / 6
 
 
-def test_a_row_is_of_the_means_and_of_each_set() -> None:
+def test_a_row_has_the_gains_of_the_means_and_of_single_sets() -> None:
     """Better than FAIR by 1 - 15/20 of the means, by 1/2 and by 1/6 in the two sets."""
     row = row_of("all at once", "makespan", [5.0, 25.0], [10.0, 30.0], [5.0, 100.0])
     assert (row.flowflex, row.fair, row.fifo, row.sets) == (15, 20, 52.5, 2)
@@ -124,7 +121,7 @@ def test_a_row_is_of_the_means_and_of_each_set() -> None:
 
 
 @pytest.mark.parametrize("figure", FLOWFLEX_12_BOTH, ids=lambda figure: figure.name)
-def test_a_figure_shows_every_metric_for_flows_at_once_and_not(
+def test_a_figure_shows_every_metric_for_flows_at_once_and_one_by_one(
     figure: FlowClusterFigure,
 ) -> None:
     """FlowFlex's value by a metric is that of the run that planned for it."""
@@ -144,13 +141,3 @@ def test_a_figure_shows_every_metric_for_flows_at_once_and_not(
     picture = figure.draw(rows)
     assert [len(bars) for bars in picture.rows.values()] == [8, 8]
     assert "better by (%)" in str(picture.spec())
-
-
-def test_the_figure_is_reproduced_in_any_number_of_processes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The same seed gives the same rows."""
-    tiny = replace(FLOWFLEX_12, name="tiny", setting=SMALL)
-    monkeypatch.setattr(reproducing, "FIGURES", {"tiny": tiny})
-    alone = reproduce("tiny", runs=1, seed=1)
-    assert reproduce("tiny", runs=1, seed=1, processes=2).rows == alone.rows

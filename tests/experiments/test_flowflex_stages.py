@@ -34,7 +34,7 @@ def area(row: Row) -> float:
 
 
 def test_pseudo_jobs_do_the_work_of_the_flow_within_its_critical_path() -> None:
-    """By hand: a1, a3, a5, a6 take 10 s one after the other; all phases have 27 s of work."""
+    """The critical path a1, a3, a5, a6 takes 10 s; all phases have 27 s of work."""
     rows = first_stage()
     phases = [row for row in rows if row["part"] == "phase"]
     jobs = [row for row in rows if row["part"] != "phase"]
@@ -44,8 +44,8 @@ def test_pseudo_jobs_do_the_work_of_the_flow_within_its_critical_path() -> None:
     assert list(tops.values()) == [3, 4, 5, 3, 1, 2]
 
 
-def test_what_counts_in_the_network_is_the_work_of_the_flows() -> None:
-    """None of it before the least time; half of it by the deadline."""
+def test_the_network_counts_the_work_of_the_flows() -> None:
+    """None of it before the minimum time; half of it by the deadline."""
     rows = network()
     for flow, work in WORK.items():
         mine = [row for row in rows if row["flow"] == flow]
@@ -57,7 +57,7 @@ def test_what_counts_in_the_network_is_the_work_of_the_flows() -> None:
         assert before < work / 2 <= by_then
 
 
-def test_each_schedule_does_all_work_on_the_slots_there_are() -> None:
+def test_each_schedule_does_all_work_within_the_slots() -> None:
     """Those of phases are schedules of the flows; shape shifting changes no completion."""
     rows = later_stages()
     for title in (PSEUDO, SHIFTED, LISTED):
@@ -73,8 +73,8 @@ def test_each_schedule_does_all_work_on_the_slots_there_are() -> None:
     assert ends[PSEUDO] == pytest.approx(ends[SHIFTED])
 
 
-def test_what_holds_slots_is_stacked_and_joined() -> None:
-    """B lies below A; two pieces of A that touch are one rectangle."""
+def test_areas_are_stacked_and_joined() -> None:
+    """B is below A; two adjacent pieces of A are one rectangle."""
     a, b = PhaseId("A", "a1"), PhaseId("B", "b1")
     rows = stacked([Piece(a, 0, 2, 1), Piece(a, 2, 3, 1), Piece(b, 0, 2, 2)], ["B", "A"])
     drawn = {(row["name"], row["start"], row["end"], row["low"], row["high"]) for row in rows}
@@ -85,7 +85,7 @@ def test_what_holds_slots_is_stacked_and_joined() -> None:
 
 @pytest.mark.parametrize("figure", FLOWFLEX_STAGES, ids=lambda figure: figure.name)
 def test_a_stage_is_drawn_from_its_rows_alone(figure: StageFigure) -> None:
-    """Rows of one sort, a table, and a picture without any address in it."""
+    """Rows with the same keys, a table, and a picture without URLs."""
     pytest.importorskip("altair", reason="needs slotwise[plots]")
     rows = figure.rows([experiment() for experiment in figure.experiments(1, 0)])
     assert len({tuple(row) for row in rows}) == 1

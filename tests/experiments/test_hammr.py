@@ -1,4 +1,4 @@
-"""Hammr, Fig. 5: the course that the paper describes, simulated and with real processes."""
+"""Hammr, Fig. 5: the shares over time, simulated and with real processes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ FAST = 50.0
 
 
 def held(seconds: float, *slots: float) -> Held:
-    """What the three pools hold from then on."""
+    """The slots of the three pools from this time on."""
     return Held(seconds, dict(zip(POOLS, slots, strict=True)))
 
 
-def test_means_are_by_time() -> None:
+def test_means_are_weighted_by_time() -> None:
     """A holds 2 slots for 3 of 4 seconds, then 1."""
     course = [held(0, 2, 0, 0), held(5, 1, 3, 0), held(8, 0, 0, 0)]
     assert mean_held(course, 2, 6) == {"A": 1.75, "B": 0.75, "C": 0}
     assert mean_held(course, 6, 10) == {"A": 0.5, "B": 1.5, "C": 0}
 
 
-def test_the_simulated_course_is_the_papers() -> None:
+def test_the_simulated_shares_are_those_of_the_paper() -> None:
     """By weight before and after C comes; at 55 B and C have two maps left and A gets a slot.
 
     C waits a second before it takes slots back, and whom it takes them from has another one.
@@ -45,10 +45,10 @@ def test_the_simulated_course_is_the_papers() -> None:
     assert course.after == pytest.approx({"A": 2, "B": 2, "C": 2})
 
 
-def test_words_that_are_really_counted_take_the_same_course() -> None:
-    """C gets its share, A and B are left with theirs, and then A gets a spare slot.
+def test_a_live_word_count_has_the_same_shares() -> None:
+    """C gets its share, A and B keep theirs, and then A gets a spare slot.
 
-    That every word is counted once is asserted where they are counted.
+    `live` itself asserts that every word is counted once.
     """
     shares = live(FAST)
     course = course_of(shares)
@@ -57,8 +57,8 @@ def test_words_that_are_really_counted_take_the_same_course() -> None:
     assert COMES < course.full_at < course.spare_at
 
 
-def test_the_figure_shows_both_worlds_beside_the_paper() -> None:
-    """Rows can be read back; the picture has a panel for each world."""
+def test_the_figure_shows_both_backends_and_the_paper() -> None:
+    """The rows contain the shares; the picture has a panel for each backend."""
     course = simulated()
     rows = HAMMR_5.rows([course, course, course])
     assert courses(rows, SIMULATED) == [course_of(course)]

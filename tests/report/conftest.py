@@ -8,7 +8,7 @@ from slotwise.analysis.metrics import Meter
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.record.log import Header, Log
-from slotwise.report import ReportedRun
+from slotwise.report import ReportedRun, write_pictures
 from slotwise.runtime.loop import run
 from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
 from slotwise.runtime.state import State
@@ -75,6 +75,12 @@ def three_runs():
 def hostile_runs():
     """Jobs whose names and failures try to break out of the page, under two schedulers."""
     return [make_run(name, HOSTILE, fault=one_failure) for name in ("fifo", "fair")]
+
+
+@pytest.fixture(scope="session")
+def hostile_pictures(hostile_runs, tmp_path_factory):
+    """The files of the pictures of these runs."""
+    return write_pictures(hostile_runs, tmp_path_factory.mktemp("pictures"))
 
 
 @pytest.fixture(scope="session")

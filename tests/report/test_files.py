@@ -7,15 +7,22 @@ import sys
 import pytest
 
 from slotwise.model.errors import InputError, MissingExtraError
-from slotwise.report import write_pictures, write_report
+from slotwise.report import write_report
 from slotwise.report.page import check_report
+from slotwise.report.pictures.gallery import draw_all
+from slotwise.report.scene import scene_of
 
 
-def test_pictures_are_written_as_png_and_svg(three_runs, tmp_path):
-    """Each picture twice, each file begins as its format does."""
-    written = write_pictures(three_runs, tmp_path / "pictures")
-    assert len(written) == 12
-    for path in written:
+def test_charts_are_valid(three_runs):
+    """Every chart follows the schema of Vega-Lite; reports themselves do not check it."""
+    for picture in draw_all(scene_of(three_runs)):
+        assert picture.chart.to_dict(validate=True)["$schema"].endswith(".json")
+
+
+def test_pictures_are_written_as_png_and_svg(hostile_pictures):
+    """Each picture twice; each file begins as its format does."""
+    assert len(hostile_pictures) == 12
+    for path in hostile_pictures:
         content = path.read_bytes()
         if path.suffix == ".png":
             assert content.startswith(b"\x89PNG\r\n\x1a\n")
@@ -23,7 +30,7 @@ def test_pictures_are_written_as_png_and_svg(three_runs, tmp_path):
             assert content.startswith(b"<svg")
 
 
-def test_pictures_stand_beside_the_page_on_request(three_runs, tmp_path):
+def test_pictures_are_written_next_to_the_page_on_request(three_runs, tmp_path):
     """They are named after the page."""
     written = write_report(three_runs[:1], tmp_path / "r.html", pictures=True)
     names = {path.name for path in written}
@@ -31,9 +38,9 @@ def test_pictures_stand_beside_the_page_on_request(three_runs, tmp_path):
     assert all(path.exists() for path in written)
 
 
-def test_pictures_fit_a_window_of_1200_pixels(hostile_runs, tmp_path):
+def test_pictures_fit_a_window_of_1200_pixels(hostile_pictures):
     """With long names in labels and legend there is room for the page's edges and its menu."""
-    for path in write_pictures(hostile_runs, tmp_path):
+    for path in hostile_pictures:
         if path.suffix == ".svg":
             [width] = re.findall(r'^<svg[^>]* width="([0-9.]+)"', path.read_text("utf-8"))
             assert float(width) <= 1200 - 15 - 2 * (24 + 25) - 30
@@ -48,14 +55,14 @@ def test_a_missing_extra_is_named(three_runs, tmp_path, monkeypatch, missing):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_runs_are_refused(tmp_path):
-    """There must be something to report."""
+def test_a_report_without_runs_is_refused(tmp_path):
+    """A report needs at least one run."""
     with pytest.raises(InputError, match="at least 1 run"):
         write_report([], tmp_path / "r.html")
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("", "is a directory; name another file"),
         ("r.pdf", "a report is a web page; use a name that ends in .html"),
@@ -63,16 +70,16 @@ def test_no_runs_are_refused(tmp_path):
         ("missing/r.html", "is missing; name a folder that exists"),
     ],
 )
-def test_a_path_that_cannot_be_written_is_refused(three_runs, tmp_path, name, told):
-    """Before the run as after it, and nothing is written or made."""
+def test_a_path_that_cannot_be_written_is_refused(three_runs, tmp_path, name, message):
+    """Before the run and after it; no file or folder is created."""
     for refuse in (check_report, lambda path: write_report(three_runs[:1], path)):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             refuse(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_page_may_be_written_over(three_runs, tmp_path):
-    """The name may end as old systems had it, in letters of any size."""
+def test_a_page_may_be_overwritten(three_runs, tmp_path):
+    """The suffix may be `.htm`, in upper case as well."""
     path = tmp_path / "R.HTM"
     path.touch()
     for _ in range(2):
@@ -84,8 +91,8 @@ def test_a_page_may_be_written_over(three_runs, tmp_path):
     assert path.read_text() == "<p>mine"
 
 
-def test_a_page_is_html_from_its_first_byte(three_runs, tmp_path):
-    """So that browsers know it without a name."""
+def test_a_page_begins_with_its_doctype(three_runs, tmp_path):
+    """Browsers recognize it without a file name."""
     path = tmp_path / "r.html"
     write_report(three_runs[:1], path)
     assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")

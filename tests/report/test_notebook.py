@@ -1,4 +1,4 @@
-"""What notebooks show: results as tables and pictures, and progress while they come about."""
+"""Output in notebooks: results as tables and pictures, and the progress of runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PICTURE = (
 
 
 def test_a_result_is_shown_as_tables_and_a_picture() -> None:
-    """Its metrics, its jobs and how each went; all of it text, nothing to run or to fetch."""
+    """Metrics, jobs and their timelines; without scripts and requests."""
     html = slotwise.simulate(JOBS, "flex", slots=2)._repr_html_()
     for cell in ("flex", "mean response", "big", "small", "21.0 s"):
         assert f">{cell}</" in html
@@ -36,7 +36,7 @@ def test_a_result_is_shown_as_tables_and_a_picture() -> None:
 
 
 def test_compared_results_are_shown_side_by_side() -> None:
-    """The list that compare gives is a list, and has a table of its own."""
+    """The result of compare is a list and has a table."""
     results = slotwise.compare(JOBS, ["fifo", "fair"], slots=2)
     assert isinstance(results, list)
     html = results._repr_html_()
@@ -47,7 +47,7 @@ def test_compared_results_are_shown_side_by_side() -> None:
 
 
 def test_plans_are_shown_with_their_jobs() -> None:
-    """What it is worth, when each job is complete, and the picture of the plan."""
+    """The value, the completion of each job, and the picture of the plan."""
     for plan in (slotwise.plan(JOBS, slots=2), slotwise.plan_tasks(JOBS, slots=2)):
         html = plan._repr_html_()
         assert f"<p>{plan.summary()}</p>" in html
@@ -56,9 +56,10 @@ def test_plans_are_shown_with_their_jobs() -> None:
 
 
 def test_long_tables_are_cut() -> None:
-    """With a sentence that says so."""
+    """A sentence gives the number of rows."""
     jobs = [Job(f"j{number}", (Phase("map", Tasks(1, 1.0)),)) for number in range(40)]
-    for shown in (slotwise.simulate(jobs, slots=2), slotwise.plan(jobs, slots=2)):
+    plan = slotwise.plan(jobs, slots=2, budget_steps=0)
+    for shown in (slotwise.simulate(jobs, slots=2), plan):
         assert "<p>30 of 40 jobs are listed.</p>" in shown._repr_html_()
 
 
@@ -71,7 +72,7 @@ def test_names_of_users_stay_text(hostile_runs: Any, hostile_names: list[str]) -
         assert html.count("<b>") == 0
 
 
-def test_without_the_extra_there_is_the_table_and_a_sentence(
+def test_without_the_extra_there_is_a_table_and_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It names the extra."""
@@ -94,7 +95,7 @@ def test_without_the_extra_there_is_the_table_and_a_sentence(
 
 
 class Cell:
-    """A cell of a notebook: what is displayed in it, as IPython would be told."""
+    """A cell of a notebook, which records the displayed content as IPython receives it."""
 
     def __init__(self) -> None:
         self.shown: list[str] = []
@@ -114,7 +115,7 @@ class Cell:
 
 @pytest.fixture
 def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
-    """A notebook in which every turn of a run is shown at once."""
+    """A notebook in which every turn of a run is shown immediately."""
     made = Cell()
     monkeypatch.setitem(sys.modules, "IPython", made)  # type: ignore[arg-type]
     monkeypatch.setattr(progress, "REDRAW_SECONDS", -1.0)
@@ -122,7 +123,7 @@ def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
 
 
 def test_a_notebook_shows_progress_in_one_place(cell: Cell) -> None:
-    """A bar for each job that is not over; when the run is over, nothing is left of it."""
+    """A bar for each unfinished job; after the run it is empty."""
     slotwise.simulate(JOBS, "fifo", slots=2)
     assert cell.displays == 1
     first, *_, last = cell.shown
@@ -134,19 +135,19 @@ def test_a_notebook_shows_progress_in_one_place(cell: Cell) -> None:
 
 
 def test_each_compared_run_has_its_place(cell: Cell) -> None:
-    """One after the other."""
+    """One display for each."""
     slotwise.compare(JOBS, ["fifo", "fair"], slots=2)
     assert cell.displays == 2
 
 
-def test_whoever_follows_a_run_sees_to_its_progress(cell: Cell) -> None:
-    """With `progress` nothing else is shown."""
+def test_a_progress_callback_replaces_the_display(cell: Cell) -> None:
+    """With `progress` nothing is displayed."""
     slotwise.simulate(JOBS, slots=2, progress=lambda now, events, decisions: None)
     assert cell.displays == 0
 
 
-def test_failures_are_told_below_the_table(cell: Cell, hostile_runs: Any) -> None:
-    """What users wrote stays text."""
+def test_failures_are_shown_below_the_table(cell: Cell, hostile_runs: Any) -> None:
+    """Text of users is escaped."""
     shown: list[str] = []
     with NotebookProgress(shown.append, "fifo, live") as record:
         for turn in hostile_runs[0].log.turns:
@@ -155,8 +156,8 @@ def test_failures_are_told_below_the_table(cell: Cell, hostile_runs: Any) -> Non
     assert not any("<script" in html or "<img" in html for html in shown)
 
 
-def test_elsewhere_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither without IPython nor in its terminal, nor in a pipe."""
+def test_outside_of_notebooks_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without IPython, in its terminal, and in a pipe."""
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
     assert notebook_display() is None
     terminal = SimpleNamespace(get_ipython=lambda: SimpleNamespace(user_ns={}))

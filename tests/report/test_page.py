@@ -1,4 +1,4 @@
-"""The page: whole, offline, safe whatever users wrote, and readable at any size."""
+"""The page: complete, offline, safe whatever users wrote, and readable at any size."""
 
 import json
 import re
@@ -10,7 +10,10 @@ import pytest
 
 from slotwise.analysis.metrics import Meter
 from slotwise.record.log import Log
-from slotwise.report import write_pictures, write_report
+from slotwise.report import write_report
+from slotwise.report.html import page as page_text
+from slotwise.report.pictures import comparison
+from slotwise.report.scene import scene_of
 from slotwise.report.tables import FAILED_BECAUSE, job_columns
 from slotwise.runtime.simulated.backend import Fault
 from slotwise.runtime.simulated.outages import Outage
@@ -78,6 +81,22 @@ def plain(three_runs, tmp_path_factory):
     return path.read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def hostile(hostile_runs, tmp_path_factory):
+    """The text of the page of the jobs with hostile names."""
+    path = tmp_path_factory.mktemp("report") / "r.html"
+    write_report(hostile_runs, path)
+    return path.read_text(encoding="utf-8")
+
+
+def texts_of(runs):
+    """The texts of the page of these runs, without its pictures over time."""
+    scene = scene_of(runs)
+    drawn = [comparison.draw(scene)] if len(runs) > 1 else []
+    specs = [{"datasets": {}} for _ in drawn]
+    return Page(page_text(scene, drawn, specs, bundle="")).texts
+
+
 def test_the_page_fetches_nothing(plain):
     """No element has an address, the style imports nothing, no spec names a schema or url."""
     page = Page(plain)
@@ -134,11 +153,9 @@ def test_time_axes_are_the_same_for_all_schedulers(plain):
     assert len(found) == 1
 
 
-def test_hostile_names_stay_text(hostile_runs, hostile_names, hostile_reason, tmp_path):
+def test_hostile_names_stay_text(hostile, hostile_names, hostile_reason):
     """Names and reasons that look like markup are shown as they are and close no script."""
-    path = tmp_path / "r.html"
-    write_report(hostile_runs, path)
-    text = path.read_text(encoding="utf-8")
+    text = hostile
     page = Page(text)
     assert len(page.scripts) == 2
     assert not [tag for tag, _ in page.tags if tag in ("img", "b")]
@@ -149,25 +166,23 @@ def test_hostile_names_stay_text(hostile_runs, hostile_names, hostile_reason, tm
     assert {row["job"] for row in page.rows("jobs", "jobs0")} == set(hostile_names)
 
 
-def test_hostile_names_are_drawn(hostile_runs, hostile_names, tmp_path):
+def test_hostile_names_are_drawn(hostile_pictures, hostile_names):
     """No name gets into an expression: every picture is drawn, with the names as its text."""
-    by_name = {path.name: path for path in write_pictures(hostile_runs, tmp_path)}
+    by_name = {path.name: path for path in hostile_pictures}
     drawn = unescape(by_name["jobs.svg"].read_text(encoding="utf-8"))
     for name in hostile_names:
         assert name[:8] in drawn
 
 
-def test_a_failed_job_says_why(hostile_runs, hostile_reason, tmp_path):
-    """The reason stands in the table, and the attempts are marked in the picture by slot."""
-    path = tmp_path / "r.html"
-    write_report(hostile_runs, path)
-    page = Page(path.read_text(encoding="utf-8"))
+def test_a_failed_job_has_its_reason(hostile, hostile_reason):
+    """The reason is in the table, and the attempts are marked in the picture by slot."""
+    page = Page(hostile)
     assert page.texts.count(hostile_reason) == 2
     assert {"×", "†"} <= {row["mark"] for row in page.rows("slots", "slots0bad")}
 
 
-def test_a_run_that_came_to_nothing_is_not_the_best(make, hostile_names, tmp_path):
-    """None of its metrics is 0, no bar of it is dark, and all pictures are drawn."""
+def test_a_run_without_a_completed_job_is_not_the_best(make, hostile_names, tmp_path):
+    """None of its metrics is 0, none of its bars is dark, and all pictures are drawn."""
     job = hostile_names[2]
     runs = [make("fifo", [job], fault=always), make("fair", [job]), make("flex", [job])]
     path = tmp_path / "r.html"
@@ -180,13 +195,13 @@ def test_a_run_that_came_to_nothing_is_not_the_best(make, hostile_names, tmp_pat
 
 
 def test_a_traceback_opens_below_its_last_line(make, hostile_names, tmp_path):
-    """The tables name the task and the error; the page has the whole reason folded away."""
-    story = [
+    """The tables name the task and the error; the page has the whole reason, collapsed."""
+    traceback = [
         "map task 0 (in.txt, bytes 0-10): Traceback (most recent call last):",
         '  File "user.py", line 3, in <map>',
         "ValueError: bad",
     ]
-    job, reason = hostile_names[2], "\n".join(story)
+    job, reason = hostile_names[2], "\n".join(traceback)
     run = make("fifo", [job], fault=lambda launch: Fault(reason, after=0.5))
     path = tmp_path / "r.html"
     write_report([run], path)
@@ -199,48 +214,40 @@ def test_a_traceback_opens_below_its_last_line(make, hostile_names, tmp_path):
     assert job_columns(run)[FAILED_BECAUSE] == [short]
 
 
-def test_the_page_warns_of_a_differently_busy_machine(three_runs, tmp_path):
+def test_the_page_warns_of_a_machine_whose_load_changed(three_runs):
     """Live runs that measured other work for the same jobs cannot be compared."""
-    path = tmp_path / "r.html"
     one = replace(three_runs[0], backend="live")
     metrics = one.outcome.metrics | {"work_seconds": 2 * one.outcome.metrics["work_seconds"]}
     other = replace(one, outcome=replace(one.outcome, metrics=metrics))
     for runs, warned in (([one, one], False), ([one, other], True)):
-        write_report(runs, path)
-        texts = Page(path.read_text(encoding="utf-8")).texts
+        texts = texts_of(runs)
         assert "work (slot-seconds)" in texts
         assert any("the load of the machine differed" in text for text in texts) is warned
 
 
-def page_of(runs, path):
-    """The page of these runs."""
-    write_report(runs, path)
-    return Page(path.read_text(encoding="utf-8"))
-
-
-def test_the_title_names_each_scheduler_once(three_runs, tmp_path):
-    """Six runs of three schedulers have a short title; how many there are is a fact."""
+def test_the_title_names_each_scheduler_once(three_runs):
+    """Six runs of three schedulers have a short title; their number follows below it."""
     live = [replace(run, backend="live") for run in three_runs]
-    texts = page_of([*live, *three_runs], tmp_path / "r.html").texts
+    texts = texts_of([*live, *three_runs])
     assert texts.count("fifo, fair and flex compared") == 1
     assert "slotwise: fifo, fair and flex compared" in texts
     assert any(text.startswith("6 runs · 3 jobs") for text in texts)
     many = [replace(three_runs[0], label=f"s{number}") for number in range(5)]
-    assert "5 schedulers compared" in page_of(many, tmp_path / "r.html").texts
+    assert "5 schedulers compared" in texts_of(many)
 
 
-def test_a_bound_says_for_which_runs_it_holds(three_runs, tmp_path):
-    """Of one work it holds for all; where work was measured anew, for its own run only."""
+def test_a_bound_says_for_which_runs_it_holds(three_runs):
+    """For the same work it holds for all; where work was measured again, only for its run."""
     one, other = (
         replace(run, outcome=replace(run.outcome, bound=bound))
         for run, bound in zip(three_runs, (40.0, 42.0), strict=False)
     )
-    told = " ".join(page_of([one, one], tmp_path / "r.html").texts)
-    assert "no scheduler can do better with these tasks" in told
-    told = " ".join(page_of([one, other], tmp_path / "r.html").texts)
-    assert "a proven lower bound for its own run" in told
-    assert "Each lower bound applies to the work of its own run" in told
-    assert "with these tasks" not in told
+    text = " ".join(texts_of([one, one]))
+    assert "no scheduler can do better with these tasks" in text
+    text = " ".join(texts_of([one, other]))
+    assert "a proven lower bound for its own run" in text
+    assert "Each lower bound applies to the work of its own run" in text
+    assert "with these tasks" not in text
 
 
 def interrupted(run):
@@ -249,26 +256,24 @@ def interrupted(run):
     return replace(run, log=log, outcome=Meter.of_log(log).outcome())
 
 
-def test_an_interrupted_run_says_so(three_runs, tmp_path):
-    """At the top of the page, and wherever it is named."""
+def test_an_interrupted_run_is_marked(plain, three_runs):
+    """At the top of the page, and wherever its name is."""
     cut = interrupted(three_runs[0])
-    page = page_of([cut, three_runs[1]], tmp_path / "r.html")
-    [notice] = [text for text in page.texts if "was interrupted" in text]
+    texts = texts_of([cut, three_runs[1]])
+    [notice] = [text for text in texts if "was interrupted" in text]
     assert notice.startswith("fifo was interrupted: its record ends at 1")
     assert "of 3 jobs had ended" in notice
-    assert "fifo (interrupted)" in page.texts
-    assert not any(
-        "interrupted" in text for text in page_of(three_runs, tmp_path / "r.html").texts
-    )
+    assert "fifo (interrupted)" in texts
+    assert not any("interrupted" in text for text in Page(plain).texts)
 
 
-def test_the_page_says_who_waited_and_why(three_runs, hostile_runs, hostile_names, tmp_path):
-    """For each run its longest waits, with who held the slots; what users wrote stays text."""
-    texts = page_of(three_runs, tmp_path / "r.html").texts
+def test_the_page_explains_the_longest_waits(plain, hostile, hostile_names):
+    """For each run, with the jobs that held the slots; names of users stay text."""
+    texts = Page(plain).texts
     assert "Waits and their causes" in texts
-    [told] = [t for t in texts if "fifo serves jobs in order" in t and "pool0, from" in t]
-    assert "behind" in told
-    page = page_of(hostile_runs, tmp_path / "r.html")
+    [wait] = [t for t in texts if "fifo serves jobs in order" in t and "pool0, from" in t]
+    assert "behind" in wait
+    page = Page(hostile)
     assert not [tag for tag, _ in page.tags if tag in ("img", "alert")]
     assert any(hostile_names[1] in text and "behind" in text for text in page.texts)
 
@@ -292,7 +297,7 @@ def test_one_run_alone_is_a_report_too(three_runs, tmp_path):
     assert "comparison" not in Page(path.read_text(encoding="utf-8")).pictures
 
 
-def test_silent_hosts_are_seen(make, tmp_path):
+def test_unresponsive_hosts_are_drawn(make, tmp_path):
     """A line in each slot of the host, or one in its row where hosts are many."""
     outages = (Outage("h1", 2.0, 4.0),)
     path = tmp_path / "r.html"
@@ -319,10 +324,8 @@ def test_many_slots_and_jobs_stay_small(make, tmp_path):
     assert len(page.rows("jobs", "jobs0")) == 60
 
 
-def test_runs_of_the_same_name_are_told_apart(three_runs, tmp_path):
-    """By their world where it differs, else by a number."""
+def test_runs_of_the_same_name_are_distinguished(three_runs):
+    """By their backend where it differs, otherwise by a number."""
     live = replace(three_runs[0], backend="live")
-    path = tmp_path / "r.html"
-    write_report([three_runs[0], live, live], path)
-    texts = Page(path.read_text(encoding="utf-8")).texts
+    texts = texts_of([three_runs[0], live, live])
     assert {"fifo (simulated)", "fifo (live)", "fifo (live) #2"} <= set(texts)

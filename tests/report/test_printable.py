@@ -16,10 +16,10 @@ from slotwise.report.printable import printable
     ],
 )
 def test_names_are_printed_on_a_line(text: str, printed: str) -> None:
-    """Escapes are those of Python."""
+    """Control characters become escapes of Python."""
     assert printable(text) == printed
 
 
 def test_messages_keep_their_lines() -> None:
-    """Tracebacks have several."""
+    """Tracebacks have several lines."""
     assert printable("one\n\ttwo\r\x1b", lines=True) == "one\n\ttwo\\r\\x1b"

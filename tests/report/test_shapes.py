@@ -1,4 +1,4 @@
-"""From attempts to bars and cells: few enough to draw, and nothing made up."""
+"""Bars and cells of attempts: few enough to draw, and true to the log."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ def placed(start, end, job="j", task=0, ending="done"):
 
 
 def test_few_attempts_are_a_bar_each():
-    """Nothing is merged or left out."""
+    """None is merged or omitted."""
     attempts = [placed(0, 1), placed(1, 2), placed(2, 3)]
     bars, left_out = bars_of(attempts, [0, 0, 0], most=3, resolution=1)
     assert [(bar.start, bar.end, bar.count) for bar in bars] == [
@@ -37,7 +37,7 @@ def test_few_attempts_are_a_bar_each():
 
 
 def test_neighbours_of_a_phase_become_one_bar():
-    """Only within a row, without a gap that could be seen, and only those that ended well."""
+    """Only within a row, without a visible gap, and only successful ones."""
     attempts = [
         placed(0, 1),
         placed(1, 2),
@@ -51,15 +51,15 @@ def test_neighbours_of_a_phase_become_one_bar():
     assert left_out == 0
 
 
-def test_the_shortest_bars_are_left_out_and_counted():
-    """What ended badly stays, however short."""
+def test_the_shortest_bars_are_omitted_and_counted():
+    """Failed attempts are shown, however short."""
     attempts = [placed(0, 5), placed(10, 11), placed(20, 20.1, ending="failed")]
     bars, left_out = bars_of(attempts, [0, 0, 0], most=2, resolution=0.1)
     assert [bar.start for bar in bars] == [0, 20]
     assert left_out == 1
 
 
-def test_a_cell_shows_the_job_that_held_most():
+def test_a_cell_shows_the_job_with_the_most_slots():
     """Equal neighbours are one cell, idle time has none."""
     attempts = [placed(0, 4, "a"), placed(0, 1, "b"), placed(6, 8, "b")]
     cells = cells_of(attempts, [0, 0, 0], [1], begin=0, end=8, columns=4)
@@ -67,7 +67,7 @@ def test_a_cell_shows_the_job_that_held_most():
 
 
 def test_levels_keep_the_area(three_runs):
-    """Exact for few changes; means over columns for many; the same area either way."""
+    """Exact for few changes, means over columns for many; both have the same area."""
     scene = scene_of(three_runs)
     steps = StepFunction.of_changes((0.05 * at, 1.0 if at % 3 else -1.5) for at in range(1, 60))
     area = steps.area(0, steps.times[-1])
@@ -80,8 +80,8 @@ def test_levels_keep_the_area(three_runs):
     assert area > 0
 
 
-def test_levels_too_short_for_the_axis_are_left_out(three_runs):
-    """Steps 1e-9 of the axis apart are one instant there, and no level is without width."""
+def test_levels_too_short_for_the_axis_are_omitted(three_runs):
+    """Steps 1e-9 of the axis apart become one instant, and every level has a width."""
     scene = scene_of(three_runs)
     width = scene.end - scene.begin
     times = [scene.begin + width * at for at in (0.1, 0.1 + 1e-9, 0.1 + 2e-9, 0.2)]
@@ -90,16 +90,16 @@ def test_levels_too_short_for_the_axis_are_left_out(three_runs):
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_the_axis_is_as_fine_as_the_run_is_long(three_runs, scale):
-    """A thousandth of a run can be told from its neighbours, be it microseconds or weeks."""
+def test_the_resolution_of_the_axis_follows_the_length_of_the_run(three_runs, scale):
+    """A thousandth of a run is distinguishable, in runs of microseconds and of weeks."""
     end = 12.0 * scale
     scene = replace(scene_of(three_runs), begin=0.0, end=end, unit=unit_for(end))
     places = [scene.at(end * at / 1000) * scene.unit.seconds / end for at in range(1001)]
     assert places == pytest.approx([at / 1000 for at in range(1001)], abs=1e-5)
 
 
-def test_the_bound_is_drawn_only_where_it_bounds(make):
-    """On the value always, and on the metric that is the objective or its mean."""
+def test_the_bound_is_drawn_only_for_metrics_that_it_bounds(make):
+    """Always for the value, and for the metric that is the objective or its mean."""
     run = make("fair", ["a", "b"])
     bound = run.outcome.bound
     assert bound_of(run, "value") == bound

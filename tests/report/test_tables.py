@@ -12,7 +12,7 @@ from slotwise.report.tables import metrics_in_full
 
 
 def printed(table, width=100):
-    """What a terminal of that width shows."""
+    """The text on a terminal of this width."""
     console = Console(width=width, color_system=None, force_terminal=False)
     with console.capture() as captured:
         console.print(table)
@@ -20,7 +20,7 @@ def printed(table, width=100):
 
 
 def test_comparison_fits_a_terminal_of_80_columns(three_runs):
-    """Nothing is cut: names, metrics, bound and gap are all there."""
+    """Names, metrics, bound and gap are complete."""
     text = printed(comparison_table(three_runs), width=80)
     assert "…" not in text
     for word in ("scheduler", "fifo", "fair", "flex", "makespan", "bound", "gap", "simulated"):
@@ -47,15 +47,15 @@ def best_by(title, runs):
     return metric.best(runs)
 
 
-def test_what_is_shown_alike_is_equally_good(three_runs):
-    """Two values that read the same are both the best, or neither."""
+def test_values_that_are_shown_alike_are_equally_good(three_runs):
+    """Two values with the same text are both the best, or neither."""
     runs = [with_outcome(three_runs[0], utilisation=of) for of in (0.991, 0.989, 0.5)]
     assert best_by("utilisation", runs) == [True, True, False]
     assert best_by("utilisation", runs[:2]) == [False, False]
 
 
 def test_a_run_whose_jobs_failed_is_never_the_best(three_runs):
-    """It did less than the others, and nothing at all takes no time."""
+    """It did less work than the others, so its metrics are better."""
     times = {"arrival": 0.0, "start": 0.0, "completion": None, "response": None}
     failed = with_outcome(three_runs[0], jobs={"q1": times}, makespan=0.1, value=None)
     runs = [failed, with_outcome(three_runs[1], makespan=5.0), three_runs[2]]
@@ -64,8 +64,8 @@ def test_a_run_whose_jobs_failed_is_never_the_best(three_runs):
     assert MISSING in printed(comparison_table([failed]))
 
 
-def test_runs_of_one_name_are_told_apart(three_runs):
-    """By a number; where the worlds differ, by the world."""
+def test_runs_of_the_same_name_are_distinguished(three_runs):
+    """By a number; if the backends differ, by the backend."""
     names = list(comparison_table([three_runs[0]] * 2).columns[0].cells)
     assert [name.plain for name in names] == ["fifo", "fifo #2"]
 
@@ -81,8 +81,8 @@ def test_live_runs_of_differing_work_are_found(three_runs):
     assert not has_differing_work([fast_live, with_outcome(slow_live, jobs={})])
 
 
-def test_an_interrupted_run_says_so(three_runs):
-    """Below its name, so that 80 columns are enough, and beside each of its jobs."""
+def test_an_interrupted_run_is_marked(three_runs):
+    """Below its name, so that 80 columns suffice, and next to each of its jobs."""
     run = three_runs[0]
     cut = replace(run, outcome=replace(run.outcome, is_over=False))
     text = printed(comparison_table([cut, *three_runs[1:]]), width=80)
@@ -92,8 +92,8 @@ def test_an_interrupted_run_says_so(three_runs):
     assert "fifo (interrupted)" in printed(jobs_table([cut]))
 
 
-def test_worlds_have_a_column_where_they_differ(three_runs):
-    """Live beside simulated is told in each row."""
+def test_backends_have_a_column_if_they_differ(three_runs):
+    """Each row says live or simulated."""
     runs = [three_runs[0], replace(three_runs[0], backend="live")]
     titles = [str(column.header) for column in comparison_table(runs).columns]
     assert titles[:2] == ["scheduler", "backend"]
@@ -140,5 +140,5 @@ def test_jobs_table_has_no_empty_column(three_runs):
     ],
 )
 def test_numbers_are_rounded_sensibly(shown, expected):
-    """Three digits that count, with their unit."""
+    """Three significant digits with their unit."""
     assert shown == expected

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slotwise.model.errors import InputError, MissingExtraError
 from slotwise.opening import open_to_write
@@ -43,7 +43,7 @@ def write_report(
     _write(path, page(scene, drawn, specs, bundle).encode("utf-8", "backslashreplace"))
     written = [path]
     if pictures:
-        written += _save(drawn, path.parent, f"{path.stem}-")
+        written += _save(drawn, specs, path.parent, f"{path.stem}-")
     return written
 
 
@@ -82,9 +82,10 @@ def write_pictures(runs: Sequence[ReportedRun], folder: str | Path) -> list[Path
     `write_report` does.
     """
     drawn = _draw(runs)[1]
+    specs = [picture.spec() for picture in drawn]
     with _input_errors(Path(folder)):
         Path(folder).mkdir(parents=True, exist_ok=True)
-    return _save(drawn, Path(folder), "")
+    return _save(drawn, specs, Path(folder), "")
 
 
 def _draw(runs: Sequence[ReportedRun]) -> tuple[Scene, list[Picture]]:
@@ -107,11 +108,12 @@ def require_plots(what: str = "a report") -> None:
         raise MissingExtraError(what, "plots") from error
 
 
-def _save(drawn: Sequence[Picture], folder: Path, prefix: str) -> list[Path]:
+def _save(
+    drawn: Sequence[Picture], specs: Sequence[dict[str, Any]], folder: Path, prefix: str
+) -> list[Path]:
     converter = importlib.import_module("vl_convert")
     written = []
-    for picture in drawn:
-        spec = picture.spec()
+    for picture, spec in zip(drawn, specs, strict=True):
         svg = converter.vegalite_to_svg(spec)
         for ending, content in (
             ("png", converter.svg_to_png(svg, scale=_PNG_SCALE)),

@@ -34,6 +34,9 @@ BUDGET_STEPS = 2000
 ROUNDS = 2
 """Rounds of search over all neighbours, J^2 steps each, before branch and bound."""
 
+ORDERS_TRIED = 100
+"""Estimate of the orders that an unlimited search tries, for each pair of jobs."""
+
 
 def solve(problem: Malleable, budget: Budget | None = None) -> Solution:
     """The best schedule found within a budget of search steps.
@@ -84,7 +87,8 @@ def _dates(problem: Malleable, budget: Budget) -> Callable[[Sequence[int]], Floa
     is_packed = problem.costs.are_lines and not problem.min_share.any()
     if is_packed or len(problem) > PROMISES_MOST:
         numbers = (problem.capacity, problem.work, problem.min_share, problem.max_share)
-        return packer_for(*numbers, budget.steps).completions
+        packings = min(budget.steps, ORDERS_TRIED * len(problem) ** 2)
+        return packer_for(*numbers, packings).completions
     return promiser(problem, budget.steps)
 
 

@@ -35,7 +35,7 @@ class Picture:
 
     def spec(self) -> dict[str, Any]:
         """The whole picture as a Vega-Lite specification without URLs."""
-        spec: dict[str, Any] = self.chart.configure(**_config()).to_dict()
+        spec: dict[str, Any] = self.chart.configure(**_config()).to_dict(validate=False)
         del spec["$schema"]
         return spec | {"datasets": self.rows}
 
