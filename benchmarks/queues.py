@@ -56,15 +56,15 @@ def draw(jobs: int, maps: int, hosts: int, seed: int) -> tuple[list[Job], Cluste
         )
         for number in range(jobs)
     ]
-    told = [Host(f"h{h}", {"task": 1}, speed=0.5 if h % 2 else 1.0) for h in range(hosts)]
+    stated = [Host(f"h{h}", {"task": 1}, speed=0.5 if h % 2 else 1.0) for h in range(hosts)]
     true = [
-        replace(one, speed=one.speed / (4 if h % 8 == 0 else 1)) for h, one in enumerate(told)
+        replace(one, speed=one.speed / (4 if h % 8 == 0 else 1)) for h, one in enumerate(stated)
     ]
-    return given, Cluster(tuple(told)), Cluster(tuple(true))
+    return given, Cluster(tuple(stated)), Cluster(tuple(true))
 
 
 def simulated(
-    name: str, jobs: list[Job], told: Cluster, true: Cluster
+    name: str, jobs: list[Job], stated: Cluster, true: Cluster
 ) -> tuple[float, int, float]:
     """Seconds a launch, the number of plans, and the sum of weighted completions."""
     launches = sum(phase.tasks.count for job in jobs for phase in job.phases)
@@ -74,7 +74,7 @@ def simulated(
         nonlocal plans
         plans += sum(isinstance(decision, Enqueue) for decision in decisions)
 
-    state = State(told, jobs_expected=len(jobs))
+    state = State(stated, jobs_expected=len(jobs))
     backend = SimulatedBackend(true, jobs, Simulation(noise=NOISE))
     begun = time.perf_counter()
     run(make_scheduler(name), backend, state, count)

@@ -1,6 +1,6 @@
 """Mean response of jobs of unknown work, simulated: FLEX compared with FAIR and FIFO.
 
-`without` is FLEX without measuring slots for unseen phases. `told` is FLEX with all work known
+`without` is FLEX without measuring slots for unseen phases. `known` is FLEX with all work known
 beforehand: a limit for measuring. All relative to the mean response under FAIR, geometric mean
 over the draws and the largest.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, geometric_mean
 from typing import ClassVar
 
-from experiments.flex.cluster_experiment import Untold
+from experiments.flex.cluster_experiment import HidingWork
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import Flex
@@ -54,19 +54,19 @@ def main() -> None:
 
 
 def ratios(jobs: list[Job]) -> dict[str, float]:
-    fair = response(jobs, Fair(), is_told=False)
+    fair = response(jobs, Fair(), is_known=False)
     return {
-        name: response(jobs, allocator, is_told) / fair
-        for name, (allocator, is_told) in SCHEMES.items()
+        name: response(jobs, allocator, is_known) / fair
+        for name, (allocator, is_known) in SCHEMES.items()
     }
 
 
-def response(jobs: list[Job], allocator: Allocator, is_told: bool) -> float:
+def response(jobs: list[Job], allocator: Allocator, is_known: bool) -> float:
     cluster = Cluster.of_slots(SLOTS)
     backend = SimulatedBackend(cluster, jobs, Simulation(seed=1, noise=0.3))
     state = State(cluster, jobs_expected=len(jobs))
     scheduler = Scheduler(allocator, Greedy())
-    run(scheduler, backend if is_told else Untold(backend), state, lambda *_: None)
+    run(scheduler, backend if is_known else HidingWork(backend), state, lambda *_: None)
     return fmean(state.completed[job.id] - job.arrival for job in jobs)
 
 
@@ -74,7 +74,7 @@ SCHEMES: dict[str, tuple[Allocator, bool]] = {
     "fifo": (Fifo(), False),
     "without": (Without(), False),
     "flex": (Flex(), False),
-    "told": (Flex(), True),
+    "known": (Flex(), True),
 }
 
 

@@ -25,8 +25,8 @@ short = Job("short", (Phase("nap", Tasks(1, work=0.2)),), arrival=0.3, pool="new
 result = slotwise.run(
     [long, short], "fair", slots=2, preemption=Preemption(fair_after=0.2, grace=5.0)
 )
-told = result.metrics["preemption"]
+taken = result.metrics["preemption"]
 print("failed:", result.failed)
-print("told to stop:", told["told"], "stopped:", told["stopped"])
-print("kept something:", told["kept_seconds"] > 0)
+print("asked to stop:", taken["told"], "stopped:", taken["stopped"])
+print("kept something:", taken["kept_seconds"] > 0)
 print("sums:", [long.results["add"][number] for number in range(2)])

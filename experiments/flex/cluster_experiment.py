@@ -90,7 +90,7 @@ def simulate(
     allocator = SharedLeast(SCHEMES[scheme](), setting.slack)
     scheduler = Scheduler(allocator, Greedy(), EPOCH_SECONDS)
     truth = Simulation(seed=1_000_003 * seed[0] + seed[1], noise=setting.noise)
-    backend = Untold(SimulatedBackend(cluster, jobs, truth))
+    backend = HidingWork(SimulatedBackend(cluster, jobs, truth))
     state = State(cluster, jobs_expected=len(jobs), default_work=setting.unseen)
     run(scheduler, backend, state, lambda now, events, decisions: None)
     return state.completed
@@ -133,7 +133,7 @@ class SharedLeast:
         return self.allocator.share(replace(claims, min_share=least))
 
 
-class Untold:
+class HidingWork:
     """A backend that hides the work of tasks: schedulers see that of finished tasks only."""
 
     def __init__(self, backend: SimulatedBackend) -> None:
@@ -151,12 +151,14 @@ class Untold:
     def wait(self, until: float | None) -> Sequence[Event]:
         """The events of the wrapped backend, with jobs without the work of their tasks."""
         return [
-            JobArrived(event.at, untold(event.job)) if isinstance(event, JobArrived) else event
+            JobArrived(event.at, without_work(event.job))
+            if isinstance(event, JobArrived)
+            else event
             for event in self._backend.wait(until)
         ]
 
 
-def untold(job: Job) -> Job:
+def without_work(job: Job) -> Job:
     """The job without the work of its tasks."""
     return replace(
         job,

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from experiments.flowflex.jobs import TOLD_SECONDS, GridMixFlows, believed, faster
+from experiments.flowflex.jobs import STATED_SECONDS, GridMixFlows, believed, faster
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import GiveUp, Launch, Preempt
 from slotwise.model.event import Event, JobArrived
@@ -100,18 +100,18 @@ def completions(
     real = [faster(job, speed) for job in jobs]
     state = State(Cluster.of_slots(setting.slots), jobs_expected=len(jobs))
     if setting.speed is None:
-        run(scheduler, Told(SimulatedBackend(state.cluster, real)), state, _unrecorded)
+        run(scheduler, StatingWork(SimulatedBackend(state.cluster, real)), state, _unrecorded)
     else:
         with LocalBackend([Sleep(job) for job in real], setting.slots) as backend:
             state = State(LocalBackend.cluster(setting.slots), jobs_expected=len(jobs))
-            run(scheduler, Told(backend, TOLD_SECONDS / speed), state, _unrecorded)
+            run(scheduler, StatingWork(backend, STATED_SECONDS / speed), state, _unrecorded)
     return {name: at * speed for name, at in state.completed.items()}
 
 
-class Told:
+class StatingWork:
     """A backend that states equal work for all tasks until they are done."""
 
-    def __init__(self, backend: Backend, seconds: float = TOLD_SECONDS) -> None:
+    def __init__(self, backend: Backend, seconds: float = STATED_SECONDS) -> None:
         self._backend, self._seconds = backend, seconds
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.workload.flow_generator import wire
 
-TOLD_SECONDS = 30.0
+STATED_SECONDS = 30.0
 """The stated work of each task, independent of its true work: FlowFlex predicts the same for
 each task until some of its phase are done (5.2)."""
 
@@ -95,7 +95,7 @@ class GridMixFlows:
         return Tasks(count, tuple((seconds * np.exp(spread)).tolist()))
 
 
-def believed(job: Job, seconds: float = TOLD_SECONDS) -> Job:
+def believed(job: Job, seconds: float = STATED_SECONDS) -> Job:
     """The job as schedulers receive it: its number of tasks, each with the same stated work."""
     return replace(
         job,

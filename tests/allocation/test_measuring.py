@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.flex.cluster_experiment import Untold, untold
+from experiments.flex.cluster_experiment import HidingWork, without_work
 from oracles.pools import INF, all_fit, held_by, owed, pooled, trees
 from slotwise.allocation.flex import AddOn, Flex
 from slotwise.allocation.flowflex.allocator import FlowFlex
@@ -156,8 +156,10 @@ def told_nothing(
 ) -> dict[str, float]:
     """The completions of jobs of unknown work."""
     cluster = Cluster.of_slots(slots)
-    backend = Untold(SimulatedBackend(cluster, jobs, Simulation()))
-    return watched(backend, [untold(job) for job in jobs], cluster, name=name).state.completed
+    backend = HidingWork(SimulatedBackend(cluster, jobs, Simulation()))
+    return watched(
+        backend, [without_work(job) for job in jobs], cluster, name=name
+    ).state.completed
 
 
 @pytest.mark.parametrize("arrival", [0.0, 0.1, 0.7])

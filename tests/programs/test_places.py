@@ -19,7 +19,7 @@ from slotwise.programs.mapreduce.program import Program
 Drive = Callable[[Execution], None]
 
 FILES = 30
-"""So many small files are one split."""
+"""Up to this many small files form one split."""
 
 
 class ByRecord(MapReduce):

@@ -128,10 +128,10 @@ def group_by_shares(
                 if member == len(above):
                     above.append(parent)
         members.append(member)
-    beside = Counter((key.pool, parent) for key, parent in zip(index, above, strict=True))
+    siblings = Counter((key.pool, parent) for key, parent in zip(index, above, strict=True))
     groups = [
         Group(
-            weight=pools[pool].weight / beside[pool, parent],
+            weight=pools[pool].weight / siblings[pool, parent],
             slots_min=pools[pool].slots_min.get(kind, 0),
             slots_max=pools[pool].slots_max.get(kind, float("inf")),
             policy=pools[pool].policy,

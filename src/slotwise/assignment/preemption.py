@@ -50,12 +50,12 @@ def _take(
     full = next((pool for pool in above if pool.is_full), None)
     victims = _Victims(snapshot, {pool.key for pool in above})
     taken = victims.take(slot_kind, full, missing)
-    if full is not None and full.beside and len(taken) < missing:
+    if full is not None and full.of_other_kinds and len(taken) < missing:
         # Its max share is for several kinds: stopping tasks of other kinds makes room in it,
         # and slots of this kind come from elsewhere.
         room = [
             launch
-            for other in full.beside
+            for other in full.of_other_kinds
             for launch in victims.take(other.slot_kind, other, missing - len(taken))
         ][: missing - len(taken)]
         free = sum(snapshot.free(slot_kind).values())

@@ -98,7 +98,7 @@ class PoolView(Protocol):
         ...
 
     @property
-    def beside(self) -> Sequence[PoolView]:
+    def of_other_kinds(self) -> Sequence[PoolView]:
         """The shares of other kinds with which it has a common min and max share."""
         ...
 

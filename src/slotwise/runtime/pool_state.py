@@ -137,7 +137,7 @@ class PoolState(ShareNode):
         return self.max_share - (self.away if self.total is None else self.total.away)
 
     @property
-    def beside(self) -> Sequence[PoolState]:
+    def of_other_kinds(self) -> Sequence[PoolState]:
         """The shares of other kinds with which it has a common min and max share."""
         if self.total is None:
             return ()

@@ -222,7 +222,7 @@ class Shares:
         if held > 0:
             total.serve(pool)
         if pool.preemption is not None:
-            for other in pool.beside:
+            for other in pool.of_other_kinds:
                 shares = self._of_kinds[other.slot_kind]
                 shares._watch(other)
                 shares._rerank(other)

@@ -143,7 +143,7 @@ def test_the_first_task_corrects_an_estimate_that_is_ten_times_off() -> None:
     state = State(of_speeds(1, 1), jobs_expected=2)
     orders = []
 
-    class Told(SimulatedBackend):
+    class StatingWrongWork(SimulatedBackend):
         def wait(self, until: float | None) -> list[Event]:
             return [
                 JobArrived(event.at, wrong) if getattr(event, "job", None) is truth else event
@@ -153,7 +153,7 @@ def test_the_first_task_corrects_an_estimate_that_is_ten_times_off() -> None:
     def note(now: float, events: list[Event], decisions: list[Decision]) -> None:
         orders.extend(d.jobs for d in decisions if isinstance(d, Enqueue))
 
-    run(Queueing(by_program), Told(state.cluster, [truth, late]), state, note)
+    run(Queueing(by_program), StatingWrongWork(state.cluster, [truth, late]), state, note)
     assert ("wrong", "late") in orders
     assert ("late", "wrong") not in orders
     assert state.completed["wrong"] < state.completed["late"]

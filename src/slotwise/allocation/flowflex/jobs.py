@@ -112,14 +112,14 @@ def _left(
         else:
             of_kind = claims[place.kind]
             work, max_share = of_kind.work[place.number], float(of_kind.max_share[place.number])
-            beside = _beside(before, places, place.kind)
-            if beside is not None:
-                node = nodes[beside]
-                nodes[beside] = FlowNode(
+            earlier = _ready_before(before, places, place.kind)
+            if earlier is not None:
+                node = nodes[earlier]
+                nodes[earlier] = FlowNode(
                     node.work + work, max(node.max_share, max_share), (), node.kind
                 )
-                places[beside] = (*places[beside], place)
-                index[phase.name] = beside
+                places[earlier] = (*places[earlier], place)
+                index[phase.name] = earlier
                 continue
             nodes.append(FlowNode(work, max_share, (), kinds[place.kind]))
             places.append((place,))
@@ -127,7 +127,7 @@ def _left(
     return nodes, places
 
 
-def _beside(
+def _ready_before(
     before: Iterable[int], places: Sequence[tuple[Place, ...]], kind: str
 ) -> int | None:
     """A ready node of the same kind among the predecessors of a ready phase, or None."""
