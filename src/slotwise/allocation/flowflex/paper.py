@@ -100,7 +100,7 @@ class GreedyScheme:
         return FlowSchedule(ranking, completion, self._flows.value(completion), self.chains)
 
     def is_feasible(self, deadline: Floats) -> bool:
-        """Fig. 5, lines 10 and 11: whether each flow is complete by 1 + k times its deadline."""
+        """Fig. 5, lines 10 and 11: whether each flow ends by 1 + k times its deadline."""
         speed = 1 + len(self._flows.capacity)
         return bool(np.all(self.schedule(deadline).completion <= speed * deadline * (1 + MET)))
 
