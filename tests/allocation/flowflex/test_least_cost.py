@@ -39,11 +39,11 @@ FRACTIONS = (0.5, 0.25, 0.75, 0.9)
 
 def rounding(problem: FlowProblem, network: LeastCost) -> float:
     """The effect of whole units of work and cost on the value of the network."""
-    dearest = (
+    highest = (
         problem.costs.at(np.maximum(network.ends[-1], problem.alone)) - base(problem)
     ).max()
     units = problem.volume.sum() / problem.volume
-    return dearest * (float(units.max()) * 2.0**-28 + len(problem) * 2.0**-29) + NEAR * abs(
+    return highest * (float(units.max()) * 2.0**-28 + len(problem) * 2.0**-29) + NEAR * abs(
         network.bound
     )
 

@@ -77,7 +77,7 @@ class GreedyScheme:
 
     Stage 1 converts each flow into a chain of pseudo-jobs, with the same work and critical path
     (4.1, Fig. 4). If phases use several kinds of slots, or the flows are to be `listed`, the
-    flows are scheduled themselves, with the same guarantee.
+    flows themselves are scheduled.
     """
 
     def __init__(self, flows: FlowProblem, listed: bool = False) -> None:
@@ -92,14 +92,15 @@ class GreedyScheme:
 
         Theorem 2: if any schedule meets all deadlines, this one completes each flow by twice
         its deadline, because both the work of the flows up to it and its critical path fit
-        before its deadline. With k kinds of slots, by 1 + k times its deadline.
+        before its deadline. With k kinds of slots, by 1 + k times its deadline. `PhaseLister`
+        goes from instant to instant for all flows, not from flow to flow, with the same result.
         """
         ranking = by_deadline(self._scheduled, deadline)
         completion = self._lister.completions(ranking)
         return FlowSchedule(ranking, completion, self._flows.value(completion), self.chains)
 
     def is_feasible(self, deadline: Floats) -> bool:
-        """Fig. 5, lines 10 and 11: whether all flows are complete by that time."""
+        """Fig. 5, lines 10 and 11: whether each flow ends by 1 + k times its deadline."""
         speed = 1 + len(self._flows.capacity)
         return bool(np.all(self.schedule(deadline).completion <= speed * deadline * (1 + MET)))
 
