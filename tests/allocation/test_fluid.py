@@ -105,11 +105,11 @@ def most_at_once(pieces: list[Piece]) -> int:
         # Ends within rounding of a start free their slots first.
         changes[piece.start] += piece.slots
         changes[piece.end - 1e-9 * max(1.0, piece.end)] -= piece.slots
-    held = max_share = 0
+    held = most = 0
     for instant in sorted(changes):
         held += changes[instant]
-        max_share = max(max_share, held)
-    return max_share
+        most = max(most, held)
+    return most
 
 
 def test_a_pool_never_exceeds_its_most_share_by_parts_of_slots() -> None:

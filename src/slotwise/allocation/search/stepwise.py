@@ -33,13 +33,13 @@ def choose_steps(problem: Malleable, known: Floats, budget: Budget) -> Choice:
     if these do not all fit together, some jobs must take more expensive steps. One node per
     budget step. Exact when all nodes are done, which may take 2^J nodes and rarely does.
     """
-    search = _Search(problem, known, budget)
+    search = _StepSearch(problem, known, budget)
     bound = search.run()
     return Choice(search.due, search.value, min(search.value, bound))
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class _Branch:
     """A partial decision; `bound` is a lower bound over all choices for the other jobs."""
 
     promises: Promises
@@ -48,7 +48,7 @@ class _Node:
     bound: float
 
 
-class _Search:
+class _StepSearch:
     def __init__(self, problem: Malleable, known: Floats, budget: Budget) -> None:
         self.problem, self.budget = problem, budget
         self.due, self.value = known, problem.value(known)
@@ -66,14 +66,14 @@ class _Search:
     def run(self) -> float:
         """Search while the budget lasts; returns the lower bound of the unexplored nodes."""
         root = Promises(self.problem)
-        nodes = [_Node(root, self.by_stake, 0.0, self._lowest_cost(root, self.by_stake))]
+        nodes = [_Branch(root, self.by_stake, 0.0, self._lowest_cost(root, self.by_stake))]
         while nodes:
             if not self.budget.may_go_on():
                 return min(node.bound for node in nodes)
             self._visit(nodes)
         return inf
 
-    def _visit(self, nodes: list[_Node]) -> None:
+    def _visit(self, nodes: list[_Branch]) -> None:
         """Replace the last node by its branches, the cheapest last."""
         node = nodes.pop()
         bound = max(node.bound, node.cost + self._lowest_cost(node.promises, node.undecided))
@@ -88,7 +88,7 @@ class _Search:
             if due >= earliest:
                 branch = node.promises.copy()
                 branch.promise(job, due)
-                nodes.append(_Node(branch, rest, node.cost + price, bound))
+                nodes.append(_Branch(branch, rest, node.cost + price, bound))
 
     def _lowest_cost(self, promises: Promises, undecided: list[int]) -> float:
         """A lower bound on the cost of the undecided jobs."""
