@@ -64,10 +64,10 @@ def test_in_its_last_seconds_a_job_does_what_its_parts_and_the_capacity_allow(
     fine = np.linspace(0, 40, 4001)
     free = np.array([within(jobs.parts, jobs.parts.tail, v).sum() for v in fine])
     for k in range(0, 4001, 250):
-        max_share = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
+        most = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
         done = within(late, late.tail, fine[k]).sum()
-        assert done == pytest.approx(max_share, abs=0.03 * CAPACITY)
-        assert done <= max_share + 1e-9
+        assert done == pytest.approx(most, abs=0.03 * CAPACITY)
+        assert done <= most + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -80,9 +80,9 @@ def test_no_more_is_done_early_than_heads_and_capacity_allow(seed: int) -> None:
     free = np.array([within(jobs.parts, begin, v).sum() for v in fine])
     found = Room.of(jobs, CAPACITY).after(fine - first)
     for k in range(0, 3001, 250):
-        max_share = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
-        assert found[k] == pytest.approx(max_share, abs=0.03 * CAPACITY)
-        assert found[k] >= max_share - 0.03 * CAPACITY
+        most = np.min(free[: k + 1] + CAPACITY * (fine[k] - fine[: k + 1]))
+        assert found[k] == pytest.approx(most, abs=0.03 * CAPACITY)
+        assert found[k] >= most - 0.03 * CAPACITY
 
 
 def test_the_least_moment_of_a_job_is_that_of_its_latest_schedule() -> None:
