@@ -10,7 +10,7 @@ import numpy as np
 from slotwise.allocation.due_dates.reservations import Promises
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.search.budget import Budget
-from slotwise.allocation.tolerances import CLOSE
+from slotwise.allocation.tolerances import CLOSE, WHOLE
 from slotwise.objective.cost import Steps, met_until
 from slotwise.objective.costs import Floats
 
@@ -101,7 +101,7 @@ class _StepSearch:
         lowest = sum(choices[0][1] for choices in options)
         lowest += self._cover(promises, undecided, options)
         if self.quantum:
-            return float(np.ceil(lowest / self.quantum - 1e-6)) * self.quantum
+            return float(np.ceil(lowest / self.quantum - WHOLE)) * self.quantum
         return lowest
 
     def _cover(
@@ -152,6 +152,6 @@ def _choices(steps: tuple[tuple[float, float], ...]) -> list[tuple[float, float]
 def _quantum(costs: list[float]) -> float:
     """The least positive cost if all costs are multiples of it, otherwise 0."""
     lowest = min((cost for cost in costs if cost > 0), default=0.0)
-    if lowest and all(abs(cost / lowest - round(cost / lowest)) < 1e-9 for cost in costs):
+    if lowest and all(abs(cost / lowest - round(cost / lowest)) < CLOSE for cost in costs):
         return lowest
     return 0.0
