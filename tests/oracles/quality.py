@@ -11,7 +11,7 @@ from oracles.instances import Metric, instances
 from oracles.orders import optimum
 from slotwise.allocation.bounds import BoundJobs, lower_bound
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.search.solution import Solution
+from slotwise.allocation.search.solution import MalleableSolution
 from slotwise.allocation.search.solve import solve
 from slotwise.objective.cost import Line
 from slotwise.results import EXACT
@@ -82,7 +82,7 @@ def compare(problem: Malleable) -> Compared:
     return Compared(best, found.value, bound, base)
 
 
-def proven(problem: Malleable, found: Solution) -> float:
+def proven(problem: Malleable, found: MalleableSolution) -> float:
     """The best of what the solver itself and the bounds have proven."""
     start = [0.0] * len(problem)
     jobs = BoundJobs.of(

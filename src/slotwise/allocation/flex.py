@@ -16,7 +16,7 @@ from slotwise.allocation.paths import size_on, tail_on
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.orders import Order, by_area, contended_area
-from slotwise.allocation.search.solution import Solution
+from slotwise.allocation.search.solution import MalleableSolution
 from slotwise.allocation.search.solve import solve
 from slotwise.objective.cost import Cost
 from slotwise.objective.objective import Objective
@@ -74,7 +74,7 @@ class Flex:
             return replace(problem, min_share=np.minimum(floors, problem.max_share))
         return problem
 
-    def solve(self, claims: Claims, budget: Budget) -> tuple[Malleable, Solution]:
+    def solve(self, claims: Claims, budget: Budget) -> tuple[Malleable, MalleableSolution]:
         """The whole schedule of these claims, assuming that no other job arrives."""
         problem = self.problem(claims)
         return problem, solve(problem, budget)

@@ -215,7 +215,7 @@ class _Rows:
         spaces = self._spaces()
         row, at, last = next(spaces, (0, 0.0, 0.0))
         rank = 0
-        for (number, work), max_share in sorted(
+        for (number, work), more in sorted(
             zip(parts, spare, strict=True), key=lambda one: one[1]
         ):
             home, begun, left = rank, at, work
@@ -232,7 +232,7 @@ class _Rows:
                     continue
                 then = min(at + left, last)
                 crossed = rank - home + (then > begun or rank - home > 1)
-                if rank > home and crossed > max_share:
+                if rank > home and crossed > more:
                     return False  # It would overlap itself more often than it may.
                 self.spans.append((number, at, then))
                 left = 0.0 if then < last else left - (then - at)

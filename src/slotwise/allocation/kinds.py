@@ -210,9 +210,9 @@ class _Floors:
     def _raise(self, key: ShareKey, kind: str, slots: float) -> float:
         """Guarantee up to `slots` more slots of a kind in a pool; the number it took."""
         begun = self.held[key]
-        max_share = min(self._forest.groups[key].slots_min, begun + slots)
+        goal = min(self._forest.groups[key].slots_min, begun + slots)
         for number in self._forest.members[key].get(kind, ()):
-            left = max_share - self.held[key]
+            left = goal - self.held[key]
             if left <= 0:
                 break
             self._add((kind, number), max(0.0, min(left, self._room((kind, number), key))))

@@ -46,5 +46,9 @@ CLOSE = 1e-9
 """Relative; results of long computations, such as bounds and sums of completions, that differ
 by less are equal."""
 
+WHOLE = 1e-6
+"""If sums are whole numbers of some unit, a bound that exceeds one of them by less is that sum.
+"""
+
 SLOTS = 1e-9
 """Of a slot, or relative to several slots; an allocator may divide slots in many steps."""

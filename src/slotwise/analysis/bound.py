@@ -8,7 +8,7 @@ from itertools import accumulate
 from math import inf
 
 from slotwise.allocation.bounds import BoundJobs, Parts, lower_bound
-from slotwise.allocation.bounds.height import Node, Stand, critical_path, stand
+from slotwise.allocation.bounds.height import DagPhase, Stand, critical_path, stand
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.objective.objective import Objective
@@ -90,7 +90,7 @@ class _Limits:
         self._work = work
         self.rates = {kind: _rates(cluster, kind) for kind in cluster.capacity}
         self._kinds = {kind: place for place, kind in enumerate(self.rates)}
-        self._ordered: dict[str, list[Node]] = {}
+        self._ordered: dict[str, list[DagPhase]] = {}
         self._stands: dict[str, Stand] = {}
         self._spans: dict[str, float] = {}
 
@@ -185,18 +185,18 @@ class _Limits:
             self._stands[job.id] = stand(self._nodes(job), capacity)
         return self._stands[job.id]
 
-    def _nodes(self, job: Job) -> list[Node]:
+    def _nodes(self, job: Job) -> list[DagPhase]:
         """Its phases in topological order."""
         if job.id not in self._ordered:
             self._ordered[job.id] = self._in_order(job)
         return self._ordered[job.id]
 
-    def _in_order(self, job: Job) -> list[Node]:
+    def _in_order(self, job: Job) -> list[DagPhase]:
         places: dict[str, int] = {}
         nodes = []
         for phase in job.topological:
             nodes.append(
-                Node(
+                DagPhase(
                     self._total(job, phase),
                     self._length(job, phase),
                     self._kinds[self._kind(phase)],

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from oracles.dag_optimum import optimum
-from slotwise.allocation.bounds.height import LONG, Node, critical_path, stand
+from slotwise.allocation.bounds.height import LONG, DagPhase, critical_path, stand
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.objective import Objective
@@ -15,17 +15,17 @@ from slotwise.objective.objective import Objective
 SLOTS = 4
 
 
-def random_nodes(random: Random, count: int) -> list[Node]:
+def random_nodes(random: Random, count: int) -> list[DagPhase]:
     """Phases of any width, each waiting for some of those before it."""
     nodes = []
     for k in range(count):
         work, max_share = random.uniform(0.5, 9), random.randint(1, SLOTS)
         after = [i for i in range(k) if random.random() < 0.4]
-        nodes.append(Node(work, work / max_share, 0, after))
+        nodes.append(DagPhase(work, work / max_share, 0, after))
     return nodes
 
 
-def least_makespan(nodes: list[Node]) -> float:
+def least_makespan(nodes: list[DagPhase]) -> float:
     """By linear programs."""
     phases = tuple(
         Phase(
@@ -39,7 +39,7 @@ def least_makespan(nodes: list[Node]) -> float:
     return optimum([Job("j", phases)], Cluster.of_slots(SLOTS), Objective("makespan", "max"))
 
 
-def before(nodes: list[Node], k: int) -> list[int]:
+def before(nodes: list[DagPhase], k: int) -> list[int]:
     """All phases that have to be done before one begins, in order."""
     found = set(nodes[k].after)
     for other in nodes[k].after:
@@ -58,7 +58,7 @@ def test_no_phase_can_begin_before_its_head(seed: int) -> None:
         if chosen:
             place = {i: at for at, i in enumerate(chosen)}
             some = [
-                Node(nodes[i].work, nodes[i].length, 0, [place[o] for o in nodes[i].after])
+                DagPhase(nodes[i].work, nodes[i].length, 0, [place[o] for o in nodes[i].after])
                 for i in chosen
             ]
             assert found.head[k] <= least_makespan(some) * (1 + 1e-9)
@@ -74,7 +74,9 @@ def test_tails_are_heads_of_the_reversed_dag(seed: int) -> None:
     behind = [
         [last - k for k, n in enumerate(nodes) if i in n.after] for i in range(len(nodes))
     ]
-    turned = [Node(nodes[i].work, nodes[i].length, 0, behind[i]) for i in range(last, -1, -1)]
+    turned = [
+        DagPhase(nodes[i].work, nodes[i].length, 0, behind[i]) for i in range(last, -1, -1)
+    ]
     forth, back = stand(nodes, [SLOTS]), stand(turned, [SLOTS])
     assert forth.tail == pytest.approx(back.head[::-1])
     assert forth.head == pytest.approx(back.tail[::-1])
@@ -83,7 +85,11 @@ def test_tails_are_heads_of_the_reversed_dag(seed: int) -> None:
 def test_parallel_phases_contend_for_slots_of_their_own_kind_only() -> None:
     """Two of 8 s on all 4 slots each take 16 s before a third begins, on two kinds 8 s."""
     for kinds, head in (((0, 0), 16.0), ((0, 1), 8.0)):
-        nodes = [Node(32, 8, kinds[0]), Node(32, 8, kinds[1]), Node(2, 2, 0, [0, 1])]
+        nodes = [
+            DagPhase(32, 8, kinds[0]),
+            DagPhase(32, 8, kinds[1]),
+            DagPhase(2, 2, 0, [0, 1]),
+        ]
         found = stand(nodes, [4.0, 4.0])
         assert found.head == [0.0, 0.0, head]
         assert found.tail == [2.0, 2.0, 0.0]
@@ -92,7 +98,12 @@ def test_parallel_phases_contend_for_slots_of_their_own_kind_only() -> None:
 
 def test_a_continuing_phase_need_not_wait_for_all_of_the_first() -> None:
     """It begins when that one begins; and what comes after it comes after both."""
-    nodes = [Node(4, 1), Node(40, 10, 0, [0]), Node(2, 2, continues=1), Node(3, 3, 0, [2])]
+    nodes = [
+        DagPhase(4, 1),
+        DagPhase(40, 10, 0, [0]),
+        DagPhase(2, 2, continues=1),
+        DagPhase(3, 3, 0, [2]),
+    ]
     found = stand(nodes, [100.0])
     assert found.head[:3] == [0.0, 1.0, 1.0]
     assert found.tail[1:] == [3.0, 3.0, 0.0]
@@ -101,7 +112,7 @@ def test_a_continuing_phase_need_not_wait_for_all_of_the_first() -> None:
 
 def test_critical_paths_of_jobs_with_very_many_phases() -> None:
     """A very long chain has the same heads and tails."""
-    chain = [Node(1, 1, 0, [k - 1] if k else []) for k in range(2 * LONG)]
+    chain = [DagPhase(1, 1, 0, [k - 1] if k else []) for k in range(2 * LONG)]
     found = stand(chain, [1.0])
     assert found.head == list(range(2 * LONG))
     assert found.height == 2 * LONG

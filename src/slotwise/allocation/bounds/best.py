@@ -11,15 +11,12 @@ from slotwise.allocation.bounds.height import fitted, height_bound_sum
 from slotwise.allocation.bounds.jobs import BoundJobs
 from slotwise.allocation.bounds.lines import JOBS_MOST, busy_time_bound, caps_bound
 from slotwise.allocation.bounds.prices import price_bound
-from slotwise.allocation.tolerances import SAFE
+from slotwise.allocation.tolerances import SAFE, WHOLE
 from slotwise.objective.cost import Steps
 from slotwise.objective.objective import Aggregate
 
 PRICES_FROM = 1e-6
 """Relative; prices are computed if a bound is below the known value by more than this."""
-
-WHOLE = 1e-6
-"""If sums are whole, a bound that exceeds a whole number by less is that number."""
 
 
 def lower_bound(

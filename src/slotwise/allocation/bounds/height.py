@@ -74,7 +74,7 @@ def least_times(capacity: float, work: Floats, min_share: Floats, max_share: Flo
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DagPhase:
     """A phase of a job. It refers to other phases by index, all lower than its own.
 
     work       seconds at speed 1
@@ -103,7 +103,7 @@ class Stand:
     height: float
 
 
-def critical_path(nodes: Sequence[Node]) -> float:
+def critical_path(nodes: Sequence[DagPhase]) -> float:
     """The longest path, seconds: the time of the job with unlimited slots. O(n + arcs)."""
     head = [0.0] * len(nodes)
     for k, node in enumerate(nodes):
@@ -111,7 +111,7 @@ def critical_path(nodes: Sequence[Node]) -> float:
     return max(at + node.length for at, node in zip(head, nodes, strict=True))
 
 
-def stand(nodes: Sequence[Node], capacity: Sequence[float]) -> Stand:
+def stand(nodes: Sequence[DagPhase], capacity: Sequence[float]) -> Stand:
     """Bounds for a job alone on a capacity of each kind, in work per second.
 
     Heads and tails are longest paths, raised by areas. All work before a phase must fit: of the
@@ -136,13 +136,13 @@ def stand(nodes: Sequence[Node], capacity: Sequence[float]) -> Stand:
     return Stand(head, tail, max(path, _area(nodes, areas, head, (1 << count) - 1)))
 
 
-def _path_to(nodes: Sequence[Node], head: list[float], node: Node) -> float:
+def _path_to(nodes: Sequence[DagPhase], head: list[float], node: DagPhase) -> float:
     at = max((head[other] + nodes[other].length for other in node.after), default=0.0)
     # Tasks that continue others need not wait for all of these.
     return at if node.continues is None else max(at, head[node.continues])
 
 
-def _before(nodes: Sequence[Node]) -> tuple[list[int], list[int]]:
+def _before(nodes: Sequence[DagPhase]) -> tuple[list[int], list[int]]:
     """For each phase, as bits, those that are done when it begins, and the reverse relation."""
     before: list[int] = []
     done: list[int] = []  # When it is done itself.
@@ -162,7 +162,9 @@ def _before(nodes: Sequence[Node]) -> tuple[list[int], list[int]]:
     return before, behind
 
 
-def _area(nodes: Sequence[Node], areas: list[float], starts: list[float], some: int) -> float:
+def _area(
+    nodes: Sequence[DagPhase], areas: list[float], starts: list[float], some: int
+) -> float:
     """The maximum of a + (work of one kind that starts at a or later) / its capacity."""
     shortest = 0.0
     sums: dict[int, float] = {}

@@ -53,16 +53,14 @@ class Moldable:
     @cached_property
     def resources(self) -> ResourceProblem:
         """The resource allocation problem; each cost takes O(1), or O(K) with K steps."""
-        count = len(self.problem)
-        min_share = np.maximum(1, np.floor(self.problem.min_share / self.slots + MET)).astype(
-            np.int64
-        )
-        excess = int(min_share.sum()) - count
+        count, problem = len(self.problem), self.problem
+        fewest = np.maximum(1, np.floor(problem.min_share / self.slots + MET)).astype(np.int64)
+        excess = int(fewest.sum()) - count
         if excess > self.total - count:
-            min_share = 1 + (min_share - 1) * (self.total - count) // excess
-        max_share = np.ceil(self.problem.max_share / self.slots - MET).astype(np.int64)
-        max_share = np.minimum(np.maximum(min_share, max_share), self.total)
-        return ResourceProblem.of(self.total, min_share, max_share, self.cost, self.drops)
+            fewest = 1 + (fewest - 1) * (self.total - count) // excess
+        most = np.ceil(problem.max_share / self.slots - MET).astype(np.int64)
+        most = np.minimum(np.maximum(fewest, most), self.total)
+        return ResourceProblem.of(self.total, fewest, most, self.cost, self.drops)
 
     @cached_property
     def of_any_shape(self) -> list[int]:

@@ -16,10 +16,9 @@ from slotwise.allocation.packing import Packer, packer_for
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.improve import improve
 from slotwise.allocation.search.orders import ORDERS
-from slotwise.allocation.search.prefix import Placement, Prefix, empty_prefix, jobs_of
+from slotwise.allocation.search.prefix import Placed, Prefix, empty_prefix, jobs_of, twins
 from slotwise.allocation.tolerances import SAME
 from slotwise.model.errors import InputError
-from slotwise.objective.cost import Hinge, Line, Steps
 
 JOBS_MOST = 12
 """Above this number of jobs too many orders may remain after pruning."""
@@ -111,7 +110,7 @@ class _Branches:
         self,
         prefix: Prefix,
         rest: list[int],
-        placements: dict[int, Placement],
+        placements: dict[int, Placed],
         last: int | None,
     ) -> list[int]:
         """The jobs to try next; of orders that lead to the same schedule, one is enough."""
@@ -133,20 +132,6 @@ class _Branches:
 
     def _total(self, *costs: float) -> float:
         return max(costs) if self.is_max else sum(costs)
-
-
-def twins(problem: Malleable, order: Sequence[int]) -> dict[int, int]:
-    """For each job with an equal one before it in the order, the last such job."""
-    seen: dict[object, int] = {}
-    found = {}
-    jobs, costs = jobs_of(problem), tuple(problem.costs)
-    for j in order:
-        if isinstance(costs[j], Line | Hinge | Steps):
-            key = (jobs[j], costs[j])
-            if key in seen:
-                found[j] = seen[key]
-            seen[key] = j
-    return found
 
 
 def _packer(problem: Malleable) -> Packer:

@@ -14,8 +14,7 @@ import numpy as np
 
 from slotwise.allocation.compiled import INTS, compiled, part
 from slotwise.allocation.malleable import Malleable
-from slotwise.allocation.search.exhaustive import twins
-from slotwise.allocation.search.prefix import empty_prefix
+from slotwise.allocation.search.prefix import empty_prefix, twins
 from slotwise.allocation.tolerances import SAME
 from slotwise.objective.costs import Ints
 

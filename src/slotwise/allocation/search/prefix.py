@@ -6,11 +6,13 @@ shares of all. So it is fixed as soon as the job is placed (docs/algorithms/pack
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
 from slotwise.allocation.malleable import Malleable
+from slotwise.objective.cost import Hinge, Line, Steps
 
 
 class JobNumbers(NamedTuple):
@@ -22,7 +24,7 @@ class JobNumbers(NamedTuple):
     end: float
 
 
-class Placement(NamedTuple):
+class Placed(NamedTuple):
     """When a job reaches its max share, and its completion; equal if it never reaches it."""
 
     full: float
@@ -41,25 +43,25 @@ class Prefix:
     times: tuple[float, ...]
     slack: tuple[float, ...]
 
-    def earliest(self, job: JobNumbers) -> Placement:
+    def earliest(self, job: JobNumbers) -> Placed:
         """The placement of the job if it comes next. O(J)."""
         begin = self.times[0]
         if job.end <= begin:
-            return Placement(begin, job.end)
+            return Placed(begin, job.end)
         left = max(0.0, job.work - job.min_share * begin)
         start = begin
         for slack, stop in zip(self.slack, (*self.times[1:], inf), strict=True):
             share = job.min_share + slack
             if share >= job.max_share:
-                return Placement(start, start + left / job.max_share)
+                return Placed(start, start + left / job.max_share)
             if share * (stop - start) >= left:
                 end = start + left / share
-                return Placement(end, end)
+                return Placed(end, end)
             left -= share * (stop - start)
             start = stop
         raise AssertionError("at last every slot is free")
 
-    def after(self, job: JobNumbers, placement: Placement) -> Prefix:
+    def after(self, job: JobNumbers, placement: Placed) -> Prefix:
         """The prefix with this job placed. O(J)."""
         full, completion = placement
         if completion <= self.times[0]:
@@ -92,3 +94,17 @@ def empty_prefix(problem: Malleable) -> Prefix:
         for at in times
     ]
     return Prefix(tuple(times), tuple(slack))
+
+
+def twins(problem: Malleable, order: Sequence[int]) -> dict[int, int]:
+    """For each job with an equal one before it in the order, the last such job."""
+    seen: dict[object, int] = {}
+    found = {}
+    jobs, costs = jobs_of(problem), tuple(problem.costs)
+    for j in order:
+        if isinstance(costs[j], Line | Hinge | Steps):
+            key = (jobs[j], costs[j])
+            if key in seen:
+                found[j] = seen[key]
+            seen[key] = j
+    return found

@@ -24,7 +24,7 @@ TIGHT_MOST = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
+class MalleableSolution:
     """A schedule and its value.
 
     packing     pieces (start, end, slots) of each job, slots being any real number
@@ -39,19 +39,19 @@ class Solution:
     bound: float = -inf
 
     @classmethod
-    def of(cls, problem: Malleable, packing: Packing) -> Solution:
+    def of(cls, problem: Malleable, packing: Packing) -> MalleableSolution:
         """The schedule with its completion times and its value."""
         completion = np.array([pieces[-1][1] for pieces in packing])
         return cls(packing, completion, problem.value(completion))
 
 
-def in_order(problem: Malleable, order: Sequence[int]) -> Solution:
+def in_order(problem: Malleable, order: Sequence[int]) -> MalleableSolution:
     """The schedule by the packing scheme in an order of priority. O(J log J)."""
     packer = packer_for(problem.capacity, problem.work, problem.min_share, problem.max_share)
-    return Solution.of(problem, packer.pieces(order).by_claim(len(problem)))
+    return MalleableSolution.of(problem, packer.pieces(order).by_claim(len(problem)))
 
 
-def keeping(problem: Malleable, due: Floats) -> Solution:
+def keeping(problem: Malleable, due: Floats) -> MalleableSolution:
     """The schedule by due dates, each job as early as the others allow, by area. O(J^2).
 
     With very many jobs, each completes just in time. If rounding makes the due dates
@@ -68,10 +68,10 @@ def keeping(problem: Malleable, due: Floats) -> Solution:
     packing = water_fill(problem, due)
     if packing is None:
         return in_order(problem, np.argsort(due, kind="stable").tolist())
-    return Solution.of(problem, packing)
+    return MalleableSolution.of(problem, packing)
 
 
-def simplest(problem: Malleable, orders: Iterable[Order], due: Floats) -> Solution:
+def simplest(problem: Malleable, orders: Iterable[Order], due: Floats) -> MalleableSolution:
     """The schedule by the packing scheme in the first of the orders as good as the due dates.
 
     It has fewer pieces, and whole slots if shares are whole numbers. If no order is as good,

@@ -17,7 +17,7 @@ from slotwise.allocation.search.improve import improve
 from slotwise.allocation.search.orders import ORDERS, Order
 from slotwise.allocation.search.solution import (
     PROMISES_MOST,
-    Solution,
+    MalleableSolution,
     in_order,
     is_as_good,
     keeping,
@@ -38,7 +38,7 @@ ORDERS_TRIED = 100
 """Estimate of the orders that an unlimited search tries, for each pair of jobs."""
 
 
-def solve(problem: Malleable, budget: Budget | None = None) -> Solution:
+def solve(problem: Malleable, budget: Budget | None = None) -> MalleableSolution:
     """The best schedule found within a budget of search steps.
 
     Minimax: the optimum, by due dates. Minisum: the best of several priority orders, each
@@ -46,20 +46,20 @@ def solve(problem: Malleable, budget: Budget | None = None) -> Solution:
     if the budget suffices. Never worse than the packing scheme in the best order tried.
     """
     if not len(problem):
-        return Solution([], np.zeros(0), 0.0)
+        return MalleableSolution([], np.zeros(0), 0.0)
     if problem.aggregate == "max":
         return _solve_max(problem)
     return _solve_sum(problem, budget or Budget(BUDGET_STEPS))
 
 
-def _solve_max(problem: Malleable) -> Solution:
+def _solve_max(problem: Malleable) -> MalleableSolution:
     due = minimax(problem)
     keys = (due, due - problem.heights)  # Earliest due date, and minimum slack.
     orders = (np.argsort(key, kind="stable").tolist() for key in keys)
     return simplest(problem, orders, due)
 
 
-def _solve_sum(problem: Malleable, budget: Budget) -> Solution:
+def _solve_sum(problem: Malleable, budget: Budget) -> MalleableSolution:
     are_steps = all(isinstance(cost, Steps) for cost in problem.costs)
     # Branch and bound needs a good start, but most of the budget for itself.
     search = budget.part(ROUNDS * len(problem) ** 2) if are_steps else budget
@@ -76,7 +76,7 @@ def _solve_sum(problem: Malleable, budget: Budget) -> Solution:
     return replace(best, bound=bound)
 
 
-def _earlier(one: Solution, other: Solution) -> Solution:
+def _earlier(one: MalleableSolution, other: MalleableSolution) -> MalleableSolution:
     """The first, unless the other is as good and has a lower sum of completions."""
     is_earlier = other.completion.sum() < one.completion.sum() * (1 - CLOSE)
     return other if is_earlier and is_as_good(other.value, one.value) else one

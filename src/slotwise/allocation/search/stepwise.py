@@ -10,7 +10,7 @@ import numpy as np
 from slotwise.allocation.due_dates.reservations import Promises
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.search.budget import Budget
-from slotwise.allocation.tolerances import CLOSE
+from slotwise.allocation.tolerances import CLOSE, WHOLE
 from slotwise.objective.cost import Steps, met_until
 from slotwise.objective.costs import Floats
 
@@ -33,13 +33,13 @@ def choose_steps(problem: Malleable, known: Floats, budget: Budget) -> Choice:
     if these do not all fit together, some jobs must take more expensive steps. One node per
     budget step. Exact when all nodes are done, which may take 2^J nodes and rarely does.
     """
-    search = _Search(problem, known, budget)
+    search = _StepSearch(problem, known, budget)
     bound = search.run()
     return Choice(search.due, search.value, min(search.value, bound))
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class _Branch:
     """A partial decision; `bound` is a lower bound over all choices for the other jobs."""
 
     promises: Promises
@@ -48,7 +48,7 @@ class _Node:
     bound: float
 
 
-class _Search:
+class _StepSearch:
     def __init__(self, problem: Malleable, known: Floats, budget: Budget) -> None:
         self.problem, self.budget = problem, budget
         self.due, self.value = known, problem.value(known)
@@ -66,14 +66,14 @@ class _Search:
     def run(self) -> float:
         """Search while the budget lasts; returns the lower bound of the unexplored nodes."""
         root = Promises(self.problem)
-        nodes = [_Node(root, self.by_stake, 0.0, self._lowest_cost(root, self.by_stake))]
+        nodes = [_Branch(root, self.by_stake, 0.0, self._lowest_cost(root, self.by_stake))]
         while nodes:
             if not self.budget.may_go_on():
                 return min(node.bound for node in nodes)
             self._visit(nodes)
         return inf
 
-    def _visit(self, nodes: list[_Node]) -> None:
+    def _visit(self, nodes: list[_Branch]) -> None:
         """Replace the last node by its branches, the cheapest last."""
         node = nodes.pop()
         bound = max(node.bound, node.cost + self._lowest_cost(node.promises, node.undecided))
@@ -88,7 +88,7 @@ class _Search:
             if due >= earliest:
                 branch = node.promises.copy()
                 branch.promise(job, due)
-                nodes.append(_Node(branch, rest, node.cost + price, bound))
+                nodes.append(_Branch(branch, rest, node.cost + price, bound))
 
     def _lowest_cost(self, promises: Promises, undecided: list[int]) -> float:
         """A lower bound on the cost of the undecided jobs."""
@@ -101,7 +101,7 @@ class _Search:
         lowest = sum(choices[0][1] for choices in options)
         lowest += self._cover(promises, undecided, options)
         if self.quantum:
-            return float(np.ceil(lowest / self.quantum - 1e-6)) * self.quantum
+            return float(np.ceil(lowest / self.quantum - WHOLE)) * self.quantum
         return lowest
 
     def _cover(
@@ -152,6 +152,6 @@ def _choices(steps: tuple[tuple[float, float], ...]) -> list[tuple[float, float]
 def _quantum(costs: list[float]) -> float:
     """The least positive cost if all costs are multiples of it, otherwise 0."""
     lowest = min((cost for cost in costs if cost > 0), default=0.0)
-    if lowest and all(abs(cost / lowest - round(cost / lowest)) < 1e-9 for cost in costs):
+    if lowest and all(abs(cost / lowest - round(cost / lowest)) < CLOSE for cost in costs):
         return lowest
     return 0.0
