@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import slotwise
 from faults.programs import STUCK
-from slotwise.cli.main import app
+from slotwise.record.log import following
+from slotwise.report.html import page
+from slotwise.report.scene import scene_of
+from slotwise.results import Result
 
 JOBS = """\
 slotwise: 1
@@ -73,7 +75,7 @@ def test_a_stopped_run_leaves_nothing(
 
 
 def test_a_stopped_run_writes_its_report(
-    stuck: Callable[..., Any], command: Any, processes: Any, monkeypatch: pytest.MonkeyPatch
+    stuck: Callable[..., Any], command: Any, processes: Any
 ) -> None:
     """The page and the table say that it was interrupted, and so does a page from its log."""
     process = stuck("--report", "page.html", as_json=False)
@@ -81,12 +83,9 @@ def test_a_stopped_run_writes_its_report(
     assert process.wait(processes.TIMEOUT) == 130
     assert "flex (interrupted)" in command.stdout
     assert "report: page.html" in command.stderr
-    monkeypatch.setattr("vl_convert.javascript_bundle", lambda: "")  # Slow to make.
-    again = ["report", str(command.folder / "log.jsonl"), "-o"]
-    again.append(str(command.folder / "again.html"))
-    assert CliRunner().invoke(app, again).exit_code == 0
-    for page in ("page.html", "again.html"):
-        text = (command.folder / page).read_text()
+    with following(command.folder / "log.jsonl") as log:
+        again = page(scene_of([Result.of_log(log).reported]), [], [], "")  # Without pictures.
+    for text in ((command.folder / "page.html").read_text(), again):
         assert "flex was interrupted: its record ends at" in text
         assert "when 1 of 2 jobs had ended" in text
 
