@@ -19,7 +19,7 @@ from rich.table import Table
 from experiments.figure import Experiment, Row
 from experiments.flowflex.stage_rows import SLOTS, completions
 from slotwise.allocation.flowflex.chains import Chains, chains_of
-from slotwise.allocation.flowflex.flows import FlowProblem, Ints
+from slotwise.allocation.flowflex.flows import FlowProblem
 from slotwise.allocation.flowflex.jobs import whole_flows
 from slotwise.allocation.flowflex.least_cost import LeastCost, least_cost
 from slotwise.allocation.flowflex.list_schedule import PhaseLister
@@ -27,6 +27,7 @@ from slotwise.allocation.flowflex.paper import by_deadline, shape_shift
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.schedule import Piece
+from slotwise.objective.costs import Ints
 from slotwise.objective.objective import Objective
 from slotwise.report.numbers import number
 

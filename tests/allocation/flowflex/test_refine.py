@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles.flow_problems import flow_problems, rankings
-from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem, Ints
+from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
 from slotwise.allocation.flowflex.list_schedule import PhaseLister
 from slotwise.allocation.flowflex.paper import by_deadline
 from slotwise.allocation.flowflex.refine import (
@@ -23,7 +23,7 @@ from slotwise.allocation.flowflex.refine import (
 )
 from slotwise.allocation.search.budget import Budget
 from slotwise.objective.cost import Hinge, Line, Steps
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 from tiers import examples
 
 NEAR = 1e-9

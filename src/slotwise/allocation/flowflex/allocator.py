@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar
 
-from slotwise.allocation.flowflex.flows import Ints
 from slotwise.allocation.flowflex.jobs import FlowsLeft, flows_left
 from slotwise.allocation.flowflex.least_cost import check_installed
 from slotwise.allocation.flowflex.solve import Method, solve
@@ -15,6 +14,7 @@ from slotwise.allocation.grant import grant
 from slotwise.allocation.measuring import with_measuring
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.search.budget import Budget
+from slotwise.objective.costs import Ints
 from slotwise.objective.objective import Objective
 
 STEP_SECONDS = 3e-6

@@ -12,13 +12,10 @@ from functools import cached_property
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slotwise.objective.cost import Cost
-from slotwise.objective.costs import Costs, Floats
+from slotwise.objective.costs import Costs, Floats, Ints
 from slotwise.objective.objective import Aggregate
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

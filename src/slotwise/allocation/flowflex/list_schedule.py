@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
-from slotwise.allocation.flowflex.flows import FlowProblem, Ints
+from slotwise.allocation.flowflex.flows import FlowProblem
 from slotwise.allocation.tolerances import CLOCK, ROUNDING
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 
 Ranking = Sequence[int] | Ints
 """All phases, the most urgent first."""

@@ -13,10 +13,10 @@ from math import inf
 
 import numpy as np
 
-from slotwise.allocation.flowflex.flows import FlowProblem, Ints
+from slotwise.allocation.flowflex.flows import FlowProblem
 from slotwise.allocation.packing.pieces import Packing
 from slotwise.allocation.tolerances import CLOCK, ROUNDING
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 
 ALIKE = 1e-9
 """Part of the schedule's length; latest starts that are closer count as equal."""

@@ -14,7 +14,7 @@ from math import inf
 import numpy as np
 
 from slotwise.allocation.flowflex.chains import Chains, chains_of
-from slotwise.allocation.flowflex.flows import FlowProblem, Ints
+from slotwise.allocation.flowflex.flows import FlowProblem
 from slotwise.allocation.flowflex.least_cost import least_cost
 from slotwise.allocation.flowflex.list_schedule import Listed, PhaseLister
 from slotwise.allocation.mcnaughton import wrap_around
@@ -22,7 +22,7 @@ from slotwise.allocation.packing import Packing
 from slotwise.model.job import PhaseId
 from slotwise.model.schedule import Piece
 from slotwise.objective.cost import MET
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 
 FRACTIONS = (0.5, 0.25, 0.75, 0.9, 0.95)
 """Deadlines are the instants at which these parts of a flow's work are done in the minimum cost

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from slotwise.allocation.flowflex.flows import FlowProblem, Ints
+from slotwise.allocation.flowflex.flows import FlowProblem
 from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.tolerances import SAME
 from slotwise.objective.cost import MET, Steps
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 
 ROUNDS = 30
 """Rounds of repair; most deadlines that can be met at all are met by then."""

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from slotwise.allocation.flowflex.flows import FlowProblem, Ints
+from slotwise.allocation.flowflex.flows import FlowProblem
 from slotwise.allocation.flowflex.further_deadlines import (
     FLOWS_MOST,
     bounding_completions,
@@ -35,7 +35,7 @@ from slotwise.allocation.search.improve import improve
 from slotwise.model.job import PhaseId
 from slotwise.model.schedule import Piece
 from slotwise.objective.cost import MET
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 
 Method = Literal["best", "fast", "paper"]
 """Everything; without the minimum cost flow (5.2); only the three stages of the paper."""

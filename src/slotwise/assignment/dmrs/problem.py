@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise.objective.costs import Floats
+from slotwise.objective.costs import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,6 @@ class NumericJob:
     stages: tuple[Stage, ...]
     release: float = 0.0
     weight: float = 1.0
-
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
