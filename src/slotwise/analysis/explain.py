@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass
 from math import ceil, inf
 from typing import Any
 
+from slotwise.allocation.tolerances import SLOTS
 from slotwise.analysis.queued import why_queued
 from slotwise.analysis.waits import unknown_job
 from slotwise.model.errors import InputError
 from slotwise.model.snapshot import PhaseView
 from slotwise.record.log import Log
 from slotwise.runtime.initial import initial_state
-from slotwise.runtime.ordering import ROUNDING, whole
+from slotwise.runtime.ordering import whole
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState, path_to
 from slotwise.runtime.state import State
@@ -253,14 +254,14 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
     lacks = whole(phase.allocated) - held
     if lacks > 0:
         return f"it lacks {lacks} of its allocated slots: other phases still hold them"
-    if held < phase.allocated - ROUNDING:
+    if held < phase.allocated - SLOTS:
         return "it holds the whole slots of its allocation; the fraction is shared in turns"
     return "it holds its allocation"
 
 
 def _up(share: float) -> int:
     """The slots in a share, rounded up: a pool or phase that holds no more is not above it."""
-    return ceil(share - ROUNDING)
+    return ceil(share - SLOTS)
 
 
 def _share(state: State, pool: PoolState) -> ShareExplained:

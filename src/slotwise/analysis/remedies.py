@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
+from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.decision import Decision, Launch, Reallocate
 from slotwise.model.event import Event, HostLost, JobArrived
 from slotwise.record.log import Header, Log
 from slotwise.runtime.initial import initial_state
-from slotwise.runtime.ordering import ROUNDING, whole
+from slotwise.runtime.ordering import whole
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import path_to
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS, make_allocator
@@ -329,4 +330,4 @@ def _listed(jobs: Sequence[str]) -> str:
 def _short(seconds: float) -> str:
     """A number above 0, rounded up to three significant digits."""
     digit = 10.0 ** (floor(log10(seconds)) - 2)
-    return f"{ceil(seconds / digit - ROUNDING) * digit:.6g}"
+    return f"{ceil(seconds / digit - SLOTS) * digit:.6g}"

@@ -9,6 +9,7 @@ from math import exp, log
 import numpy as np
 
 from slotwise.estimation.extrapolation import RUNNING_FLOOR, WORK_LEAST
+from slotwise.estimation.rates import SETTLED
 from slotwise.model.decision import Launch
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import PhaseView, Seen
@@ -18,9 +19,6 @@ TRUST = 1.0
 
 SWEEPS_MOST = 20
 """The maximum number of alternating corrections of factors and speeds."""
-
-SETTLED = 1e-9
-"""The iteration ends when all logarithms change by less than this."""
 
 TINY = 1e-300
 """Replaces a divisor of 0 tasks."""

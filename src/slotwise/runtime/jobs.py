@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.decision import Launch
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree
 from slotwise.runtime.admission import Admission
-from slotwise.runtime.ordering import ROUNDING
 from slotwise.runtime.phase_state import PhaseState
 
 PHASES_MOST = 1_000_000
@@ -153,7 +153,7 @@ def tell_followers(phase: PhaseState, task: int, host: str) -> Iterator[PhaseSta
             yield other
         elif other.early and phase.id.phase in other.waits_for:
             needed = other.phase.slow_start * phase.phase.tasks.count
-            if phase.done >= max(1, needed - ROUNDING):
+            if phase.done >= max(1, needed - SLOTS):
                 other.waits_for.remove(phase.id.phase)
                 if not other.waits_for:
                     yield other

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from math import inf
 
+from slotwise.allocation.tolerances import SLOTS
+
 Rank = tuple[float, float, int, "ShareNode"]
 """How far a node is below the slots that it should hold: the smallest is served first."""
-
-ROUNDING = 1e-9
-"""A sum of shares that is below a whole number by no more than this counts as that number."""
 
 
 def whole(share: float) -> int:
     """The whole slots in a share."""
-    return int(share + ROUNDING)
+    return int(share + SLOTS)
 
 
 class ShareNode:
@@ -47,8 +46,8 @@ class ShareNode:
         if allocated <= 0:
             return (inf, self.order, self.order, self)
         held = running / allocated
-        if running < int(allocated + ROUNDING):
-            held -= 2.0 if running < int(self.owed + ROUNDING) else 1.0
+        if running < int(allocated + SLOTS):
+            held -= 2.0 if running < int(self.owed + SLOTS) else 1.0
         elif held < 1.0:
             held = 0.0
         return (held, self.served, self.order, self)
@@ -62,7 +61,7 @@ class ShareNode:
         if self.allocated <= 0:
             return service
         if self.running - self.away > int(
-            self.allocated + ROUNDING
+            self.allocated + SLOTS
         ):  # It has just won the turn for a fraction of a slot.
             service = max(service, self.served)
         self.served = max(self.served, service) + 1.0 / self.allocated

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from slotwise.allocation.search.budget import Budget
+from slotwise.allocation.tolerances import CLOSE
 from slotwise.assignment.dmrs.algorithm import by_completion, program_order
 from slotwise.assignment.dmrs.baselines import identical_machine, map_only
 from slotwise.assignment.dmrs.list_schedule import TaskLister
@@ -19,9 +20,6 @@ from slotwise.estimation.corrections import Corrected, corrected
 from slotwise.model.decision import Decision, Enqueue, Launch
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import Snapshot
-
-TOLERANCE = 1e-9
-"""Relative; an end that is earlier by less does not cause a new plan."""
 
 LISTINGS = 1_000
 """The approximate number of list schedules in a run, enough to make machine code worthwhile."""
@@ -110,7 +108,7 @@ class Queueing:
             run = by_task[launch.phase, launch.task]
             work = estimates.work(snapshot.phase(launch.phase), launch.task)
             here = work / estimates.speeds[launch.host]
-            if left.hosts[run.machine] != launch.host and run.end < here * (1 - TOLERANCE):
+            if left.hosts[run.machine] != launch.host and run.end < here * (1 - CLOSE):
                 return True
         if not self.fills:
             return False

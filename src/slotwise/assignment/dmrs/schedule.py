@@ -9,11 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from slotwise.allocation.tolerances import CLOSE
 from slotwise.assignment.dmrs.problem import RelatedMachines
 from slotwise.objective.costs import Floats
-
-TOLERANCE = 1e-9
-"""Relative, of instants."""
 
 
 class Run(NamedTuple):
@@ -52,11 +50,11 @@ class Runs:
         for run in self.runs:
             work = problem.jobs[run.job].stages[run.stage].work[run.task]
             shortest = float(work / problem.speed[run.machine])
-            rounded = TOLERANCE * (shortest + run.end)
+            rounded = CLOSE * (shortest + run.end)
             assert run.end - run.start >= shortest - rounded, (
                 "a task takes its work over the speed"
             )
-            assert run.start >= problem.jobs[run.job].release * (1 - TOLERANCE), "not released"
+            assert run.start >= problem.jobs[run.job].release * (1 - CLOSE), "not released"
             key = run.job, run.stage
             ends[key] = max(ends.get(key, 0.0), run.end)
         by_machine: dict[int, list[Run]] = {}
@@ -65,9 +63,9 @@ class Runs:
             work = problem.jobs[run.job].stages[run.stage].work[run.task]
             computes = run.end - float(work / problem.speed[run.machine])
             for other in problem.jobs[run.job].stages[run.stage].before:
-                rounded = TOLERANCE * run.end
+                rounded = CLOSE * run.end
                 assert computes >= ends[run.job, other] - rounded, "a stage waits for others"
         for mine in by_machine.values():
             mine.sort(key=lambda run: run.start)
             for one, after in pairwise(mine):
-                assert after.start >= one.end * (1 - TOLERANCE), "one task at a time"
+                assert after.start >= one.end * (1 - CLOSE), "one task at a time"
