@@ -27,7 +27,7 @@ from slotwise.objective.costs import Floats
 
 
 @dataclass(slots=True)
-class Progress:
+class PhaseProgress:
     """An unfinished phase: its work and remaining work, seconds, and what it waits for."""
 
     id: PhaseId
@@ -95,9 +95,9 @@ def completion_times(claims: Claims, allocator: Allocator) -> Floats:
     return completion
 
 
-def waiting_for(phases: Iterable[Progress]) -> dict[PhaseId, list[Progress]]:
+def waiting_for(phases: Iterable[PhaseProgress]) -> dict[PhaseId, list[PhaseProgress]]:
     """For each phase, the phases that wait for it."""
-    behind: dict[PhaseId, list[Progress]] = {}
+    behind: dict[PhaseId, list[PhaseProgress]] = {}
     for one in phases:
         for name in one.waits_for:
             behind.setdefault(PhaseId(one.job.id, name), []).append(one)
@@ -105,8 +105,8 @@ def waiting_for(phases: Iterable[Progress]) -> dict[PhaseId, list[Progress]]:
 
 
 def freed(
-    ended: Iterable[PhaseId], behind: Mapping[PhaseId, Sequence[Progress]]
-) -> list[Progress]:
+    ended: Iterable[PhaseId], behind: Mapping[PhaseId, Sequence[PhaseProgress]]
+) -> list[PhaseProgress]:
     """The phases that become ready when these have ended; updates their `waits_for`."""
     ready = []
     for phase in ended:
@@ -117,7 +117,7 @@ def freed(
     return ready
 
 
-def progress_of(job: Job, phase: Phase) -> Progress:
+def progress_of(job: Job, phase: Phase) -> PhaseProgress:
     """The progress of a phase before it begins.
 
     InputError if its work is unknown or 0, or if the job arrives after time 0.
@@ -137,15 +137,17 @@ def progress_of(job: Job, phase: Phase) -> Progress:
             f"job {job.id!r}, phase {phase.name!r}: a plan needs work > 0, not 0;"
             " leave out what has nothing to do, or simulate"
         )
-    return Progress(PhaseId(job.id, phase.name), job, phase, work, work, set(phase.waits_for))
+    return PhaseProgress(
+        PhaseId(job.id, phase.name), job, phase, work, work, set(phase.waits_for)
+    )
 
 
-def _shares(one: Progress, pools: PoolTree) -> tuple[ShareKey, ...]:
+def _shares(one: PhaseProgress, pools: PoolTree) -> tuple[ShareKey, ...]:
     return pools.shares(one.job.pool, one.phase.kind)
 
 
 def _share(
-    ready: Sequence[Progress],
+    ready: Sequence[PhaseProgress],
     cluster: Cluster,
     pools: PoolTree,
     allocator: Allocator,
@@ -169,7 +171,7 @@ def _share(
 
 
 def claims_of_progress(
-    ready: Sequence[Progress],
+    ready: Sequence[PhaseProgress],
     capacity: int,
     cluster: Cluster,
     pools: PoolTree,
@@ -201,6 +203,6 @@ def _only(claims: Claims, numbers: Sequence[int], left: Floats) -> Claims:
     return replace(claims, work=left[numbers].tolist(), **some)
 
 
-def _tasks_left(one: Progress) -> int:
+def _tasks_left(one: PhaseProgress) -> int:
     """Its unfinished tasks, as if they ran one after the other."""
     return ceil(one.phase.tasks.count * one.left / one.work)

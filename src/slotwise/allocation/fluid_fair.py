@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import floor, fsum
 
 from slotwise.allocation.fair_course import Course
-from slotwise.allocation.fluid import Progress
+from slotwise.allocation.fluid import PhaseProgress
 from slotwise.allocation.mcnaughton import merged, wrap_around
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.tolerances import ROUNDING
@@ -30,7 +30,7 @@ Span = tuple[int, float, float]
 """A claim, and the start and end of an interval in which it holds one slot."""
 
 
-def fair_schedule(phases: Sequence[Progress], claims: Claims) -> Schedule:
+def fair_schedule(phases: Sequence[PhaseProgress], claims: Claims) -> Schedule:
     """FAIR for single-phase jobs, without min shares and without max shares of pools.
 
     No job completes later than in `fluid_schedule`. Some complete slightly earlier, when more
@@ -47,7 +47,7 @@ def fair_schedule(phases: Sequence[Progress], claims: Claims) -> Schedule:
 class _Slices:
     """Fills consecutive slices of time with the work that FAIR does in them."""
 
-    def __init__(self, phases: Sequence[Progress], claims: Claims, course: Course) -> None:
+    def __init__(self, phases: Sequence[PhaseProgress], claims: Claims, course: Course) -> None:
         self.pieces: list[Piece] = []
         self._phases, self._claims, self._course = phases, claims, course
         self._ends = course.completion

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from slotwise.allocation.fluid import Progress, freed, progress_of, waiting_for
+from slotwise.allocation.fluid import PhaseProgress, freed, progress_of, waiting_for
 from slotwise.allocation.mcnaughton import merged
 from slotwise.allocation.tolerances import CLOCK, ROUNDING
 from slotwise.model.cluster import Cluster
@@ -41,7 +41,7 @@ def fifo_schedule(jobs: Sequence[Job], cluster: Cluster) -> Schedule:
     return Schedule(merged(course.pieces))
 
 
-def _most(one: Progress, cluster: Cluster) -> int:
+def _most(one: PhaseProgress, cluster: Cluster) -> int:
     return min(one.phase.slots_most, cluster.capacity[cluster.slot_kind(one.phase.kind)])
 
 
@@ -103,7 +103,7 @@ class _Queue:
 class _Course:
     """The progress of the phases, and the pieces that they have held so far."""
 
-    def __init__(self, phases: Sequence[Progress]) -> None:
+    def __init__(self, phases: Sequence[PhaseProgress]) -> None:
         self.pieces: list[Piece] = []
         self._phases = phases
         self._now = 0.0
