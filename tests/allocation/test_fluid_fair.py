@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fair_course import Course
-from slotwise.allocation.fluid import Progress, progress_of
+from slotwise.allocation.fluid import PhaseProgress, progress_of
 from slotwise.allocation.fluid_fair import fair_schedule
 from slotwise.allocation.planning import SLICED_FROM, plain_claims, plan_schedules
 from slotwise.allocation.problem import Claims
@@ -54,7 +54,7 @@ def many_jobs(draw: st.DrawFn) -> tuple[list[Job], Cluster]:
     return jobs, Cluster.of_slots(draw(st.sampled_from([1, 2, 7, 20, 60])))
 
 
-def plain(jobs: list[Job], cluster: Cluster) -> tuple[list[Progress], Claims]:
+def plain(jobs: list[Job], cluster: Cluster) -> tuple[list[PhaseProgress], Claims]:
     """The phases of the jobs, and their claims."""
     claims = plain_claims(jobs, cluster, POOLS)
     assert claims is not None
