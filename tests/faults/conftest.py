@@ -93,10 +93,12 @@ class Command:
         limits: dict[int, int] | None = None,
         environment: dict[str, str] | None = None,
         interpreter: bool = False,
+        before: str = "",
     ) -> Process:
         """Start it as the leader of a process group; `limits` are its resources.
 
         With `interpreter`, it is not forked: its start is part of what is tested.
+        `before`: Python code that runs first in a forked one.
         """
         self.temporary.mkdir(exist_ok=True)
         environment = os.environ | {"TMPDIR": str(self.temporary)} | (environment or {})
@@ -122,6 +124,7 @@ class Command:
                     environment=environment,
                     limits=limits,
                     leads=True,
+                    before=before,
                 )
             else:
                 process = subprocess.Popen(
@@ -187,13 +190,24 @@ def make_command(
 @pytest.fixture
 def books(tmp_path: Path) -> Counter[str]:
     """Forty small books under in/; how often each word occurs in them."""
+    return write_books(tmp_path, 40)
+
+
+@pytest.fixture
+def few_books(tmp_path: Path) -> Counter[str]:
+    """The same with twelve books."""
+    return write_books(tmp_path, 12)
+
+
+def write_books(folder: Path, count: int) -> Counter[str]:
+    """Write books into a folder; how often each word occurs in them."""
     rng, words = random.Random(7), Counter[str]()
-    (tmp_path / "in").mkdir()
-    for number in range(40):
+    (folder / "in").mkdir()
+    for number in range(count):
         lines = [[f"word{int(rng.expovariate(0.02))}" for _ in range(10)] for _ in range(150)]
         words.update(word for line in lines for word in line)
         text = "\n".join(" ".join(line) for line in lines) + "\n"
-        (tmp_path / "in" / f"book{number:02}.txt").write_text(text)
+        (folder / "in" / f"book{number:02}.txt").write_text(text)
     return words
 
 

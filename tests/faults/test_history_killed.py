@@ -146,7 +146,7 @@ jobs:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_what_ended_before_a_run_was_stopped_is_known(
-    number: signal.Signals, command: Any, books: object, processes: Any
+    number: signal.Signals, command: Any, few_books: object, processes: Any
 ) -> None:
     """After an interrupt, all of it; after a kill, what ended some seconds before."""
     command.write(STUCK, "stuck.py")

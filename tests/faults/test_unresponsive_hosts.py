@@ -31,7 +31,7 @@ from slotwise.record.log import read_log
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.workload.workload import Workload
 
-HOSTS = (Host("fast", {"task": 1}), Host("slow", {"task": 1}, speed=0.5))
+HOSTS = (Host("fast", {"task": 1}), Host("slow", {"task": 1}, speed=0.8))
 
 SLOW_COUNT = """\
 import time
@@ -66,7 +66,7 @@ JOBS = """\
 slotwise: 1
 cluster:
   grace: GRACE
-  hosts: [{name: fast, slots: 1}, {name: slow, slots: 1, speed: 0.25}]
+  hosts: [{name: fast, slots: 1}, {name: slow, slots: 1, speed: 0.8}]
 jobs:
   - {id: stuck, program: "stuck.py:Stuck", parameters: {folder: pids}, inputs: "in/*.txt",
      split_bytes: 3000, output: out/a/b/stuck}
@@ -108,7 +108,7 @@ class Interrupter:
         """As a `progress` of a run."""
         self.launched += [d.host for d in decisions if isinstance(d, Launch)]
         if not self.stopped and (self.folder / "held").exists():
-            self.stopped = [pid for pid in workers() if speed_of(pid) == "0.5"]
+            self.stopped = [pid for pid in workers() if speed_of(pid) == "0.8"]
         self.is_unresponsive |= any(isinstance(event, HostLost) for event in events)
         if self.stopped and not self.is_unresponsive:
             send(signal.SIGSTOP, self.stopped)
@@ -126,7 +126,7 @@ def speed_of(pid: int) -> str:
 
 @pytest.mark.parametrize("within_grace", [True, False])
 def test_a_word_count_survives_an_unresponsive_host(
-    tmp_path: Path, books: Counter[str], processes: Any, within_grace: bool
+    tmp_path: Path, few_books: Counter[str], processes: Any, within_grace: bool
 ) -> None:
     """The slow host is unresponsive within its grace, or beyond it: each word counts once.
 
@@ -145,7 +145,7 @@ def test_a_word_count_survives_an_unresponsive_host(
     )
     assert not result.failed
     assert not workers()
-    assert processes.counted(tmp_path / "out") == books
+    assert processes.counted(tmp_path / "out") == few_books
     assert not (tmp_path / "out" / "_temporary").exists()
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -169,7 +169,9 @@ def test_a_word_count_survives_an_unresponsive_host(
 
 
 @pytest.fixture
-def stuck(command: Any, books: object, processes: Any) -> Callable[..., tuple[Any, list[int]]]:
+def stuck(
+    command: Any, few_books: object, processes: Any
+) -> Callable[..., tuple[Any, list[int]]]:
     """Starts a run that hangs on a fast and a slow host. The process, and all below it."""
 
     def start(grace: float) -> tuple[Any, list[int]]:
