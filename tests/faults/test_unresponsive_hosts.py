@@ -29,6 +29,7 @@ from slotwise.model.job import PhaseId
 from slotwise.programs import plan_mapreduce
 from slotwise.record.log import read_log
 from slotwise.runtime.local.backend import LocalBackend
+from slotwise.runtime.local.unresponsive import SOON_SECONDS
 from slotwise.workload.workload import Workload
 
 HOSTS = (Host("fast", {"task": 1}), Host("slow", {"task": 1}, speed=0.8))
@@ -71,6 +72,21 @@ jobs:
   - {id: stuck, program: "stuck.py:Stuck", parameters: {folder: pids}, inputs: "in/*.txt",
      split_bytes: 3000, output: out/a/b/stuck}
 """
+
+
+LOOK_OFTEN = """\
+from slotwise.runtime.local import unresponsive
+unresponsive.LOOK_SECONDS = unresponsive.SOON_SECONDS
+"""
+"""Lets the command notice unresponsive hosts sooner."""
+
+
+@pytest.fixture(autouse=True)
+def look_often(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Lets runs of this process notice unresponsive hosts sooner, except with --slow."""
+    if not request.config.getoption("--slow"):
+        module = "slotwise.runtime.local.unresponsive"
+        monkeypatch.setattr(f"{module}.LOOK_SECONDS", SOON_SECONDS)
 
 
 def workers() -> list[int]:
@@ -178,7 +194,8 @@ def stuck(
         command.write(STUCK, "stuck.py")
         command.write(JOBS.replace("GRACE", str(grace)))
         (command.folder / "pids").mkdir()
-        process = command.start("run", "jobs.yaml", "--emulate-hosts", "--log", "log.jsonl")
+        how = ["--emulate-hosts", "--log", "log.jsonl"]
+        process = command.start("run", "jobs.yaml", *how, before=LOOK_OFTEN)
         processes.wait_for(lambda: len(pids_of(command.folder)) == 2)
         running = [*processes.children(process.pid), *pids_of(command.folder)]
         assert len(running) == 4
