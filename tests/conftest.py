@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from forked import Forker
 from oracles.guarantees import (
     Guarantees,
     assert_no_pool_holds_too_much,
@@ -60,6 +61,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if "slow" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="slow; run with --slow"))
+
+
+@pytest.fixture(scope="session")
+def forker() -> Iterator[Forker]:
+    """Forks processes of the command."""
+    made = Forker()
+    yield made
+    made.close()
 
 
 class CheckedState(State):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -17,6 +15,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from forked import Forker
 from slotwise.cli.main import app
 
 JOBS = """\
@@ -30,33 +29,6 @@ jobs:
 
 Invoke = Callable[..., Result]
 RunProcess = Callable[..., "subprocess.CompletedProcess[str]"]
-
-FORKING = """
-import json, os, socket, sys
-from slotwise import __main__ as command
-from slotwise.cli import main  # The modules that all commands need.
-
-channel = socket.socket(fileno=int(sys.argv[1]))
-while True:
-    request, streams, *_ = socket.recv_fds(channel, 1 << 16, 3)
-    if not request:
-        break
-    if os.fork() == 0:
-        channel.close()
-        for number, stream in enumerate(streams):
-            os.dup2(stream, number)
-            os.close(stream)
-        order = json.loads(request)
-        os.chdir(order["folder"])
-        sys.argv = ["slotwise", *order["arguments"]]
-        exec(order["before"])
-        command.main()
-        sys.exit()
-    for stream in streams:
-        os.close(stream)
-    channel.send(str(os.waitstatus_to_exitcode(os.wait()[1])).encode())
-"""
-"""Forks a process for each command, so that the modules are imported only once."""
 
 
 @pytest.fixture
@@ -75,18 +47,6 @@ def slotwise(folder: Path) -> Invoke:
         return CliRunner().invoke(app, list(arguments))
 
     return invoke
-
-
-@pytest.fixture(scope="session")
-def forking() -> Iterator[socket.socket]:
-    """The channel to a process that forks commands."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        command = [sys.executable, "-c", FORKING, str(theirs.fileno())]
-        server = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
-    yield ours
-    ours.close()
-    server.wait()
 
 
 @pytest.fixture
@@ -120,11 +80,9 @@ def run_process(request: pytest.FixtureRequest, folder: Path) -> RunProcess:
                     check=False,
                 ).returncode
             else:
-                channel = request.getfixturevalue("forking")
-                order = {"folder": str(folder), "arguments": arguments, "before": before}
+                forker: Forker = request.getfixturevalue("forker")
                 numbers = [one if isinstance(one, int) else one.fileno() for one in streams]
-                socket.send_fds(channel, [json.dumps(order).encode()], numbers)
-                exit_code = int(channel.recv(16))
+                exit_code = forker.start(arguments, folder, numbers, before=before).wait()
             printed = [file.seek(0) or file.read() for file in capture]
         return subprocess.CompletedProcess(arguments, exit_code, *printed)
 

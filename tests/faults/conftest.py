@@ -17,6 +17,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from forked import ForkedProcess, Forker
+
+Process = subprocess.Popen[bytes] | ForkedProcess
+
 TIMEOUT = 120.0
 """Seconds; a test that waits for this long has failed."""
 
@@ -52,10 +56,14 @@ def lives(pid: int) -> bool:
 
 @dataclass
 class Command:
-    """The command in its own folder, which also holds its temporary files."""
+    """The command in its own folder, which also holds its temporary files.
+
+    Each run is forked by the forker; without one, a new interpreter is started.
+    """
 
     folder: Path
-    begun: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    forker: Forker | None = None
+    begun: list[Process] = field(default_factory=list)
 
     @property
     def temporary(self) -> Path:
@@ -84,9 +92,16 @@ class Command:
         *arguments: str,
         limits: dict[int, int] | None = None,
         environment: dict[str, str] | None = None,
-    ) -> subprocess.Popen[bytes]:
-        """Start it as the leader of a process group; `limits` are its resources."""
+        interpreter: bool = False,
+        before: str = "",
+    ) -> Process:
+        """Start it as the leader of a process group; `limits` are its resources.
+
+        With `interpreter`, it is not forked: its start is part of what is tested.
+        `before`: Python code that runs first in a forked one.
+        """
         self.temporary.mkdir(exist_ok=True)
+        environment = os.environ | {"TMPDIR": str(self.temporary)} | (environment or {})
 
         def limit() -> None:
             # A shell that starts tests in the background may have set them to be ignored.
@@ -98,17 +113,30 @@ class Command:
         with (
             (self.folder / "stdout").open("wb") as out,
             (self.folder / "stderr").open("wb") as err,
+            open(os.devnull, "rb") as nothing,
         ):
-            process = subprocess.Popen(
-                [sys.executable, "-m", "slotwise", *arguments],
-                cwd=self.folder,
-                env=os.environ | {"TMPDIR": str(self.temporary)} | (environment or {}),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                preexec_fn=limit,
-            )
+            process: Process
+            if self.forker and not interpreter:
+                process = self.forker.start(
+                    arguments,
+                    self.folder,
+                    [nothing.fileno(), out.fileno(), err.fileno()],
+                    environment=environment,
+                    limits=limits,
+                    leads=True,
+                    before=before,
+                )
+            else:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "slotwise", *arguments],
+                    cwd=self.folder,
+                    env=environment,
+                    stdin=nothing,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                    preexec_fn=limit,
+                )
         self.begun.append(process)
         return process
 
@@ -129,21 +157,29 @@ class Command:
         return sorted(str(p.relative_to(self.folder)) for r in roots for p in r.rglob("*"))
 
 
+@pytest.fixture(scope="session")
+def forks(request: pytest.FixtureRequest) -> Forker | None:
+    """Forks the commands; None with --slow, where each one starts an interpreter."""
+    return None if request.config.getoption("--slow") else request.getfixturevalue("forker")
+
+
 @pytest.fixture
-def command(tmp_path: Path) -> Iterator[Command]:
+def command(tmp_path: Path, forks: Forker | None) -> Iterator[Command]:
     """The command; what still runs at the end is killed."""
-    made = Command(tmp_path)
+    made = Command(tmp_path, forks)
     yield made
     made.end()
 
 
 @pytest.fixture(scope="module")
-def make_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Command]]:
+def make_command(
+    tmp_path_factory: pytest.TempPathFactory, forks: Forker | None
+) -> Iterator[Callable[[], Command]]:
     """Makes commands whose runs several tests look at."""
     made: list[Command] = []
 
     def make() -> Command:
-        made.append(Command(tmp_path_factory.mktemp("command")))
+        made.append(Command(tmp_path_factory.mktemp("command"), forks))
         return made[-1]
 
     yield make
@@ -154,13 +190,24 @@ def make_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 @pytest.fixture
 def books(tmp_path: Path) -> Counter[str]:
     """Forty small books under in/; how often each word occurs in them."""
+    return write_books(tmp_path, 40)
+
+
+@pytest.fixture
+def few_books(tmp_path: Path) -> Counter[str]:
+    """The same with twelve books."""
+    return write_books(tmp_path, 12)
+
+
+def write_books(folder: Path, count: int) -> Counter[str]:
+    """Write books into a folder; how often each word occurs in them."""
     rng, words = random.Random(7), Counter[str]()
-    (tmp_path / "in").mkdir()
-    for number in range(40):
+    (folder / "in").mkdir()
+    for number in range(count):
         lines = [[f"word{int(rng.expovariate(0.02))}" for _ in range(10)] for _ in range(150)]
         words.update(word for line in lines for word in line)
         text = "\n".join(" ".join(line) for line in lines) + "\n"
-        (tmp_path / "in" / f"book{number:02}.txt").write_text(text)
+        (folder / "in" / f"book{number:02}.txt").write_text(text)
     return words
 
 

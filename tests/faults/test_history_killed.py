@@ -144,14 +144,22 @@ jobs:
 """
 
 
+WRITE_OFTEN = """\
+from slotwise.record import remembering
+remembering.WRITE_SECONDS = 0.1
+"""
+"""Lets the command write its history sooner."""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_what_ended_before_a_run_was_stopped_is_known(
-    number: signal.Signals, command: Any, books: object, processes: Any
+    number: signal.Signals, command: Any, few_books: object, processes: Any
 ) -> None:
     """After an interrupt, all of it; after a kill, what ended some seconds before."""
     command.write(STUCK, "stuck.py")
     command.write(JOBS)
-    process = command.start("run", "jobs.yaml", "--slots", "2", "--history", "h.db")
+    how = ["--slots", "2", "--history", "h.db"]
+    process = command.start("run", "jobs.yaml", *how, before=WRITE_OFTEN)
     path = command.folder / "h.db"
     if number == signal.SIGKILL:
         processes.wait_for(lambda: path.exists() and len(read_history(path)) == 2)

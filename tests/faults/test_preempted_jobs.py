@@ -21,6 +21,7 @@ from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.loop import Decider, run
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
+from tiers import examples
 
 
 @dataclass
@@ -54,11 +55,11 @@ from slotwise import MapReduce, task
 
 class Count(MapReduce):
     def map(self, offset, line):
-        time.sleep(0.0002)
+        time.sleep(0.0005)
         for word in line.split():
             yield word, 1
     def reduce(self, word, counts):
-        time.sleep(0.003)
+        time.sleep(0.0015)
         yield word, sum(counts)
 
 class Yielding(Count):
@@ -69,7 +70,7 @@ class Yielding(Count):
 
 @pytest.mark.parametrize("program", ["Count", "Yielding"])
 def test_a_word_count_survives_preemptions(
-    program: str, tmp_path: Path, books: Counter[str], processes: Any
+    program: str, tmp_path: Path, few_books: Counter[str], processes: Any
 ) -> None:
     """Maps and reduces are stopped or killed halfway: each word is counted exactly once."""
     (tmp_path / "count.py").write_text(COUNT)
@@ -83,7 +84,7 @@ def test_a_word_count_survives_preemptions(
         work_dir=str(tmp_path / "work"),
     )
     graces: dict[str, list[float | None]] = {
-        "map": [10.0, 0.05, None, 0.01, None],
+        "map": [10.0, 0.05, None, 0.01, None][-examples(3, slow=5) :],
         "reduce": [10.0, 0.05, None],
     }
     preempter = Preempter(make_scheduler("fair"), random.Random(4), graces)
@@ -101,13 +102,13 @@ def test_a_word_count_survives_preemptions(
     assert [event.reason for event in log if isinstance(event, TaskFailed)] == []
     assert state.completed.keys() == {"words"}
     killed = Counter(event.phase.phase for event in log if isinstance(event, TaskKilled))
-    assert killed["map"] >= 2
+    assert killed["map"] >= examples(1, slow=2)
     assert killed["reduce"] >= 1
     done = Counter(
         (event.phase.phase, event.task) for event in log if isinstance(event, TaskFinished)
     )
     assert set(done.values()) == {1}
-    assert processes.counted(tmp_path / "out") == books
+    assert processes.counted(tmp_path / "out") == few_books
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "_SUCCESS",
         *(f"part-r-{number:05}" for number in range(3)),
@@ -142,7 +143,7 @@ jobs:
 
 
 def test_a_run_is_stopped_while_a_task_has_its_grace(
-    command: Any, books: object, processes: Any
+    command: Any, few_books: object, processes: Any
 ) -> None:
     """SIGTERM to the run does not wait for the end of the grace, and leaves nothing."""
     command.write(PROGRAM, "stuck.py")

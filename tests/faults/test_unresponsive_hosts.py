@@ -29,9 +29,10 @@ from slotwise.model.job import PhaseId
 from slotwise.programs import plan_mapreduce
 from slotwise.record.log import read_log
 from slotwise.runtime.local.backend import LocalBackend
+from slotwise.runtime.local.unresponsive import SOON_SECONDS
 from slotwise.workload.workload import Workload
 
-HOSTS = (Host("fast", {"task": 1}), Host("slow", {"task": 1}, speed=0.5))
+HOSTS = (Host("fast", {"task": 1}), Host("slow", {"task": 1}, speed=0.8))
 
 SLOW_COUNT = """\
 import time
@@ -66,11 +67,26 @@ JOBS = """\
 slotwise: 1
 cluster:
   grace: GRACE
-  hosts: [{name: fast, slots: 1}, {name: slow, slots: 1, speed: 0.25}]
+  hosts: [{name: fast, slots: 1}, {name: slow, slots: 1, speed: 0.8}]
 jobs:
   - {id: stuck, program: "stuck.py:Stuck", parameters: {folder: pids}, inputs: "in/*.txt",
      split_bytes: 3000, output: out/a/b/stuck}
 """
+
+
+LOOK_OFTEN = """\
+from slotwise.runtime.local import unresponsive
+unresponsive.LOOK_SECONDS = unresponsive.SOON_SECONDS
+"""
+"""Lets the command notice unresponsive hosts sooner."""
+
+
+@pytest.fixture(autouse=True)
+def look_often(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Lets runs of this process notice unresponsive hosts sooner, except with --slow."""
+    if not request.config.getoption("--slow"):
+        module = "slotwise.runtime.local.unresponsive"
+        monkeypatch.setattr(f"{module}.LOOK_SECONDS", SOON_SECONDS)
 
 
 def workers() -> list[int]:
@@ -108,7 +124,7 @@ class Interrupter:
         """As a `progress` of a run."""
         self.launched += [d.host for d in decisions if isinstance(d, Launch)]
         if not self.stopped and (self.folder / "held").exists():
-            self.stopped = [pid for pid in workers() if speed_of(pid) == "0.5"]
+            self.stopped = [pid for pid in workers() if speed_of(pid) == "0.8"]
         self.is_unresponsive |= any(isinstance(event, HostLost) for event in events)
         if self.stopped and not self.is_unresponsive:
             send(signal.SIGSTOP, self.stopped)
@@ -126,7 +142,7 @@ def speed_of(pid: int) -> str:
 
 @pytest.mark.parametrize("within_grace", [True, False])
 def test_a_word_count_survives_an_unresponsive_host(
-    tmp_path: Path, books: Counter[str], processes: Any, within_grace: bool
+    tmp_path: Path, few_books: Counter[str], processes: Any, within_grace: bool
 ) -> None:
     """The slow host is unresponsive within its grace, or beyond it: each word counts once.
 
@@ -145,7 +161,7 @@ def test_a_word_count_survives_an_unresponsive_host(
     )
     assert not result.failed
     assert not workers()
-    assert processes.counted(tmp_path / "out") == books
+    assert processes.counted(tmp_path / "out") == few_books
     assert not (tmp_path / "out" / "_temporary").exists()
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -169,14 +185,17 @@ def test_a_word_count_survives_an_unresponsive_host(
 
 
 @pytest.fixture
-def stuck(command: Any, books: object, processes: Any) -> Callable[..., tuple[Any, list[int]]]:
+def stuck(
+    command: Any, few_books: object, processes: Any
+) -> Callable[..., tuple[Any, list[int]]]:
     """Starts a run that hangs on a fast and a slow host. The process, and all below it."""
 
     def start(grace: float) -> tuple[Any, list[int]]:
         command.write(STUCK, "stuck.py")
         command.write(JOBS.replace("GRACE", str(grace)))
         (command.folder / "pids").mkdir()
-        process = command.start("run", "jobs.yaml", "--emulate-hosts", "--log", "log.jsonl")
+        how = ["--emulate-hosts", "--log", "log.jsonl"]
+        process = command.start("run", "jobs.yaml", *how, before=LOOK_OFTEN)
         processes.wait_for(lambda: len(pids_of(command.folder)) == 2)
         running = [*processes.children(process.pid), *pids_of(command.folder)]
         assert len(running) == 4

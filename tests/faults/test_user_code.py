@@ -100,7 +100,6 @@ FAILURES = [
     ("Rubbish", "map task", "map of Rubbish must yield pairs (key, value)"),
     ("RubbishPairs", "map task", "must yield pairs (key, value); it yielded 'alone'"),
     ("ReduceRaises", "reduce task", "KeyError: 1"),
-    ("Exits", "map task", "exited with code 3"),
     ("Interrupts", "map task", "KeyboardInterrupt"),
     ("RaisesNameless", "map task", "Nameless: <exception str() failed>"),
     ("Locked", "map task", "cannot pickle '_thread.lock' object"),
@@ -108,6 +107,9 @@ FAILURES = [
     ("MixedKeys", "reduce task", "its keys cannot be sorted"),
 ]
 """Programs, the kind of task that fails, and the error that its job ends with."""
+
+EXITS = ("Exits", "map task", "exited with code 3")
+"""Slow, because each of its many attempts needs a new worker."""
 
 
 def run(command: Any, *names: str, slots: int = 2, attempts: int = 2) -> int:
@@ -123,10 +125,11 @@ def run(command: Any, *names: str, slots: int = 2, attempts: int = 2) -> int:
 
 
 @pytest.fixture(scope="module")
-def all_failures(make_command: Callable[[], Any]) -> Any:
+def all_failures(make_command: Callable[[], Any], request: pytest.FixtureRequest) -> Any:
     """One run of all programs that fail."""
     command = make_command()
-    assert run(command, *(name for name, _, _ in FAILURES), slots=1, attempts=1) == 1
+    failures = [*FAILURES, EXITS] if request.config.getoption("--slow") else FAILURES
+    assert run(command, *(name for name, _, _ in failures), slots=1, attempts=1) == 1
     return command
 
 
@@ -140,7 +143,9 @@ def assert_reported(command: Any, name: str, task: str, reason: str) -> None:
     assert command.left() == []
 
 
-@pytest.mark.parametrize(("name", "task", "reason"), FAILURES)
+@pytest.mark.parametrize(
+    ("name", "task", "reason"), [*FAILURES, pytest.param(*EXITS, marks=pytest.mark.slow)]
+)
 def test_each_program_that_fails_is_reported(
     name: str, task: str, reason: str, all_failures: Any
 ) -> None:
@@ -162,12 +167,10 @@ def run_of(make_command: Callable[[], Any]) -> Callable[[str], Any]:
 
 
 HANGS = ("Hangs", SPLIT, "ValueError: poison found")
+SLOW = [pytest.param(*failure, marks=pytest.mark.slow) for failure in [*FAILURES, EXITS]]
 
 
-@pytest.mark.parametrize(
-    ("name", "task", "reason"),
-    [HANGS, *(pytest.param(*failure, marks=pytest.mark.slow) for failure in FAILURES)],
-)
+@pytest.mark.parametrize(("name", "task", "reason"), [HANGS, *SLOW])
 def test_a_program_that_fails_alone(
     name: str, task: str, reason: str, run_of: Callable[[str], Any]
 ) -> None:
