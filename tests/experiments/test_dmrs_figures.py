@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from experiments import reproduce as reproducing
+from experiments.dmrs import profiles
 from experiments.dmrs.experiment import (
     DMRS,
     GB,
@@ -45,6 +46,12 @@ ALL = (OURS, DMRS, *NOISES, *RIVALS)
 NANO = Profile(map_seconds=3e-8, reduce_seconds=1e-8)
 FEW = (Batch(3, GB, 256 * MB), Batch(2, GB // 2, 128 * MB))
 SMALL = DmrsSetting(machines=4)
+
+BENCHMARKS = [
+    "wordcount",
+    pytest.param("sort", marks=pytest.mark.slow),
+    pytest.param("terasort", marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +215,7 @@ def test_the_sweep_contains_the_setting_of_the_other_figures() -> None:
         assert values[0] < getattr(DmrsSetting(), name) < values[-1]
 
 
-@pytest.mark.parametrize("benchmark", ["wordcount", "sort", "terasort"])
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_a_profile_is_measured_by_running_a_benchmark(benchmark: str) -> None:
     """With a tiny input, the rates are finite and above 0."""
     profile = measure(benchmark, task_bytes=100_000)
@@ -216,8 +223,11 @@ def test_a_profile_is_measured_by_running_a_benchmark(benchmark: str) -> None:
     assert 0 < profile.reduce_seconds < inf
 
 
-def test_words_of_a_text_have_the_frequencies_of_a_language() -> None:
+def test_words_of_a_text_have_the_frequencies_of_a_language(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It has the given length; its first word is about twice as frequent as its second."""
+    monkeypatch.setattr(profiles, "DRAWN", 100_000)
     text = "".join(words(1_000_000))
     assert len(text) == 1_000_000
     assert "".join(words(1_000_000)) == text

@@ -59,7 +59,18 @@ def rows_of(figure: Figure, runs: int = 1) -> dict[tuple[float | str, str], Slid
     return {(row["x"], row["scheme"]): SlidesRow(**row) for row in made}
 
 
-@pytest.mark.parametrize("figure", SLIDES, ids=lambda figure: figure.name)
+SHOWN = [
+    pytest.param(
+        figure,
+        id=figure.name,
+        marks=[] if figure.name in ("slides-sticky", "slides-traffic") else pytest.mark.slow,
+    )
+    for figure in SLIDES
+]
+"""By default a figure of points and the one over time."""
+
+
+@pytest.mark.parametrize("figure", SHOWN)
 def test_a_figure_is_reproduced_as_a_table_and_pictures(
     figure: Figure,
     tmp_path: Path,
