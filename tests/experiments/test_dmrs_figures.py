@@ -156,7 +156,7 @@ def test_a_figure_is_reproduced_as_a_table_and_pictures(
 ) -> None:
     """A row for each benchmark and scheduler; the table has the profile as well."""
     monkeypatch.setattr(reproducing, "FIGURES", {"tiny": TINY})
-    made = reproduce("tiny", runs=2, seed=1)
+    made = reproduce("tiny", runs=1, seed=1)
     assert [(row["benchmark"], row["scheduler"]) for row in made.rows] == [
         (benchmark, name) for benchmark in ("wordcount", "sort") for name in ALL
     ]
@@ -188,7 +188,15 @@ def test_profiles_are_measured_before_the_experiments(monkeypatch: pytest.Monkey
     assert {row["map_seconds_per_byte"] for row in made.rows} == {3e-8}
 
 
-@pytest.mark.parametrize("figure", DMRS_ALL, ids=lambda figure: figure.name)
+SHOWN = [
+    pytest.param(
+        figure, id=figure.name, marks=[] if figure in (DMRS_2A, DMRS_3) else pytest.mark.slow
+    )
+    for figure in DMRS_ALL
+]
+
+
+@pytest.mark.parametrize("figure", SHOWN)
 def test_every_figure_has_a_table_and_a_picture(figure: DmrsFigure) -> None:
     """Both have a place for each case, and the values of the paper."""
     profiles = dict.fromkeys(figure.benchmarks, NANO)

@@ -27,7 +27,7 @@ SMALLEST = FlowGenerator(flows_most=6, phases_most=6)
 def outcomes(pytestconfig: pytest.Config) -> Sequence[dict[str, FlowOutcome]]:
     """All metrics of a few workloads."""
     is_slow = pytestconfig.getoption("--slow")
-    generator, steps, runs = (SMALL, 100, 3) if is_slow else (SMALLEST, 50, 1)
+    generator, steps, runs = (SMALL, 100, 3) if is_slow else (SMALLEST, 50, 2)
     setting = FlowSetting(MINISUM + MINIMAX, generator, steps)
     return [experiment(setting, 1, number) for number in range(runs)]
 
