@@ -40,8 +40,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def slotwise(folder: Path) -> Invoke:
-    """Calls a command in this process; returns its exit code, stdout and stderr."""
+def slotwise(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> Invoke:
+    """Calls a command in this process; returns its exit code, stdout and stderr.
+
+    By default reports are without the library that draws, which takes seconds to make.
+    """
+    if not pytestconfig.getoption("--slow"):
+        monkeypatch.setattr("vl_convert.javascript_bundle", str)
 
     def invoke(*arguments: str) -> Result:
         return CliRunner().invoke(app, list(arguments))

@@ -204,7 +204,7 @@ def test_a_second_run_has_a_better_estimate(
         assert took == pytest.approx(first.truth(phase) + second.truth(phase))
 
 
-@pytest.mark.parametrize("factor", [0.1, 10.0])
+@pytest.mark.parametrize("factor", [10.0, pytest.param(0.1, marks=pytest.mark.slow)])
 def test_a_wrong_history_is_corrected_within_the_run(
     factor: float, count_words: Callable[[], Ran], folder: Path
 ) -> None:
@@ -236,7 +236,9 @@ class Shy(Paced):
 """
 
 
-@pytest.mark.parametrize("scheduler", ["flex", "flowflex-fast"])
+@pytest.mark.parametrize(
+    "scheduler", ["flex", pytest.param("flowflex-fast", marks=pytest.mark.slow)]
+)
 def test_the_order_of_jobs_is_learned(scheduler: str, words: Path) -> None:
     """A long job that states too little work runs first only in the first run."""
     (words / "paced.py").write_text(PACED + OF_TWO)

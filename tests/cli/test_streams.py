@@ -44,6 +44,7 @@ def test_a_full_disk_for_stdout(run_process: Any, arguments: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_report_is_written_where_nothing_can_be_printed(
     run_process: Any, folder: Path
 ) -> None:
@@ -192,7 +193,10 @@ def test_text_of_users_cannot_control_a_terminal(run_process: Any, folder: Path)
             assert "a\\x1b[31m\\rb" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "compare --live --schedulers fifo"])
+@pytest.mark.parametrize(
+    "command",
+    ["run", pytest.param("compare --live --schedulers fifo", marks=pytest.mark.slow)],
+)
 def test_hosts_that_a_live_run_ignores_are_named(
     run_process: Any, folder: Path, command: str
 ) -> None:

@@ -149,8 +149,15 @@ def starts_processes(pytestconfig: pytest.Config) -> bool:
 
 
 @pytest.fixture
-def page_faults(tmp_path: Path, starts_processes: bool) -> Callable[[str], list[str]]:
-    """Runs a page of the project in an empty directory; returns the outputs that differ."""
+def page_faults(
+    tmp_path: Path, starts_processes: bool, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], list[str]]:
+    """Runs a page of the project in an empty directory; returns the outputs that differ.
+
+    By default reports are without the library that draws, which takes seconds to make.
+    """
+    if not starts_processes:
+        monkeypatch.setattr("vl_convert.javascript_bundle", str)
 
     def faults(name: str) -> list[str]:
         with chdir(tmp_path):

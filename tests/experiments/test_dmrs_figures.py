@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from experiments import reproduce as reproducing
+from experiments.dmrs import profiles
 from experiments.dmrs.experiment import (
     DMRS,
     GB,
@@ -45,6 +46,12 @@ ALL = (OURS, DMRS, *NOISES, *RIVALS)
 NANO = Profile(map_seconds=3e-8, reduce_seconds=1e-8)
 FEW = (Batch(3, GB, 256 * MB), Batch(2, GB // 2, 128 * MB))
 SMALL = DmrsSetting(machines=4)
+
+BENCHMARKS = [
+    "wordcount",
+    pytest.param("sort", marks=pytest.mark.slow),
+    pytest.param("terasort", marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +156,7 @@ def test_a_figure_is_reproduced_as_a_table_and_pictures(
 ) -> None:
     """A row for each benchmark and scheduler; the table has the profile as well."""
     monkeypatch.setattr(reproducing, "FIGURES", {"tiny": TINY})
-    made = reproduce("tiny", runs=2, seed=1)
+    made = reproduce("tiny", runs=1, seed=1)
     assert [(row["benchmark"], row["scheduler"]) for row in made.rows] == [
         (benchmark, name) for benchmark in ("wordcount", "sort") for name in ALL
     ]
@@ -181,7 +188,15 @@ def test_profiles_are_measured_before_the_experiments(monkeypatch: pytest.Monkey
     assert {row["map_seconds_per_byte"] for row in made.rows} == {3e-8}
 
 
-@pytest.mark.parametrize("figure", DMRS_ALL, ids=lambda figure: figure.name)
+SHOWN = [
+    pytest.param(
+        figure, id=figure.name, marks=[] if figure in (DMRS_2A, DMRS_3) else pytest.mark.slow
+    )
+    for figure in DMRS_ALL
+]
+
+
+@pytest.mark.parametrize("figure", SHOWN)
 def test_every_figure_has_a_table_and_a_picture(figure: DmrsFigure) -> None:
     """Both have a place for each case, and the values of the paper."""
     profiles = dict.fromkeys(figure.benchmarks, NANO)
@@ -208,7 +223,7 @@ def test_the_sweep_contains_the_setting_of_the_other_figures() -> None:
         assert values[0] < getattr(DmrsSetting(), name) < values[-1]
 
 
-@pytest.mark.parametrize("benchmark", ["wordcount", "sort", "terasort"])
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_a_profile_is_measured_by_running_a_benchmark(benchmark: str) -> None:
     """With a tiny input, the rates are finite and above 0."""
     profile = measure(benchmark, task_bytes=100_000)
@@ -216,8 +231,11 @@ def test_a_profile_is_measured_by_running_a_benchmark(benchmark: str) -> None:
     assert 0 < profile.reduce_seconds < inf
 
 
-def test_words_of_a_text_have_the_frequencies_of_a_language() -> None:
+def test_words_of_a_text_have_the_frequencies_of_a_language(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It has the given length; its first word is about twice as frequent as its second."""
+    monkeypatch.setattr(profiles, "DRAWN", 100_000)
     text = "".join(words(1_000_000))
     assert len(text) == 1_000_000
     assert "".join(words(1_000_000)) == text

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments.dmrs.history import (
-    DMRS_HISTORY,
-)
+from experiments.dmrs import history_experiment, profiles
+from experiments.dmrs.history import DMRS_HISTORY
 from experiments.dmrs.history_experiment import (
     HISTORIES,
     KNOWN,
@@ -119,11 +118,16 @@ def test_too_much_and_too_little_are_equally_wrong() -> None:
 
 
 @pytest.fixture(scope="module")
-def reproduction() -> Reproduction:
-    """One round with inputs of a few kilobytes."""
-    return Reproduction(
-        DMRS_HISTORY, 1, 0, 0.0, tuple(DMRS_HISTORY.rows([live(1, 0, 100_000)]))
-    )
+def reproduction(pytestconfig: pytest.Config) -> Reproduction:
+    """One round with inputs of a few kilobytes; by default of few tasks, on one slot."""
+    with pytest.MonkeyPatch.context() as patched:
+        if not pytestconfig.getoption("--slow"):
+            patched.setattr(history_experiment, "SLOTS", 1)
+            patched.setattr(history_experiment, "MAPS", 2)
+            patched.setattr(history_experiment, "REDUCES", 2)
+            patched.setattr(profiles, "DRAWN", 10_000)
+        rounds = live(1, 0, 100_000)
+    return Reproduction(DMRS_HISTORY, 1, 0, 0.0, tuple(DMRS_HISTORY.rows([rounds])))
 
 
 def test_live_runs_use_the_estimates_of_their_histories(reproduction: Reproduction) -> None:

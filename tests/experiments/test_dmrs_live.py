@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from experiments import reproduce as reproducing
-from experiments.dmrs import live
+from experiments.dmrs import live, profiles
 from experiments.dmrs.experiment import DMRS
 from experiments.dmrs.live import (
     CLUSTER,
@@ -49,11 +49,16 @@ def test_gains_compare_ratios_to_the_bound_of_each_run() -> None:
     assert [row.over_bound for row in rows] == [1.5, 2]
 
 
-def test_a_tiny_figure_runs_live(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tiny_figure_runs_live(
+    monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> None:
     """All jobs are done under DMRS on two emulated hosts, above the bound.
 
-    The history of the run gives the speed of the slow host.
+    The history of the run gives the speed of the slow host. By default all jobs count words.
     """
+    if not pytestconfig.getoption("--slow"):
+        monkeypatch.setattr(live, "SIZES", {"wordcount": SIZES["wordcount"]})
+        monkeypatch.setattr(profiles, "DRAWN", 10_000)
     seen = [
         Observation("wordcount", "map", 1000, host, speed, seconds)
         for host, speed, seconds in ((FAST, 1.0, 1.0), (SLOW, 0.5, 4.0))

@@ -91,7 +91,18 @@ def test_metrics_use_the_arrival_and_the_true_work() -> None:
     assert list(found) == list(AIMS)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda s: f"{s.scheduler} {s.metric}".strip())
+EACH = [
+    pytest.param(
+        scheme,
+        id=f"{scheme.scheduler} {scheme.metric}".strip(),
+        marks=pytest.mark.slow if scheme.metric not in ("", "makespan") else [],
+    )
+    for scheme in SCHEMES
+]
+"""By default FlowFlex runs by one metric."""
+
+
+@pytest.mark.parametrize("scheme", EACH)
 def test_the_same_numbers_give_the_same_run(scheme: Scheme) -> None:
     """Another number draws other flows."""
     one = experiment(SMALL, scheme, 0, 1)

@@ -50,6 +50,7 @@ def test_the_simulated_shares_are_those_of_the_paper() -> None:
     assert course.after == pytest.approx({"A": 2, "B": 2, "C": 2})
 
 
+@pytest.mark.slow
 def test_a_live_word_count_gives_c_its_share() -> None:
     """However fast the machine is, C gets half of the slots, and every word is counted once.
 

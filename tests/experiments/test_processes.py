@@ -93,14 +93,19 @@ class Joined:
 
 
 def test_the_same_seed_gives_the_same_rows_in_any_number_of_processes(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
 ) -> None:
-    """Rows keep their order and their numbers; another seed gives other numbers."""
-    joined = Joined([FLEX, CLUSTER, FLOWS, FLOW_CLUSTER, DMRS])
+    """Rows keep their order and their numbers; another seed gives other numbers.
+
+    By default those of the two figures that take the least time.
+    """
+    larger = [CLUSTER, FLOWS, DMRS] if pytestconfig.getoption("--slow") else []
+    joined = Joined([FLEX, FLOW_CLUSTER, *larger])
     monkeypatch.setattr(reproducing, "FIGURES", {"joined": joined})
     alone = reproduce("joined", runs=1, seed=1).rows
     assert reproduce("joined", runs=1, seed=1, processes=2).rows == alone
     for one, other in zip(alone, reproduce("joined", runs=1, seed=2).rows, strict=True):
         assert one["rows"] != other["rows"], one["figure"]
-    [cluster] = [row["rows"] for row in alone if row["figure"] == CLUSTER.name]
-    assert all(row["better_least"] >= 0 for row in cluster), "FLEX is no worse than FAIR"
+    for row in alone:
+        if row["figure"] == CLUSTER.name:
+            assert all(one["better_least"] >= 0 for one in row["rows"]), "FLEX beats FAIR"

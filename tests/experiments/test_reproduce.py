@@ -17,7 +17,7 @@ from experiments import reproduce as reproducing
 from experiments import reproduction
 from experiments.__main__ import app
 from experiments.flex.experiment import FlexSetting, SchemeValues
-from experiments.flex.figures import FLEX_5, FLEX_5A
+from experiments.flex.figures import FLEX_5, FLEX_5A, FLEX_TASKS
 from experiments.ratios import BEST_ORDER, BOUND, Point, RatioFigure, rows_of
 from experiments.reproduce import FIGURES, reproduce
 from slotwise.model.errors import InputError, MissingExtraError
@@ -62,7 +62,13 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> str:
     return "tiny"
 
 
-@pytest.mark.parametrize("figure", FLEX_5, ids=lambda figure: figure.name)
+SHOWN = [
+    pytest.param(figure, id=figure.name, marks=[] if figure is FLEX_TASKS else pytest.mark.slow)
+    for figure in FLEX_5
+]
+
+
+@pytest.mark.parametrize("figure", SHOWN)
 def test_a_figure_of_ratios_is_reproduced_as_a_table_and_pictures(
     figures: Invoke,
     figure: RatioFigure,

@@ -28,13 +28,6 @@ jobs:
 """
 
 
-NO_SCRIPT = """\
-import vl_convert
-vl_convert.javascript_bundle = lambda *_: ""
-"""
-"""Omits the script that draws pictures from a page, because it takes seconds to make."""
-
-
 @pytest.fixture
 def stuck(command: Any, few_books: object, processes: Any) -> Callable[..., Any]:
     """Starts a run in which one job is done and another one hangs in both slots."""
@@ -88,7 +81,7 @@ def test_a_stopped_run_writes_its_report(
     stuck: Callable[..., Any], command: Any, processes: Any
 ) -> None:
     """The page and the table say that it was interrupted, and so does a page from its log."""
-    process = stuck("--report", "page.html", as_json=False, before=NO_SCRIPT)
+    process = stuck("--report", "page.html", as_json=False)
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(processes.TIMEOUT) == 130
     assert "flex (interrupted)" in command.stdout

@@ -22,7 +22,7 @@ from slotwise.objective.cost import Line
 LINEAR = ("response", "stretch", "slowdown", "lateness")
 """Metrics whose costs are linear, so that the packing scheme suffices."""
 
-FEW, MANY = 2, 150
+FEW, MANY = 1, 150
 """Problems with min shares, and equally many without, by default and with --slow."""
 
 

@@ -24,7 +24,7 @@ STEPS = 100
 EXPERIMENTS = 25
 """Experiments for each metric with --slow, as in the paper; by default one."""
 
-FLOWS_FEW = 6
+FLOWS_FEW = 4
 """Flows of the one experiment."""
 
 SLACK = 1 + 1e-5

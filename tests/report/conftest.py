@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+import vl_convert
 
 from slotwise.analysis.metrics import Meter
 from slotwise.model.cluster import Cluster, Host
@@ -13,6 +14,8 @@ from slotwise.runtime.loop import run
 from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
 from slotwise.runtime.state import State
 from slotwise.scheduler import make_scheduler
+
+make_bundle = vl_convert.javascript_bundle
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -57,6 +60,21 @@ def make_run(name, jobs, hosts=2, slots=2, fault=None, objective="response", out
     state = State(cluster, jobs_expected=len(jobs))
     run(make_scheduler(name, "greedy"), backend, state, log)
     return ReportedRun(name, "simulated", log, Meter.of_log(log).outcome())
+
+
+@pytest.fixture(scope="session")
+def real_bundle():
+    """The library that draws; it takes seconds to make."""
+    return make_bundle()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_bundle(pytestconfig):
+    """By default pages contain only a sentence in its place."""
+    with pytest.MonkeyPatch.context() as patched:
+        if not pytestconfig.getoption("--slow"):
+            patched.setattr(vl_convert, "javascript_bundle", lambda: "/* The library. */")
+        yield
 
 
 @pytest.fixture(scope="session")

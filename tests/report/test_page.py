@@ -107,11 +107,16 @@ def test_the_page_fetches_nothing(plain):
     assert not re.search(r"https?:|//[a-z]+\.|@import|url\(", own)
 
 
-def test_the_bundle_is_embedded_once(plain):
+def test_the_bundle_is_embedded_once(three_runs, real_bundle, tmp_path, monkeypatch):
     """Two scripts: the bundle, and the pictures with a few lines that draw them."""
-    page = Page(plain)
-    assert len(page.scripts) == 2
-    assert len(plain) < 1_500_000
+    monkeypatch.setattr("vl_convert.javascript_bundle", lambda: real_bundle)
+    path = tmp_path / "r.html"
+    write_report(three_runs, path)
+    text = path.read_text(encoding="utf-8")
+    first, last = Page(text).scripts
+    assert first == real_bundle
+    assert last.startswith("const PICTURES = ")
+    assert len(text) < 1_500_000
 
 
 def test_every_job_and_scheduler_is_named(plain, three_runs):
