@@ -33,7 +33,7 @@ from slotwise.scheduler import make_scheduler
 
 settings.register_profile(
     "fixed",
-    max_examples=25,
+    max_examples=20,
     deadline=None,
     derandomize="CI" in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

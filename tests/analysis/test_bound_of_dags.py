@@ -105,7 +105,7 @@ def clusters(random: Random) -> tuple[Cluster, list[str]]:
     return Cluster((Host("h", slots),)), ["map", "reduce"]
 
 
-@settings(max_examples=examples(12, slow=1000))
+@settings(max_examples=examples(8, slow=1000))
 @given(
     st.integers(0, 2**32),
     st.sampled_from(OBJECTIVES),
@@ -174,7 +174,7 @@ def test_no_bound_is_above_the_optimum(objective: Objective) -> None:
 @pytest.mark.parametrize("seed", range(examples(1, slow=6)))
 def test_knowing_the_phases_only_raises_the_bound(seed: int) -> None:
     """Flows as in FlowFlex 5.1: never lower for a maximum, and higher in total for sums."""
-    jobs = FlowGenerator(flows_most=examples(8, slow=12)).draw(np.random.default_rng(seed))
+    jobs = FlowGenerator(flows_most=examples(6, slow=12)).draw(np.random.default_rng(seed))
     cluster = Cluster.of_slots(25)
     limits = _Limits(cluster, Work.estimated(jobs))
     sums = np.zeros(2)

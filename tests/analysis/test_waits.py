@@ -283,7 +283,7 @@ def remedied(backend: Workload, wait: Wait) -> Workload:
     )
 
 
-@settings(max_examples=examples(8, slow=25))
+@settings(max_examples=examples(5, slow=25))
 @given(random=st.randoms(use_true_random=False), name=st.sampled_from(["fair", "flex"]))
 def test_a_suggested_remedy_works(random: Random, name: str) -> None:
     """Simulated again with the guarantee, the job begins as soon as it was said that it would.

@@ -23,7 +23,7 @@ from slotwise.model.shuffle import Shuffle
 from slotwise.runtime.simulated.backend import Fault, Simulation
 from tiers import examples
 
-EXAMPLES = examples(10, slow=1000)
+EXAMPLES = examples(6, slow=1000)
 
 
 @dataclass(frozen=True)

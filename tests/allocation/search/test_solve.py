@@ -56,7 +56,7 @@ def random_problem(random: Random, count: int, kind: str, capacity: float = 10) 
 
 
 @pytest.mark.parametrize("aggregate", ["sum", "max"])
-@settings(max_examples=examples(15, slow=1000))
+@settings(max_examples=examples(10, slow=1000))
 @given(st.data())
 def test_every_solution_is_a_schedule(aggregate: str, data: st.DataObject) -> None:
     """Any costs, min shares that may not fit: feasible, with the stated value, never NaN."""
@@ -67,7 +67,7 @@ def test_every_solution_is_a_schedule(aggregate: str, data: st.DataObject) -> No
     assert solution.bound <= solution.value * (1 + 1e-9) + 1e-9
 
 
-@settings(max_examples=examples(12, slow=1000))
+@settings(max_examples=examples(8, slow=1000))
 @given(problems(jobs_most=4))
 def test_no_order_through_the_packing_scheme_is_better(problem: Malleable) -> None:
     """Small enough to try all orders: none is better than the result."""
@@ -246,7 +246,7 @@ def test_both_are_optimal_on_one_machine(seed: int) -> None:
 def test_many_jobs_are_solved() -> None:
     """The packing scheme for sums; due dates for maxima, near the bound of the total work."""
     random = Random(1)
-    count = examples(250, slow=2000)
+    count = examples(150, slow=2000)
     for kind in ("line", "hinge"):
         problem = random_problem(random, count, kind, capacity=500)
         solution = solve(problem, Budget(5))
