@@ -14,5 +14,5 @@ truth = Simulation(seed=1, noise=0.3, remote_factor=2.0)
 for assigner in ("greedy", "delay"):
     result = slotwise.simulate(workload, "fair", simulation=truth, assigner=assigner)
     near = result.metrics["locality"]["node"]
-    print(f"{assigner}: {near:.0%} of the tasks beside their input,", end=" ")
+    print(f"{assigner}: {near:.0%} of the tasks on a host of their input,", end=" ")
     print(f"mean response {result.metrics['response_mean']:.1f} s")

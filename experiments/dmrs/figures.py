@@ -84,7 +84,7 @@ DMRS_3 = DmrsFigure(
 )
 DMRS_SETTINGS = DmrsFigure(
     "dmrs-settings",
-    "DMRS beside its rivals by machines, speeds and releases: the jobs of Fig. 2 (b)",
+    "DMRS and its rivals by machines, speeds and releases: the jobs of Fig. 2 (b)",
     "setting",
     tuple(replace(case, setting=setting) for setting in SETTINGS for case in _of_all(MIXED)),
     table_of_settings,

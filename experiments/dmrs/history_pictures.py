@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from experiments.figure import Figure, Row
 
 SENTENCE = (
-    "Left: the work of a job when it comes. Right: the work left of its maps (lines) and"
-    " reduces (dashed), as their tasks end. Means of all rounds; 1 is right."
+    "Left: the work of a job at its arrival. Right: the work left of its maps (lines) and"
+    " reduces (dashed), as their tasks end. Means of all rounds; 1 is exact."
 )
 PHASES = ("map", "reduce")
 DOMAIN = (0.02, 30.0)

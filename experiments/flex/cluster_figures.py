@@ -141,7 +141,7 @@ def row_of(point: ClusterPoint, outcomes: Sequence[Mapping[str, float]]) -> Clus
 
 def _unseen(gap: float, unseen: float) -> ClusterPoint:
     jobs = SpreadJobs(gap=gap, maps=400.0, reduces=120.0)
-    panel = f"unseen tasks taken for {unseen:,.0f} s"
+    panel = f"unseen tasks assumed to take {unseen:,.0f} s"
     return ClusterPoint(gap, ClusterSetting(jobs, unseen=unseen), panel)
 
 
@@ -160,7 +160,7 @@ def _largest_first(x: float, panel: str, shuffle: Shuffle) -> ClusterPoint:
 
 FLEX_6A = ClusterFigure(
     "flex-6a",
-    "FLEX and FAIR on 26 hosts, by the slack that least shares leave",
+    "FLEX and FAIR on 26 hosts, by the slack that min shares leave",
     "slack (%)",
     tuple(ClusterPoint(x, ClusterSetting(slack=x / 100)) for x in SLACKS),
     {15: "not much better", 95: "better by almost 50 %"},
@@ -179,7 +179,7 @@ FLEX_6C = ClusterFigure(
     (
         *(_at_once(x) for x in SPREADS),
         *(_largest_first(x, "largest first", HADOOP) for x in SPREADS),
-        *(_largest_first(x, "largest first, copies apart", SPLIT) for x in SPREADS),
+        *(_largest_first(x, "largest first, copies separate", SPLIT) for x in SPREADS),
     ),
     {1: "better by up to 50 %", 4: "not much better, no worse"},
 )
@@ -200,7 +200,7 @@ FLEX_6_GRIDMIX = ClusterFigure(
 
 FLEX_6_UNSEEN = ClusterFigure(
     "flex-6-unseen",
-    "FLEX and FAIR on 26 hosts, twice the reduces, by what FLEX takes unseen tasks for",
+    "FLEX and FAIR on 26 hosts, twice the reduces, by the assumed time of unseen tasks",
     "mean time between submissions (min)",
     tuple(_unseen(gap, unseen) for unseen in (UNSEEN_SECONDS, 10.0) for gap in GAPS[:5]),
     {},

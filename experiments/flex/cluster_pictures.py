@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 COLOURS = {"FAIR": RUNS[0], "FLEX": RUNS[2]}
 
 SENTENCE = (
-    "Means of all experiments, with one standard deviation;"
-    " below FLEX, by how much it is better than FAIR."
+    "Means of all experiments with one standard deviation;"
+    " below FLEX: its improvement over FAIR."
 )
 
 WIDTH, HEIGHT = 520, 280

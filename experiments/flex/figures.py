@@ -63,7 +63,7 @@ def _by_metric(figure: RatioFigure, rows: Sequence[RatioRow]) -> Picture:
 
 FLEX_5A = RatioFigure(
     "flex-5a",
-    "Mean response, by the slack that least shares leave",
+    "Mean response, by the slack that min shares leave",
     "slack (%)",
     tuple(Point(x, FlexSetting(FlexGenerator(slack=x / 100))) for x in SLACKS),
     _by_lines,

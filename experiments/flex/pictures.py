@@ -70,7 +70,7 @@ def draw_lines(figure: RatioFigure, rows: Sequence[RatioRow]) -> Picture:
         closer,
         _extent(closer),
         HEIGHT_CLOSER,
-        "FLEX above the yardstick (%)",
+        "FLEX above the reference (%)",
     )
     chart = alt.vconcat(ratios, below, spacing=24).properties(
         title=_heading(figure.title, sentence)
@@ -93,8 +93,8 @@ def draw_metrics(figure: RatioFigure, rows: Sequence[RatioRow]) -> Picture:
         for name, (_, title) in panels.items()
     ]
     sentence = (
-        "A dot is the mean of all experiments; the line goes on to the worst of them. "
-        f"Ratios above {CUT:.0f} are cut off and written out."
+        "Dots: means of all experiments; lines end at the worst."
+        f" Ratios above {CUT:.0f} are cut off and given as numbers."
     )
     chart = alt.hconcat(*charts, spacing=20).properties(title=_heading(figure.title, sentence))
     return Picture(figure.name, figure.title, sentence, chart, datasets)

@@ -94,7 +94,7 @@ class FlowClusterFigure:
             title_justify="left",
             box=SIMPLE_HEAD,
         )
-        for heading in ("flows come", self.axis):
+        for heading in ("flows arrive", self.axis):
             table.add_column(heading)
         for heading in ("FlowFlex", "FAIR", "FIFO", "better than FAIR", "better than FIFO"):
             table.add_column(heading, justify="right")

@@ -72,8 +72,7 @@ def draw_first_stage(figure: Figure, rows: Sequence[Row]) -> Picture:
         "slots": [{"y": SLOTS, "label": f"{SLOTS} slots"}],
     }
     sentence = (
-        "Beside each phase its most slots × least time. Dashed: where a phase ends;"
-        " dotted: all slots that there are."
+        "Next to each phase: max share × min time. Dashed: ends of phases; dotted: all slots."
     )
     high = max(row["high"] for row in phases) + 0.6
     charts = [
@@ -164,7 +163,7 @@ def _pseudo_schedule(axis: str, high: float, end: float) -> Any:
     ).properties(
         width=260,
         height=2.3 * _STEP_Y,
-        title=small_title("(b) its pseudo-schedule, slots without end"),
+        title=small_title("(b) its pseudo-schedule, unlimited slots"),
     )
 
 

@@ -63,11 +63,11 @@ def draw_improvements(name: str, title: str, rows: Sequence[FlowClusterRow]) -> 
     ends = [bar[end] for bars in datasets.values() for bar in bars for end in ("least", "most")]
     extent = (min(0.0, *ends), max(ends))
     charts = [
-        _improvements(f"way_{n}", f"flows come {way}", metrics, extent, n == 0)
+        _improvements(f"way_{n}", f"flows arrive {way}", metrics, extent, n == 0)
         for n, way in enumerate(ways)
     ]
     sentence = (
-        f"Mean of {rows[0].sets} sets of flows; lines go from the least to the most of them."
+        f"Means of {rows[0].sets} sets of flows; lines show their range."
         " FlowFlex plans for the metric that is measured."
     )
     heading = alt.TitleParams(

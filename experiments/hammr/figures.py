@@ -92,7 +92,7 @@ class SharesFigure:
                 for some in ([mine], others)
             ]
 
-        table.add_row("until C comes, at 5 s", "", *slots("before"))
+        table.add_row("until C arrives, at 5 s", "", *slots("before"))
         table.add_row("C has its share", "about 5 s", *instant("full_at"))
         table.add_row("from then on", "1, 2, 3", *slots("between"))
         table.add_row("A gets a spare slot", "55 s", *instant("spare_at"))
@@ -140,4 +140,6 @@ def course_of(held: Sequence[Held]) -> Course:
     )
 
 
-HAMMR_5 = SharesFigure("hammr-5", "Three pools of weight 1, 2 and 3 on 6 slots; C comes at 5 s")
+HAMMR_5 = SharesFigure(
+    "hammr-5", "Three pools of weight 1, 2 and 3 on 6 slots; C arrives at 5 s"
+)

@@ -19,8 +19,8 @@ SPARE = 55.0
 """When the paper's pool A gets a spare slot, in seconds."""
 
 SENTENCE = (
-    "Slots held, stacked; live times are scaled to the paper's. Dashed: when C comes, and when"
-    " A gets a spare slot in the paper."
+    "Slots held, stacked; live times are scaled to the paper's. Dashed: the arrival of C, and"
+    " when A gets a spare slot in the paper."
 )
 
 WIDTH, HEIGHT = 380, 220

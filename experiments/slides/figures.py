@@ -244,7 +244,7 @@ SLIDES_GAINS = SlidesFigure(
 )
 SLIDES_THROUGHPUT = SlidesFigure(
     "slides-throughput",
-    "Throughput without and with waiting, by how long a map computes",
+    "Throughput without and with waiting, by the computing time of a map",
     "seconds that a map computes",
     tuple(
         _alone(name, seconds, scheme)

@@ -40,9 +40,9 @@ def draw_localities(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Picture:
         if row.expected_node is not None
     }
     formulas = [{"wait": wait, **point} for (wait, _), point in expected.items()]
-    sentence = "Means of all experiments with a standard error; dashed, what the formula says."
+    sentence = "Means of all experiments with a standard error; dashed: the formula."
     x = _log_axis(figure.axis, rows)
-    y = _y("maps beside their input (%)", [0, 100])
+    y = _y("maps on a host of their input (%)", [0, 100])
     base = alt.Chart(source("points")).encode(x=x, color=_colour(schemes, COLOURS))
     dashed = alt.Chart(source("formulas")).mark_line(strokeDash=[5, 4], color=MUTED)
     low, high = alt.Y(field="low", type="quantitative"), alt.Y2(field="high")
@@ -78,7 +78,7 @@ def draw_gains(figure: SlidesFigure, rows: Sequence[SlidesRow]) -> Picture:
             )
     types = list(dict.fromkeys(str(row.x) for row in rows))
     titles = {
-        "node": "maps beside their input (%)",
+        "node": "maps on a host of their input (%)",
         "rack": "maps in a rack of their input (%)",
     }
     sentence = "Bars are means of all experiments; diamonds are the slides' numbers."
@@ -117,7 +117,7 @@ def draw_traffic(figure: Figure, rows: Sequence[Row]) -> Picture:
             {"x": row["x"], "y": row[column] / 1e9, "kind": kind}
             for kind, column in kinds.items()
         ]
-    sentence = "What maps read from afar, mean of all runs; one kind stands on the other."
+    sentence = "Remote reads of maps, stacked; means of all runs."
     charts = [_area(scheme, figure.axis, top, scheme == WITH) for scheme in datasets]
     chart = alt.vconcat(*charts, spacing=14).properties(title=_heading(figure.title, sentence))
     return Picture(figure.name, figure.title, sentence, chart, datasets)
@@ -170,7 +170,7 @@ def _area(scheme: str, axis: str, top: float, is_last: bool) -> Any:
     y = alt.Y(
         field="y",
         type="quantitative",
-        title="gigabytes a second",
+        title="gigabytes per second",
         stack="zero",
         scale=alt.Scale(domain=[0, top], nice=True),
     )

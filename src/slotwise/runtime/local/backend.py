@@ -273,10 +273,10 @@ class LocalBackend:
     def _look(self) -> None:
         """Report hosts that are now unresponsive, overdue, or back; end stuck workers."""
         now = self.now
-        for host, turn in self._monitor.look(now):
-            if turn is HostChange.LOST:
+        for host, change in self._monitor.look(now):
+            if change is HostChange.LOST:
                 self._events.append(HostLost(now, host))
-            elif turn is HostChange.OVERDUE:
+            elif change is HostChange.OVERDUE:
                 seconds = self._monitor.seconds(host, now)
                 for slot in self._slots_of(host, self._held):
                     live, launch = self._abandon(slot)

@@ -66,15 +66,15 @@ class ResponseMonitor:
 
     def look(self, now: float) -> list[tuple[str, HostChange]]:
         """Changes since the last look. Costs about 20 microseconds for each worker."""
-        turns = [
-            (host, turn)
+        changes = [
+            (host, change)
             for host in self._slots
-            for turn in self._turns(host, self._look_at(host, now), now)
+            for change in self._changes(host, self._look_at(host, now), now)
         ]
         self.next_look = now + (SOON_SECONDS if self.unresponsive else LOOK_SECONDS)
         for unresponsive in self.unresponsive.values():
             self.next_look = min(self.next_look, unresponsive.due)
-        return turns
+        return changes
 
     def seconds(self, host: str, now: float) -> float:
         """The seconds for which an unresponsive host has been so."""
@@ -109,17 +109,17 @@ class ResponseMonitor:
                 self._since.pop(slot, None)
         return count
 
-    def _turns(self, host: str, stopped: int, now: float) -> list[HostChange]:
+    def _changes(self, host: str, stopped: int, now: float) -> list[HostChange]:
         unresponsive = self.unresponsive.get(host)
-        turns = []
+        changes = []
         is_alone = len(self._slots) == 1
         if unresponsive is None and stopped == len(self._slots[host]) and not is_alone:
             unresponsive = self.unresponsive[host] = _Unresponsive(now, now + self._grace)
-            turns.append(HostChange.LOST)
+            changes.append(HostChange.LOST)
         if unresponsive is not None and not stopped:
             del self.unresponsive[host]
-            turns.append(HostChange.JOINED)
+            changes.append(HostChange.JOINED)
         elif unresponsive is not None and unresponsive.due <= now:
             unresponsive.due = inf
-            turns.append(HostChange.OVERDUE)
-        return turns
+            changes.append(HostChange.OVERDUE)
+        return changes
