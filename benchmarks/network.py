@@ -138,7 +138,7 @@ def runs() -> None:
     def seconds(assigner: str, network: Network | None) -> float:
         def once() -> None:
             backend = SimulatedBackend(cluster, placed, Simulation(noise=0.3, network=network))
-            state = State(cluster, (), jobs_expected=len(placed))
+            state = State(cluster, ())
             run(make_scheduler("fair", assigner), backend, state, lambda *_: None)
 
         return best_of(once, 1.0)

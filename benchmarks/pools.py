@@ -114,7 +114,7 @@ def state_of(jobs: int, pools: int, depth: int) -> State:
         )
         for number, (weight, min_share, max_share, above) in enumerate(made)
     ]
-    state = State(Cluster.of_slots(jobs), tree, jobs_expected=jobs)
+    state = State(Cluster.of_slots(jobs), tree)
     state.at(0.0)
     for number in range(jobs):
         phase = Phase("map", Tasks(1 + number % 100, 1.0))

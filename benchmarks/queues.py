@@ -74,7 +74,7 @@ def simulated(
         nonlocal plans
         plans += sum(isinstance(decision, Enqueue) for decision in decisions)
 
-    state = State(stated, jobs_expected=len(jobs))
+    state = State(stated)
     backend = SimulatedBackend(true, jobs, Simulation(noise=NOISE))
     begun = time.perf_counter()
     run(make_scheduler(name), backend, state, count)

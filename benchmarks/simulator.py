@@ -103,7 +103,7 @@ def slotwise_rate(
     """Events a second of a whole run."""
     simulation = Simulation(seed=1, noise=0.5, remote_factor=1.5)
     backend = SimulatedBackend(cluster, jobs, simulation)
-    state = State(cluster, pools, jobs_expected=len(jobs))
+    state = State(cluster, pools)
     scheduler = make_scheduler(name, "delay", epoch_seconds=epoch)
     begun = time.process_time()
     run(scheduler, backend, state, forget)

@@ -132,7 +132,7 @@ def replay(
     )
     meter = Meter(header)
     backend = SimulatedBackend(cluster, jobs, truth)
-    state = State(cluster, jobs_expected=len(jobs))
+    state = State(cluster)
     run(make_scheduler(**header.scheduler), backend, state, meter)
     assert len(state.completed) == len(jobs), "every job is done"
     return meter.outcome()

@@ -64,7 +64,7 @@ def ratios(jobs: list[Job]) -> dict[str, float]:
 def response(jobs: list[Job], allocator: Allocator, is_known: bool) -> float:
     cluster = Cluster.of_slots(SLOTS)
     backend = SimulatedBackend(cluster, jobs, Simulation(seed=1, noise=0.3))
-    state = State(cluster, jobs_expected=len(jobs))
+    state = State(cluster)
     scheduler = Scheduler(allocator, Greedy())
     run(scheduler, backend if is_known else HidingWork(backend), state, lambda *_: None)
     return fmean(state.completed[job.id] - job.arrival for job in jobs)

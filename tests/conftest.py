@@ -182,9 +182,7 @@ def run_checked(
         parameters=parameters or {},
     )
     log = Log(header)
-    state = CheckedState(
-        cluster, header.pools, jobs_expected=len(jobs), attempts_max=attempts_max
-    )
+    state = CheckedState(cluster, header.pools, attempts_max=attempts_max)
     run(
         CheckedScheduler(make_scheduler(name, **options, objective=objective)),
         backend,

@@ -133,7 +133,7 @@ def left_of(log: Log) -> list[Left]:
     For logs in which all jobs succeeded.
     """
     header = log.header
-    state = State(header.cluster, header.pools, jobs_expected=header.jobs_expected)
+    state = State(header.cluster, header.pools)
     truth = _Truth(log)
     found = []
     for turn in log.turns:

@@ -91,7 +91,7 @@ def simulate(
     scheduler = Scheduler(allocator, Greedy(), EPOCH_SECONDS)
     truth = Simulation(seed=1_000_003 * seed[0] + seed[1], noise=setting.noise)
     backend = HidingWork(SimulatedBackend(cluster, jobs, truth))
-    state = State(cluster, jobs_expected=len(jobs), default_work=setting.unseen)
+    state = State(cluster, default_work=setting.unseen)
     run(scheduler, backend, state, lambda now, events, decisions: None)
     return state.completed
 

@@ -98,12 +98,12 @@ def completions(
         epoch_seconds=EPOCH_SECONDS / speed,
     )
     real = [faster(job, speed) for job in jobs]
-    state = State(Cluster.of_slots(setting.slots), jobs_expected=len(jobs))
+    state = State(Cluster.of_slots(setting.slots))
     if setting.speed is None:
         run(scheduler, StatingWork(SimulatedBackend(state.cluster, real)), state, _unrecorded)
     else:
         with LocalBackend([Sleep(job) for job in real], setting.slots) as backend:
-            state = State(LocalBackend.cluster(setting.slots), jobs_expected=len(jobs))
+            state = State(LocalBackend.cluster(setting.slots))
             run(scheduler, StatingWork(backend, STATED_SECONDS / speed), state, _unrecorded)
     return {name: at * speed for name, at in state.completed.items()}
 

@@ -133,7 +133,7 @@ def observe(trial: Trial, seed: int, number: int) -> dict[str, Seen]:
     jobs = _placed(trial, cluster, 1_000_003 * seed + number)
     truth = Simulation(1_000_003 * seed + number, NOISE, network=trial.network)
     backend = Users(SimulatedBackend(cluster, jobs, truth), trial.types, jobs)
-    state = State(cluster, jobs_expected=len(jobs))
+    state = State(cluster)
     assigner: Assigner = Delay(*trial.waits) if trial.waits else Greedy()
     scheduler = Scheduler(make_allocator(trial.scheduler), assigner)
     seen = {kind.name: Seen(seconds=trial.seconds) for kind in trial.types}

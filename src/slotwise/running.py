@@ -83,7 +83,7 @@ class RunSpec:
         The backend is made last: bad input is refused before it starts anything. If the log or
         the history cannot be written at the end, RunUnrecorded has the result.
         """
-        header = self._header()
+        header = self.header()
         scheduler = make_scheduler(**header.scheduler, objective=Objective(**header.objective))
         state = initial_state(header)
         log = Log(header)
@@ -111,7 +111,7 @@ class RunSpec:
             raise RunUnrecorded(error, Result.of_log(log)) from error
         return Result.of_log(log)
 
-    def _header(self) -> Header:
+    def header(self, *, rest_seconds: float = 0.0, is_open: bool = False) -> Header:
         """Everything needed to make the same decisions again. The run itself starts from it."""
         options = self.options
         attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
@@ -132,11 +132,12 @@ class RunSpec:
                 "epoch_seconds": options.get("epoch_seconds", EPOCH_SECONDS),
                 "waits": self._waits(),
                 "budget_seconds": options.get("budget_seconds"),
+                **({"rest_seconds": rest_seconds} if rest_seconds else {}),
             },
             objective=asdict(aim),
             cluster=self.cluster,
             pools=tuple(self.source.pools().values()),
-            jobs_expected=len(self.jobs),
+            jobs_expected=None if is_open else len(self.jobs),
             attempts_max=attempts_max,
             losses_max=LOSSES_MAX,
             parameters=self.parameters,

@@ -52,12 +52,15 @@ EPOCH_LEAST = 1e-6
 class Scheduler:
     """Decides the allocation at every epoch, arrival and end, and fills free slots by it.
 
-    Preemption takes slots back for pools that have been below their shares for too long.
+    Preemption takes slots back for pools that have been below their shares for too long. After
+    an allocation, arrivals and ends do not lead to another one for `rest_seconds`: with n jobs
+    alive it costs O(n), which is too much for each of n arrivals.
     """
 
     allocator: Allocator
     assigner: Assigner
     epoch_seconds: float = EPOCH_SECONDS
+    rest_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         _check_epoch(self.epoch_seconds)
@@ -70,9 +73,11 @@ class Scheduler:
         if snapshot.doomed:
             return give_up(snapshot)
         epoch_is_over = snapshot.now >= snapshot.epoch_ends
-        if snapshot.is_stale or (epoch_is_over and self._may_differ(snapshot)):
+        is_stale = snapshot.is_stale and snapshot.now >= snapshot.reallocates_from
+        if is_stale or (epoch_is_over and self._may_differ(snapshot)):
             slots = allocate(self.allocator, snapshot)
-            return [Reallocate(slots, until=self._epoch_after(snapshot.now))]
+            earliest = snapshot.now + self.rest_seconds if self.rest_seconds else -inf
+            return [Reallocate(slots, self._epoch_after(snapshot.now), earliest)]
         return self.assigner.assign(snapshot) or preempt(snapshot)
 
     def _may_differ(self, snapshot: Snapshot) -> bool:
@@ -161,6 +166,7 @@ def make_scheduler(
     epoch_seconds: float = EPOCH_SECONDS,
     waits: tuple[float, float] | None = None,
     budget_seconds: float | None = None,
+    rest_seconds: float = 0.0,
 ) -> Scheduler | Queueing:
     """The scheduler of these names. `waits` are the two waits of delay scheduling, in seconds.
 
@@ -182,7 +188,7 @@ def make_scheduler(
         return _queueing(name, budget_seconds)
     chosen = ASSIGNERS[assigner](*waits) if waits is not None else ASSIGNERS[assigner]()
     allocator = make_allocator(name, objective, budget_seconds)
-    return Scheduler(allocator, chosen, epoch_seconds)
+    return Scheduler(allocator, chosen, epoch_seconds, rest_seconds)
 
 
 def check_scheduler(

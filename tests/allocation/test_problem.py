@@ -82,7 +82,7 @@ def test_the_weight_of_a_claim_combines_job_priority_and_size() -> None:
 def test_claims_state_the_work_left_and_the_usable_slots() -> None:
     """Of 5 tasks of 4 s one is done after 8 s: 4 are left, each twice as long as stated."""
     phase = Phase("map", Tasks(5, 4.0), slots_min=2, slots_max=9)
-    state = State(Cluster.of_slots(2, "h"), jobs_expected=1)
+    state = State(Cluster.of_slots(2, "h"))
     state.at(0.0)
     state.apply(JobArrived(0.0, Job("j", (phase,), weight=3.0)))
     map_id = PhaseId("j", "map")
@@ -99,7 +99,7 @@ def test_claims_state_the_work_left_and_the_usable_slots() -> None:
 def test_each_kind_of_slot_is_shared_separately() -> None:
     """Maps share map slots; phases of a kind without slots use the plain ones."""
     cluster = Cluster((Host("h", {"map": 6, "task": 3}),))
-    state = State(cluster, jobs_expected=2)
+    state = State(cluster)
     state.at(0.0)
     for name in "ab":
         phases = (Phase("map", Tasks(9, 1.0), kind="map"), Phase("x", Tasks(9, 1.0), kind="x"))
@@ -123,7 +123,7 @@ def test_guarantees_of_an_allocator_are_asserted(shares: list[float]) -> None:
             return shares
 
     jobs = [Job(name, (Phase("a", Tasks(9, 1.0)),)) for name in "xy"]
-    state = State(Cluster.of_slots(10), jobs_expected=2)
+    state = State(Cluster.of_slots(10))
     state.at(0.0)
     for job in jobs:
         state.apply(JobArrived(0.0, job))

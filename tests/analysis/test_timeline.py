@@ -39,7 +39,7 @@ def simulated(seed, jobs, name="fair", fault=None, cluster=TWO_HOSTS):
         made.append(Job(f"j{number}", (before, after), 2.0 * number, pool=pool))
     log = Log(header(cluster, jobs))
     backend = SimulatedBackend(cluster, made, Simulation(seed=seed, noise=0.5, fault=fault))
-    run(make_scheduler(name, "greedy"), backend, State(cluster, jobs_expected=jobs), log)
+    run(make_scheduler(name, "greedy"), backend, State(cluster), log)
     return log
 
 

@@ -37,7 +37,7 @@ def state_of(
 ) -> State:
     """All jobs are there at time 0 and are allocated a slot each; hosts have one slot each."""
     cluster = Cluster(tuple(Host(name, {"task": 1}, RACKS[name]) for name in hosts))
-    state = State(cluster, pools, jobs_expected=len(jobs))
+    state = State(cluster, pools)
     state.at(0.0)
     for one in jobs:
         state.apply(JobArrived(0.0, one))

@@ -153,7 +153,7 @@ class Ran:
         (job,) = (e.job for t in self.log.turns for e in t.events if isinstance(e, JobArrived))
         stated = job.by_name["map"].tasks
         total = stated.work_total() or 0.0
-        state = State(self.log.header.cluster, self.log.header.pools, jobs_expected=1)
+        state = State(self.log.header.cluster, self.log.header.pools)
         seen, seen_stated, map_id = 0.0, 0.0, PhaseId("wc", "map")
         for turn in self.log.turns:
             state.at(turn.now)

@@ -20,7 +20,7 @@ P = PhaseId("j", "p")
 def started(tasks: Tasks, slots: int = 4, speed: float = 1.0) -> tuple[State, PhaseState]:
     """A phase of these tasks at time 0, and the state in which it is."""
     cluster = Cluster((Host("h", {"task": slots}, speed=speed),))
-    state = State(cluster, jobs_expected=1)
+    state = State(cluster)
     state.at(0.0)
     state.apply(JobArrived(0.0, Job("j", (Phase("p", tasks),))))
     (phase,) = state.ready("task")

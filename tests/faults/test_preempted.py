@@ -361,7 +361,7 @@ def test_slots_by_kind() -> None:
     assert LocalBackend.cluster(3) == Cluster.of_slots(3, HOST)
     job = Job("j", (Phase("m", Tasks(4), kind="map"), Phase("r", Tasks(2), kind="reduce")))
     one = Calls(job, {"m": lambda task: time.sleep(0.05), "r": lambda task: os.getpid()})
-    state = State(LocalBackend.cluster(slots), jobs_expected=1)
+    state = State(LocalBackend.cluster(slots))
     with LocalBackend([one], slots) as backend:
         run(make_scheduler("fair"), backend, state, lambda *_: None)
     assert state.completed.keys() == {"j"}

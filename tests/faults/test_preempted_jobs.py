@@ -89,7 +89,7 @@ def test_a_word_count_survives_preemptions(
     }
     preempter = Preempter(make_scheduler("fair"), random.Random(4), graces)
     cluster = LocalBackend.cluster(2)
-    state = State(cluster, jobs_expected=1)
+    state = State(cluster)
     log: list[Event] = []
 
     def record(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:

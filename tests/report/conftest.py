@@ -57,7 +57,7 @@ def make_run(name, jobs, hosts=2, slots=2, fault=None, objective="response", out
     backend = SimulatedBackend(
         cluster, made, Simulation(seed=1, noise=0.3, fault=fault, outages=outages)
     )
-    state = State(cluster, jobs_expected=len(jobs))
+    state = State(cluster)
     run(make_scheduler(name, "greedy"), backend, state, log)
     return ReportedRun(name, "simulated", log, Meter.of_log(log).outcome())
 

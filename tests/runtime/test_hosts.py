@@ -29,7 +29,7 @@ def launch(task: int, host: str, attempt: int = 1) -> Launch:
 @pytest.fixture
 def state() -> State:
     """Two slots on h1, where a map runs, and one on h2, at 0; five maps wait."""
-    state = State(Cluster((Host("h1", {"task": 2}), Host("h2", {"task": 1}))), jobs_expected=1)
+    state = State(Cluster((Host("h1", {"task": 2}), Host("h2", {"task": 1}))))
     state.at(0.0)
     state.apply(JobArrived(0.0, Job("j", (Phase("map", Tasks(6, 1.0)),))))
     state.apply(Reallocate({MAP: 3.0}, until=0.5))

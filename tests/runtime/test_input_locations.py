@@ -34,7 +34,7 @@ def decisions(jobs: Sequence[Job], assigner: str) -> list[Decision]:
     def record(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
         decided.extend(decisions)
 
-    state = State(CLUSTER, jobs_expected=len(jobs))
+    state = State(CLUSTER)
     run(make_scheduler("fair", assigner), SimulatedBackend(CLUSTER, jobs, truth), state, record)
     return decided
 
@@ -75,7 +75,7 @@ def test_homes_in_bulk_and_one_by_one_lead_to_the_same_run(assigner: str) -> Non
 def test_few_homes_are_tried_in_the_order_of_the_cluster() -> None:
     """With more hosts than homes, the first home does not depend on the order of a set."""
     names = [f"host{number}" for number in range(30)]
-    state = State(Cluster(tuple(Host(name, {"task": 1}) for name in names)), jobs_expected=1)
+    state = State(Cluster(tuple(Host(name, {"task": 1}) for name in names)))
     block = Block(frozenset(names[3:15]))
     state.apply(JobArrived(0.0, Job("a", (Phase("map", Tasks(1, 1.0, (block,))),))))
     (phase,) = state.ready("task")
@@ -87,7 +87,7 @@ def test_few_homes_are_tried_in_the_order_of_the_cluster() -> None:
 def test_a_deferred_phase_is_offered_newly_free_slots() -> None:
     """Launches bring no other task nearer, but a task that is pending again may be near."""
     hosts = tuple(Host(name, {"task": 1}) for name in ("home", "far"))
-    state = State(Cluster(hosts), jobs_expected=1)
+    state = State(Cluster(hosts))
     block = Block(frozenset({"home"}))
     tasks = Tasks(3, 1.0, (block,) * 3)
     state.at(0.0)

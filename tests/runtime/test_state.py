@@ -22,7 +22,7 @@ def launch(task: int, attempt: int = 1, phase: PhaseId = MAP) -> Launch:
 @pytest.fixture
 def state() -> State:
     """Two slots, a job of two maps and a reduce, allocated both slots, at time 0."""
-    state = State(Cluster.of_slots(2, "h"), jobs_expected=1, attempts_max=2, losses_max=3)
+    state = State(Cluster.of_slots(2, "h"), attempts_max=2, losses_max=3)
     phases = (
         Phase("map", Tasks(2, 1.0)),
         Phase("reduce", Tasks(1, 1.0), after=frozenset({"map"})),
@@ -196,9 +196,7 @@ def test_impossible_decisions_stop_the_run(
 def test_limits_are_asserted_at_every_launch() -> None:
     """Neither its own max share nor that of its pool may be exceeded."""
     for limits, pool_most in ((1, {}), (None, {"task": 1})):
-        state = State(
-            Cluster.of_slots(4, "h"), [Pool("p", slots_max=pool_most)], jobs_expected=1
-        )
+        state = State(Cluster.of_slots(4, "h"), [Pool("p", slots_max=pool_most)])
         state.at(0.0)
         phase = Phase("map", Tasks(3, 1.0), slots_max=limits)
         state.apply(JobArrived(0.0, Job("j", (phase,), pool="p")))

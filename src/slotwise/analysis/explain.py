@@ -12,6 +12,7 @@ from slotwise.allocation.tolerances import SLOTS
 from slotwise.analysis.queued import why_queued
 from slotwise.analysis.waits import unknown_job
 from slotwise.model.errors import InputError
+from slotwise.model.event import JobArrived
 from slotwise.model.snapshot import PhaseView
 from slotwise.record.log import Log
 from slotwise.runtime.initial import initial_state
@@ -121,7 +122,7 @@ def explain(log: Log, job: str, at: float) -> Explanation:
         event.job.id: event.job.pool
         for turn in log.turns
         for event in turn.events
-        if hasattr(event, "job")
+        if isinstance(event, JobArrived)
     }
     if job not in pools:
         raise InputError(unknown_job(job, pools))

@@ -13,7 +13,7 @@ from slotwise.analysis.bound import Work, objective_bound, sizes_of
 from slotwise.analysis.deadlines import deadline_metrics
 from slotwise.analysis.traffic import bytes_read
 from slotwise.model.decision import Decision, Launch, Locality
-from slotwise.model.event import Event, TaskFinished
+from slotwise.model.event import Event, JobsClosed, TaskFinished
 from slotwise.model.job import Job, PhaseId
 from slotwise.objective.objective import Objective, gap_of
 from slotwise.record.log import Header, Log
@@ -46,7 +46,8 @@ class Meter:
 
     def __init__(self, header: Header) -> None:
         self._cluster = header.true_cluster
-        self._jobs_expected = header.jobs_expected
+        self._jobs_expected = inf if header.jobs_expected is None else header.jobs_expected
+        self._is_closed = False
         self._objective = Objective(**header.objective)
         self._slowdown = {
             Locality(number): factor
@@ -67,6 +68,7 @@ class Meter:
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
         """Measure one turn."""
+        self._is_closed = self._is_closed or any(isinstance(e, JobsClosed) for e in events)
         self._follower(now, events, decisions)
 
     @classmethod
@@ -99,7 +101,7 @@ class Meter:
 
     def _is_over(self, spans: dict[str, JobSpan]) -> bool:
         over = [s for s in spans.values() if s.completion is not None or s.failed is not None]
-        return len(over) >= self._jobs_expected
+        return len(over) >= (len(spans) if self._is_closed else self._jobs_expected)
 
     def _attempt(self, attempt: Attempt) -> None:
         """Count an attempt that did not succeed, or was asked to stop."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from math import inf
 
 from slotwise.model.job import PhaseId
 
@@ -22,11 +23,13 @@ class Reallocate:
     """The number of slots that each phase should hold from now on; 0 for phases not named.
 
     Half a slot is a slot half of the time. The next epoch begins at `until`, and the allocation
-    is then decided again.
+    is then decided again. Arrivals and ends before `earliest` do not change it sooner than
+    then: until `earliest`, free slots go to whoever is furthest below this allocation.
     """
 
     slots: Mapping[PhaseId, float]
     until: float
+    earliest: float = -inf
 
 
 Queue = tuple[tuple[PhaseId, int], ...]

@@ -16,6 +16,21 @@ class JobArrived:
 
 
 @dataclass(frozen=True, slots=True)
+class JobsClosed:
+    """No more jobs will arrive: the run ends when those that arrived are over."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobCancelled:
+    """A user cancelled a job. It has no effect on a job that is over."""
+
+    at: float
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
 class TaskFinished:
     """An attempt succeeded; it computed for `seconds`.
 
@@ -89,5 +104,7 @@ class LaunchDropped:
 TaskEnded = TaskFinished | TaskFailed | TaskKilled
 """The end of an attempt."""
 
-Event = JobArrived | TaskEnded | HostLost | HostJoined | LaunchDropped
+Event = (
+    JobArrived | JobsClosed | JobCancelled | TaskEnded | HostLost | HostJoined | LaunchDropped
+)
 """All events that a backend may report."""

@@ -364,6 +364,11 @@ class Snapshot(Protocol):
         ...
 
     @property
+    def reallocates_from(self) -> float:
+        """The earliest instant at which a stale allocation may be replaced."""
+        ...
+
+    @property
     def epoch_ends(self) -> float:
         """When the epoch of the last `Reallocate` ends."""
         ...

@@ -28,6 +28,8 @@ from slotwise.model.event import (
     HostJoined,
     HostLost,
     JobArrived,
+    JobCancelled,
+    JobsClosed,
     LaunchDropped,
     TaskFailed,
     TaskFinished,
@@ -45,7 +47,8 @@ def encode(entry: Event | Decision) -> Plain:
         return {"is": "JobArrived", "at": entry.at, "job": encode_job(entry.job)}
     if isinstance(entry, Reallocate):
         slots = [[*phase, share] for phase, share in entry.slots.items()]
-        return {"is": "Reallocate", "slots": slots, "until": entry.until}
+        earliest = {} if entry.earliest == -inf else {"earliest": entry.earliest}
+        return {"is": "Reallocate", "slots": slots, "until": entry.until, **earliest}
     if isinstance(entry, Enqueue):
         queues = {host: _encode_queue(queue) for host, queue in entry.queues.items()}
         return {"is": "Enqueue", "queues": queues, "jobs": list(entry.jobs)}
@@ -76,13 +79,16 @@ def _plainly(cls: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
 _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     cls.__name__: _plainly(cls)
     for cls in (
-        *(TaskFinished, TaskFailed, TaskKilled, HostLost, HostJoined, LaunchDropped),
+        *(JobsClosed, JobCancelled, TaskFinished, TaskFailed, TaskKilled),
+        *(HostLost, HostJoined, LaunchDropped),
         *(Launch, Defer, Preempt, GiveUp),
     )
 } | {
     "JobArrived": lambda plain: JobArrived(plain["at"], decode_job(plain["job"])),
     "Reallocate": lambda plain: Reallocate(
-        {PhaseId(job, phase): slots for job, phase, slots in plain["slots"]}, plain["until"]
+        {PhaseId(job, phase): slots for job, phase, slots in plain["slots"]},
+        plain["until"],
+        plain.get("earliest", -inf),
     ),
     "Enqueue": lambda plain: Enqueue(
         {host: _decode_queue(queue) for host, queue in plain["queues"].items()},

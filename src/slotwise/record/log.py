@@ -49,7 +49,8 @@ class Header:
     `versions` are those of slotwise, Python and numpy; `attempts_max` and `losses_max` are the
     limits of the state. `scheduler` holds the name, assigner and parameters, `objective` the
     penalty and aggregate. `backend` is "simulated" or "live" (key "world" in the file), with
-    its `parameters`, such as the seed. `rules` is the version of the decision rules (`RULES`).
+    its `parameters`, such as the seed. `jobs_expected` is the number of jobs, or None if they
+    were not known when the run began. `rules` is the version of the decision rules (`RULES`).
     """
 
     backend: Literal["live", "simulated"]
@@ -57,7 +58,7 @@ class Header:
     objective: dict[str, Any]
     cluster: Cluster
     pools: tuple[Pool, ...]
-    jobs_expected: int
+    jobs_expected: int | None
     attempts_max: int = 4
     losses_max: int = 16
     parameters: dict[str, Any] = field(default_factory=dict)

@@ -8,7 +8,15 @@ from typing import Any
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, Enqueue, Launch
-from slotwise.model.event import Event, HostJoined, HostLost, JobArrived, LaunchDropped
+from slotwise.model.event import (
+    Event,
+    HostJoined,
+    HostLost,
+    JobArrived,
+    JobCancelled,
+    JobsClosed,
+    LaunchDropped,
+)
 from slotwise.model.job import PhaseId
 
 NUMBERS: dict[str, Any] = {
@@ -35,6 +43,7 @@ class Plausible:
         self._jobs: set[str] = set()
         self._silent: set[str] = set()
         self._now = 0.0
+        self._is_closed = False
 
     def hear(self, now: float, events: Iterable[Event], decisions: Iterable[Decision]) -> None:
         """Check the next turn. ValueError if it is not plausible."""
@@ -55,6 +64,9 @@ class Plausible:
             if isinstance(event, HostLost) == (event.host in self._silent):
                 raise ValueError(f"{type(event).__name__} of {event.host!r} repeats its state")
             self._silent ^= {event.host}
+        elif isinstance(event, JobsClosed | JobCancelled):
+            self._check_numbers(event)
+            self._check_open(event)
         else:
             self._check_numbers(event)
             self._check_task(event.phase, event.task)
@@ -72,17 +84,30 @@ class Plausible:
                 for phase, task in queue:
                     self._check_task(phase, task)
             for job in decision.jobs:
-                if job not in self._jobs:
-                    raise ValueError(f"job {job!r} has not arrived")
+                self._check_job(job)
 
     def _arrive(self, event: JobArrived) -> None:
         self._check_numbers(event)
         job = event.job
         if job.id in self._jobs:
             raise ValueError(f"job {job.id!r} arrives twice")
+        if self._is_closed:
+            raise ValueError(f"job {job.id!r} arrives after the last one")
         self._jobs.add(job.id)
         for phase in job.phases:
             self._tasks[PhaseId(job.id, phase.name)] = phase.tasks.count
+
+    def _check_open(self, event: JobsClosed | JobCancelled) -> None:
+        if isinstance(event, JobCancelled):
+            self._check_job(event.job)
+        elif self._is_closed:
+            raise ValueError("no more jobs arrive, for the second time")
+        else:
+            self._is_closed = True
+
+    def _check_job(self, job: str) -> None:
+        if job not in self._jobs:
+            raise ValueError(f"job {job!r} has not arrived")
 
     def _check_host(self, host: str) -> None:
         if host not in self._hosts:

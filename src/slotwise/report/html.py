@@ -118,7 +118,7 @@ def _interrupted(scene: Scene) -> Iterator[str]:
             )
             yield (
                 f"{run.label}{backend} was interrupted: its record ends at {seconds(line.end)},"
-                f" when {over} of {_counted(run.log.header.jobs_expected, 'job')} had ended."
+                f" when {over} of {_counted(run.log.header.jobs_expected or len(line.jobs), 'job')} had ended."
                 " Metrics and lower bound cover only completed work."
             )
 

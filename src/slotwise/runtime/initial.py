@@ -11,7 +11,6 @@ def initial_state(header: Header) -> State:
     return State(
         header.cluster,
         header.pools,
-        jobs_expected=header.jobs_expected,
         attempts_max=header.attempts_max,
         losses_max=header.losses_max,
     )

@@ -39,6 +39,9 @@ class Jobs:
     def __len__(self) -> int:
         return len(self._phases_of)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._phases_of
+
     @property
     def awaiting_admission(self) -> list[str]:
         """The jobs that wait until their pools run fewer jobs, the next one first."""

@@ -29,6 +29,8 @@ from slotwise.model.event import (
     HostJoined,
     HostLost,
     JobArrived,
+    JobCancelled,
+    JobsClosed,
     LaunchDropped,
     TaskFailed,
     TaskFinished,
@@ -52,6 +54,12 @@ ATTEMPTS_MAX = 4
 LOSSES_MAX = 16
 """The number of times that a task may lose its slot before it is taken to be the cause."""
 
+CANCELLED = "cancelled"
+"""The reason why a cancelled job failed."""
+
+UNSEEN = frozenset({LaunchDropped, JobsClosed})
+"""Events after which no policy decides anything else than before."""
+
 
 class State:
     """All jobs, phases, slots and waits, as the result of events and decisions."""
@@ -61,7 +69,6 @@ class State:
         cluster: Cluster,
         pools: Iterable[Pool] = (),
         *,
-        jobs_expected: int,
         attempts_max: int = ATTEMPTS_MAX,
         losses_max: int = LOSSES_MAX,
         default_work: float = DEFAULT_WORK,
@@ -72,8 +79,8 @@ class State:
         self.now = 0.0
         self.doomed: dict[str, str] = {}
         self.is_stale = self.has_changed = self.has_shrunk = False
-        self.epoch_ends = -inf
-        self._jobs_expected = jobs_expected
+        self.epoch_ends = self.reallocates_from = -inf
+        self._is_closed = False  # No more jobs arrive.
         self._limits = {False: attempts_max, True: losses_max}
         self._default_work = default_work
         self._bad_ends: dict[tuple[PhaseId, int, bool], int] = {}
@@ -89,6 +96,8 @@ class State:
         self._waits: list[tuple[float, PhaseId]] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
             JobArrived: self._job_arrived,
+            JobsClosed: self._jobs_closed,
+            JobCancelled: self._job_cancelled,
             TaskFinished: self._task_finished,
             TaskFailed: self._task_failed,
             TaskKilled: self._task_killed,
@@ -105,12 +114,12 @@ class State:
 
     @property
     def is_done(self) -> bool:
-        """Whether all expected jobs have arrived and are over."""
-        return self._jobs.arrived == self._jobs_expected and not self._jobs
+        """Whether no more jobs will arrive and all that arrived are over."""
+        return self._is_closed and not self._jobs
 
     def apply(self, entry: Event | Decision) -> None:
         """Apply an event or a decision. An event for an attempt that is over has no effect."""
-        if entry.__class__ is not LaunchDropped:
+        if entry.__class__ not in UNSEEN:
             self.has_changed = True
         self._handlers[entry.__class__](entry)
 
@@ -128,6 +137,8 @@ class State:
         wake = inf
         if self.has_changed and self.epoch_ends > self.now and self._phases:
             wake = self.epoch_ends
+        if self.is_stale and self.reallocates_from > self.now:
+            wake = min(wake, self.reallocates_from)
         waits = self._waits
         while waits:
             until, phase_id = waits[0]
@@ -220,6 +231,13 @@ class State:
             self.pools = self.pools.with_pools([job.pool])
         self._begin(self._jobs.arrive(job, self.pools, self._phase))
 
+    def _jobs_closed(self, event: JobsClosed) -> None:
+        self._is_closed = True
+
+    def _job_cancelled(self, event: JobCancelled) -> None:
+        if event.job in self._jobs and event.job not in self.failed:
+            self.doomed[event.job] = CANCELLED
+
     def _begin(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
             self._queues.is_outdated = True
@@ -280,7 +298,7 @@ class State:
     def _reallocate(self, decision: Reallocate) -> None:
         assert decision.until > self.now, "every epoch ends in the future"
         self._shares.reallocate(self._jobs.ready, decision.slots)
-        self.epoch_ends = decision.until
+        self.epoch_ends, self.reallocates_from = decision.until, decision.earliest
         self.is_stale = self.has_changed = self.has_shrunk = False
 
     def _launch(self, launch: Launch) -> None:

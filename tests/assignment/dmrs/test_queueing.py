@@ -114,7 +114,7 @@ def test_tasks_of_no_duration_are_queued_in_order(
 
 def value(jobs: list[Job], scheduler: Queueing, stated: Cluster, true: Cluster) -> float:
     """The weighted sum of completions when hosts do not have their stated speeds."""
-    state = State(stated, jobs_expected=len(jobs))
+    state = State(stated)
     run(scheduler, SimulatedBackend(true, jobs), state, lambda *_: None)
     return sum(job.weight * state.completed[job.id] for job in jobs)
 
@@ -140,7 +140,7 @@ def test_the_first_task_corrects_an_estimate_that_is_ten_times_off() -> None:
     wrong = mapreduce("wrong", [10.0] * 8, [10.0])
     truth = mapreduce("wrong", [1.0] * 8, [1.0])
     late = mapreduce("late", [4.0] * 3, [4.0], arrival=2.5)
-    state = State(of_speeds(1, 1), jobs_expected=2)
+    state = State(of_speeds(1, 1))
     orders = []
 
     class StatingWrongWork(SimulatedBackend):
@@ -163,7 +163,7 @@ class Story:
     """A state with events applied by hand."""
 
     def __init__(self, cluster: Cluster, *jobs: Job) -> None:
-        self.state = State(cluster, jobs_expected=len(jobs))
+        self.state = State(cluster)
         for job in jobs:
             self.state.apply(JobArrived(0.0, job))
 

@@ -6,6 +6,7 @@ It can emulate several hosts, each with its own worker processes.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from types import TracebackType
@@ -18,6 +19,8 @@ from slotwise.model.event import (
     HostJoined,
     HostLost,
     JobArrived,
+    JobCancelled,
+    JobsClosed,
     LaunchDropped,
     TaskFailed,
     TaskFinished,
@@ -55,11 +58,18 @@ class LocalBackend:
     the disk are reported as task failures. `close` ends all processes and removes the output of
     jobs that are not done.
 
+    If it `is_open`, `submit`, `cancel` and `close_jobs` may be called from any thread until
+    `close`; what they report is an event of the next `wait`.
+
     SlotwiseError if the worker processes cannot be started.
     """
 
     def __init__(
-        self, executions: Iterable[Execution], slots: int | Mapping[str, int] | Cluster
+        self,
+        executions: Iterable[Execution],
+        slots: int | Mapping[str, int] | Cluster,
+        *,
+        is_open: bool = False,
     ) -> None:
         given = list(executions)
         self._jobs = {execution.job.id: LiveJob.of(execution) for execution in given}
@@ -69,6 +79,10 @@ class LocalBackend:
             key=lambda event: -event.at,
         )
         self._events: list[Event] = []  # events that `wait` returns next
+        self._is_open = is_open
+        self._has_all = is_open  # All arrivals known at the start were reported.
+        # What other threads submitted, cancelled or closed; taken in this order.
+        self._inbox: deque[Execution | JobCancelled | JobsClosed] = deque()
         cluster = slots if isinstance(slots, Cluster) else self.cluster(slots)
         self._host_of = [
             host for host in cluster.hosts for _ in range(sum(host.slots.values()))
@@ -103,6 +117,23 @@ class LocalBackend:
         """Seconds since the backend was created."""
         return time.monotonic() - self._zero
 
+    def submit(self, execution: Execution) -> None:
+        """Let a job arrive now. Its `open` has been called, and its arrival is about now."""
+        self._put(execution)
+
+    def cancel(self, job: str) -> None:
+        """Cancel a job that was submitted, unless it is over."""
+        self._put(JobCancelled(self.now, job))
+
+    def close_jobs(self) -> None:
+        """Accept no more jobs: the run ends when those submitted are over."""
+        self._put(JobsClosed(self.now))
+
+    def _put(self, entry: Execution | JobCancelled | JobsClosed) -> None:
+        assert self._is_open, "only an open backend hears of jobs later"
+        self._inbox.append(entry)
+        self._workers.wake()
+
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
         """Start an attempt, stop one (now or at its `until`), or give up a job."""
         if isinstance(decision, Launch):
@@ -121,8 +152,8 @@ class LocalBackend:
         reports these at once.
         """
         due = inf if until is None else until
-        if self._arrivals:
-            due = min(due, self._arrivals[-1].at)
+        if not self._has_all:
+            due = min(due, self._arrivals[-1].at if self._arrivals else self.now)
         while True:
             wake = min(due, self._monitor.next_look)
             if self._ends:
@@ -140,11 +171,25 @@ class LocalBackend:
                 for slot, end in list(self._ends_heard().items()):
                     if end <= now:
                         self._kill(slot)
-            while self._arrivals and self._arrivals[-1].at <= now:
-                self._events.append(self._arrivals.pop())
+            self._take_arrivals(now)
             if self._events or due <= now:
                 events, self._events = self._events, []
                 return events
+
+    def _take_arrivals(self, now: float) -> None:
+        """Report the jobs that have arrived by now, and what other threads have put."""
+        while self._arrivals and self._arrivals[-1].at <= now:
+            self._events.append(self._arrivals.pop())
+        if not self._arrivals and not self._has_all:
+            self._has_all = True
+            self._events.append(JobsClosed(now))
+        while self._inbox:
+            entry = self._inbox.popleft()
+            if isinstance(entry, JobCancelled | JobsClosed):
+                self._events.append(entry)
+            else:
+                self._jobs[entry.job.id] = LiveJob.of(entry)
+                self._events.append(JobArrived(entry.job.arrival, entry.job))
 
     def close(self) -> None:
         """End all processes; remove the output of unfinished jobs. Idempotent."""
@@ -187,7 +232,8 @@ class LocalBackend:
         kept = live.kept.get((launch.phase.phase, launch.task), b"")
         runner = live.execution.runner
         sleeps = isinstance(live.execution, Sleep)
-        self._workers.start(slot, launch.phase.job, runner, arguments, kept, sleeps=sleeps)
+        key = live.runner_key
+        self._workers.start(slot, key, runner, arguments, kept, sleeps=sleeps)
 
     def _objection(self, launch: Launch) -> str:
         """Why a launch is dropped; empty if it is valid."""
@@ -374,7 +420,8 @@ class LocalBackend:
 
     def _forget(self, live: LiveJob) -> None:
         del self._jobs[live.execution.job.id]
-        self._workers.forget(live.execution.job.id)
+        if live.runner_key == live.execution.job.id:
+            self._workers.forget(live.runner_key)
 
 
 def _by_kind(slots: int | Mapping[str, int]) -> Mapping[str, int]:

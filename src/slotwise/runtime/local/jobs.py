@@ -27,6 +27,7 @@ class LiveJob:
     execution: Execution
     tasks_left: int
     begun: dict[str, array[int]]
+    runner_key: str
     running: int = 0
     given_up: bool = False
     kept: dict[tuple[str, int], Pickle] = field(default_factory=dict)
@@ -38,7 +39,8 @@ class LiveJob:
         counts = {phase.name: phase.tasks.count for phase in execution.job.phases}
         begun = {name: array("I", [0]) * count for name, count in counts.items()}
         waits = execution if isinstance(execution, ReportsWaiting) else None
-        return cls(execution, sum(counts.values()), begun, waits=waits)
+        key = getattr(execution, "runner_key", execution.job.id)
+        return cls(execution, sum(counts.values()), begun, key, waits=waits)
 
     def latest(self, launch: Launch) -> int:
         """The number of the last attempt begun of a launch's task; 0 if none was."""

@@ -115,6 +115,8 @@ class Workers:
         self._early: list[Reply] = []
         self._dying: list[WorkerProcess] = []
         self._poll = select.poll()
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll.register(self._bell, select.POLLIN)
         self._by_channel: dict[int, int] = {}
         self._workers: list[WorkerProcess] = []
         try:
@@ -165,9 +167,9 @@ class Workers:
             self._pace(slot)
 
     def wait(self, timeout: float | None = None) -> list[Reply]:
-        """Block until some tasks have ended, or for `timeout` seconds; None means forever.
+        """Block until some tasks have ended or `wake` is called, at most `timeout` seconds.
 
-        A call costs one system call, and one for each task that has ended.
+        None means forever. A call costs one system call, and one for each task that has ended.
         """
         until = None if timeout is None else time.monotonic() + timeout
         outcomes, self._early = self._early, []
@@ -175,11 +177,19 @@ class Workers:
             self._dying = [worker for worker in self._dying if not worker.is_reaped()]
         while True:
             left = 0.0 if outcomes else None if until is None else until - time.monotonic()
+            is_woken = False
             for channel, event in self._poll.poll(_milliseconds(left)):
-                if outcome := self._serve(self._by_channel[channel], event):
+                if channel == self._bell:
+                    os.eventfd_read(self._bell)
+                    is_woken = True
+                elif outcome := self._serve(self._by_channel[channel], event):
                     outcomes.append(outcome)
-            if outcomes or (until is not None and time.monotonic() >= until):
+            if is_woken or outcomes or (until is not None and time.monotonic() >= until):
                 return outcomes
+
+    def wake(self) -> None:
+        """Make `wait` return soon. May be called from any thread, until `close`."""
+        os.eventfd_write(self._bell, 1)
 
     def tell(self, slot: int, until: float) -> None:
         """Ask the task in a slot to stop before `until` (as `time.monotonic()`).
@@ -232,6 +242,9 @@ class Workers:
             worker.reap()
         self._dying, self._workers, self._early = [], [], []
         self._by_channel = {}
+        if self._bell >= 0:
+            os.close(self._bell)
+            self._bell = -1
 
     def __enter__(self) -> Self:
         return self

@@ -14,6 +14,7 @@ from slotwise.model.event import (
     HostJoined,
     HostLost,
     JobArrived,
+    JobsClosed,
     LaunchDropped,
     TaskFailed,
     TaskFinished,
@@ -69,6 +70,7 @@ class SimulatedBackend:
         self._odd = int(bool(self._unreachable))
         for job in sorted(jobs, key=lambda job: job.arrival):
             self._tell(job.arrival, JobArrived(job.arrival, job))
+        self._tell(last := max((job.arrival for job in jobs), default=0.0), JobsClosed(last))
         self._schedule_outages()
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
