@@ -43,7 +43,7 @@ def test_any_worker_of_a_host_runs_any_kind() -> None:
     job = Job("j", (Phase("p", Tasks(2), "reduce"),))
     calls = pids_of(job)
     with LocalBackend([calls], CLUSTER) as backend:
-        (_arrived,) = backend.wait(1.0)
+        _arrived, _closed = backend.wait(1.0)
         for task in range(2):
             backend.perform(Launch(PhaseId("j", "p"), task, 1, "a", Locality.ANY))
         events: list[object] = []

@@ -6,7 +6,6 @@ It can emulate several hosts, each with its own worker processes.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from types import TracebackType
@@ -28,6 +27,7 @@ from slotwise.model.event import (
 )
 from slotwise.programs.calls import Sleep
 from slotwise.programs.execution import Execution
+from slotwise.runtime.local.arrivals import Arrivals, Request
 from slotwise.runtime.local.jobs import DONE, LiveJob
 from slotwise.runtime.local.unresponsive import HostChange, ResponseMonitor
 from slotwise.runtime.local.workers import Pickle, Reply, Workers
@@ -73,16 +73,8 @@ class LocalBackend:
     ) -> None:
         given = list(executions)
         self._jobs = {execution.job.id: LiveJob.of(execution) for execution in given}
-        # The next one is last; jobs with the same arrival keep the order of `executions`.
-        self._arrivals = sorted(
-            (JobArrived(execution.job.arrival, execution.job) for execution in reversed(given)),
-            key=lambda event: -event.at,
-        )
+        self._arrivals = Arrivals(given, is_open=is_open)
         self._events: list[Event] = []  # events that `wait` returns next
-        self._is_open = is_open
-        self._has_all = is_open  # All arrivals known at the start were reported.
-        # What other threads submitted, cancelled or closed; taken in this order.
-        self._inbox: deque[Execution | JobCancelled | JobsClosed] = deque()
         cluster = slots if isinstance(slots, Cluster) else self.cluster(slots)
         self._host_of = [
             host for host in cluster.hosts for _ in range(sum(host.slots.values()))
@@ -129,9 +121,8 @@ class LocalBackend:
         """Accept no more jobs: the run ends when those submitted are over."""
         self._put(JobsClosed(self.now))
 
-    def _put(self, entry: Execution | JobCancelled | JobsClosed) -> None:
-        assert self._is_open, "only an open backend hears of jobs later"
-        self._inbox.append(entry)
+    def _put(self, entry: Execution | Request) -> None:
+        self._arrivals.put(entry)
         self._workers.wake()
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
@@ -152,8 +143,7 @@ class LocalBackend:
         reports these at once.
         """
         due = inf if until is None else until
-        if not self._has_all:
-            due = min(due, self._arrivals[-1].at if self._arrivals else self.now)
+        due = min(due, self._arrivals.next_at)
         while True:
             wake = min(due, self._monitor.next_look)
             if self._ends:
@@ -178,17 +168,11 @@ class LocalBackend:
 
     def _take_arrivals(self, now: float) -> None:
         """Report the jobs that have arrived by now, and what other threads have put."""
-        while self._arrivals and self._arrivals[-1].at <= now:
-            self._events.append(self._arrivals.pop())
-        if not self._arrivals and not self._has_all:
-            self._has_all = True
-            self._events.append(JobsClosed(now))
-        while self._inbox:
-            entry = self._inbox.popleft()
-            if isinstance(entry, JobCancelled | JobsClosed):
+        for entry in self._arrivals.take(now):
+            if isinstance(entry, Request):
                 self._events.append(entry)
             else:
-                self._jobs[entry.job.id] = LiveJob.of(entry)
+                self._jobs.setdefault(entry.job.id, LiveJob.of(entry))
                 self._events.append(JobArrived(entry.job.arrival, entry.job))
 
     def close(self) -> None:
