@@ -1,0 +1,99 @@
+"""What policies see of the state: the part of it that implements `model.snapshot.Snapshot`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from slotwise.model.decision import Launch
+from slotwise.model.job import PhaseId
+from slotwise.model.pool_tree import PoolTree
+from slotwise.model.snapshot import Seen
+from slotwise.runtime.finished import Finished
+from slotwise.runtime.hosts import Hosts
+from slotwise.runtime.jobs import Jobs
+from slotwise.runtime.phase_state import PhaseState
+from slotwise.runtime.pool_state import PhaseBelow, PoolState
+from slotwise.runtime.queues import Queues
+from slotwise.runtime.shares_by_kind import SharesByKind
+
+
+class StateView:
+    """Read-only access to jobs, hosts, shares and queues."""
+
+    pools: PoolTree
+    _hosts: Hosts
+    _queues: Queues
+    _finished: Finished
+    _jobs: Jobs
+    _shares: SharesByKind
+
+    def ready(self, slot_kind: str) -> Sequence[PhaseState]:
+        """The ready phases that use this kind of slot, in order of arrival."""
+        return self._jobs.in_order(slot_kind)
+
+    def backlogged(self, slot_kind: str) -> Iterable[PhaseBelow]:
+        """The ready phases with pending tasks, by pool, then within it; largest lack first."""
+        return self._shares.of[slot_kind].whole.walk()
+
+    def free(self, slot_kind: str) -> Mapping[str, int]:
+        """The hosts with free slots of this kind, and the number of these slots."""
+        return self._hosts.free[slot_kind].by_host
+
+    def freed(self, slot_kind: str) -> Sequence[str]:
+        """The hosts on which slots of this kind became free in this turn."""
+        return self._hosts.free[slot_kind].freed
+
+    def overdue(self, slot_kind: str) -> Collection[PoolState]:
+        """The shares of pools that have lacked slots for as long as their time-out."""
+        return self._shares.of[slot_kind].overdue
+
+    def shares(self, slot_kind: str) -> Sequence[PoolState]:
+        """The shares of all pools in this kind of slot, outer ones first."""
+        return self._shares.of[slot_kind].pools()
+
+    def phases_of(self, job: str) -> Sequence[PhaseState]:
+        """The phases of a job that has arrived and is not over."""
+        return self._jobs.phases_of(job)
+
+    def capacity(self, slot_kind: str) -> int:
+        """The slots of this kind on responsive hosts."""
+        return self._hosts.capacity[slot_kind]
+
+    @property
+    def lost(self) -> Collection[str]:
+        """The unresponsive hosts."""
+        return self._hosts.lost
+
+    @property
+    def seen(self) -> Mapping[PhaseId, Mapping[str, Seen]]:
+        """Totals of finished tasks by phase and host."""
+        return self._finished.by_phase
+
+    @property
+    def queues(self) -> Queues:
+        """The queue of each host, if the policy plans queues."""
+        return self._queues
+
+    def phase(self, name: PhaseId) -> PhaseState:
+        """A phase of a job that is not over."""
+        return self._jobs.phases[name]
+
+    @property
+    def awaiting_admission(self) -> list[str]:
+        """The jobs that wait for admission, the next one first."""
+        return self._jobs.awaiting_admission
+
+    def full_pools(self, job: str) -> dict[str, list[str]]:
+        """The pools of a job that are at their `jobs_max`, with the jobs that they run."""
+        return self._jobs.full_pools(job, self.pools)
+
+    def jobs_left(self) -> Iterable[Sequence[PhaseState]]:
+        """The phases of each admitted job that is not over, in topological order.
+
+        The jobs are in order of arrival.
+        """
+        return self._jobs.left()
+
+    def attempts_of(self, job: str) -> Sequence[Launch]:
+        """The running attempts of a job."""
+        return self._jobs.attempts_of(job)
