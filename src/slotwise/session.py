@@ -29,7 +29,7 @@ from slotwise.sources import Slots, Source, processors
 from slotwise.workload.workload import Workload
 
 REST_SECONDS = 0.05
-"""Seconds between allocations because of jobs that come or go; with many jobs one takes long."""
+"""Seconds between allocations that arrivals and ends cause."""
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -116,9 +116,10 @@ def _interrupted(scene: Scene) -> Iterator[str]:
             backend = (
                 f" ({run.backend})" if len({one.backend for one in scene.runs}) > 1 else ""
             )
+            expected = run.log.header.jobs_expected or len(line.jobs)
             yield (
                 f"{run.label}{backend} was interrupted: its record ends at {seconds(line.end)},"
-                f" when {over} of {_counted(run.log.header.jobs_expected or len(line.jobs), 'job')} had ended."
+                f" when {over} of {_counted(expected, 'job')} had ended."
                 " Metrics and lower bound cover only completed work."
             )
 

@@ -1,4 +1,4 @@
-"""The jobs of a real backend: those known at the start, and what other threads ask for later."""
+"""The jobs of a real backend: those known at the start, and those that threads add later."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ class Arrivals:
     """
 
     def __init__(self, executions: Iterable[Execution], *, is_open: bool) -> None:
-        # The next one is last; jobs with the same arrival keep the order of `executions`.
-        self._given = sorted(reversed(list(executions)), key=lambda one: -one.job.arrival)
+        self._given = deque(sorted(executions, key=lambda execution: execution.job.arrival))
         self._is_open = is_open
         self._has_closed = False
         self._inbox: deque[Execution | Request] = deque()
@@ -31,7 +30,7 @@ class Arrivals:
     def next_at(self) -> float:
         """When the next arrival is due, as far as known."""
         if self._given:
-            return self._given[-1].job.arrival
+            return self._given[0].job.arrival
         return inf if self._is_open or self._has_closed else -inf
 
     def put(self, entry: Execution | Request) -> None:
@@ -41,8 +40,8 @@ class Arrivals:
 
     def take(self, now: float) -> Iterator[Execution | Request]:
         """What has arrived by now and was not taken before."""
-        while self._given and self._given[-1].job.arrival <= now:
-            yield self._given.pop()
+        while self._given and self._given[0].job.arrival <= now:
+            yield self._given.popleft()
         if not (self._given or self._is_open or self._has_closed):
             self._has_closed = True
             yield JobsClosed(now)
