@@ -12,8 +12,8 @@ from slotwise.model.errors import SlotwiseError
 from slotwise.model.event import PhaseClosed, TasksAdded
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.runtime.local.arrivals import Entry
-from slotwise.runtime.local.call_stream import CallResult, CallStream, pickled_call
-from slotwise.sessions.futures import Control, Future, futures_in, with_results
+from slotwise.runtime.local.call_stream import Call, CallResult, CallStream, pickled_call
+from slotwise.sessions.futures import Control, Future
 
 CALLS_MOST = 100_000
 """The calls of one job of an executor; further calls go to a new job, which frees memory."""
@@ -93,7 +93,7 @@ class OpenCalls:
         """The id of the job."""
         return self.stream.job.id
 
-    def add(self, future: Future[Any], call: bytes) -> None:
+    def add(self, future: Future[Any], call: Call) -> None:
         """Submit a call, with the lock held."""
         task = self.stream.add(call)
         future.job, future.task = self.job, task
@@ -140,15 +140,21 @@ class Calls:
     def submit(
         self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Future[T]:
-        """Submit a call. If futures are among its arguments, it waits for them.
+        """Submit a call. If futures are among its arguments, it waits for their results.
 
         RuntimeError if the session is closed.
         """
         future: Future[T] = Future(self._host)
-        if waits_for := [*futures_in(args), *futures_in(kwargs)]:
-            self._wait(future, fn, args, kwargs, waits_for)
+        try:
+            call, inputs = pickled_call(fn, args, kwargs)
+        except Exception as error:
+            self._host.check_open(had_waited=False)
+            future.fail(error)
+            return future
+        if inputs:
+            self._wait(future, call, inputs)
         else:
-            self._start(future, fn, args, kwargs, had_waited=False)
+            self._add(future, (call,), had_waited=False)
         return future
 
     def close(self) -> None:
@@ -162,16 +168,7 @@ class Calls:
         with self._host.lock:
             return [future for one in self._streams for future in one.of_task.values()]
 
-    def _start(
-        self, future: Future[Any], fn: Any, args: Any, kwargs: Any, *, had_waited: bool
-    ) -> None:
-        """Submit a call whose arguments are complete."""
-        try:
-            call = pickled_call(fn, args, kwargs)
-        except Exception as error:
-            self._host.check_open(had_waited=had_waited)
-            future.fail(error)
-            return
+    def _add(self, future: Future[Any], call: Call, *, had_waited: bool) -> None:
         with self._host.lock:
             self._host.check_open(had_waited=had_waited)
             self._stream().add(future, call)
@@ -179,25 +176,20 @@ class Calls:
     def _stream(self) -> OpenCalls:
         """The job that gets the next call."""
         streams = self._streams
-        if self._grows and streams and streams[-1].stream.count < CALLS_MOST:
+        if streams and streams[-1].stream.count < CALLS_MOST:
             return streams[-1]
-        if streams:
-            streams[-1].close()
         host, binding = self._host, self._binding
         job = binding.job(host.unused(binding.name), host.now, grows=self._grows)
-        self._streams = [*(one for one in streams if one.of_task), OpenCalls(host, job)]
-        return self._streams[-1]
+        stream = OpenCalls(host, job)
+        if self._grows:
+            for full in streams:
+                full.close()
+            self._streams = [*(one for one in streams if one.of_task), stream]
+        return stream
 
-    def _wait(
-        self,
-        future: Future[Any],
-        fn: Any,
-        args: Any,
-        kwargs: Any,
-        waits_for: list[Future[Any]],
-    ) -> None:
-        """Submit a call when the futures among its arguments are done."""
-        left = len(waits_for)
+    def _wait(self, future: Future[Any], call: bytes, inputs: list[Future[Any]]) -> None:
+        """Submit a call when its inputs are there."""
+        left = len(inputs)
         self._host.check_open(had_waited=False)
         self._host.waits(1)
 
@@ -208,24 +200,22 @@ class Calls:
                 is_last = left == 0
             if is_last:
                 try:
-                    self._start_after(future, fn, args, kwargs, waits_for)
+                    self._add_after(future, call, inputs)
                 finally:
                     self._host.waits(-1)
 
-        for other in waits_for:
-            other.add_done_callback(one_is_done)
+        for one in inputs:
+            one.add_done_callback(one_is_done)
 
-    def _start_after(
-        self, future: Future[Any], fn: Any, args: Any, kwargs: Any, done: list[Future[Any]]
-    ) -> None:
-        """Submit a call that has waited; if one of the others failed, it fails, too."""
-        if any(other.cancelled() for other in done):
+    def _add_after(self, future: Future[Any], call: bytes, inputs: list[Future[Any]]) -> None:
+        """Submit a call that has waited. It fails or is cancelled like an input."""
+        if any(one.cancelled() for one in inputs):
             future.cancel()
-        elif error := next(filter(None, (other.raised() for other in done)), None):
+        elif error := next(filter(None, (one.raised() for one in inputs)), None):
             future.fail(error)
         elif not future.cancelled():
             try:
-                arguments = with_results(args), with_results(kwargs)
-                self._start(future, fn, *arguments, had_waited=True)
-            except (RuntimeError, SlotwiseError) as refused:
+                pickles = (one.pickled() for one in inputs)
+                self._add(future, (call, *pickles), had_waited=True)
+            except Exception as refused:
                 future.fail(refused)

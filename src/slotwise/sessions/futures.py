@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from concurrent import futures
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from slotwise.analysis.explain import Explanation
-from slotwise.runtime.local.call_stream import CallResult
+from slotwise.runtime.local.call_stream import CallResult, input_of_call, number_of_input
+from slotwise.runtime.local.worker import pickled
 
 T = TypeVar("T")
 
@@ -115,9 +116,10 @@ class Future(futures.Future[T], Generic[T]):
         with suppress(futures.InvalidStateError):
             self.set_exception(error)
 
-    def stored(self) -> object:
-        """The result of a future that is done, as it can be passed on: not unpickled."""
-        return super().result(0)
+    def pickled(self) -> bytes:
+        """The pickle of the result of a future that is done."""
+        found: object = super().result(0)
+        return found.pickle if isinstance(found, CallResult) else pickled(found)
 
     def raised(self) -> BaseException | None:
         """What the call of a future that is done raised."""
@@ -128,25 +130,12 @@ class Future(futures.Future[T], Generic[T]):
         if self._done_callbacks:  # type: ignore[attr-defined]
             self._control.call_back(super()._invoke_callbacks)  # type: ignore[misc]
 
-
-def futures_in(value: object) -> Iterator[Future[Any]]:
-    """The futures in the arguments of a call: also within lists, tuples and dictionaries."""
-    if isinstance(value, Future):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from futures_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from futures_in(item)
-
-
-def with_results(value: Any) -> Any:
-    """The arguments of a call with the results of futures in their place."""
-    if isinstance(value, Future):
-        return value.stored()
-    if type(value) in (list, tuple):
-        return type(value)(with_results(item) for item in value)
-    if type(value) is dict:
-        return {key: with_results(item) for key, item in value.items()}
-    return value
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As an argument of a call of the session, it stands for its result."""
+        number = number_of_input(self)
+        if number is None:
+            raise TypeError(
+                "a future of a session can be sent to another process only as an argument of a"
+                " call of that session; elsewhere send its result"
+            )
+        return input_of_call, (number,)

@@ -106,9 +106,9 @@ class Session:
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call `fn(*args, **kwargs)` in a worker process, as a job; returns at once.
 
-        Futures of this session among the arguments, also within lists, tuples and dictionaries,
-        are replaced by their results, and the call waits for them. For many small calls an
-        `executor` takes less time: they are tasks of one job there.
+        Futures of this session anywhere within the arguments are replaced by their results, and
+        the call waits for these. They pass from worker to worker without being unpickled here.
+        For many small calls an `executor` takes less time: they are tasks of one job there.
         """
         return self._single.submit(fn, args, kwargs)
 
@@ -314,9 +314,18 @@ class Session:
 
     def unused(self, name: str) -> str:
         """A name that no job of this session has had, from the wanted one."""
+        base, _, number = name.rpartition("-")
         with self.lock:
-            self._names[name] = number = self._names.get(name, 0) + 1
-        return name if number == 1 else f"{name}-{number}"
+            if number.isdecimal() and int(number) <= self._names.get(base, 0):
+                name = base
+            elif name not in self._names:
+                self._names[name] = 1
+                return name
+            while True:
+                self._names[name] += 1
+                numbered = f"{name}-{self._names[name]}"
+                if numbered not in self._names:
+                    return numbered
 
     def check_open(self, *, had_waited: bool) -> None:
         """RuntimeError if no more calls are accepted; those that waited still are."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -10,6 +11,9 @@ from slotwise import task as running
 from slotwise.model.errors import SlotwiseError
 from slotwise.model.job import Job
 from slotwise.runtime.local.worker import pickled, story
+
+Call = tuple[bytes, ...]
+"""The pickle of a function with its arguments, and the pickles of its inputs."""
 
 LOSSES_MAX = 4
 """How often a call may lose its worker process before it fails."""
@@ -34,30 +38,22 @@ class Settled(Protocol):
 class CallResult:
     """What a call returned or raised, as a pickle."""
 
-    __slots__ = ("_is_value", "_pickle")
+    __slots__ = ("is_value", "pickle")
 
     def __init__(self, is_value: bool, pickle_of_it: bytes) -> None:
-        self._is_value, self._pickle = is_value, pickle_of_it
-
-    @property
-    def is_value(self) -> bool:
-        """Whether it returned; otherwise it raised."""
-        return self._is_value
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # As an argument of another call it is unpickled where that call is made.
-        return pickle.loads, (self._pickle,)
+        """`is_value` if it returned; otherwise it raised."""
+        self.is_value, self.pickle = is_value, pickle_of_it
 
     def value(self) -> object:
         """What the call returned. Raises what unpickling raises."""
-        assert self._is_value
-        return pickle.loads(self._pickle)
+        assert self.is_value
+        return pickle.loads(self.pickle)
 
     def error(self) -> BaseException:
         """What the call raised; its cause has the traceback in the worker process."""
-        assert not self._is_value
+        assert not self.is_value
         try:
-            error, text = pickle.loads(self._pickle)
+            error, text = pickle.loads(self.pickle)
         except Exception as unreadable:
             return SlotwiseError(f"the exception of a call cannot be read: {unreadable}")
         assert isinstance(error, BaseException)
@@ -79,14 +75,14 @@ class CallStream:
         self.job = job
         self.runner: Callable[..., object] = run_call
         self._settled = settled
-        self._calls: dict[int, bytes] = {}
+        self._calls: dict[int, Call] = {}
         self._losses: dict[int, int] = {}
         self.count = 0
 
-    def add(self, pickle_of_call: bytes) -> int:
+    def add(self, call: Call) -> int:
         """Add a call; its task number. The caller holds a lock."""
         task = self.count
-        self._calls[task] = pickle_of_call
+        self._calls[task] = call
         self.count += 1
         return task
 
@@ -101,8 +97,8 @@ class CallStream:
         return True
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
-        """The pickle of the call."""
-        return (self._calls[task],)
+        """The pickles of the call and of its inputs."""
+        return self._calls[task]
 
     def describe(self, phase: str, task: int) -> str:
         """The call and the job, for messages."""
@@ -154,15 +150,47 @@ class RemoteTraceback(Exception):
 
 def pickled_call(
     fn: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
-) -> bytes:
-    """A call as it is sent to a worker process. Raises what pickling raises."""
-    return pickled((fn, args, dict(kwargs)))
+) -> tuple[bytes, list[Any]]:
+    """A call as it is sent to a worker process, and its inputs.
+
+    Inputs are futures anywhere within the arguments. Raises what pickling raises.
+    """
+    _collected.inputs = []
+    try:
+        return pickled((fn, args, kwargs)), _collected.inputs
+    finally:
+        _collected.inputs = None
 
 
-def run_call(pickle_of_call: bytes) -> tuple[bool, bytes]:
+def number_of_input(future: object) -> int | None:
+    """The number of an input of the call that is pickled in this thread; None without one."""
+    inputs: list[object] | None = getattr(_collected, "inputs", None)
+    if inputs is None:
+        return None
+    for number, other in enumerate(inputs):
+        if other is future:
+            return number
+    inputs.append(future)
+    return len(inputs) - 1
+
+
+def input_of_call(number: int) -> object:
+    """The value of an input, in the worker process in which the call is unpickled."""
+    pickle_of_it = _collected.pickles[number]
+    if number not in _collected.values:
+        _collected.values[number] = pickle.loads(pickle_of_it)
+    return _collected.values[number]
+
+
+_collected = threading.local()
+
+
+def run_call(pickle_of_call: bytes, *inputs: bytes) -> tuple[bool, bytes]:
     """Make a call in a worker process: (True, value) or (False, exception), as pickles."""
     try:
+        _collected.pickles, _collected.values = inputs, {}
         fn, args, kwargs = pickle.loads(pickle_of_call)
+        _collected.pickles = _collected.values = None
         return True, pickled(fn(*args, **kwargs))
     except running.Stopped:
         raise
