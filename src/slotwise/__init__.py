@@ -51,9 +51,11 @@ if TYPE_CHECKING:
     from slotwise.runtime.simulated.simulation import Fault as Fault
     from slotwise.runtime.simulated.simulation import Simulation as Simulation
     from slotwise.workload.file import read_workload as read_workload
+    from slotwise.workload.workload import CommandJob as CommandJob
     from slotwise.workload.workload import Placement as Placement
     from slotwise.workload.workload import ProgramJob as ProgramJob
     from slotwise.workload.workload import Workload as Workload
+    from slotwise.workload.workload import command as command
     from slotwise.workload.workload import mapreduce as mapreduce
 
 # Names are imported on first use: a worker process that runs a user's map does not need the
@@ -71,7 +73,9 @@ PUBLIC = {
     # What is to be done
     "Workload": "slotwise.workload.workload",
     "ProgramJob": "slotwise.workload.workload",
+    "CommandJob": "slotwise.workload.workload",
     "mapreduce": "slotwise.workload.workload",
+    "command": "slotwise.workload.workload",
     "read_workload": "slotwise.workload.file",
     "Job": "slotwise.model.job",
     "Phase": "slotwise.model.job",

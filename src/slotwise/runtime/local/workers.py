@@ -88,8 +88,9 @@ class Workers:
 
     A worker that dies for any reason is replaced at once, and so is one whose task was stopped
     by its hook at an arbitrary point. The processes end with `close`; the kernel ends them when
-    the manager dies, even by SIGKILL. The same holds for processes that user code starts,
-    unless they leave their process group.
+    the manager dies, even by SIGKILL. The same holds for processes that user code starts. Only
+    those that leave their process group survive a manager that is killed, and only those whose
+    parents have ended, too, survive `kill` and `close`.
 
     `speeds` has a number of at most 1 for each slot: the part of the time for which its worker
     runs while it has a task. The default is 1.

@@ -44,7 +44,9 @@ class Truths:
         number, place, phase = self._phases[phase_id]
         tasks = phase.tasks
         if tasks.work is None:
-            raise InputError(f"phase {phase_id}: a simulation needs the work of its tasks")
+            raise InputError(
+                f"phase {phase_id}: a simulation needs the work of its tasks; state its work"
+            )
         work = np.broadcast_to(np.asarray(tasks.work, dtype=float), tasks.count)
         if self._noise > 0:
             rng = np.random.default_rng([self._seed, number, place])
