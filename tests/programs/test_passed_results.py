@@ -129,5 +129,5 @@ def test_results_of_an_unfinished_phase_are_refused() -> None:
     """A phase that begins early has no complete results to take."""
     early = Phase("b", Tasks(1), "reduce", frozenset({"a"}), slow_start=0.5)
     job = Job("j", (Phase("a", Tasks(2), "map"), early))
-    with pytest.raises(InputError, match="phase 'b' takes results, but its slow_start is 0.5"):
+    with pytest.raises(InputError, match="phase 'b' takes results, but its slow_start is"):
         Calls(job, lambda task, results: 0)

@@ -84,8 +84,7 @@ def test_shared_memory_that_is_nearly_full_is_passed_over(
     small.mkdir()
     disk.mkdir()
     monkeypatch.setattr(transfer, "SHARED_MEMORY", str(small))
-    free = type("Usage", (), {"free": LARGE})
-    monkeypatch.setattr(transfer.shutil, "disk_usage", lambda path: free)
+    monkeypatch.setattr(transfer, "_free", lambda folder: LARGE)
     handle = put(bytes(LARGE), [str(small), str(disk)], "x")
     assert handle.path == str(disk / "x")
 

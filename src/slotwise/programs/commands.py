@@ -56,8 +56,8 @@ class CommandRunner:
     def __call__(self, task: int, attempt: int, files: tuple[str, str]) -> None:
         """Run the command to its end. SlotwiseError unless it exits with 0.
 
-        If the task is asked to stop, all processes of the command get SIGTERM, and the task ends
-        when all have ended. Otherwise, processes that the command leaves behind are killed.
+        If the task is asked to stop, all processes of the command get SIGTERM, and the task
+        ends when all have ended. Otherwise, what the command leaves behind is killed.
         """
         before = frozenset(children(os.getpid()))
         _adopt(True)

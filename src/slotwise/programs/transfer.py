@@ -10,15 +10,13 @@ from __future__ import annotations
 import mmap
 import os
 import pickle
-import shutil
-import tempfile
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from slotwise.programs.work_folder import WorkFolder, private, work_folder_name
+if TYPE_CHECKING:
+    from slotwise.programs.work_folder import WorkFolder
 
 SHARED_MEMORY = "/dev/shm"
 """A file system in memory; it is used for values that take at most half of its free space."""
@@ -64,7 +62,7 @@ def put(value: object, folders: Iterable[str], name: str) -> Handle:
     for folder in folders:
         path = os.path.join(folder, name)
         try:
-            if folder.startswith(SHARED_MEMORY) and shutil.disk_usage(folder).free < 2 * end:
+            if folder.startswith(SHARED_MEMORY) and _free(folder) < 2 * end:
                 continue
             _write(path, parts, spans)
             return Handle((), path, tuple(spans))
@@ -108,8 +106,13 @@ class TransferFolders:
     """
 
     def __init__(self) -> None:
+        # Worker processes import this module, but need none of these.
+        import tempfile
+
+        from slotwise.programs.work_folder import WorkFolder, work_folder_name
+
         roots = (SHARED_MEMORY, tempfile.gettempdir())
-        self._folders = [WorkFolder(Path(root) / work_folder_name()) for root in roots]
+        self._folders = [WorkFolder(f"{root}/{work_folder_name()}") for root in roots]
         self.paths = tuple(str(folder.path) for folder in self._folders)
         self._remove: weakref.finalize[[list[WorkFolder], int], TransferFolders] | None = None
 
@@ -164,8 +167,14 @@ def _by_value(value: object, take: Callable[[pickle.PickleBuffer], object]) -> b
     return body
 
 
+def _free(folder: str) -> int:
+    """The free bytes of the file system of a folder."""
+    stat = os.statvfs(folder)
+    return stat.f_bavail * stat.f_frsize
+
+
 def _write(path: str, parts: list[memoryview[int]], spans: list[tuple[int, int]]) -> None:
-    with open(path, "xb", opener=private) as file:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         for part, (start, _) in zip(parts, spans, strict=True):
             file.seek(start)
             file.write(part)
