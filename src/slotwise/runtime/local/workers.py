@@ -19,6 +19,7 @@ from typing import Literal, Self, TypeVar
 import cloudpickle
 
 from slotwise.model.errors import SlotwiseError
+from slotwise.runtime.executing import Pickle
 from slotwise.runtime.local.pacing import SPEED_LEAST, Pacer
 from slotwise.runtime.local.process import GarbledError, WorkerProcess
 from slotwise.runtime.local.stopped import is_stopped
@@ -61,10 +62,6 @@ T = TypeVar("T")
 
 class UserCodeError(Exception):
     """User code that runs in the manager has failed; the text is the error type and message."""
-
-
-Pickle = bytes | bytearray
-"""A value as it is sent between processes; code that only passes it on does not unpickle it."""
 
 
 @dataclass(frozen=True, slots=True)
