@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from slotwise.model.decision import Decision, GiveUp, Launch, Locality, Preempt
-from slotwise.model.event import Event, JobArrived, TaskEnded, TaskFinished, TaskKilled
+from slotwise.model.event import (
+    Event,
+    JobArrived,
+    OutputLost,
+    TaskEnded,
+    TaskFinished,
+    TaskKilled,
+)
 from slotwise.model.job import Job, PhaseId
 
 Ending = Literal["done", "failed", "lost", "killed", "unfinished"]
@@ -77,6 +84,8 @@ class Follower:
                 self.jobs[event.job.id] = span
             elif isinstance(event, TaskEnded):
                 self._end(event)
+            elif isinstance(event, OutputLost):
+                self.jobs[event.phase.job].tasks_left += len(event.tasks)
         for decision in decisions:
             if isinstance(decision, Launch):
                 self._running[decision.phase, decision.task] = (decision, now)

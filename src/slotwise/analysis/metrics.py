@@ -13,7 +13,7 @@ from slotwise.analysis.bound import Work, objective_bound, sizes_of
 from slotwise.analysis.deadlines import deadline_metrics
 from slotwise.analysis.traffic import bytes_read
 from slotwise.model.decision import Decision, Launch, Locality
-from slotwise.model.event import Event, JobsClosed, TaskFinished
+from slotwise.model.event import Event, JobsClosed, OutputLost, TaskFinished
 from slotwise.model.job import Job, PhaseId
 from slotwise.objective.objective import Objective, gap_of
 from slotwise.record.log import Header, Log
@@ -69,6 +69,9 @@ class Meter:
     ) -> None:
         """Measure one turn."""
         self._is_closed = self._is_closed or any(isinstance(e, JobsClosed) for e in events)
+        for event in events:
+            if isinstance(event, OutputLost):
+                self._undo(event)
         self._follower(now, events, decisions)
 
     @classmethod
@@ -139,6 +142,15 @@ class Meter:
         self._work[phase] += work
         if work > self._longest[phase]:
             self._longest[phase] = work
+
+    def _undo(self, event: OutputLost) -> None:
+        """Do not count work twice that has to be done again.
+
+        How much it was is not stored for each task. It was at most that of the longest, and a
+        lower bound stays valid for less work.
+        """
+        lost = len(event.tasks) * self._longest[event.phase]
+        self._work[event.phase] = max(0.0, self._work[event.phase] - lost)
 
     def _count_read(self, attempt: Attempt | Launch, read: Counter[Locality]) -> None:
         if attempt.locality is not Locality.NODE:

@@ -71,6 +71,18 @@ class TaskKilled:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputLost:
+    """The output of these done tasks is lost before all that need it have read it.
+
+    They are to be done again. Nothing is lost of a job that is over.
+    """
+
+    at: float
+    phase: PhaseId
+    tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HostLost:
     """A host became unresponsive. Nothing new begins there; its tasks may continue unseen."""
 
@@ -105,6 +117,13 @@ TaskEnded = TaskFinished | TaskFailed | TaskKilled
 """The end of an attempt."""
 
 Event = (
-    JobArrived | JobsClosed | JobCancelled | TaskEnded | HostLost | HostJoined | LaunchDropped
+    JobArrived
+    | JobsClosed
+    | JobCancelled
+    | TaskEnded
+    | OutputLost
+    | HostLost
+    | HostJoined
+    | LaunchDropped
 )
 """All events that a backend may report."""

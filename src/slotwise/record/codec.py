@@ -31,6 +31,7 @@ from slotwise.model.event import (
     JobCancelled,
     JobsClosed,
     LaunchDropped,
+    OutputLost,
     TaskFailed,
     TaskFinished,
     TaskKilled,
@@ -69,6 +70,8 @@ def _plainly(cls: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
         values = {key: value for key, value in plain.items() if key != "is"}
         if "phase" in values:
             values["phase"] = PhaseId(*values["phase"])
+        if "tasks" in values:
+            values["tasks"] = tuple(values["tasks"])
         if "locality" in values:
             values["locality"] = Locality(values["locality"])
         return cls(**values)
@@ -80,7 +83,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     cls.__name__: _plainly(cls)
     for cls in (
         *(JobsClosed, JobCancelled, TaskFinished, TaskFailed, TaskKilled),
-        *(HostLost, HostJoined, LaunchDropped),
+        *(OutputLost, HostLost, HostJoined, LaunchDropped),
         *(Launch, Defer, Preempt, GiveUp),
     )
 } | {

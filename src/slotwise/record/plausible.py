@@ -16,6 +16,7 @@ from slotwise.model.event import (
     JobCancelled,
     JobsClosed,
     LaunchDropped,
+    OutputLost,
 )
 from slotwise.model.job import PhaseId
 
@@ -67,6 +68,10 @@ class Plausible:
         elif isinstance(event, JobsClosed | JobCancelled):
             self._check_numbers(event)
             self._check_open(event)
+        elif isinstance(event, OutputLost):
+            self._check_numbers(event)
+            for task in event.tasks:
+                self._check_task(event.phase, task)
         else:
             self._check_numbers(event)
             self._check_task(event.phase, event.task)

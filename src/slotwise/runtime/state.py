@@ -33,6 +33,7 @@ from slotwise.model.event import (
     JobCancelled,
     JobsClosed,
     LaunchDropped,
+    OutputLost,
     TaskFailed,
     TaskFinished,
     TaskKilled,
@@ -42,7 +43,7 @@ from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.runtime.finished import Finished
 from slotwise.runtime.hosts import Hosts
-from slotwise.runtime.jobs import Jobs, release_followers, tell_followers
+from slotwise.runtime.jobs import Jobs, hold_followers, release_followers, tell_followers
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.queues import Queues
 from slotwise.runtime.shares_by_kind import SharesByKind
@@ -101,6 +102,7 @@ class State(StateView):
             TaskFinished: self._task_finished,
             TaskFailed: self._task_failed,
             TaskKilled: self._task_killed,
+            OutputLost: self._output_lost,
             HostLost: self._host_lost,
             HostJoined: self._host_joined,
             LaunchDropped: lambda event: None,
@@ -207,6 +209,28 @@ class State(StateView):
             phase.keep(event.task, event.kept)
             self._jobs.forget_if_over(phase.job.id)
 
+    def _output_lost(self, event: OutputLost) -> None:
+        """Make tasks pending again. No effect on tasks that are not done."""
+        phase = self._phases.get(event.phase)
+        if phase is None or phase.job.id in self.failed:
+            return
+        tasks = [task for task in event.tasks if phase.undo(task)]
+        if not tasks:
+            return
+        self._queues.is_outdated = self.is_stale = True
+        self._jobs.phase_undone(phase)
+        for task in tasks:
+            self._block_if_early(phase, task)
+        for other in hold_followers(phase, tasks):
+            if other.is_pinned:
+                self._settle(other, 0)
+            else:
+                self._make_unready(other)
+        if phase.waits_for or phase.is_ready:
+            self._settle(phase, 0)
+        else:
+            self._make_ready(phase)
+
     def _host_lost(self, event: HostLost) -> None:
         self._hosts.lose(event.host)
         self._hosts_changed()
@@ -272,8 +296,16 @@ class State(StateView):
         self._free_slot(phase, ended[0])
         self._queues.is_outdated = True
         phase.put_back(event.task)
+        self._block_if_early(phase, event.task)
         self._settle_end(phase, ended[0])
         return phase
+
+    def _block_if_early(self, phase: PhaseState, task: int) -> None:
+        """Block a pending task if the output of the task that it continues was lost."""
+        if phase.phase.continues is not None:
+            before = self._phases[PhaseId(phase.job.id, phase.phase.continues)]
+            if not before.is_done(task):
+                phase.block(task)
 
     def _free_slot(self, phase: PhaseState, launch: Launch) -> None:
         self._hosts.free[phase.slot_kind].give_back(launch.host)

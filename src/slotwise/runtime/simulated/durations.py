@@ -55,6 +55,10 @@ class Truths:
         drawn: list[float] = work.tolist()
         return drawn
 
+    def forget(self, phase: PhaseId, task: int) -> None:
+        """Forget the kept work of a task, which is to be done again as a whole."""
+        self._kept.pop((phase, task), None)
+
     def keep(self, phase: PhaseId, task: int, work: float) -> None:
         """Add to the kept work of a task, which need not be done again."""
         if work:
