@@ -29,21 +29,27 @@ class Writer:
         self.goes_on = threading.Event()
         self.error: BaseException | None = None
 
-    def open(self) -> None: ...
+    def open(self) -> None:
+        """Do nothing."""
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
+        """The number of the task."""
         return (task,)
 
     def describe(self, phase: str, task: int) -> str:
+        """The number of the task."""
         return f"task {task}"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
+        """Note the call."""
         self.calls.append(("finished", task, attempt, result))
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
+        """Note the call."""
         self.calls.append(("discard", task, attempt))
 
     def close(self, succeeded: bool) -> None:
+        """Note the call, when it has ended."""
         if succeeded:
             assert self.goes_on.wait(TIMEOUT)
             error, self.error = self.error, None

@@ -178,7 +178,7 @@ def hold_followers(phase: PhaseState, tasks: Sequence[int]) -> Iterator[PhaseSta
     """
     for other in phase.behind:
         if other.is_pinned:
-            if sum(map(other.block, tasks)):  # All of them, not only the first.
+            if sum(map(other.block, tasks)) and other.is_ready:
                 yield other
         elif other.done < other.phase.tasks.count and not _has_enough(other, phase):
             other.waits_for.add(phase.id.phase)
@@ -197,5 +197,5 @@ def _release(other: PhaseState, phase: PhaseState) -> Iterator[PhaseState]:
     other.waits_for.remove(phase.id.phase)
     if not other.waits_for:
         other.lacks_input = False
-        if other.pending or other.running:
+        if other.has_tasks:
             yield other

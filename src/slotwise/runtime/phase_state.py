@@ -312,6 +312,11 @@ class PhaseState(ShareNode):
             self._expected_finished += self._works[task]
         self._observed += work + self._kept.pop(task, 0.0) if self._kept else work
 
+    @property
+    def has_tasks(self) -> bool:
+        """Whether it has tasks that run or may run."""
+        return self.pending > 0 or self.running > 0
+
     def undo(self, task: int) -> bool:
         """Make a done task pending again: its output was lost. False if it is not done.
 

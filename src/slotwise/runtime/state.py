@@ -222,11 +222,11 @@ class State(StateView):
         for task in tasks:
             self._block_if_early(phase, task)
         for other in hold_followers(phase, tasks):
-            if other.is_pinned:
-                self._settle(other, 0)
-            else:
+            if other.waits_for or not other.has_tasks:
                 self._make_unready(other)
-        if phase.waits_for or phase.is_ready:
+            else:
+                self._settle(other, 0)
+        if phase.waits_for or phase.is_ready or not phase.has_tasks:
             self._settle(phase, 0)
         else:
             self._make_ready(phase)
@@ -298,6 +298,8 @@ class State(StateView):
         phase.put_back(event.task)
         self._block_if_early(phase, event.task)
         self._settle_end(phase, ended[0])
+        if phase.is_ready and not phase.has_tasks:
+            self._make_unready(phase)
         return phase
 
     def _block_if_early(self, phase: PhaseState, task: int) -> None:
