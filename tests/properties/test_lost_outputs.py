@@ -81,7 +81,7 @@ def run_case(simulated: Callable[..., object]) -> Callable[[Case], Any]:
 
 
 @given(lossy())
-@settings(max_examples=examples(25, slow=1000))
+@settings(max_examples=examples(8, slow=1000))
 def test_what_is_lost_is_done_again(run_case: Callable[[Case], Any], case: Case) -> None:
     """All jobs are done; each task succeeds once more for each loss; replay is identical."""
     watch = run_case(case)
