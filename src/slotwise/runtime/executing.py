@@ -12,12 +12,13 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from slotwise.model.decision import Launch
 from slotwise.model.event import Event, LaunchDropped, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.job import PhaseId
 from slotwise.programs.calls import Sleep
-from slotwise.programs.execution import Execution, ReportsWaiting, WritesOutput
+from slotwise.programs.execution import Execution, ReportsWaiting
 from slotwise.runtime.signals import undisturbed
 
 DONE = 2**32 - 1
@@ -35,6 +36,9 @@ class LiveJob:
     running  the tasks of which an attempt runs, or has ended and is being committed
     kept     the values kept by stopped attempts of tasks that are not done, by phase and number
     waits    the execution, if it reports how long its tasks waited
+    open     the number of phases that may still get tasks
+    skips    whether a task is done without an attempt; None: none is
+    absorbs  whether a task counts as done although its attempt failed; None: none does
     later    while the output is being committed: attempts to discard afterwards; else None
     """
 
@@ -46,6 +50,9 @@ class LiveJob:
     given_up: bool = False
     kept: dict[tuple[str, int], Pickle] = field(default_factory=dict)
     waits: ReportsWaiting | None = None
+    open: int = 0
+    skips: Callable[[str, int], bool] | None = None
+    absorbs: Callable[[str, int, str, bool], bool] | None = None
     later: list[Launch] | None = None
 
     @classmethod
@@ -53,9 +60,27 @@ class LiveJob:
         """A job with no attempt begun."""
         counts = {phase.name: phase.tasks.count for phase in execution.job.phases}
         begun = {name: array("I", [0]) * count for name, count in counts.items()}
-        waits = execution if isinstance(execution, ReportsWaiting) else None
-        key = getattr(execution, "runner_key", execution.job.id)
-        return cls(execution, sum(counts.values()), begun, key, waits=waits)
+        found: Any = execution  # A protocol that is checked at run time takes far longer.
+        return cls(
+            execution,
+            sum(counts.values()),
+            begun,
+            getattr(found, "runner_key", execution.job.id),
+            waits=found if hasattr(found, "waited") else None,
+            open=sum(phase.grows for phase in execution.job.phases),
+            skips=getattr(found, "skips", None),
+            absorbs=getattr(found, "absorbs", None),
+        )
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the job is done when its next task is."""
+        return self.tasks_left == 1 and not self.open
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all tasks are done, and no more come."""
+        return not self.tasks_left and not self.open
 
     def discard(self, launch: Launch) -> None:
         """Remove the files of an attempt. What cannot be removed now is when the job closes."""
@@ -133,6 +158,9 @@ class Executing:
         name, execution = launch.phase.phase, live.execution
         live.running.add((name, launch.task))
         live.begun[name][launch.task] = launch.attempt
+        if live.skips is not None and live.skips(name, launch.task):
+            self._done(live, launch, 0.0)
+            return None
         try:
             arguments = execution.arguments(name, launch.task, launch.attempt)
         except Exception as error:
@@ -141,6 +169,22 @@ class Executing:
         kept = live.kept.get((name, launch.task), b"")
         sleeps = isinstance(execution, Sleep)
         return Start(live.runner_key, execution.runner, arguments, kept, sleeps)
+
+    def grow(self, phase: PhaseId, count: int) -> None:
+        """Add tasks to a phase, unless its job is over."""
+        live = self._jobs.get(phase.job)
+        if live is not None:
+            live.begun[phase.phase].extend([0] * count)
+            live.tasks_left += count
+
+    def close_phase(self, phase: PhaseId) -> None:
+        """A phase gets no more tasks; end its job if it has waited only for more."""
+        live = self._jobs.get(phase.job)
+        if live is not None:
+            live.open -= 1
+            if live.is_done:
+                live.execution.close(succeeded=True)
+                self._forget(live)
 
     def sleeps(self, launch: Launch) -> bool:
         """Whether the task of an attempt only sleeps."""
@@ -151,7 +195,7 @@ class Executing:
         live = self._jobs[launch.phase.job]
         if live.given_up:
             self._done(live, launch, seconds)
-        elif live.tasks_left > 1:
+        elif not live.is_last:
             self._store(live, launch, result, seconds)
         else:
             with undisturbed():  # No signal comes between the commit and its record.
@@ -160,6 +204,10 @@ class Executing:
     def failed(self, launch: Launch, reason: str, *, lost: bool = False) -> None:
         """An attempt has failed, or was lost with its worker or its host."""
         live = self._jobs[launch.phase.job]
+        name, task = launch.phase.phase, launch.task
+        if live.absorbs is not None and live.absorbs(name, task, reason, lost):
+            self._done(live, launch, 0.0)
+            return
         live.discard(launch)
         text = f"{live.execution.describe(launch.phase.phase, launch.task)}: {reason}"
         self._report(
@@ -249,8 +297,8 @@ class Executing:
             execution.finished(name, task, launch.attempt, result)
             if live.waits is not None:
                 seconds -= live.waits.waited(name, task, launch.attempt)
-            if live.tasks_left == 1:
-                if isinstance(execution, WritesOutput):
+            if live.is_last:
+                if hasattr(execution, "output"):
                     self._commit(live, launch, seconds)
                     return
                 execution.close(succeeded=True)
@@ -286,10 +334,10 @@ class Executing:
         live.begun[name][task] = DONE
         live.kept.pop((name, task), None)
         self._report(TaskFinished(self._now(), launch.phase, task, launch.attempt, seconds))
-        if live.tasks_left or live.given_up:
-            self._one_less(live, launch)
-        else:
+        if live.is_done and not live.given_up:
             self._forget(live)
+        else:
+            self._one_less(live, launch)
 
     def _one_less(self, live: LiveJob, launch: Launch) -> None:
         live.running.discard((launch.phase.phase, launch.task))

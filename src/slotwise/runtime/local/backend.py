@@ -18,12 +18,13 @@ from slotwise.model.event import (
     HostJoined,
     HostLost,
     JobArrived,
-    JobCancelled,
-    JobsClosed,
+    PhaseClosed,
+    Request,
+    TasksAdded,
 )
 from slotwise.programs.execution import Execution
 from slotwise.runtime.executing import Executing, Pickle
-from slotwise.runtime.local.arrivals import Arrivals, Request
+from slotwise.runtime.local.arrivals import Arrivals, Ask, Entry, StopTask
 from slotwise.runtime.local.unresponsive import HostChange, ResponseMonitor
 from slotwise.runtime.local.workers import Reply, Workers
 
@@ -49,8 +50,7 @@ class LocalBackend:
     `Executing` stores results and commits jobs. `close` ends all processes and removes the
     output of jobs that are not done.
 
-    If it `is_open`, `submit`, `cancel` and `close_jobs` may be called from any thread until
-    `close`; what they report is an event of the next `wait`.
+    If it `is_open`, jobs and requests may be `put` until `JobsClosed`, by which the run ends.
 
     SlotwiseError if the worker processes cannot be started.
     """
@@ -107,21 +107,19 @@ class LocalBackend:
         """Seconds since the backend was created."""
         return time.monotonic() - self._zero
 
-    def submit(self, execution: Execution) -> None:
-        """Let a job arrive now. Its `open` has been called, and its arrival is about now."""
-        self._put(execution)
+    def put(self, entry: Entry) -> None:
+        """Let a job arrive now, after its `open` was called, or hear a request, or act.
 
-    def cancel(self, job: str) -> None:
-        """Cancel a job that was submitted, unless it is over."""
-        self._put(JobCancelled(self.now, job))
-
-    def close_jobs(self) -> None:
-        """Accept no more jobs: the run ends when those submitted are over."""
-        self._put(JobsClosed(self.now))
-
-    def _put(self, entry: Execution | Request) -> None:
+        May be called from any thread until `close`, if the backend is open.
+        """
         self._arrivals.put(entry)
         self._workers.wake()
+
+    def answer_all(self) -> None:
+        """Call what was asked, but not heard before the end."""
+        for entry in self._arrivals.take(self.now):
+            if isinstance(entry, Ask):
+                entry.function()
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
         """Start an attempt, stop one (now or at its `until`), or give up a job."""
@@ -168,10 +166,28 @@ class LocalBackend:
         for entry in self._arrivals.take(now):
             if isinstance(entry, Request):
                 self._events.append(entry)
+                self._apply(entry)
+            elif isinstance(entry, StopTask):
+                self._stop_task(entry)
+            elif isinstance(entry, Ask):
+                entry.function()
             else:
                 if entry.job.id not in self._jobs:
                     self._jobs.add(entry)
                 self._events.append(JobArrived(entry.job.arrival, entry.job))
+
+    def _apply(self, request: Request) -> None:
+        """Let a job grow, or end it if it has waited only for more tasks."""
+        if isinstance(request, TasksAdded):
+            self._jobs.grow(request.phase, request.count)
+        elif isinstance(request, PhaseClosed):
+            self._jobs.close_phase(request.phase)
+
+    def _stop_task(self, stop: StopTask) -> None:
+        for slot, launch in self._held.items():
+            if (launch.phase, launch.task) == (stop.phase, stop.task):
+                self._kill(slot)
+                return
 
     def close(self) -> None:
         """End all processes; remove the output of unfinished jobs. Idempotent."""
