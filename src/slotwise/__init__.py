@@ -53,9 +53,11 @@ if TYPE_CHECKING:
     from slotwise.sessions.futures import Future as Future
     from slotwise.sessions.session import Session as Session
     from slotwise.workload.file import read_workload as read_workload
+    from slotwise.workload.workload import CommandJob as CommandJob
     from slotwise.workload.workload import Placement as Placement
     from slotwise.workload.workload import ProgramJob as ProgramJob
     from slotwise.workload.workload import Workload as Workload
+    from slotwise.workload.workload import command as command
     from slotwise.workload.workload import mapreduce as mapreduce
 
 # Names are imported on first use: a worker process that runs a user's map does not need the
@@ -75,7 +77,9 @@ PUBLIC = {
     # What is to be done
     "Workload": "slotwise.workload.workload",
     "ProgramJob": "slotwise.workload.workload",
+    "CommandJob": "slotwise.workload.workload",
     "mapreduce": "slotwise.workload.workload",
+    "command": "slotwise.workload.workload",
     "read_workload": "slotwise.workload.file",
     "Job": "slotwise.model.job",
     "Phase": "slotwise.model.job",

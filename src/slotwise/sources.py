@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from slotwise.estimation.rates import Rates, estimate_rates
 from slotwise.model.cluster import Cluster, Host
@@ -26,12 +27,15 @@ from slotwise.programs.calls import Sleep
 from slotwise.programs.execution import Execution, HasInputSizes, WritesOutput
 from slotwise.record.history import read_history
 from slotwise.workload.file import read_workload
-from slotwise.workload.workload import ProgramJob, Workload
+from slotwise.workload.workload import CommandJob, ProgramJob, Workload
 
 # Modules of programs are imported where a workload has programs: they take long to load.
 
-Entry = Job | ProgramJob | Execution
-"""A job in any of its forms: phases of stated work, a program, or something that runs."""
+Described = ProgramJob | CommandJob
+"""A job that is described by what it runs: a program or a command, with its output."""
+
+Entry = Job | Described | Execution
+"""A job in any of its forms: phases of stated work, a description, or something that runs."""
 
 
 Slots = int | Mapping[str, int]
@@ -73,7 +77,7 @@ class Source:
         )
         entries: Iterable[Entry] = self.entries
         if overwrite:
-            entries = (_overwriting(e) if isinstance(e, ProgramJob) else e for e in entries)
+            entries = (_overwriting(e) if isinstance(e, Described) else e for e in entries)
         if output_suffix:
             entries = [_with_suffix(entry, output_suffix) for entry in entries]
         rates = self.rates if history is None else estimate_rates(read_history(history))
@@ -143,8 +147,8 @@ class Source:
         return self.shuffle.job(found, cluster)
 
     def _planned(self, entry: Entry, cluster: Cluster | None) -> Job | Execution:
-        """The entry; for a program, its execution, which has looked at the input."""
-        if isinstance(entry, ProgramJob):
+        """The entry; for a description, its execution, which has looked at the input."""
+        if isinstance(entry, Described):
             # Where nothing is written, it does not matter whether the output exists.
             return _planned(_overwriting(entry), self.workload, cluster)
         return entry
@@ -198,9 +202,9 @@ def processors() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _stated(entry: Entry) -> Job | ProgramJob:
+def _stated(entry: Entry) -> Job | Described:
     """The stated properties of a job: its id, pool and so on."""
-    return entry if isinstance(entry, Job | ProgramJob) else entry.job
+    return entry if isinstance(entry, Job | Described) else entry.job
 
 
 def _expected(execution: Execution, rates: Rates) -> Job:
@@ -211,7 +215,7 @@ def _expected(execution: Execution, rates: Rates) -> Job:
 
 
 def _execution(entry: Entry, workload: Workload, cluster: Cluster) -> Execution:
-    if isinstance(entry, ProgramJob):
+    if isinstance(entry, Described):
         from slotwise.programs.commit import check_overwritten
         from slotwise.programs.formats.files import absolute
 
@@ -228,7 +232,21 @@ def _without_copying(job: Job) -> Job:
     return replace(job, phases=tuple(phases))
 
 
-def _planned(entry: ProgramJob, workload: Workload, cluster: Cluster | None) -> Execution:
+def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> Execution:
+    about: dict[str, Any] = {
+        "base_dir": workload.folder,
+        "arrival": entry.arrival,
+        "pool": entry.pool,
+        "weight": entry.weight,
+        "deadline": entry.deadline,
+        "steps": entry.steps,
+        "penalty": entry.penalty,
+        "priority": entry.priority,
+    }
+    if isinstance(entry, CommandJob):
+        from slotwise.programs.commands import plan_commands
+
+        return plan_commands(entry.id, entry.command, entry.output, **about, **entry.settings)
     from slotwise.programs.mapreduce.planning import plan_mapreduce
 
     try:
@@ -237,14 +255,7 @@ def _planned(entry: ProgramJob, workload: Workload, cluster: Cluster | None) -> 
             entry.program,
             entry.inputs,
             entry.output,
-            base_dir=workload.folder,
-            arrival=entry.arrival,
-            pool=entry.pool,
-            weight=entry.weight,
-            deadline=entry.deadline,
-            steps=entry.steps,
-            penalty=entry.penalty,
-            priority=entry.priority,
+            **about,
             shuffle=None if cluster is None else workload.shuffle,
             cluster=cluster,
             **entry.settings,
@@ -254,12 +265,12 @@ def _planned(entry: ProgramJob, workload: Workload, cluster: Cluster | None) -> 
         raise InputError(where + str(error).removeprefix(where)) from None
 
 
-def _overwriting(entry: ProgramJob) -> ProgramJob:
+def _overwriting(entry: Described) -> Described:
     return replace(entry, settings={**entry.settings, "overwrite": True})
 
 
 def _with_suffix(entry: Entry, suffix: str) -> Entry:
-    if isinstance(entry, ProgramJob):
+    if isinstance(entry, Described):
         return replace(entry, output=f"{entry.output.rstrip('/')}{suffix}")
     if isinstance(entry, Job):
         return entry

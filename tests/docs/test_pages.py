@@ -15,6 +15,7 @@ RUN_PAGES = (
     "docs/howto/replay-a-trace.md",
     "docs/howto/history.md",
     "docs/howto/emulate-a-cluster.md",
+    "docs/howto/run-commands.md",
 )
 
 

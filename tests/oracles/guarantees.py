@@ -46,7 +46,7 @@ class Guarantees:
         fits = _Needs(snapshot, [(p, p.pending) for p in phases]).fits
         patience, grace = _patience(snapshot, phases)
         held: Counter[Node] = Counter()
-        for phase in phases:
+        for phase in (*phases, *_waiting_again(snapshot)):
             for node in _nodes(snapshot, phase):
                 held[node] += phase.running - _away(snapshot, phase)
         for kind in snapshot.cluster.capacity:
@@ -87,6 +87,17 @@ def _phases(snapshot: Snapshot) -> list[PhaseView]:
         for kind in snapshot.cluster.capacity
         for phase in snapshot.ready(kind)
         if phase.pending or phase.running
+    ]
+
+
+def _waiting_again(snapshot: Snapshot) -> list[PhaseView]:
+    """Phases that are not ready, because input was lost, but whose running tasks go on."""
+    ready = {phase.id for phase in _phases(snapshot)}
+    return [
+        phase
+        for phases in snapshot.jobs_left()
+        for phase in phases
+        if phase.running and phase.id not in ready
     ]
 
 
@@ -244,5 +255,10 @@ def assert_taken_rightly(snapshot: Snapshot, decisions: Sequence[Decision]) -> N
             expected[phase.shares[-1]] += len(staying) - len(stopping)
             can_use = phase.pending + phase.running - _away(snapshot, phase)
             share[phase.shares[-1]] += min(phase.allocated, can_use)
+        for phase in _waiting_again(snapshot):
+            if snapshot.cluster.slot_kind(phase.phase.kind) == kind:
+                expected[phase.shares[-1]] += len(
+                    [one for _, one in phase.attempts() if one.host not in snapshot.lost]
+                )
         for key in giving:
             assert expected[key] >= floor(share[key] + ROUNDING), f"{key} gives too much"

@@ -11,6 +11,7 @@ from slotwise.model.event import (
     Event,
     JobArrived,
     JobChanged,
+    OutputLost,
     PhaseClosed,
     TaskEnded,
     TaskFinished,
@@ -96,6 +97,8 @@ class Follower:
                 self.jobs[event.job.id] = span
             elif isinstance(event, TaskEnded):
                 self._end(event)
+            elif isinstance(event, OutputLost):
+                self.jobs[event.phase.job].tasks_left += len(event.tasks)
             elif isinstance(event, TasksAdded):
                 span = self.jobs[event.phase.job]
                 span.job = span.job.grown(event.phase.phase, event.count)

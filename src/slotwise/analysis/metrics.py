@@ -13,7 +13,13 @@ from slotwise.analysis.bound import Work, objective_bound, sizes_of
 from slotwise.analysis.deadlines import deadline_metrics
 from slotwise.analysis.traffic import bytes_read
 from slotwise.model.decision import Decision, Launch, Locality
-from slotwise.model.event import Event, JobsClosed, ObjectiveChanged, TaskFinished
+from slotwise.model.event import (
+    Event,
+    JobsClosed,
+    ObjectiveChanged,
+    OutputLost,
+    TaskFinished,
+)
 from slotwise.model.job import Job, PhaseId
 from slotwise.objective.objective import Objective, gap_of
 from slotwise.record.log import Header, Log
@@ -73,6 +79,8 @@ class Meter:
                 self._is_closed = True
             elif isinstance(event, ObjectiveChanged):
                 self._objective = Objective(event.penalty, event.aggregate)
+            elif isinstance(event, OutputLost):
+                self._undo(event)
         self._follower(now, events, decisions)
 
     @classmethod
@@ -143,6 +151,15 @@ class Meter:
         self._work[phase] += work
         if work > self._longest[phase]:
             self._longest[phase] = work
+
+    def _undo(self, event: OutputLost) -> None:
+        """Do not count work twice that has to be done again.
+
+        How much it was is not stored for each task. It was at most that of the longest, and a
+        lower bound stays valid for less work.
+        """
+        lost = len(event.tasks) * self._longest[event.phase]
+        self._work[event.phase] = max(0.0, self._work[event.phase] - lost)
 
     def _count_read(self, attempt: Attempt | Launch, read: Counter[Locality]) -> None:
         if attempt.locality is not Locality.NODE:

@@ -133,6 +133,18 @@ class TaskKilled:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputLost:
+    """The output of these done tasks is lost before all that need it have read it.
+
+    They are to be done again. Nothing is lost of a job that is over.
+    """
+
+    at: float
+    phase: PhaseId
+    tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HostLost:
     """A host became unresponsive. Nothing new begins there; its tasks may continue unseen."""
 
@@ -177,5 +189,5 @@ Request = (
 )
 """What users ask for while a run goes on, besides jobs."""
 
-Event = JobArrived | Request | TaskEnded | HostLost | HostJoined | LaunchDropped
+Event = JobArrived | Request | TaskEnded | OutputLost | HostLost | HostJoined | LaunchDropped
 """All events that a backend may report."""

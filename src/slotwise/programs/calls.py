@@ -2,35 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from slotwise import task as running
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
+from slotwise.programs.transfer import Handle, TransferFolders, discard, get, put
 
-Function = Callable[[int], object]
+Function = Callable[[int], object] | Callable[[int, "Results"], object]
+"""The function of a phase; it may take the results of the phases that its phase waits for."""
+
+Results = Mapping[str, "PhaseResults"]
+"""The results of the phases that a phase waits for, by name."""
+
+
+class PhaseResults(Sequence[Any]):
+    """The results of all tasks of a phase, by the number of the task.
+
+    A result is loaded when it is first used. Arrays in it are read-only.
+    """
+
+    def __init__(self, handles: Sequence[Handle]) -> None:
+        self._handles = handles
+        self._loaded: dict[int, object] = {}
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    def __getitem__(self, task: Any) -> Any:
+        if isinstance(task, slice):
+            return [self[number] for number in range(len(self))[task]]
+        number = range(len(self))[task]
+        if number not in self._loaded:
+            self._loaded[number] = get(self._handles[number])
+        return self._loaded[number]
 
 
 @dataclass(frozen=True, slots=True)
 class _Dispatch:
-    """Calls the function of a phase with a task number; registers its preemption hook."""
+    """Calls the function of a phase with a task number; registers its preemption hook.
+
+    takers   the phases whose functions take results
+    folders  where large results go that are passed on
+    """
 
     functions: Mapping[str, Function]
+    takers: frozenset[str]
+    folders: tuple[str, ...]
 
-    def __call__(self, phase: str, task: int) -> object:
-        function = self.functions[phase]
+    def __call__(
+        self, phase: str, task: int, file: str = "", given: Mapping[str, Handle] | None = None
+    ) -> object:
+        """The result of a call; if it is passed on, its handle, perhaps of this `file`."""
+        function: Callable[..., object] = self.functions[phase]
         running.on_stop_request(getattr(function, "on_preempt", None))
-        return function(task)
+        if phase in self.takers:
+            found = {name: PhaseResults(get(handle)) for name, handle in (given or {}).items()}
+            result = function(task, found)
+        else:
+            result = function(task)
+        return put(result, self.folders, file) if file else result
 
 
 class Calls:
     """A job in which each task is one call, `functions[phase](task)`, in a worker process.
 
+    A function with a second parameter without a default is called with the results of the
+    phases that its phase waits for: `function(task, results)`, where `results[phase][task]` is
+    what a task of such a phase returned. These results pass from worker to worker; large arrays
+    in them are not copied, and are read-only.
+
     `results[phase][task]` holds what the calls returned. A function may use `slotwise.task`.
     If a function has an attribute `on_preempt`, it is called with the seconds left when the
-    task is asked to stop. Raises InputError for a phase without a function and for a function
-    without a phase.
+    task is asked to stop. Raises InputError for a phase without a function, for a function
+    without a phase, and for a phase that takes results and begins before they are complete.
     """
 
     def __init__(self, job: Job, functions: Mapping[str, Function] | Function) -> None:
@@ -41,16 +90,42 @@ class Calls:
             raise InputError(
                 f"job {job.id!r}: {name!r} {lacks}; give one function for each phase"
             )
+        takers = {phase.name: phase for phase in job.phases if _takes(functions[phase.name])}
+        for name, phase in takers.items():
+            if phase.slow_start < 1:
+                raise InputError(
+                    f"job {job.id!r}: the function of phase {name!r} takes results, but its"
+                    f" slow_start is {phase.slow_start:g}; leave slow_start out"
+                )
         self.job = job
-        self.runner: Callable[..., object] = _Dispatch(dict(functions))
-        self.results: dict[str, dict[int, object]] = {name: {} for name in functions}
+        self._takers = takers
+        self._folders = TransferFolders()
+        self._numbers = {phase.name: number for number, phase in enumerate(job.phases)}
+        # The results that are passed on, by phase; the manager does not unpickle them.
+        self._passed: dict[str, dict[int, Handle]] = {
+            name: {} for phase in takers.values() for name in phase.after
+        }
+        self._given: dict[str, Handle] = {}  # all results of a phase that is complete
+        self.runner: Callable[..., object] = _Dispatch(
+            dict(functions), frozenset(takers), self._folders.paths
+        )
+        self.results: dict[str, Mapping[int, object]] = {
+            name: _Loading(self._passed[name]) if name in self._passed else {}
+            for name in functions
+        }
 
     def open(self) -> None:
         """Do nothing: calls reserve no resources."""
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
-        """The name of the phase and the number of the task."""
-        return (phase, task)
+        """The name of the phase, the number of the task, and what it needs to pass results."""
+        is_passed = phase in self._passed
+        if not (is_passed or phase in self._takers):
+            return (phase, task)
+        self._folders.open(self.job.id)
+        file = self._file(phase, task, attempt) if is_passed else ""
+        after = self._takers[phase].after if phase in self._takers else ()
+        return (phase, task, file, {name: self._all_of(name) for name in sorted(after)})
 
     def describe(self, phase: str, task: int) -> str:
         """A description of the task, for messages."""
@@ -58,13 +133,72 @@ class Calls:
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
         """Store the result of the first attempt that finishes."""
-        self.results[phase].setdefault(task, result)
+        if phase not in self._passed:
+            stored = self.results[phase]
+            assert isinstance(stored, dict)
+            stored.setdefault(task, result)
+            return
+        assert isinstance(result, Handle)
+        if self._passed[phase].setdefault(task, result) is not result:
+            self.discard(phase, task, attempt)
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
-        """Do nothing: a call has no known files to remove."""
+        """Remove the large result that an attempt may have written."""
+        if phase in self._passed:
+            file = self._file(phase, task, attempt)
+            winner = self._passed[phase].get(task)
+            if winner is None or os.path.basename(winner.path) != file:
+                discard(self._folders.paths, file)
 
     def close(self, succeeded: bool) -> None:
-        """Do nothing: `results` already holds the results."""
+        """Remove the files of a job that has failed.
+
+        Those of a job that has succeeded are removed with this object: `results` reads them.
+        """
+        if not succeeded:
+            self._folders.remove()
+
+    def _file(self, phase: str, task: int, attempt: int) -> str:
+        return f"{self._numbers[phase]}-{task}-{attempt}"
+
+    def _all_of(self, phase: str) -> Handle:
+        """A handle of the list of all handles of a phase that is complete."""
+        if phase not in self._given:
+            passed = self._passed[phase]
+            handles = [passed[task] for task in range(self.job.by_name[phase].tasks.count)]
+            file = f"{self._numbers[phase]}-all"
+            self._given[phase] = put(handles, self._folders.paths, file)
+        return self._given[phase]
+
+
+class _Loading(Mapping[int, object]):
+    """The results behind handles, each of which is loaded when it is first used."""
+
+    def __init__(self, handles: Mapping[int, Handle]) -> None:
+        self._handles = handles
+        self._loaded: dict[int, object] = {}
+
+    def __getitem__(self, task: int) -> object:
+        if task not in self._loaded:
+            self._loaded[task] = get(self._handles[task])
+        return self._loaded[task]
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._handles)
+
+
+def _takes(function: Function) -> bool:
+    """Whether a function has a second positional parameter without a default."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False  # A function in native code may have no signature.
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [one for one in parameters if one.kind in kinds and one.default is one.empty]
+    return len(required) >= 2
 
 
 class Sleep:

@@ -27,7 +27,7 @@ from slotwise.programs.mapreduce.layout import Layout
 from slotwise.programs.work_folder import NAME
 
 MANIFEST_VERSION = 1
-PART = re.compile(r"part-[a-z]-\d{5,}(\.[a-z]+)?")
+PART = re.compile(r"part-[a-z]-\d{5,}(\.[a-z]+)?|task-\d{5,}\.(out|err)")
 """The pattern of part names; a manifest that lists any other name is ignored."""
 
 TEMPORARY = "_temporary"
@@ -72,15 +72,12 @@ class OutputDirectory:
     The directory is locked from `open` to `commit` or `abort`: no other job writes to it.
     """
 
-    def __init__(
-        self, layout: Layout, overwrite: bool, job: str, parts: tuple[str, int]
-    ) -> None:
-        """`parts` is the phase that writes the parts, and their number."""
+    def __init__(self, layout: Layout, overwrite: bool, job: str, parts: Iterable[str]) -> None:
+        """`parts` are the names of all parts."""
         self._layout = layout
         self._overwrite = overwrite
         self._job = job
-        phase, count = parts
-        self._parts = [layout.part_name(phase, task) for task in range(count)]
+        self._parts = frozenset(parts)
         self._fs, self._path = url_to_fs(layout.output)
         self._lock: FileLock | None = None
         path = PurePosixPath(self._path)
@@ -107,35 +104,34 @@ class OutputDirectory:
             self._close()
             raise
 
-    def discard(self, phase: str, task: int, attempt: int) -> None:
-        """Remove the staged part of an attempt, if there is one; allowed after the end, too."""
-        self._remove(self._layout.attempt_part(phase, task, attempt))
+    def discard(self, staged: str) -> None:
+        """Remove a staged part, if there is one; allowed after the end, too."""
+        self._remove(staged)
 
-    def commit(self, phase: str, winners: Mapping[int, int]) -> None:
-        """Move the winners' parts into place, then write _SUCCESS.
+    def commit(self, staged: Mapping[str, str]) -> None:
+        """Move the staged parts into place, each to its name, then write _SUCCESS.
 
         Old output to be overwritten is removed only now, when all new parts exist. After an
         OSError the commit can be retried. Raises FileExistsError if a file that slotwise did
         not write has the name of a part.
         """
-        names = {self._layout.part_name(phase, task): task for task in sorted(winners)}
         present = _names(self._fs, self._path)
         ours = self._earlier | self._placed
-        for name in sorted(present & {*names, SUCCESS, *ours}):
+        for name in sorted(present & {*staged, SUCCESS, *ours}):
             if name not in ours or self._fs.isdir(f"{self._path}/{name}"):
                 raise FileExistsError(
                     errno.EEXIST, "there is a file that slotwise did not write", name
                 )
         # If the process is killed during the commit, the next run finds here which files are
         # slotwise's own.
-        self._write(self._layout.placing, {*names, *self._earlier} - {SUCCESS})
+        self._write(self._layout.placing, {*staged, *self._earlier} - {SUCCESS})
         for name in (SUCCESS, *sorted(self._earlier - self._placed)):
             self._remove_file(name)
-        for name, task in names.items():
+        for name, path in sorted(staged.items()):
             if name not in self._placed:
-                self._place(self._layout.attempt_part(phase, task, winners[task]), name)
+                self._place(path, name)
         success = f"{self._layout.staging}/{SUCCESS}"
-        self._write(success, names)
+        self._write(success, staged)
         self._place(success, SUCCESS)
         self._made = []
         self._remove_placing()
@@ -181,7 +177,7 @@ class OutputDirectory:
             raise _exists(output)
         if self._overwrite:
             check_overwritten(output)
-        if foreign := sorted(names & {*self._parts} - self._earlier):
+        if foreign := sorted(names & self._parts - self._earlier):
             raise InputError(
                 f"output {output!r} holds {foreign[0]!r}, which no job has written, so it is"
                 " not overwritten; move that file, or name another directory"

@@ -33,6 +33,7 @@ from slotwise.model.event import (
     JobsClosed,
     LaunchDropped,
     ObjectiveChanged,
+    OutputLost,
     PhaseClosed,
     PoolsChanged,
     TaskFailed,
@@ -77,6 +78,8 @@ def _plainly(cls: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
         values = {key: value for key, value in plain.items() if key != "is"}
         if "phase" in values:
             values["phase"] = PhaseId(*values["phase"])
+        if "tasks" in values:
+            values["tasks"] = tuple(values["tasks"])
         if "locality" in values:
             values["locality"] = Locality(values["locality"])
         return cls(**values)
@@ -88,7 +91,8 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     cls.__name__: _plainly(cls)
     for cls in (
         *(JobsClosed, JobCancelled, JobChanged, TasksAdded, PhaseClosed, ObjectiveChanged),
-        *(TaskFinished, TaskFailed, TaskKilled, HostLost, HostJoined, LaunchDropped),
+        *(TaskFinished, TaskFailed, TaskKilled, OutputLost),
+        *(HostLost, HostJoined, LaunchDropped),
         *(Launch, Defer, Preempt, GiveUp),
     )
 } | {

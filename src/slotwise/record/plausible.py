@@ -17,6 +17,7 @@ from slotwise.model.event import (
     JobChanged,
     JobsClosed,
     LaunchDropped,
+    OutputLost,
     PhaseClosed,
     Request,
     TasksAdded,
@@ -72,6 +73,10 @@ class Plausible:
         elif isinstance(event, Request):
             self._check_numbers(event)
             self._check_request(event)
+        elif isinstance(event, OutputLost):
+            self._check_numbers(event)
+            for task in event.tasks:
+                self._check_task(event.phase, task)
         else:
             self._check_numbers(event)
             self._check_task(event.phase, event.task)

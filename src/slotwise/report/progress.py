@@ -20,6 +20,7 @@ from slotwise.model.event import (
     HostJoined,
     HostLost,
     JobArrived,
+    OutputLost,
     TaskEnded,
     TaskFailed,
     TaskFinished,
@@ -119,6 +120,9 @@ class Progress:
                 self._lines[event.job.id] = JobLine(event.job)
             elif isinstance(event, TaskEnded):
                 self._task_ended(event)
+            elif isinstance(event, OutputLost):
+                self._lines[event.phase.job].done[event.phase.phase] -= len(event.tasks)
+                self._say(f"{now:8.2f} s  {event.phase}: output lost, {len(event.tasks)} again")
             elif isinstance(event, HostLost):
                 self._say(f"{now:8.2f} s  host {event.host}: unresponsive")
             elif isinstance(event, HostJoined):

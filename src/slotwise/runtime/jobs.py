@@ -132,6 +132,10 @@ class Jobs:
         self.completed[phase.job.id] = at
         return self._admission.leave(phase.job, pools)
 
+    def phase_undone(self, phase: PhaseState) -> None:
+        """Mark a phase as not done, because output of it was lost."""
+        self._undone[phase.job.id].add(phase.id.phase)
+
     def forget_if_over(self, job: str) -> None:
         """Drop a job that has ended and holds no slots, to free its memory."""
         if job in self.completed or job in self.failed:
@@ -170,21 +174,47 @@ def tell_followers(phase: PhaseState, task: int, host: str) -> Iterator[PhaseSta
     """
     for other in phase.behind:
         if other.is_pinned:
-            other.unblock(task, host)
-            other.waits_for.clear()
-            yield other
-        elif other.early and phase.id.phase in other.waits_for:
-            needed = other.phase.slow_start * phase.phase.tasks.count
-            if phase.done >= max(1, needed - SLOTS):
-                other.waits_for.remove(phase.id.phase)
-                if not other.waits_for:
-                    yield other
+            if other.is_blocked(task):  # Otherwise this task was done before, and lost.
+                other.unblock(task, host)
+                other.waits_for.clear()
+                yield other
+        elif phase.id.phase in other.waits_for and _has_enough(other, phase):
+            yield from _release(other, phase)
 
 
 def release_followers(phase: PhaseState) -> Iterator[PhaseState]:
     """Tell the phases that wait for this one that it is done; yields those that may begin."""
     for other in phase.behind:
         if phase.id.phase in other.waits_for:
-            other.waits_for.remove(phase.id.phase)
-            if not other.waits_for:
+            yield from _release(other, phase)
+
+
+def hold_followers(phase: PhaseState, tasks: Sequence[int]) -> Iterator[PhaseState]:
+    """Let the phases behind this one wait again, because the output of these tasks is lost.
+
+    Yields those whose pending tasks may not begin any more. Their running tasks go on, because
+    they may have read all that they need.
+    """
+    for other in phase.behind:
+        if other.is_pinned:
+            if sum(map(other.block, tasks)) and other.is_ready:
                 yield other
+        elif other.done < other.phase.tasks.count and not _has_enough(other, phase):
+            other.waits_for.add(phase.id.phase)
+            other.lacks_input = True
+            if other.is_ready:
+                yield other
+
+
+def _has_enough(other: PhaseState, phase: PhaseState) -> bool:
+    """Whether a phase need not wait for more tasks of this one, which is not done."""
+    needed = other.phase.slow_start * phase.phase.tasks.count
+    return other.early and phase.done >= max(1, needed - SLOTS)
+
+
+def _release(other: PhaseState, phase: PhaseState) -> Iterator[PhaseState]:
+    other.waits_for.remove(phase.id.phase)
+    if not other.waits_for:
+        other.lacks_input = False
+        if other.has_tasks:
+            yield other

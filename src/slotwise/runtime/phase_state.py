@@ -58,6 +58,7 @@ class PhaseState(ShareNode):
         "is_pinned",
         "is_ready",
         "job",
+        "lacks_input",
         "launches",
         "max_share",
         "pending",
@@ -96,6 +97,7 @@ class PhaseState(ShareNode):
         self.done = 0
         self.counted = 0  # its demand as counted in the shares above it
         self.is_ready = False
+        self.lacks_input = False  # It waits again, because input of it was lost.
         self.deferred_since: float | None = None
         self.deferred_until: float | None = None
         self.has_passed = False
@@ -312,7 +314,7 @@ class PhaseState(ShareNode):
 
     def unblock(self, task: int, host: str) -> None:
         """Make a blocked task pending: the task that it continues is done on this host."""
-        assert self._status[task] == BLOCKED, "a task is continued once"
+        assert self.is_blocked(task), "a task is continued once"
         self._status[task] = PENDING
         self.has_passed = False
         self.blocked -= 1
@@ -326,6 +328,48 @@ class PhaseState(ShareNode):
         if self._works is not None:
             self._expected_finished += self._works[task]
         self._observed += work + self._kept.pop(task, 0.0) if self._kept else work
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether it has tasks that run or may run."""
+        return self.pending > 0 or self.running > 0
+
+    def undo(self, task: int) -> bool:
+        """Make a done task pending again: its output was lost. False if it is not done.
+
+        The measured work of the others is taken for that of all, so the estimates stay.
+        """
+        if not self.is_done(task):
+            return False
+        if self._works is None:
+            left = (self.done - 1) / self.done
+        else:
+            before = self._expected_finished
+            self._expected_finished = max(0.0, before - self._works[task])
+            left = self._expected_finished / before if before else 0.0
+        self.done -= 1
+        self._observed = self._observed * left if self.done else 0.0
+        if not self.done:
+            self._expected_finished = 0.0
+        self.put_back(task)
+        return True
+
+    def block(self, task: int) -> bool:
+        """Make a pending task blocked: the task that it continues is not done any more."""
+        if self._status[task] != PENDING:
+            return False
+        self._status[task] = BLOCKED
+        self.pending -= 1
+        self.blocked += 1
+        return True
+
+    def is_blocked(self, task: int) -> bool:
+        """Whether a task waits for the one that it continues."""
+        return self._status[task] == BLOCKED
+
+    def is_done(self, task: int) -> bool:
+        """Whether a task is done, and its output is there."""
+        return self._status[task] == DONE
 
     def keep(self, task: int, work: float) -> None:
         """Add to the kept work of a stopped task, which need not be done again."""
@@ -353,7 +397,9 @@ class PhaseState(ShareNode):
         assert self.stopping.keys() <= self.launches.keys()
         assert 0 <= self.away <= self.running
         assert self.running <= self.max_share, "a phase never exceeds its max share"
-        assert not self.running or not self.waits_for, "no task runs before its phase is ready"
+        waits = self.waits_for and not self.lacks_input
+        assert not self.running or not waits, "no task runs before its phase is ready"
+        assert self.waits_for or not self.lacks_input, "what lacks input waits for it"
 
     def _numbered(self, task: int) -> tuple[int, int]:
         return task, self._tries.get(task, 0) + 1

@@ -35,6 +35,7 @@ from slotwise.model.event import (
     JobsClosed,
     LaunchDropped,
     ObjectiveChanged,
+    OutputLost,
     PhaseClosed,
     PoolsChanged,
     TaskFailed,
@@ -47,7 +48,7 @@ from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.runtime.finished import Finished
 from slotwise.runtime.hosts import Hosts
-from slotwise.runtime.jobs import Jobs, release_followers, tell_followers
+from slotwise.runtime.jobs import Jobs, hold_followers, release_followers, tell_followers
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState
 from slotwise.runtime.queues import Queues
@@ -113,6 +114,7 @@ class State(StateView):
             TaskFinished: self._task_finished,
             TaskFailed: self._task_failed,
             TaskKilled: self._task_killed,
+            OutputLost: self._output_lost,
             HostLost: self._host_lost,
             HostJoined: self._host_joined,
             LaunchDropped: lambda event: None,
@@ -277,6 +279,28 @@ class State(StateView):
             phase.keep(event.task, event.kept)
             self._jobs.forget_if_over(phase.job.id)
 
+    def _output_lost(self, event: OutputLost) -> None:
+        """Make tasks pending again. No effect on tasks that are not done."""
+        phase = self._phases.get(event.phase)
+        if phase is None or phase.job.id in self.failed:
+            return
+        tasks = [task for task in event.tasks if phase.undo(task)]
+        if not tasks:
+            return
+        self._queues.is_outdated = self.is_stale = True
+        self._jobs.phase_undone(phase)
+        for task in tasks:
+            self._block_if_early(phase, task)
+        for other in hold_followers(phase, tasks):
+            if other.waits_for or not other.has_tasks:
+                self._make_unready(other)
+            else:
+                self._settle(other, 0)
+        if phase.waits_for or phase.is_ready or not phase.has_tasks:
+            self._settle(phase, 0)
+        else:
+            self._make_ready(phase)
+
     def _host_lost(self, event: HostLost) -> None:
         self._hosts.lose(event.host)
         self._hosts_changed()
@@ -342,8 +366,18 @@ class State(StateView):
         self._free_slot(phase, ended[0])
         self._queues.is_outdated = True
         phase.put_back(event.task)
+        self._block_if_early(phase, event.task)
         self._settle_end(phase, ended[0])
+        if phase.is_ready and not phase.has_tasks:
+            self._make_unready(phase)
         return phase
+
+    def _block_if_early(self, phase: PhaseState, task: int) -> None:
+        """Block a pending task if the output of the task that it continues was lost."""
+        if phase.phase.continues is not None:
+            before = self._phases[PhaseId(phase.job.id, phase.phase.continues)]
+            if not before.is_done(task):
+                phase.block(task)
 
     def _free_slot(self, phase: PhaseState, launch: Launch) -> None:
         self._hosts.free[phase.slot_kind].give_back(launch.host)

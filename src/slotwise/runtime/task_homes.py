@@ -52,7 +52,10 @@ class TaskHomes:
         return self._last_pending(tasks) if tasks else None
 
     def pin(self, task: int, host: str) -> None:
-        """Add a task that may run only on this host."""
+        """Add a task that may run only on this host, also if it was pinned to another."""
+        if (before := self._pinned.get(task)) is not None and before in self._by_host:
+            tasks = [other for other in self._by_host[before] if other != task]
+            self._by_host[before] = tasks
         self._pinned[task] = host
         self._by_host.setdefault(host, []).append(task)
 

@@ -39,7 +39,7 @@ from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
 from slotwise.sessions.futures import Future
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sources import Entry, Slots, Source, processors
-from slotwise.workload.workload import ProgramJob, Workload
+from slotwise.workload.workload import CommandJob, ProgramJob, Workload
 
 REST_SECONDS = 0.05
 """Seconds between allocations that arrivals and ends cause."""
@@ -393,7 +393,7 @@ class Session:
 
 def _arriving(entry: Entry, now: float, unused: Callable[[str], str]) -> Entry:
     """The job as it arrives now, with an id that was not used before."""
-    if isinstance(entry, Job | ProgramJob):
+    if isinstance(entry, Job | ProgramJob | CommandJob):
         return replace(entry, id=unused(entry.id), arrival=now)
     job = replace(entry.job, id=unused(entry.job.id), arrival=now)
     cast(Any, entry).job = job

@@ -18,6 +18,7 @@ from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
 from slotwise.workload.complaint import place
 from slotwise.workload.schema import (
+    COMMAND_KEYS,
     PROGRAM_KEYS,
     ClusterEntry,
     JobEntry,
@@ -31,7 +32,7 @@ from slotwise.workload.schema import (
     WorkloadEntry,
 )
 from slotwise.workload.text import Lines, Path
-from slotwise.workload.workload import Placement, ProgramJob, Workload
+from slotwise.workload.workload import CommandJob, Placement, ProgramJob, Workload
 
 
 def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
@@ -166,7 +167,7 @@ def _objective(entry: ObjectiveEntry) -> Objective:
 
 
 def _about(entry: JobEntry) -> dict[str, Any]:
-    """The keys that jobs with phases and jobs with a program share."""
+    """The keys that all jobs share."""
     return {
         "id": entry.id,
         "arrival": entry.arrival,
@@ -180,17 +181,25 @@ def _about(entry: JobEntry) -> dict[str, Any]:
 
 
 def _stated(entry: JobEntry) -> Job:
-    """A program job with a placeholder phase, to check its penalty: phases are unknown yet."""
+    """The job with a placeholder phase, to check its penalty: its phases are unknown yet."""
     return Job(phases=(Phase("any", Tasks(1)),), **_about(entry))
 
 
-def _job(entry: JobEntry, cluster: Cluster | None, block_bytes: int) -> Job | ProgramJob:
+def _job(
+    entry: JobEntry, cluster: Cluster | None, block_bytes: int
+) -> Job | ProgramJob | CommandJob:
     if entry.phases is not None:
         phases = tuple(_phase(phase, cluster, block_bytes) for phase in entry.phases)
         return Job(phases=phases, **_about(entry))
-    given = {
-        key: getattr(entry, key) for key in PROGRAM_KEYS if getattr(entry, key) is not None
-    }
+    keys = PROGRAM_KEYS if entry.command is None else COMMAND_KEYS
+    given = {key: getattr(entry, key) for key in keys if getattr(entry, key) is not None}
+    if entry.command is not None:
+        if cluster is not None:
+            cluster.slot_kind(ANY_KIND)
+        command = entry.command if isinstance(entry.command, str) else tuple(entry.command)
+        return CommandJob(
+            command=command, output=given.pop("output"), settings=given, **_about(entry)
+        )
     inputs = given.pop("inputs", [])
     return ProgramJob(
         program=entry.program,

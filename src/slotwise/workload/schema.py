@@ -19,7 +19,7 @@ from slotwise.model.job import PRIORITIES
 from slotwise.model.pool import JobWeights, PoolPolicy
 from slotwise.objective.penalty import PENALTIES
 from slotwise.workload.copies import Policy
-from slotwise.workload.workload import SETTINGS
+from slotwise.workload.workload import COMMAND_SETTINGS, SETTINGS
 
 VERSION = 1
 """The version of the file format."""
@@ -29,6 +29,9 @@ TASKS_MOST = 100_000_000
 
 REDUCERS_MOST = 100_000
 """The maximum number of reduces, each of which has its own file."""
+
+COMMANDS_MOST = 100_000
+"""The maximum number of tasks of a command, each of which has its own files."""
 
 TIME_MOST = 1e10
 """Seconds, about 300 years; floats would be too coarse for later instants."""
@@ -51,6 +54,9 @@ def _not_minute(value: float) -> float:
 
 _NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
+Word = Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")]
+Command = Annotated[str, Field(min_length=1, max_length=100_000, pattern=r"^[^\x00]*$")]
+Variable = Annotated[str, Field(pattern=r"^[^\x00=]+$")]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROLS)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=_NO_CONTROLS)]
 Seconds = Annotated[float, Field(ge=0, le=TIME_MOST)]
@@ -202,7 +208,7 @@ assert set(get_args(Priority)) == set(PRIORITIES), "the schema lists all priorit
 
 
 class JobEntry(Entry):
-    """A job: either phases, or a program with its input and output."""
+    """A job: phases, a program with its input and output, or a command."""
 
     id: Name
     arrival: Seconds = 0.0
@@ -214,6 +220,11 @@ class JobEntry(Entry):
     priority: Priority = "normal"
     phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = None
     program: Place | None = None
+    command: Command | Annotated[list[Word], Field(min_length=1)] | None = None
+    tasks: Annotated[int, Field(ge=1, le=COMMANDS_MOST)] | None = None
+    env: dict[Variable, Word] | None = None
+    cwd: Place | None = None
+    work: Positive | None = None
     inputs: Place | Annotated[list[Place], Field(min_length=1)] | None = None
     output: Place | None = None
     reducers: Annotated[int, Field(ge=0, le=REDUCERS_MOST)] | None = None
@@ -250,19 +261,30 @@ class JobEntry(Entry):
         return None if value is None else known_penalty(value)
 
     @model_validator(mode="after")
-    def _phases_or_program(self) -> Self:
-        if (self.phases is None) == (self.program is None):
-            raise ValueError("give either phases or a program")
-        given = [key for key in PROGRAM_KEYS if getattr(self, key) is not None]
-        if self.phases is not None and given:
-            raise ValueError(f"{given[0]} is for jobs with a program, not phases; remove it")
-        if self.program is not None and self.output is None:
-            raise ValueError("a program needs an output; name a folder")
+    def _one_kind_of_work(self) -> Self:
+        (kind, *others) = [key for key in KEYS_OF if getattr(self, key) is not None] or [""]
+        if not kind:
+            raise ValueError("give either phases or a program or a command")
+        if others:
+            one = kind if kind == "phases" else f"a {kind}"
+            raise ValueError(f"give either {one} or a {others[0]}")
+        foreign = {key: one for one, keys in KEYS_OF.items() for key in keys}
+        for key, one in foreign.items():
+            if key not in KEYS_OF[kind] and getattr(self, key) is not None:
+                raise ValueError(f"{key} is for jobs with a {one}, not {kind}; remove it")
+        if kind != "phases" and self.output is None:
+            raise ValueError(f"a {kind} needs an output; name a folder")
         return self
 
 
 PROGRAM_KEYS = ("inputs", "output", *SETTINGS)
 """The keys that are only for jobs with a program."""
+
+COMMAND_KEYS = ("output", *COMMAND_SETTINGS)
+"""The keys that are only for jobs with a command."""
+
+KEYS_OF = {"phases": (), "command": COMMAND_KEYS, "program": PROGRAM_KEYS}
+"""The further keys of each kind of work; keys of several kinds are named after the last."""
 
 
 class WorkloadEntry(Entry):

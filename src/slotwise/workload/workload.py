@@ -52,6 +52,38 @@ class ProgramJob:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+COMMAND_SETTINGS = (
+    "tasks",
+    "env",
+    "cwd",
+    "work",
+    "overwrite",
+    "slots_min",
+    "slots_max",
+)
+"""The settings of a job of commands in addition to its command and output."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandJob:
+    """A job in which each task runs the same command, and the folder of what they print.
+
+    `settings` are arguments of slotwise.programs.commands.plan_commands.
+    """
+
+    id: str
+    command: str | tuple[str, ...]
+    output: str
+    arrival: float = 0.0
+    pool: str = "default"
+    weight: float = 1.0
+    deadline: float | None = None
+    steps: tuple[tuple[float, float], ...] = ()
+    penalty: str | None = None
+    priority: str = "normal"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """How input is distributed over hosts in a simulation.
@@ -83,7 +115,7 @@ class Workload:
     placement   where input is in a simulation; None: everywhere, unless `replicas` is given
     """
 
-    jobs: tuple[Job | ProgramJob, ...]
+    jobs: tuple[Job | ProgramJob | CommandJob, ...]
     cluster: Cluster | None = None
     pools: tuple[Pool, ...] = ()
     objective: Objective = field(default_factory=Objective)
@@ -145,6 +177,55 @@ def mapreduce(
         penalty=penalty,
         priority=priority,
         settings=settings,
+    )
+
+
+def command(
+    command: str | Sequence[str],
+    output: str | Path,
+    *,
+    id: str,
+    tasks: int = 1,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    work: float | None = None,
+    overwrite: bool = False,
+    slots_min: int = 0,
+    slots_max: int | None = None,
+    arrival: float = 0.0,
+    pool: str = "default",
+    weight: float = 1.0,
+    deadline: float | None = None,
+    steps: Sequence[tuple[float, float]] = (),
+    penalty: str | None = None,
+    priority: str = "normal",
+) -> CommandJob:
+    """Describe a job in which each task runs a command: a list, or a text for /bin/sh.
+
+    SLOTWISE_TASK is the number of the task, from 0, in the environment of the command. What it
+    prints goes to files in the folder `output`. `work` is the estimated work of all tasks
+    together, in seconds. Values are checked when the job runs.
+    """
+    return CommandJob(
+        id=id,
+        command=command if isinstance(command, str) else tuple(command),
+        output=str(output),
+        arrival=arrival,
+        pool=pool,
+        weight=weight,
+        deadline=deadline,
+        steps=tuple(steps),
+        penalty=penalty,
+        priority=priority,
+        settings={
+            "tasks": tasks,
+            "env": env,
+            "cwd": cwd,
+            "work": work,
+            "overwrite": overwrite,
+            "slots_min": slots_min,
+            "slots_max": slots_max,
+        },
     )
 
 

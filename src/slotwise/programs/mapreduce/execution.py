@@ -46,7 +46,8 @@ class MapReduceExecution:
         self._splits = splits
         self._sample = tuple(sample)
         self._writes_parts = "reduce" if runner.reducers else "map"
-        parts = (self._writes_parts, job.by_name[self._writes_parts].tasks.count)
+        count = job.by_name[self._writes_parts].tasks.count
+        parts = [runner.layout.part_name(self._writes_parts, task) for task in range(count)]
         self._output = OutputDirectory(runner.layout, overwrite, job.id, parts)
         self._work_folder = WorkFolder(runner.layout.work_dir)
         self._results: dict[str, dict[int, object]] = {name: {} for name in job.by_name}
@@ -127,7 +128,7 @@ class MapReduceExecution:
             return
         shutil.rmtree(self._layout.attempt_dir(phase, task, attempt), ignore_errors=True)
         if phase == self._writes_parts and self._is_open:
-            self._output.discard(phase, task, attempt)
+            self._output.discard(self._layout.attempt_part(phase, task, attempt))
         if self._is_closed:
             self._work_folder.remove()
 
@@ -139,7 +140,13 @@ class MapReduceExecution:
         if self._is_closed:
             return
         if succeeded:
-            self._output.commit(self._writes_parts, self._winners[self._writes_parts])
+            phase, layout = self._writes_parts, self._layout
+            self._output.commit(
+                {
+                    layout.part_name(phase, task): layout.attempt_part(phase, task, attempt)
+                    for task, attempt in self._winners[phase].items()
+                }
+            )
             self._is_closed = True
         try:
             if self._is_open and not succeeded:

@@ -18,21 +18,15 @@ from slotwise.model.event import (
     HostJoined,
     HostLost,
     JobArrived,
-    LaunchDropped,
     PhaseClosed,
     Request,
-    TaskFailed,
-    TaskFinished,
-    TaskKilled,
     TasksAdded,
 )
-from slotwise.programs.calls import Sleep
 from slotwise.programs.execution import Execution
+from slotwise.runtime.executing import Executing, Pickle
 from slotwise.runtime.local.arrivals import Arrivals, Ask, Entry, StopTask
-from slotwise.runtime.local.jobs import DONE, LiveJob
 from slotwise.runtime.local.unresponsive import HostChange, ResponseMonitor
-from slotwise.runtime.local.workers import Pickle, Reply, Workers
-from slotwise.runtime.signals import undisturbed
+from slotwise.runtime.local.workers import Reply, Workers
 
 HOST = "localhost"
 """The name of the only host, if no cluster is emulated."""
@@ -53,11 +47,8 @@ class LocalBackend:
     and its task is reported as lost.
 
     An attempt is begun once. A repeated or late launch is dropped and reported as dropped.
-
-    A job is committed when its last task has succeeded, and that event is reported only after
-    the commit: the output of a completed job is in place. Errors of the job's own code and of
-    the disk are reported as task failures. `close` ends all processes and removes the output of
-    jobs that are not done.
+    `Executing` stores results and commits jobs. `close` ends all processes and removes the
+    output of jobs that are not done.
 
     If it `is_open`, jobs and requests may be `put` until `JobsClosed`, by which the run ends.
 
@@ -72,7 +63,6 @@ class LocalBackend:
         is_open: bool = False,
     ) -> None:
         given = list(executions)
-        self._jobs = {execution.job.id: LiveJob.of(execution) for execution in given}
         self._arrivals = Arrivals(given, is_open=is_open)
         self._events: list[Event] = []  # events that `wait` returns next
         cluster = slots if isinstance(slots, Cluster) else self.cluster(slots)
@@ -86,7 +76,7 @@ class LocalBackend:
         self._held: dict[int, Launch] = {}
         self._ends: dict[int, float] = {}  # when attempts that were asked to stop are killed
         # Attempts reported as lost that unresponsive hosts may still run.
-        self._abandoned: dict[int, tuple[LiveJob, Launch]] = {}
+        self._abandoned: dict[int, Launch] = {}
         speeds = [host.speed for host in self._host_of]
         try:
             for execution in given:
@@ -96,6 +86,14 @@ class LocalBackend:
             for execution in given:
                 execution.close(succeeded=False)
             raise
+        self._jobs = Executing(
+            now=lambda: self.now,
+            report=lambda event: self._events.append(event),
+            wake=self._workers.wake,
+            forget=self._workers.forget,
+        )
+        for execution in given:
+            self._jobs.add(execution)
         self._monitor = ResponseMonitor(self._free, cluster.grace, self._workers.is_stopped)
         self._zero = time.monotonic()
 
@@ -130,9 +128,7 @@ class LocalBackend:
         elif isinstance(decision, Preempt):
             self._stop(decision)
         else:
-            live = self._jobs[decision.job]
-            live.given_up = True
-            self._close_if_given_up(live)
+            self._jobs.give_up(decision.job)
 
     def wait(self, until: float | None) -> Sequence[Event]:
         """The next events. Waits for them at most until `until` or until a job arrives.
@@ -159,6 +155,7 @@ class LocalBackend:
                 for slot, end in list(self._ends_heard().items()):
                     if end <= now:
                         self._kill(slot)
+            self._jobs.hear_commits()
             self._take_arrivals(now)
             if self._events or due <= now:
                 events, self._events = self._events, []
@@ -175,24 +172,16 @@ class LocalBackend:
             elif isinstance(entry, Ask):
                 entry.function()
             else:
-                if entry.job.id not in self._jobs:  # It was not known at the start.
-                    self._jobs[entry.job.id] = LiveJob.of(entry)
+                if entry.job.id not in self._jobs:
+                    self._jobs.add(entry)
                 self._events.append(JobArrived(entry.job.arrival, entry.job))
 
     def _apply(self, request: Request) -> None:
         """Let a job grow, or end it if it has waited only for more tasks."""
-        live = None
-        if isinstance(request, TasksAdded | PhaseClosed):
-            live = self._jobs.get(request.phase.job)
-        if live is None:
-            return
         if isinstance(request, TasksAdded):
-            live.grow(request.phase.phase, request.count)
-        else:
-            live.open -= 1
-            if live.is_done:
-                live.execution.close(succeeded=True)
-                self._forget(live)
+            self._jobs.grow(request.phase, request.count)
+        elif isinstance(request, PhaseClosed):
+            self._jobs.close_phase(request.phase)
 
     def _stop_task(self, stop: StopTask) -> None:
         for slot, launch in self._held.items():
@@ -202,13 +191,9 @@ class LocalBackend:
 
     def close(self) -> None:
         """End all processes; remove the output of unfinished jobs. Idempotent."""
+        self._jobs.end_commits()
         self._workers.close()
-        while self._jobs:
-            _, live = self._jobs.popitem()
-            live.execution.close(succeeded=False)
-        while self._abandoned:
-            _, (live, launch) = self._abandoned.popitem()
-            live.discard(launch)
+        self._jobs.close()
 
     def __enter__(self) -> Self:
         return self
@@ -222,51 +207,15 @@ class LocalBackend:
         self.close()
 
     def _launch(self, launch: Launch) -> None:
-        if reason := self._objection(launch):
-            phase, host = launch.phase, launch.host
-            self._events.append(
-                LaunchDropped(self.now, phase, launch.task, launch.attempt, host, reason)
-            )
+        free = self._free[launch.host]
+        start = self._jobs.begin(launch, "" if free else f"no worker of {launch.host} is free")
+        if start is None:
             return
-        live = self._jobs[launch.phase.job]
-        live.begin(launch)
-        if live.skips is not None and live.skips(launch.phase.phase, launch.task):
-            self._done(live, launch, 0.0)
-            return
-        try:
-            arguments = live.arguments(launch)
-        except Exception as error:
-            self._fail(live, launch, f"it cannot be started: {_sentence(error)}")
-            return
-        slot = self._free[launch.host].pop()
+        slot = free.pop()
         self._held[slot] = launch
         self._monitor.take_stopped(slot)
-        kept = live.kept.get((launch.phase.phase, launch.task), b"")
-        runner = live.execution.runner
-        sleeps = isinstance(live.execution, Sleep)
-        key = live.runner_key
-        self._workers.start(slot, key, runner, arguments, kept, sleeps=sleeps)
-
-    def _objection(self, launch: Launch) -> str:
-        """Why a launch is dropped; empty if it is valid."""
-        live = self._jobs.get(launch.phase.job)
-        if live is None or live.given_up:
-            return "its job is over"
-        begun = live.latest(launch)
-        if begun == DONE:
-            return "the task is done"
-        # A task that was never begun cannot run, which saves the search for most launches.
-        is_known = begun and any(
-            (held.phase, held.task) == (launch.phase, launch.task)
-            for held in self._held.values()
-        )
-        if is_known:
-            return f"attempt {begun} of the task runs"
-        if launch.attempt <= begun:
-            return f"attempt {begun} of the task was begun before, and is over"
-        if not self._free[launch.host]:
-            return f"no worker of {launch.host} is free"
-        return ""
+        key, runner = start.runner_key, start.runner
+        self._workers.start(slot, key, runner, start.arguments, start.kept, sleeps=start.sleeps)
 
     def _stop(self, preempt: Preempt) -> None:
         """Kill an attempt, or ask it to stop. No effect if it has just ended by itself.
@@ -297,23 +246,19 @@ class LocalBackend:
 
     def _kill(self, slot: int) -> None:
         self._workers.kill(slot)
-        live, launch = self._release(slot)
-        live.discard(launch)
-        self._events.append(TaskKilled(self.now, launch.phase, launch.task, launch.attempt))
-        self._one_less(live)
+        self._jobs.killed(self._release(slot))
 
-    def _release(self, slot: int) -> tuple[LiveJob, Launch]:
-        """Free a slot whose attempt is over. The job and launch of the attempt."""
+    def _release(self, slot: int) -> Launch:
+        """Free a slot whose attempt is over. The launch of the attempt."""
         self._free[self._host_of[slot].name].append(slot)
         self._ends.pop(slot, None)
-        launch = self._held.pop(slot)
-        return self._jobs[launch.phase.job], launch
+        return self._held.pop(slot)
 
-    def _abandon(self, slot: int) -> tuple[LiveJob, Launch]:
+    def _abandon(self, slot: int, reason: str) -> None:
         """End the attempt in a slot of an unresponsive host, which may still run it."""
-        live, launch = self._abandoned[slot] = self._release(slot)
+        launch = self._abandoned[slot] = self._release(slot)
         self._free[self._host_of[slot].name].remove(slot)
-        return live, launch
+        self._jobs.abandoned(launch, reason)
 
     def _not_abandoned(self, outcomes: list[Reply]) -> list[Reply]:
         """The replies of attempts that are not abandoned.
@@ -337,9 +282,7 @@ class LocalBackend:
             elif change is HostChange.OVERDUE:
                 seconds = self._monitor.seconds(host, now)
                 for slot in self._slots_of(host, self._held):
-                    live, launch = self._abandon(slot)
-                    reason = f"host {host} has not responded for {seconds:.1f} s"
-                    self._fail(live, launch, reason, lost=True)
+                    self._abandon(slot, f"host {host} has not responded for {seconds:.1f} s")
             else:
                 for slot in self._slots_of(host, self._abandoned):
                     self._workers.kill(slot)
@@ -349,107 +292,37 @@ class LocalBackend:
             self._workers.kill(slot)
             if slot in self._held:
                 reason = f"its worker process has been stopped for {seconds:.1f} s (SIGSTOP)"
-                self._fail(*self._release(slot), reason, lost=True)
+                self._jobs.failed(self._release(slot), reason, lost=True)
 
     def _slots_of(self, host: str, slots: Iterable[int]) -> list[int]:
         return [slot for slot in slots if self._host_of[slot].name == host]
 
     def _free_abandoned(self, slot: int) -> None:
-        """An abandoned attempt has ended on its host, too: discard its output."""
+        """An abandoned attempt has ended on its host, too."""
         self._free[self._host_of[slot].name].append(slot)
-        live, launch = self._abandoned.pop(slot)
-        live.discard(launch)
+        self._jobs.over(self._abandoned.pop(slot))
 
     def _hear(self, outcome: Reply) -> None:
         if outcome.slot in self._abandoned:  # Its host has just become overdue.
             self._free_abandoned(outcome.slot)
             return
-        live, launch = self._release(outcome.slot)
+        launch = self._release(outcome.slot)
         if outcome.status == "stopped":
-            self._stopped(live, launch, outcome)
-            return
-        if outcome.status != "done":
-            self._fail(live, launch, str(outcome.value), lost=outcome.status == "lost")
-        elif not live.is_last:
-            self._finished(live, launch, outcome)
+            assert isinstance(outcome.value, Pickle)
+            work = self._computed(launch, outcome) * self._host_of[outcome.slot].speed
+            self._jobs.stopped(launch, outcome.value, work)
+        elif outcome.status == "done":
+            self._jobs.finished(launch, outcome.value, self._computed(launch, outcome))
         else:
-            with undisturbed():  # No signal comes between the commit and its record.
-                self._finished(live, launch, outcome)
+            self._jobs.failed(launch, str(outcome.value), lost=outcome.status == "lost")
 
-    def _finished(self, live: LiveJob, launch: Launch, outcome: Reply) -> None:
-        """An attempt has succeeded; if it is the last of its job, commit the output."""
-        try:
-            live.store(launch, outcome.value)
-        except Exception as error:
-            self._fail(live, launch, f"its result cannot be kept: {_sentence(error)}")
-            return
-        self._done(live, launch, self._computed(live, outcome) - live.waited(launch))
-
-    def _done(self, live: LiveJob, launch: Launch, seconds: float) -> None:
-        """Report a task as done."""
-        live.finish(launch)
-        self._events.append(
-            TaskFinished(self.now, launch.phase, launch.task, launch.attempt, seconds)
-        )
-        if live.is_done:
-            self._forget(live)
-        else:
-            self._one_less(live)
-
-    def _stopped(self, live: LiveJob, launch: Launch, outcome: Reply) -> None:
-        """An attempt stopped on request. If it kept a value, its seconds count as kept work."""
-        assert isinstance(outcome.value, Pickle)
-        if outcome.value:
-            live.kept[launch.phase.phase, launch.task] = outcome.value
-        live.discard(launch)
-        speed = self._host_of[outcome.slot].speed
-        kept = self._computed(live, outcome) * speed if outcome.value else 0.0
-        self._events.append(
-            TaskKilled(self.now, launch.phase, launch.task, launch.attempt, kept=kept)
-        )
-        self._one_less(live)
-
-    def _computed(self, live: LiveJob, outcome: Reply) -> float:
+    def _computed(self, launch: Launch, outcome: Reply) -> float:
         """The seconds of an attempt, without those during which it was stopped from outside."""
         stopped = self._monitor.take_stopped(outcome.slot)
-        if isinstance(live.execution, Sleep):
+        if self._jobs.sleeps(launch):
             return outcome.seconds  # A sleep continues while its process is stopped.
         return max(0.0, outcome.seconds - stopped)
-
-    def _fail(self, live: LiveJob, launch: Launch, reason: str, lost: bool = False) -> None:
-        if live.absorbs is not None and live.absorbs(
-            launch.phase.phase, launch.task, reason, lost
-        ):
-            self._done(live, launch, 0.0)
-            return
-        live.discard(launch)
-        text = f"{live.execution.describe(launch.phase.phase, launch.task)}: {reason}"
-        self._events.append(
-            TaskFailed(self.now, launch.phase, launch.task, launch.attempt, text, lost)
-        )
-        self._one_less(live)
-
-    def _one_less(self, live: LiveJob) -> None:
-        live.running -= 1
-        self._close_if_given_up(live)
-
-    def _close_if_given_up(self, live: LiveJob) -> None:
-        if live.given_up and not live.running:
-            self._forget(live)
-            live.execution.close(succeeded=False)
-
-    def _forget(self, live: LiveJob) -> None:
-        del self._jobs[live.execution.job.id]
-        if live.runner_key == live.execution.job.id:
-            self._workers.forget(live.runner_key)
 
 
 def _by_kind(slots: int | Mapping[str, int]) -> Mapping[str, int]:
     return {ANY_KIND: slots} if isinstance(slots, int) else slots
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        place = f" ({error.filename})" if error.filename else ""
-        return f"{error.strerror}{place}"
-    return f"{type(error).__name__}: {error}"

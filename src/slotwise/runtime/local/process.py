@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from slotwise.programs.descendants import descendants
 from slotwise.runtime.local import worker
 from slotwise.runtime.local.worker import REPLY, REQUEST, TASK, TOKEN_BYTES, WORD_BYTES
 
@@ -164,11 +165,18 @@ class WorkerProcess:
                 os.kill(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the process and its group by SIGKILL, and drop all messages in transit."""
+        """End the process and its group by SIGKILL, and drop all messages in transit.
+
+        Its descendants in other groups are killed, too.
+        """
         if self._killed:
             return
+        others = descendants(self.pid)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
+        for pid in others:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
         self._killed = True  # Only once: the process id may be reused later.
         self._socket.close()
         self._lifeline.close()

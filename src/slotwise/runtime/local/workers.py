@@ -20,6 +20,7 @@ from typing import Literal, Self, TypeVar
 import cloudpickle
 
 from slotwise.model.errors import SlotwiseError
+from slotwise.runtime.executing import Pickle
 from slotwise.runtime.local.pacing import SPEED_LEAST, Pacer
 from slotwise.runtime.local.process import GarbledError, WorkerProcess
 from slotwise.runtime.local.stopped import is_stopped
@@ -64,10 +65,6 @@ class UserCodeError(Exception):
     """User code that runs in the manager has failed; the text is the error type and message."""
 
 
-Pickle = bytes | bytearray
-"""A value as it is sent between processes; code that only passes it on does not unpickle it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reply:
     """The outcome of the task in a slot. Times in seconds; `started` as `time.monotonic()`.
@@ -89,8 +86,9 @@ class Workers:
 
     A worker that dies for any reason is replaced at once, and so is one whose task was stopped
     by its hook at an arbitrary point. The processes end with `close`; the kernel ends them when
-    the manager dies, even by SIGKILL. The same holds for processes that user code starts,
-    unless they leave their process group.
+    the manager dies, even by SIGKILL. The same holds for processes that user code starts. Only
+    those that leave their process group survive a manager that is killed, and only those whose
+    parents have ended, too, survive `kill` and `close`.
 
     `speeds` has a number of at most 1 for each slot: the part of the time for which its worker
     runs while it has a task. The default is 1.

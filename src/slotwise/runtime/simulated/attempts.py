@@ -96,6 +96,11 @@ class Attempts:
         """Add to the kept work of a task, which need not be done again."""
         self._truths.keep(phase, task, work)
 
+    def lose(self, phase: PhaseId, task: int) -> None:
+        """The output of a done task is lost."""
+        self._truths.forget(phase, task)
+        self._copying.lost(phase)
+
     def fails(self, launch: Launch) -> bool:
         """Whether the attempt has a fault."""
         return self._fault is not None and self._fault(launch) is not None

@@ -16,6 +16,7 @@ from slotwise.model.event import (
     JobArrived,
     JobsClosed,
     LaunchDropped,
+    OutputLost,
     Request,
     TaskFailed,
     TaskFinished,
@@ -29,11 +30,13 @@ from slotwise.runtime.simulated.host_commands import (
     Abandon,
     AttemptKey,
     Deliver,
+    Lose,
     Order,
     Repeat,
     Stop,
     key_of,
 )
+from slotwise.runtime.simulated.losses import Losses
 from slotwise.runtime.simulated.outages import Reports, Unreachables
 from slotwise.runtime.simulated.reading import Reading
 from slotwise.runtime.simulated.simulation import Fault as Fault
@@ -73,9 +76,10 @@ class SimulatedBackend:
         self._stop_requested: set[AttemptKey] = set()
         self._heap: list[tuple[float, int, Event | Order]] = []
         self._counter = 0
-        # Number of heap entries that need handling before they are returned; with outages any
-        # entry may.
-        self._odd = int(bool(self._unreachable))
+        self._losses = None if truth.loss is None else Losses(jobs, truth.loss)
+        # Number of heap entries that need handling before they are returned; with outages or
+        # losses any entry may.
+        self._odd = int(bool(self._unreachable) or self._losses is not None)
         for job in sorted(jobs, key=lambda job: job.arrival):
             self._tell(job.arrival, JobArrived(job.arrival, job))
         for request in requests:
@@ -100,6 +104,8 @@ class SimulatedBackend:
                 self._send(decision)
         elif isinstance(decision, Preempt):
             self._preempt(decision)
+        elif self._losses is not None:
+            self._losses.give_up(decision.job)
 
     def wait(self, until: float | None) -> Sequence[Event]:
         """Move the clock to the next events, or to `until` if they come later."""
@@ -146,7 +152,9 @@ class SimulatedBackend:
         for entry in entries:
             if isinstance(entry, Order):
                 self._odd -= 1
-                if not self._unreachable or not self._put_off(entry, entry.host):
+                if isinstance(entry, Lose):
+                    yield from self._lose(entry)
+                elif not self._unreachable or not self._put_off(entry, entry.host):
                     yield from self._obey(entry)
             elif isinstance(entry, TaskFinished | TaskFailed):
                 key = key_of(entry)
@@ -155,6 +163,8 @@ class SimulatedBackend:
                 elif not self._hosts or not self._put_off(entry, self._hosts[key]):
                     self._stop_requested.discard(key)
                     self._hosts.pop(key, None)
+                    if self._losses is not None and isinstance(entry, TaskFinished):
+                        self._find_loss(self._losses, entry)
                     yield entry
             else:
                 yield entry
@@ -166,7 +176,21 @@ class SimulatedBackend:
             return self._deliver(order.decision)
         if isinstance(order, Repeat):
             return (self._drop(order.launch, self._why_dropped(order.launch)),)
+        assert isinstance(order, Abandon)
         return self._abandon(order.host)
+
+    def _find_loss(self, losses: Losses, event: TaskFinished) -> None:
+        """Plan the loss of the output of a task that has just ended, if it will be lost."""
+        seconds = losses.seconds_after(event)
+        if seconds is not None:
+            self._order(self.now + seconds, Lose(event.phase, event.task))
+
+    def _lose(self, loss: Lose) -> Sequence[Event]:
+        assert self._losses is not None
+        if not self._losses.lose(loss.phase):
+            return ()
+        self._attempts.lose(loss.phase, loss.task)
+        return (OutputLost(self.now, loss.phase, (loss.task,)),)
 
     def _preempt(self, decision: Preempt) -> None:
         """Stop an attempt: now, when it has saved its work, or when its grace is over.

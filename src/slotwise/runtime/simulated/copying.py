@@ -35,6 +35,10 @@ class CopySource:
         self._done += 1
         return self._done == self._parts
 
+    def part_is_lost(self) -> None:
+        """Count a source task as not done any more."""
+        self._done -= 1
+
     def copied_at(self, begun: float) -> float | None:
         """When a task that began at `begun` has copied all; None while input is missing."""
         if self._done < self._parts:
@@ -60,6 +64,11 @@ class Copying:
     def ended(self, at: float, phase: PhaseId) -> list[CopySource]:
         """Count the end of a task of this phase. The sources that are complete now."""
         return [source for source in self._fed_by.get(phase, ()) if source.part_is_there(at)]
+
+    def lost(self, phase: PhaseId) -> None:
+        """The output of a task of this phase is lost: what has not copied it waits."""
+        for source in self._fed_by.get(phase, ()):
+            source.part_is_lost()
 
     def __bool__(self) -> bool:
         return bool(self._of)

@@ -44,7 +44,9 @@ class Truths:
         number, place, phase = self._phases[phase_id]
         tasks = phase.tasks
         if tasks.work is None:
-            raise InputError(f"phase {phase_id}: a simulation needs the work of its tasks")
+            raise InputError(
+                f"phase {phase_id}: a simulation needs the work of its tasks; state its work"
+            )
         work = np.broadcast_to(np.asarray(tasks.work, dtype=float), tasks.count)
         if self._noise > 0:
             rng = np.random.default_rng([self._seed, number, place])
@@ -52,6 +54,10 @@ class Truths:
             work = work * np.exp(spread - self._noise**2 / 2)
         drawn: list[float] = work.tolist()
         return drawn
+
+    def forget(self, phase: PhaseId, task: int) -> None:
+        """Forget the kept work of a task, which is to be done again as a whole."""
+        self._kept.pop((phase, task), None)
 
     def keep(self, phase: PhaseId, task: int, work: float) -> None:
         """Add to the kept work of a task, which need not be done again."""

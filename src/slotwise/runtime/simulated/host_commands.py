@@ -51,7 +51,15 @@ class Abandon:
     host: str
 
 
-Order = Deliver | Repeat | Stop | Abandon
+@dataclass(frozen=True, slots=True)
+class Lose:
+    """The output of a done task is lost, wherever it is."""
+
+    phase: PhaseId
+    task: int
+
+
+Order = Deliver | Repeat | Stop | Abandon | Lose
 
 
 def key_of(one: Launch | Preempt | TaskFinished | TaskFailed) -> AttemptKey:

@@ -10,6 +10,7 @@ from typing import Any
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.errors import InputError
+from slotwise.model.event import TaskFinished
 from slotwise.model.network import Network
 from slotwise.runtime.simulated.outages import Outage, check_outages
 
@@ -44,6 +45,9 @@ class Simulation:
     outages        when hosts are cut off from the scheduler
     repeats        returns the seconds after which a host receives a launch a second time, or
                    None; None: every launch is received once
+    loss           returns the seconds from the end of a task to the loss of its output, or
+                   None; the task is done again if other tasks still need it. None: no output is
+                   lost
     """
 
     seed: int = 0
@@ -56,6 +60,7 @@ class Simulation:
     speeds: Mapping[str, float] = field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
     repeats: Callable[[Launch], float | None] | None = None
+    loss: Callable[[TaskFinished], float | None] | None = None
 
     def __post_init__(self) -> None:
         if self.seed < 0:

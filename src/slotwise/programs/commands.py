@@ -1,0 +1,285 @@
+"""Commands as jobs: each task runs the same command, with its number in the environment."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slotwise import task as running
+from slotwise.model.errors import InputError, SlotwiseError
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.programs.commit import OutputDirectory, check_output
+from slotwise.programs.descendants import children, descendants
+from slotwise.programs.formats.files import absolute
+from slotwise.programs.mapreduce.layout import Layout
+from slotwise.programs.work_folder import work_folder_name
+
+PHASE = "command"
+"""The name of the only phase of such a job."""
+
+FILES = ("out", "err")
+"""What a task leaves: task-00000.out has its stdout, task-00000.err its stderr."""
+
+TAIL_BYTES, TAIL_LINES = 4000, 10
+"""How much of the end of its stderr the message on a failed command shows."""
+
+ENDING_SECONDS = 5.0
+"""How long a task waits for the end of processes that it has killed."""
+
+SET_CHILD_SUBREAPER = 36
+"""The operation of prctl by which a process adopts its orphaned descendants."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRunner:
+    """Runs a command in a worker process: a list without a shell, a text by /bin/sh -c.
+
+    The command is in the process group of its worker, which is killed with the slot and with
+    the manager.
+    """
+
+    job: str
+    command: str | tuple[str, ...]
+    tasks: int
+    cwd: str
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, task: int, attempt: int, files: tuple[str, str]) -> None:
+        """Run the command to its end. SlotwiseError unless it exits with 0.
+
+        If the task is asked to stop, all processes of the command get SIGTERM, and the task
+        ends when all have ended. Otherwise, what the command leaves behind is killed.
+        """
+        before = frozenset(children(os.getpid()))
+        _adopt(True)
+        try:
+            with open(files[0], "wb") as out, open(files[1], "wb") as err:
+                code = self._run(task, attempt, out, err, before)
+        finally:
+            _end_rest(before)
+            _adopt(False)
+        if code and running.stop_requested():
+            running.stop()
+        if code:
+            raise SlotwiseError(f"{_tail(files[1])}the command {_ended(code)}")
+
+    def _run(self, task: int, attempt: int, out: Any, err: Any, before: frozenset[int]) -> int:
+        numbers = {"JOB": self.job, "TASK": task, "TASKS": self.tasks, "ATTEMPT": attempt}
+        stated = {f"SLOTWISE_{name}": str(value) for name, value in numbers.items()}
+        try:
+            process = subprocess.Popen(
+                self.command,
+                shell=isinstance(self.command, str),
+                cwd=self.cwd,
+                env={**os.environ, **self.env, **stated},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+        except OSError as error:
+            raise SlotwiseError(
+                f"the command cannot be started: {error.strerror} ({error.filename}); check the"
+                " command and its cwd"
+            ) from error
+        running.on_stop_request(lambda _: _signal(_started(before), signal.SIGTERM))
+        return process.wait()
+
+
+class Commands:
+    """An Execution; create it with `plan_commands`.
+
+    The files of stdout and stderr appear in the output only if all tasks succeed. They are
+    those of the attempts that succeeded.
+    """
+
+    def __init__(
+        self, job: Job, runner: CommandRunner, output: str, *, overwrite: bool = False
+    ) -> None:
+        self.job = job
+        self.runner: Callable[..., object] = runner
+        self._command = runner
+        self._layout = Layout(work_folder_name(), output, "")
+        names = [_name(task, file) for task in range(runner.tasks) for file in FILES]
+        self._output = OutputDirectory(self._layout, overwrite, job.id, names)
+        self._winners: dict[int, int] = {}
+        self._is_open = self._is_closed = False
+
+    @property
+    def output(self) -> str:
+        """The directory of the output."""
+        return self._layout.output
+
+    def open(self) -> None:
+        """Lock the output. InputError if it is in use, or the command cannot be started."""
+        runner = self._command
+        if not os.path.isdir(runner.cwd):
+            raise InputError(
+                f"job {self.job.id!r}: cwd {runner.cwd!r} is not a folder; name one"
+            )
+        if not isinstance(runner.command, str) and not _is_found(runner):
+            raise InputError(
+                f"job {self.job.id!r}: there is no program {runner.command[0]!r} to run; check"
+                " its name and the PATH"
+            )
+        with suppress(OSError):  # Tried again when the first task begins.
+            self._open()
+
+    def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
+        """The numbers of task and attempt, and where stdout and stderr go."""
+        self._open()
+        return (task, attempt, self._staged(task, attempt))
+
+    def describe(self, phase: str, task: int) -> str:
+        """The task and its command, for messages."""
+        command = self._command.command
+        text = command if isinstance(command, str) else " ".join(command)
+        return f"task {task} of job {self.job.id} ({text})"
+
+    def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
+        """Keep the files of the first attempt that finishes."""
+        if self._winners.setdefault(task, attempt) != attempt:
+            self.discard(phase, task, attempt)
+
+    def discard(self, phase: str, task: int, attempt: int) -> None:
+        """Remove the files of an attempt, unless it won and the job is still open."""
+        if self._is_open and (self._is_closed or self._winners.get(task) != attempt):
+            for path in self._staged(task, attempt):
+                self._output.discard(path)
+
+    def close(self, succeeded: bool) -> None:
+        """Move the files into place, or remove everything that the job created."""
+        if self._is_closed or not self._is_open:
+            return
+        if succeeded:
+            self._output.commit(
+                {
+                    _name(task, file): path
+                    for task, attempt in self._winners.items()
+                    for file, path in zip(FILES, self._staged(task, attempt), strict=True)
+                }
+            )
+        self._is_closed = True
+        if not succeeded:
+            self._output.abort()
+
+    def _open(self) -> None:
+        if self._is_open:
+            return
+        try:
+            self._output.open()
+        except InputError as error:
+            raise InputError(f"job {self.job.id!r}: {error}") from None
+        self._is_open = True
+
+    def _staged(self, task: int, attempt: int) -> tuple[str, str]:
+        out, err = (f"{self._layout.staging}/{attempt}-{_name(task, file)}" for file in FILES)
+        return out, err
+
+
+def plan_commands(
+    job_id: str,
+    command: str | Sequence[str],
+    output: str | Path,
+    *,
+    tasks: int = 1,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    work: float | None = None,
+    overwrite: bool = False,
+    slots_min: int = 0,
+    slots_max: int | None = None,
+    base_dir: str | Path | None = None,
+    **about: Any,
+) -> Commands:
+    """Check a job of commands and prepare it to run; nothing is written yet.
+
+    `work` is the estimated work of all tasks together, in seconds. Relative paths are relative
+    to `base_dir`, and so is `cwd`, whose default is `base_dir`. `about` are the other fields of
+    the `Job`. Raises InputError for invalid arguments.
+    """
+    words = command if isinstance(command, str) else tuple(command)
+    if not words or not all(isinstance(word, str) for word in words):
+        raise InputError(
+            f"job {job_id!r}: command is {command!r}; give a text or a list of texts"
+        )
+    if any("\0" in word for word in words):
+        raise InputError(f"job {job_id!r}: the command has a null character; remove it")
+    if not str(output) or "://" in str(output):
+        raise InputError(
+            f"job {job_id!r}: output is {str(output)!r}; name a folder of this machine"
+        )
+    place = absolute(str(output), base_dir).rstrip("/")
+    check_output(place, overwrite)
+    each = None if work is None else work / tasks
+    phase = Phase(PHASE, Tasks(tasks, each), slots_min=slots_min, slots_max=slots_max)
+    folder = os.path.abspath(os.path.join(base_dir or ".", cwd or "."))
+    runner = CommandRunner(job_id, words, tasks, folder, dict(env or {}))
+    return Commands(Job(job_id, (phase,), **about), runner, place, overwrite=overwrite)
+
+
+def _name(task: int, file: str) -> str:
+    return f"task-{task:05}.{file}"
+
+
+def _is_found(runner: CommandRunner) -> bool:
+    """Whether the program of a list exists; a path is relative to the folder of the command."""
+    program = runner.command[0]
+    if "/" in program:
+        return os.access(os.path.join(runner.cwd, program), os.X_OK)
+    return shutil.which(program, path=runner.env.get("PATH")) is not None
+
+
+def _started(before: frozenset[int]) -> list[int]:
+    """The processes of the command, also those that have left its group or lost a parent."""
+    mine = [pid for pid in children(os.getpid()) if pid not in before]
+    return [*mine, *(pid for one in mine for pid in descendants(one))]
+
+
+def _end_rest(before: frozenset[int]) -> None:
+    """Kill what the command has left behind, unless it was told to end; wait for its end."""
+    until = time.monotonic() + ENDING_SECONDS
+    while rest := _started(before):
+        if not running.stop_requested():
+            _signal(rest, signal.SIGKILL)
+            if time.monotonic() > until:
+                return
+        for pid in rest:
+            with suppress(ChildProcessError):  # Its parent is not this process yet.
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.001)
+
+
+def _adopt(adopts: bool) -> None:
+    """Become the parent of descendants whose parents end, or no longer."""
+    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
+
+
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _ended(code: int) -> str:
+    if code > 0:
+        return f"exited with code {code}"
+    with suppress(ValueError):
+        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
+    return f"was killed by signal {-code}"
+
+
+def _tail(path: str) -> str:
+    """The last lines of a file of stderr, with a heading; empty if there are none."""
+    with open(path, "rb") as file:
+        file.seek(max(0, os.path.getsize(path) - TAIL_BYTES))
+        lines = file.read().decode("utf-8", "replace").rstrip().splitlines()[-TAIL_LINES:]
+    return "\n".join(["the last lines of its stderr:", *lines, ""]) if lines else ""

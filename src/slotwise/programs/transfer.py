@@ -1,0 +1,180 @@
+"""Values that pass between processes of one host; large ones in files that receivers map.
+
+`put` writes the buffers of a large value (NumPy arrays, Arrow tables) once, by out-of-band
+pickling (protocol 5), and returns a small handle. `get` maps the file and copies nothing, so
+the arrays that it returns are read-only. The files are in the folders of a `TransferFolders`.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from slotwise.programs.work_folder import WorkFolder
+
+SHARED_MEMORY = "/dev/shm"
+"""A file system in memory; it is used for values that take at most half of its free space."""
+
+INLINE_MOST = 1 << 18
+"""The maximum size in bytes of a value that travels in its handle, without a file."""
+
+MAPPED_MOST = 500
+"""The maximum number of files that a process maps at once, each of which takes a file
+descriptor; further files are read, which copies them."""
+
+ALIGNMENT = 64
+"""Buffers begin at multiples of this number of bytes, as Arrow and vector instructions like."""
+
+
+class Handle(NamedTuple):
+    """A value that was put. It is itself picklable, and small.
+
+    parts  the pickle and its buffers; empty if they are in a file
+    path   the file
+    spans  the start and the length of each part in the file
+    """
+
+    parts: tuple[bytes, ...]
+    path: str = ""
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+def put(value: object, folders: Iterable[str], name: str) -> Handle:
+    """Store a value; a large one in a file of this name in the first folder with room.
+
+    Raises what pickling raises, and OSError if no folder has room.
+    """
+    parts = _parts(value)
+    sizes = [part.nbytes for part in parts]
+    if sum(sizes) <= INLINE_MOST:
+        return Handle(tuple(map(bytes, parts)))
+    spans, end = [], 0
+    for size in sizes:
+        spans.append((end, size))
+        end += -(-size // ALIGNMENT) * ALIGNMENT
+    error: OSError = FileNotFoundError("there is no folder for large values")
+    for folder in folders:
+        path = os.path.join(folder, name)
+        try:
+            if folder.startswith(SHARED_MEMORY) and _free(folder) < 2 * end:
+                continue
+            _write(path, parts, spans)
+            return Handle((), path, tuple(spans))
+        except OSError as problem:
+            error = problem
+            with suppress(OSError):
+                os.unlink(path)
+    raise error
+
+
+def get(handle: Handle) -> Any:
+    """The value of a handle, in any process of the host. Its buffers are read-only.
+
+    Raises what unpickling raises, and OSError if the file was removed.
+    """
+    if not handle.path:
+        return pickle.loads(handle.parts[0], buffers=handle.parts[1:])
+    with open(handle.path, "rb") as file:
+        if len(_mapped) < MAPPED_MOST:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            _mapped.add(mapped)
+            whole = memoryview(mapped)
+        else:
+            whole = memoryview(file.read())
+    first, *buffers = [whole[start : start + size] for start, size in handle.spans]
+    return pickle.loads(first, buffers=buffers)
+
+
+def discard(folders: Iterable[str], name: str) -> None:
+    """Remove the file of this name, if there is one. Who has mapped it keeps the value."""
+    for folder in folders:
+        with suppress(OSError):
+            os.unlink(os.path.join(folder, name))
+
+
+class TransferFolders:
+    """The folders for the large values of one owner: in shared memory, and on disk.
+
+    They are removed by `remove`, or when this object is collected or the process exits. If the
+    process is killed, the next process that opens such folders removes them.
+    """
+
+    def __init__(self) -> None:
+        # Worker processes import this module, but need none of these.
+        import tempfile
+
+        from slotwise.programs.work_folder import WorkFolder, work_folder_name
+
+        roots = (SHARED_MEMORY, tempfile.gettempdir())
+        self._folders = [WorkFolder(f"{root}/{work_folder_name()}") for root in roots]
+        self.paths = tuple(str(folder.path) for folder in self._folders)
+        self._remove: weakref.finalize[[list[WorkFolder], int], TransferFolders] | None = None
+
+    def open(self, owner: str) -> None:
+        """Create the folders, unless this was done. Raises OSError."""
+        if self._remove is not None:
+            return
+        with suppress(OSError):  # Not every system has shared memory as a file system.
+            self._folders[0].open(owner)
+        self._folders[1].open(owner)
+        self._remove = weakref.finalize(self, _remove_all, self._folders, os.getpid())
+
+    def remove(self) -> None:
+        """Remove the folders. Who has mapped a file keeps the value."""
+        if self._remove is not None:
+            self._remove()
+
+
+_mapped: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+
+
+def _remove_all(folders: list[WorkFolder], pid: int) -> None:
+    if os.getpid() == pid:  # A forked child does not own them.
+        for folder in folders:
+            folder.remove()
+
+
+def _parts(value: object) -> list[memoryview[int]]:
+    """The pickle of a value, followed by its buffers."""
+    for dumps in (_plain, _by_value):
+        buffers: list[pickle.PickleBuffer] = []
+        try:
+            body = dumps(value, buffers.append)
+            # Plain pickle stores classes of `__main__` by name, but that is a different module
+            # in the other process.
+            if dumps is _by_value or b"__main__" not in body:
+                return [memoryview(body), *(buffer.raw() for buffer in buffers)]
+        except Exception:
+            if dumps is _by_value:
+                raise
+    raise AssertionError("cloudpickle returns or raises")
+
+
+def _plain(value: object, take: Callable[[pickle.PickleBuffer], object]) -> bytes:
+    return pickle.dumps(value, protocol=5, buffer_callback=take)
+
+
+def _by_value(value: object, take: Callable[[pickle.PickleBuffer], object]) -> bytes:
+    import cloudpickle
+
+    body: bytes = cloudpickle.dumps(value, protocol=5, buffer_callback=take)
+    return body
+
+
+def _free(folder: str) -> int:
+    """The free bytes of the file system of a folder."""
+    stat = os.statvfs(folder)
+    return stat.f_bavail * stat.f_frsize
+
+
+def _write(path: str, parts: list[memoryview[int]], spans: list[tuple[int, int]]) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        for part, (start, _) in zip(parts, spans, strict=True):
+            file.seek(start)
+            file.write(part)

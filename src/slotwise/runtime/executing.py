@@ -1,0 +1,361 @@
+"""The jobs in execution on a real backend: attempts, results, kept values and commits.
+
+A backend starts, tells and kills attempts, and hears of their ends. All else about a job that
+runs is here, the same for every real backend.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from slotwise.model.decision import Launch
+from slotwise.model.event import Event, LaunchDropped, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.job import PhaseId
+from slotwise.programs.calls import Sleep
+from slotwise.programs.execution import Execution, ReportsWaiting
+from slotwise.runtime.signals import undisturbed
+
+DONE = 2**32 - 1
+"""Replaces the number of the last attempt of a task that is done: no later one is valid."""
+
+Pickle = bytes | bytearray
+"""A value as it is sent between processes; code that only passes it on does not unpickle it."""
+
+
+@dataclass(slots=True)
+class LiveJob:
+    """A job that is not over: its execution, and the numbers of its open and running tasks.
+
+    begun    the number of the last attempt of each task that was begun, by phase; 0: none
+    running  the tasks of which an attempt runs, or has ended and is being committed
+    kept     the values kept by stopped attempts of tasks that are not done, by phase and number
+    waits    the execution, if it reports how long its tasks waited
+    open     the number of phases that may still get tasks
+    skips    whether a task is done without an attempt; None: none is
+    absorbs  whether a task counts as done although its attempt failed; None: none does
+    later    while the output is being committed: attempts to discard afterwards; else None
+    """
+
+    execution: Execution
+    tasks_left: int
+    begun: dict[str, array[int]]
+    runner_key: str
+    running: set[tuple[str, int]] = field(default_factory=set)
+    given_up: bool = False
+    kept: dict[tuple[str, int], Pickle] = field(default_factory=dict)
+    waits: ReportsWaiting | None = None
+    open: int = 0
+    skips: Callable[[str, int], bool] | None = None
+    absorbs: Callable[[str, int, str, bool], bool] | None = None
+    later: list[Launch] | None = None
+
+    @classmethod
+    def of(cls, execution: Execution) -> Self:
+        """A job with no attempt begun."""
+        counts = {phase.name: phase.tasks.count for phase in execution.job.phases}
+        begun = {name: array("I", [0]) * count for name, count in counts.items()}
+        found: Any = execution  # A protocol that is checked at run time takes far longer.
+        return cls(
+            execution,
+            sum(counts.values()),
+            begun,
+            getattr(found, "runner_key", execution.job.id),
+            waits=found if hasattr(found, "waited") else None,
+            open=sum(phase.grows for phase in execution.job.phases),
+            skips=getattr(found, "skips", None),
+            absorbs=getattr(found, "absorbs", None),
+        )
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the job is done when its next task is."""
+        return self.tasks_left == 1 and not self.open
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all tasks are done, and no more come."""
+        return not self.tasks_left and not self.open
+
+    def discard(self, launch: Launch) -> None:
+        """Remove the files of an attempt. What cannot be removed now is when the job closes."""
+        if self.later is not None:
+            self.later.append(launch)
+            return
+        with suppress(OSError):
+            self.execution.discard(launch.phase.phase, launch.task, launch.attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What an attempt needs to start: the runner and its key, arguments, and the kept value."""
+
+    runner_key: str
+    runner: Callable[..., object]
+    arguments: tuple[object, ...]
+    kept: Pickle
+    sleeps: bool
+
+
+class Executing:
+    """All jobs in execution. Its methods report the events that follow from what they are told.
+
+    A job is committed when its last task has succeeded, and that event is reported only after
+    the commit: the output of a completed job is in place. A job that writes output is committed
+    in a thread of its own; its last task holds its slot, as schedulers see it, until the event.
+    Errors of the job's own code and of the disk are reported as task failures.
+
+    now      the clock of the backend
+    report   takes an event
+    wake     ends the wait of the backend, from any thread: `hear_commits` has something to do
+    forget   is told the key of a runner that is not needed any more
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        report: Callable[[Event], None],
+        wake: Callable[[], None],
+        forget: Callable[[str], None],
+    ) -> None:
+        self._now, self._report, self._wake, self._forget_runner = now, report, wake, forget
+        self._jobs: dict[str, LiveJob] = {}
+        # Attempts reported as lost that may still run.
+        self._abandoned: dict[Launch, LiveJob] = {}
+        self._commits: dict[str, threading.Thread] = {}
+        self._committed: deque[tuple[LiveJob, Launch, float, BaseException | None]] = deque()
+
+    def __contains__(self, job: object) -> bool:
+        return job in self._jobs
+
+    def __getitem__(self, job: str) -> LiveJob:
+        """A job that is not over."""
+        return self._jobs[job]
+
+    def add(self, execution: Execution) -> None:
+        """Add a job."""
+        self._jobs[execution.job.id] = LiveJob.of(execution)
+
+    def begin(self, launch: Launch, obstacle: str = "") -> Start | None:
+        """Begin an attempt; None if this is reported as dropped or as a failure.
+
+        It is dropped if the backend has an obstacle, or if it is invalid. An attempt is begun
+        once: neither it nor an earlier one of its task may begin again.
+        """
+        if reason := self._objection(launch) or obstacle:
+            phase, task = launch.phase, launch.task
+            dropped = LaunchDropped(
+                self._now(), phase, task, launch.attempt, launch.host, reason
+            )
+            self._report(dropped)
+            return None
+        live = self._jobs[launch.phase.job]
+        name, execution = launch.phase.phase, live.execution
+        live.running.add((name, launch.task))
+        live.begun[name][launch.task] = launch.attempt
+        if live.skips is not None and live.skips(name, launch.task):
+            self._done(live, launch, 0.0)
+            return None
+        try:
+            arguments = execution.arguments(name, launch.task, launch.attempt)
+        except Exception as error:
+            self.failed(launch, f"it cannot be started: {_sentence(error)}")
+            return None
+        kept = live.kept.get((name, launch.task), b"")
+        sleeps = isinstance(execution, Sleep)
+        return Start(live.runner_key, execution.runner, arguments, kept, sleeps)
+
+    def grow(self, phase: PhaseId, count: int) -> None:
+        """Add tasks to a phase, unless its job is over."""
+        live = self._jobs.get(phase.job)
+        if live is not None:
+            live.begun[phase.phase].extend([0] * count)
+            live.tasks_left += count
+
+    def close_phase(self, phase: PhaseId) -> None:
+        """A phase gets no more tasks; end its job if it has waited only for more."""
+        live = self._jobs.get(phase.job)
+        if live is not None:
+            live.open -= 1
+            if live.is_done:
+                live.execution.close(succeeded=True)
+                self._forget(live)
+
+    def sleeps(self, launch: Launch) -> bool:
+        """Whether the task of an attempt only sleeps."""
+        return isinstance(self._jobs[launch.phase.job].execution, Sleep)
+
+    def finished(self, launch: Launch, result: object, seconds: float) -> None:
+        """An attempt has succeeded, after `seconds`; if it is the last of its job, commit."""
+        live = self._jobs[launch.phase.job]
+        if live.given_up:
+            self._done(live, launch, seconds)
+        elif not live.is_last:
+            self._store(live, launch, result, seconds)
+        else:
+            with undisturbed():  # No signal comes between the commit and its record.
+                self._store(live, launch, result, seconds)
+
+    def failed(self, launch: Launch, reason: str, *, lost: bool = False) -> None:
+        """An attempt has failed, or was lost with its worker or its host."""
+        live = self._jobs[launch.phase.job]
+        name, task = launch.phase.phase, launch.task
+        if live.absorbs is not None and live.absorbs(name, task, reason, lost):
+            self._done(live, launch, 0.0)
+            return
+        live.discard(launch)
+        text = f"{live.execution.describe(launch.phase.phase, launch.task)}: {reason}"
+        self._report(
+            TaskFailed(self._now(), launch.phase, launch.task, launch.attempt, text, lost)
+        )
+        self._one_less(live, launch)
+
+    def abandoned(self, launch: Launch, reason: str) -> None:
+        """An attempt is lost, but may still run; `over` is told when it does not any more."""
+        self._abandoned[launch] = self._jobs[launch.phase.job]
+        self.failed(launch, reason, lost=True)
+
+    def over(self, launch: Launch) -> None:
+        """An abandoned attempt has ended on its host, too: discard its output."""
+        self._abandoned.pop(launch).discard(launch)
+
+    def killed(self, launch: Launch) -> None:
+        """An attempt was killed."""
+        self.stopped(launch, b"", 0.0)
+
+    def stopped(self, launch: Launch, kept: Pickle, work: float) -> None:
+        """An attempt stopped on request. If it kept a value, its seconds of work are kept."""
+        live = self._jobs[launch.phase.job]
+        if kept:
+            live.kept[launch.phase.phase, launch.task] = kept
+        live.discard(launch)
+        saved = work if kept else 0.0
+        self._report(
+            TaskKilled(self._now(), launch.phase, launch.task, launch.attempt, kept=saved)
+        )
+        self._one_less(live, launch)
+
+    def give_up(self, job: str) -> None:
+        """Begin no more attempts of a job; close it when none runs."""
+        live = self._jobs[job]
+        live.given_up = True
+        self._close_if_given_up(live)
+
+    def hear_commits(self) -> None:
+        """Report the last tasks of jobs whose commits have ended."""
+        while self._committed:
+            live, launch, seconds, error = self._committed.popleft()
+            self._commits.pop(live.execution.job.id).join()
+            later, live.later = live.later, None
+            for attempt in later or ():
+                live.discard(attempt)
+            if error is None:
+                self._done(live, launch, seconds)
+            elif isinstance(error, Exception):
+                self._unkept(launch, error)
+            else:
+                raise error
+
+    def end_commits(self) -> None:
+        """Wait for the commits in progress: their output stays, complete."""
+        with undisturbed():
+            for commit in self._commits.values():
+                commit.join()
+
+    def close(self) -> None:
+        """Remove the output of jobs that are not done. Nothing runs any more. Idempotent."""
+        while self._jobs:
+            _, live = self._jobs.popitem()
+            live.later = None
+            live.execution.close(succeeded=False)
+        while self._abandoned:
+            self.over(next(iter(self._abandoned)))
+
+    def _objection(self, launch: Launch) -> str:
+        """Why a launch is dropped; empty if it is valid."""
+        live = self._jobs.get(launch.phase.job)
+        if live is None or live.given_up:
+            return "its job is over"
+        begun = live.begun[launch.phase.phase][launch.task]
+        if begun == DONE:
+            return "the task is done"
+        if (launch.phase.phase, launch.task) in live.running:
+            return f"attempt {begun} of the task runs"
+        if launch.attempt <= begun:
+            return f"attempt {begun} of the task was begun before, and is over"
+        return ""
+
+    def _store(self, live: LiveJob, launch: Launch, result: object, seconds: float) -> None:
+        """Store a result; after the last one, commit."""
+        name, task, execution = launch.phase.phase, launch.task, live.execution
+        try:
+            execution.finished(name, task, launch.attempt, result)
+            if live.waits is not None:
+                seconds -= live.waits.waited(name, task, launch.attempt)
+            if live.is_last:
+                if hasattr(execution, "output"):
+                    self._commit(live, launch, seconds)
+                    return
+                execution.close(succeeded=True)
+        except Exception as error:
+            self._unkept(launch, error)
+            return
+        self._done(live, launch, seconds)
+
+    def _commit(self, live: LiveJob, launch: Launch, seconds: float) -> None:
+        """Commit the output in a thread; `hear_commits` reports the end of it."""
+
+        def commit() -> None:
+            problem: BaseException | None = None
+            try:
+                live.execution.close(succeeded=True)
+            except BaseException as error:
+                problem = error
+            self._committed.append((live, launch, seconds, problem))
+            self._wake()
+
+        live.later = []
+        thread = threading.Thread(target=commit, name=f"commit of {live.execution.job.id}")
+        self._commits[live.execution.job.id] = thread
+        thread.start()
+
+    def _unkept(self, launch: Launch, error: Exception) -> None:
+        self.failed(launch, f"its result cannot be kept: {_sentence(error)}")
+
+    def _done(self, live: LiveJob, launch: Launch, seconds: float) -> None:
+        """A task is done, with its result stored; forget a job that is complete."""
+        name, task = launch.phase.phase, launch.task
+        live.tasks_left -= 1
+        live.begun[name][task] = DONE
+        live.kept.pop((name, task), None)
+        self._report(TaskFinished(self._now(), launch.phase, task, launch.attempt, seconds))
+        if live.is_done and not live.given_up:
+            self._forget(live)
+        else:
+            self._one_less(live, launch)
+
+    def _one_less(self, live: LiveJob, launch: Launch) -> None:
+        live.running.discard((launch.phase.phase, launch.task))
+        self._close_if_given_up(live)
+
+    def _close_if_given_up(self, live: LiveJob) -> None:
+        if live.given_up and not live.running:
+            self._forget(live)
+            live.execution.close(succeeded=False)
+
+    def _forget(self, live: LiveJob) -> None:
+        del self._jobs[live.execution.job.id]
+        if live.runner_key == live.execution.job.id:
+            self._forget_runner(live.runner_key)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        place = f" ({error.filename})" if error.filename else ""
+        return f"{error.strerror}{place}"
+    return f"{type(error).__name__}: {error}"

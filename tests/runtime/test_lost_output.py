@@ -1,0 +1,132 @@
+"""Output of done tasks that is lost: what is pending again, and what waits again."""
+
+from __future__ import annotations
+
+import pytest
+
+import slotwise
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Launch, Locality, Reallocate
+from slotwise.model.event import JobArrived, OutputLost, TaskFailed, TaskFinished
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.record import codec
+from slotwise.runtime.simulated.simulation import Simulation
+from slotwise.runtime.state import State
+
+MAP, REDUCE = PhaseId("j", "map"), PhaseId("j", "reduce")
+
+
+@pytest.fixture
+def state() -> State:
+    """Two maps are done, and one of two reduces runs."""
+    made = State(Cluster((Host("h", {"task": 2}),)))
+    reduces = Phase("reduce", Tasks(2, 1.0), after=frozenset({"map"}))
+    made.apply(JobArrived(0.0, Job("j", (Phase("map", Tasks(2, (1.0, 3.0))), reduces))))
+    made.apply(Reallocate({MAP: 2.0}, 10.0))
+    for task in (0, 1):
+        launch(made, MAP, task)
+    for task, seconds in ((0, 2.0), (1, 6.0)):
+        made.apply(TaskFinished(0.0, MAP, task, 1, seconds))
+    launch(made, REDUCE, 0)
+    made.check()
+    return made
+
+
+def launch(state: State, phase: PhaseId, task: int, attempt: int = 1) -> None:
+    """Launch an attempt."""
+    state.apply(Launch(phase, task, attempt, "h", Locality.NODE))
+
+
+def ready(state: State) -> set[str]:
+    """The names of the ready phases."""
+    return {phase.id.phase for phase in state.ready("task")}
+
+
+def test_lost_tasks_are_pending_again(state: State) -> None:
+    """With the next number of attempt; the phase is ready again, and its estimate stays."""
+    state.apply(OutputLost(0.0, MAP, (1,)))
+    state.check()
+    assert ready(state) == {"map"}
+    (phase,) = state.ready("task")
+    assert (phase.done, phase.pending, phase.next_task()) == (1, 1, (1, 2))
+    assert phase.work_left(0.0) == pytest.approx(6.0), "tasks take twice their estimate"
+
+
+def test_what_depends_on_it_waits_but_its_running_tasks_go_on(state: State) -> None:
+    """They may have read all that they need."""
+    state.apply(OutputLost(0.0, MAP, (0,)))
+    state.apply(TaskFinished(0.0, REDUCE, 0, 1, 1.0))
+    state.check()
+    assert ready(state) == {"map"}
+    launch(state, MAP, 0, attempt=2)
+    state.apply(TaskFinished(0.0, MAP, 0, 2, 2.0))
+    state.check()
+    assert ready(state) == {"reduce"}
+
+
+def test_a_running_task_that_misses_its_input_runs_again_later(state: State) -> None:
+    """It fails, and waits with the others."""
+    state.apply(OutputLost(0.0, MAP, (0,)))
+    state.apply(TaskFailed(0.0, REDUCE, 0, 1, "input is missing", lost=True))
+    state.check()
+    assert ready(state) == {"map"}
+
+
+def test_a_job_is_complete_when_its_lost_output_is_made_again(state: State) -> None:
+    """Also if all that needed the output is done meanwhile."""
+    launch(state, REDUCE, 1)
+    state.apply(OutputLost(0.0, MAP, (0,)))
+    for task in (0, 1):
+        state.apply(TaskFinished(0.0, REDUCE, task, 1, 1.0))
+    state.check()
+    assert state.completed == {}
+    launch(state, MAP, 0, attempt=2)
+    state.apply(TaskFinished(3.0, MAP, 0, 2, 2.0))
+    state.check()
+    assert state.completed == {"j": 3.0}
+
+
+def test_what_is_not_done_cannot_be_lost(state: State) -> None:
+    """A repeated report changes nothing, nor does one of a job that is over."""
+    state.apply(OutputLost(0.0, MAP, (0,)))
+    state.apply(OutputLost(0.0, MAP, (0,)))
+    state.apply(OutputLost(0.0, PhaseId("gone", "map"), (0,)))
+    state.check()
+    (phase,) = state.ready("task")
+    assert (phase.done, phase.pending) == (1, 1)
+
+
+def test_the_event_comes_back_from_json() -> None:
+    """With its tasks as a tuple."""
+    event = OutputLost(1.0, MAP, (0, 3))
+    assert codec.decode(codec.encode(event)) == event
+
+
+def test_a_simulated_loss_repeats_a_task() -> None:
+    """A map of 2 s ends at 2 and is lost at 3; the reduce that began by then goes on."""
+    job = Job(
+        "j",
+        (Phase("map", Tasks(2, 2.0)), Phase("reduce", Tasks(4, 2.0), after=frozenset({"map"}))),
+    )
+
+    def loss(event: TaskFinished) -> float | None:
+        return 1.0 if event.task == 0 and event.attempt == 1 else None
+
+    result = slotwise.simulate([job], "fair", slots=2, simulation=Simulation(loss=loss))
+    ends = [
+        (event.phase.phase, event.task, event.attempt, event.at)
+        for turn in result.log.turns
+        for event in turn.events
+        if isinstance(event, TaskFinished)
+    ]
+    assert ends == [
+        ("map", 0, 1, 2.0),
+        ("map", 1, 1, 2.0),
+        ("reduce", 0, 1, 4.0),
+        ("reduce", 1, 1, 4.0),
+        ("map", 0, 2, 6.0),
+        ("reduce", 2, 1, 8.0),
+        ("reduce", 3, 1, 8.0),
+    ]
+    assert slotwise.replay(result.log).is_identical
+    assert result.bound <= result.metrics["value"] == 8.0
