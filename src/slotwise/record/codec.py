@@ -154,6 +154,7 @@ def _encode_phase(phase: Phase) -> Plain:
         "count": phase.tasks.count,
         "work": phase.tasks.work,
         "blocks": [[sorted(block.hosts), block.size_bytes] for block in phase.tasks.blocks],
+        **({} if phase.slots == 1 else {"slots": phase.slots}),
     }
 
 
@@ -170,6 +171,7 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
         slow_start=plain.get("slow_start", 1.0),
         copy=plain.get("copy", 0.0),
         continues=plain.get("continues"),
+        slots=plain.get("slots", 1),
     )
 
 

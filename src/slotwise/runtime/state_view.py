@@ -31,6 +31,10 @@ class StateView:
         """The ready phases that use this kind of slot, in order of arrival."""
         return self._jobs.in_order(slot_kind)
 
+    def wide(self, slot_kind: str) -> Collection[PhaseState]:
+        """Those of them whose tasks occupy several slots each."""
+        return self._jobs.wide[slot_kind].values()
+
     def backlogged(self, slot_kind: str) -> Iterable[PhaseBelow]:
         """The ready phases with pending tasks, by pool, then within it; largest lack first."""
         return self._shares.of[slot_kind].whole.walk()
