@@ -16,6 +16,7 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision
 from slotwise.model.errors import InputError
 from slotwise.model.event import Event
+from slotwise.model.fitting import check_fits
 from slotwise.model.job import Job
 from slotwise.model.pool import Preemption
 from slotwise.model.shuffle import Shuffle
@@ -122,6 +123,7 @@ class RunSpec:
         for kind in {phase.kind: None for job in self.jobs for phase in job.phases}:
             self.cluster.slot_kind(kind)  # Refuses a kind that no host serves.
         for job in self.jobs:
+            check_fits(job, self.cluster, self.source.pools())
             _refuse_stranded(job, self.cluster)
         check_scheduler(self.scheduler, self.jobs, self.cluster, self.source.pools())
         return Header(
@@ -170,7 +172,8 @@ def _refuse_stranded(job: Job, cluster: Cluster) -> None:
     for phase in job.phases:
         if phase.continues is not None:
             try:
-                cluster.check_continues(job.by_name[phase.continues].kind, phase.kind)
+                before = job.by_name[phase.continues]
+                cluster.check_continues(before.kind, phase.kind, (before.slots, phase.slots))
             except InputError as error:
                 raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
 

@@ -400,6 +400,11 @@ class Snapshot(Protocol):
         ...
 
     @property
+    def has_wide(self) -> bool:
+        """Whether tasks of a ready phase occupy several slots each."""
+        ...
+
+    @property
     def doomed(self) -> Mapping[str, str]:
         """The jobs that can no longer succeed and were not given up yet, with the reason."""
         ...

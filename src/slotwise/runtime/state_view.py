@@ -64,6 +64,11 @@ class StateView:
         return self._hosts.capacity[slot_kind]
 
     @property
+    def has_wide(self) -> bool:
+        """Whether tasks of a ready phase occupy several slots each."""
+        return self._jobs.has_wide
+
+    @property
     def lost(self) -> Collection[str]:
         """The unresponsive hosts."""
         return self._hosts.lost
