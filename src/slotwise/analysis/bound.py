@@ -20,7 +20,7 @@ WORK_LEAST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work at speed 1: slot-seconds of each phase, seconds of its longest task if these are whole.
+    """Work at speed 1: slot-seconds of each phase, and seconds of its longest task.
 
     `longest` is empty if the work of a phase can be divided anywhere, as in a plan.
     """

@@ -74,8 +74,8 @@ class PhaseExplained:
     than their share of the same kind of slot. `before` and `after` are the nearest backlogged
     phases of its pool that are served before and after it. If hosts have queues, nothing is
     allocated: `allocated` is None, shares and neighbours are empty. `silent` counts the slots
-    that it holds on unresponsive hosts, by host. `holders` are the jobs of any pool that hold slots of
-    its kind while its tasks wait, the largest first; `holders_more` counts those not named.
+    that it holds on unresponsive hosts, by host. `holders` are the jobs of any pool that hold
+    slots of its kind while its tasks wait, the largest first; `holders_more` counts the others.
     """
 
     phase: str

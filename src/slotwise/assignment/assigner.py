@@ -19,7 +19,7 @@ class Assigner(Protocol):
 
 
 Offer = tuple[str, PhaseView, Mapping[str, int]]
-"""A phase, the kind of slot that it uses, and the hosts with free slots on which it may launch."""
+"""The kind of slot of a phase, the phase, and hosts with free slots where it may launch."""
 
 
 def waiting(snapshot: Snapshot, waits: Waits | None = None) -> Iterator[Offer]:

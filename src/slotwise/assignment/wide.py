@@ -48,12 +48,12 @@ class Waits:
                 self._keep(phase)
 
     def in_order(self, slot_kind: str) -> list[PhaseView]:
-        """The phases that may launch: those of overdue pools, those that are due, all others."""
+        """The phases that may launch: of overdue pools, then those that are due, then all."""
         phases = [p for p in self._snapshot.backlogged(slot_kind) if p.may_launch]
         return sorted(phases, key=lambda p: (not p.overrides_delay, self._turn(p.id)))
 
     def offered(self, slot_kind: str, phase: PhaseView) -> Mapping[str, int]:
-        """The hosts with enough free slots for a task of a phase, if none keeps them from it."""
+        """The hosts with enough free slots for a task that are not kept from its phase."""
         if phase.is_limited and any(self._needs_room_of(o, phase) for o in self._due_ones):
             return {}
         return {
@@ -63,14 +63,16 @@ class Waits:
         }
 
     def defer(self) -> list[Defer]:
-        """The decisions with which waits begin, and with which they go on until they are due."""
+        """The decisions with which waits begin, and with which they continue until due."""
         now, decisions = self._snapshot.now, []
         for phase in self._wide:
             due, until = self._due(phase), phase.deferred_until
+            since = now if phase.deferred_since is None else phase.deferred_since
+            if due == inf and self._near_after and phase.has_homes and not phase.is_pinned:
+                due = since + self._near_after  # It may use slots that nobody else does.
             if not phase.pending or due == inf:
                 continue
             if until is None or until <= now < due:
-                since = now if phase.deferred_since is None else phase.deferred_since
                 later = now + max(LOOK_SECONDS, self._mean(phase))
                 decisions.append(Defer(phase.id, since, due if due > now else later))
         return decisions
@@ -108,7 +110,8 @@ class Waits:
         hosts = [host for host in free if (kind, host) not in self._keepers]
         hosts = [host for host in hosts if self._could_use(phase, kind, host)]
         if hosts and not self._will_come(phase, kind):
-            stopping, position = self._stopping(kind), self._snapshot.cluster.position
+            stopping = slots_stopping(self._snapshot, kind)
+            position = self._snapshot.cluster.position
             hosts.sort(key=lambda host: (-free[host] - stopping[host], position[host]))
             for host in hosts[: max(1, int(_lacks(phase) / phase.width + SLOTS))]:
                 self._keepers[kind, host] = phase
@@ -130,14 +133,6 @@ class Waits:
             return False
         own = [launch.host for _, launch in phase.attempts()] + [*phase.hosts_stopping()]
         return slots - own.count(host) * phase.width >= phase.width
-
-    def _stopping(self, slot_kind: str) -> Counter[str]:
-        """The slots of each host that tasks will free that were asked to stop."""
-        slots: Counter[str] = Counter()
-        for phase in self._snapshot.ready(slot_kind):
-            for host in phase.hosts_stopping():
-                slots[host] += phase.width
-        return slots
 
     def _is_kept(self, place: tuple[str, str], phase: PhaseView) -> bool:
         """Whether the free slots of a host are kept from a phase."""
@@ -171,6 +166,15 @@ class Waits:
         )
         hosts = [host for host in self._snapshot.cluster.hosts if host.name not in lost]
         return any(host.slots.get(kind, 0) >= phase.width for host in hosts)
+
+
+def slots_stopping(snapshot: Snapshot, slot_kind: str) -> Counter[str]:
+    """The slots of each host that tasks will free that were asked to stop."""
+    slots: Counter[str] = Counter()
+    for phase in snapshot.ready(slot_kind):
+        for host in phase.hosts_stopping():
+            slots[host] += phase.width
+    return slots
 
 
 def _lacks(phase: PhaseView) -> float:

@@ -64,8 +64,8 @@ class Defer:
     """This phase waits for other free slots than those that it was offered.
 
     They were far from its input (delay scheduling), or too few on each host for one of its
-    tasks. It has been waiting since `since` and is considered again at `until`. A launch ends the
-    wait.
+    tasks. It has been waiting since `since` and is considered again at `until`. A launch ends
+    the wait.
     """
 
     phase: PhaseId

@@ -1,4 +1,4 @@
-"""Whether the tasks of a job can run at all: on some host, and within the shares of its pools."""
+"""Whether the tasks of a job can run at all, on some host and within shares of pools."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 They hold estimates only: no policy can see how long a task will really take.
 
-Units: what a phase or a pool holds, demands and may hold is counted in slots (`running`, `away`,
-`max_share`, `allocated`, `missing`, `spare`). `pending` counts tasks. A task holds `width` slots
-of one host, so `running` and `max_share` of a phase are multiples of its width.
+Units: what a phase or a pool holds, demands and may hold is counted in slots (`running`,
+`away`, `max_share`, `allocated`, `missing`, `spare`). `pending` counts tasks. A task holds
+`width` slots of one host, so `running` and `max_share` of a phase are multiples of its width.
 """
 
 from __future__ import annotations

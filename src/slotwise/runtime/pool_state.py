@@ -46,7 +46,8 @@ class PoolState(ShareNode):
     It keeps its backlogged children, shares of pools or phases, in order. `running` and the
     other counters cover all phases below it; `demand` is the slots that these can use.
     `stopping` counts the slots of its attempts that were asked to stop, `coming` those of
-    attempts asked to stop elsewhere on its behalf. Neither counts attempts on unresponsive hosts, which free no slot.
+    attempts asked to stop elsewhere on its behalf. Neither counts attempts on unresponsive
+    hosts, which free no slot.
     `min_share` and `max_share` apply to this kind of slot, or, with a `total`, to all of its
     parts together; `holds_totals` is set if there are such shares below it. `is_overdue` means
     that it may take slots back, `is_starving` that it may do so for its min share; `starving`
@@ -313,7 +314,7 @@ class Total:
                 more -= given
 
     def serve(self, part: PoolState, slots: int) -> None:
-        """Count launched slots as service of a part, in inverse proportion to its allocation."""
+        """Count launched slots as service of a part, in proportion to its allocation."""
         if part.allocated > 0:
             self._service = max(self._service, self._served[part.slot_kind])
             self._served[part.slot_kind] = self._service + slots / part.allocated

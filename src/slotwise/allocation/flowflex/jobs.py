@@ -136,7 +136,11 @@ def _ready_before(
 
 def _work_of(phase: Phase) -> float:
     work = phase.work_total()
-    return DEFAULT_WORK * phase.tasks.count * phase.slots if work is None else max(work, WORK_LEAST)
+    return (
+        DEFAULT_WORK * phase.tasks.count * phase.slots
+        if work is None
+        else max(work, WORK_LEAST)
+    )
 
 
 WORK_LEAST = 1e-9

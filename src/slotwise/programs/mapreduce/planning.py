@@ -186,9 +186,7 @@ def _phases(
     if reducers:
         work = sum(maps) / program.reduce_bytes_per_second / reducers
         reduces = Tasks(reducers, work)
-        reduce = Phase(
-            "reduce", reduces, "reduce", frozenset({"map"}), *shares, slots=slots
-        )
+        reduce = Phase("reduce", reduces, "reduce", frozenset({"map"}), *shares, slots=slots)
         phases.append(reduce)
     return tuple(phases)
 

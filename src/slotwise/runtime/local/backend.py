@@ -40,6 +40,9 @@ HOST = "localhost"
 class LocalBackend:
     """Runs launches in the worker processes of this machine, one task in each at a time.
 
+    An attempt that occupies several slots runs in one worker, and as many more of its host do
+    nothing meanwhile.
+
     `slots` is their number, or their number by kind, or a cluster: then each host has its own
     worker processes, one for each slot. Every worker of a host runs tasks of every kind. A
     preempted task is asked to stop, and killed at the instant that the decision gives. If it
@@ -84,6 +87,8 @@ class LocalBackend:
         for slot in reversed(range(len(self._host_of))):
             self._free[self._host_of[slot].name].append(slot)
         self._held: dict[int, Launch] = {}
+        # The further slots of attempts that occupy several; their workers do nothing.
+        self._idle: dict[int, list[int]] = {}
         self._ends: dict[int, float] = {}  # when attempts that were asked to stop are killed
         # Attempts reported as lost that unresponsive hosts may still run.
         self._abandoned: dict[int, tuple[LiveJob, Launch]] = {}
@@ -210,7 +215,10 @@ class LocalBackend:
         except Exception as error:
             self._fail(live, launch, f"it cannot be started: {_sentence(error)}")
             return
-        slot = self._free[launch.host].pop()
+        free = self._free[launch.host]
+        slot = free.pop()
+        if (width := live.slots_of(launch)) > 1:
+            self._idle[slot] = [free.pop() for _ in range(width - 1)]
         self._held[slot] = launch
         self._monitor.take_stopped(slot)
         kept = live.kept.get((launch.phase.phase, launch.task), b"")
@@ -238,6 +246,8 @@ class LocalBackend:
             return f"attempt {begun} of the task was begun before, and is over"
         if not self._free[launch.host]:
             return f"no worker of {launch.host} is free"
+        if len(self._free[launch.host]) < live.slots_of(launch):
+            return f"fewer than {live.slots_of(launch)} workers of {launch.host} are free"
         return ""
 
     def _stop(self, preempt: Preempt) -> None:
@@ -276,7 +286,9 @@ class LocalBackend:
 
     def _release(self, slot: int) -> tuple[LiveJob, Launch]:
         """Free a slot whose attempt is over. The job and launch of the attempt."""
-        self._free[self._host_of[slot].name].append(slot)
+        free = self._free[self._host_of[slot].name]
+        free += self._idle.pop(slot, ())
+        free.append(slot)
         self._ends.pop(slot, None)
         launch = self._held.pop(slot)
         return self._jobs[launch.phase.job], launch

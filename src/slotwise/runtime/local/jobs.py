@@ -46,6 +46,10 @@ class LiveJob:
         """The number of the last attempt begun of a launch's task; 0 if none was."""
         return self.begun[launch.phase.phase][launch.task]
 
+    def slots_of(self, launch: Launch) -> int:
+        """The slots that an attempt occupies."""
+        return self.execution.job.by_name[launch.phase.phase].slots
+
     def begin(self, launch: Launch) -> None:
         """Mark an attempt as begun: neither it nor an earlier one may begin again."""
         self.running += 1
