@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_half_of_a_task_is_a_task_half_of_the_time(simulated: Callable[..., obje
     begun = starts(watch.log, "wide")
     narrow = [at for at in starts(watch.log, "narrow") if at < begun[-1]]
     assert 0.7 < len(narrow) / (2 * len(begun)) < 1.5, "both have about half of the slots"
-    assert max(b - a for a, b in zip(begun, begun[1:], strict=False)) <= 4.0
+    assert max(b - a for a, b in pairwise(begun)) <= 4.0
 
 
 def test_a_wait_begins_with_one_decision(simulated: Callable[..., object]) -> None:
@@ -98,7 +99,7 @@ def test_a_wait_begins_with_one_decision(simulated: Callable[..., object]) -> No
 
 
 def test_nothing_is_kept_while_a_wide_task_runs(simulated: Callable[..., object]) -> None:
-    """The end of the first wide task frees enough for the second: the third slot stays in use."""
+    """The end of one wide task frees enough for the next: the third slot stays in use."""
     jobs = [
         job("one", 2, 4.0, 2),
         job("two", 2, 4.0, 2),
