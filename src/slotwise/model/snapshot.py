@@ -16,6 +16,7 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
+from slotwise.model.queues_view import QueuesView
 
 
 class Seen(NamedTuple):
@@ -32,30 +33,6 @@ class Seen(NamedTuple):
 
 
 NOTHING_SEEN = Seen(0.0, 0.0, 0)
-
-
-class QueuesView(Protocol):
-    """The queues of the last `Enqueue`, without the tasks launched since."""
-
-    @property
-    def by_host(self) -> Mapping[str, Sequence[tuple[PhaseId, int]]]:
-        """The phase and number of each host's tasks, the next one first."""
-        ...
-
-    @property
-    def jobs(self) -> Sequence[str]:
-        """The jobs in the order in which their tasks were placed."""
-        ...
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether jobs, tasks or hosts that it does not cover came or went since."""
-        ...
-
-    @property
-    def has_heard(self) -> bool:
-        """Whether time has passed since, so that estimates may have changed."""
-        ...
 
 
 class PoolView(Protocol):
