@@ -19,6 +19,7 @@ from slotwise.model.event import Event
 from slotwise.model.fitting import check_fits
 from slotwise.model.job import Job
 from slotwise.model.pool import Preemption
+from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header, Log, LogFile
@@ -119,12 +120,7 @@ class RunSpec:
         if attempts_max < 1:
             raise InputError(f"attempts_max is {attempts_max}; a task needs at least 1")
         aim = objective_of(options.get("objective"), self.source)
-        aim.check(self.jobs)
-        for kind in {phase.kind: None for job in self.jobs for phase in job.phases}:
-            self.cluster.slot_kind(kind)  # Refuses a kind that no host serves.
-        for job in self.jobs:
-            check_fits(job, self.cluster, self.source.pools())
-            _refuse_stranded(job, self.cluster)
+        check_jobs(self.jobs, self.cluster, aim, self.source.pools())
         check_scheduler(self.scheduler, self.jobs, self.cluster, self.source.pools())
         return Header(
             backend=self.backend,
@@ -153,6 +149,18 @@ class RunSpec:
             found = Delay.of_heartbeat(heartbeat)
             return found.rack_after, found.any_after
         return waits
+
+
+def check_jobs(
+    jobs: Sequence[Job], cluster: Cluster, objective: Objective, pools: PoolTree
+) -> None:
+    """InputError for a job that cannot be run on a cluster in these pools, or be measured."""
+    objective.check(jobs)
+    for kind in {phase.kind: None for job in jobs for phase in job.phases}:
+        cluster.slot_kind(kind)  # Refuses a kind that no host serves.
+    for job in jobs:
+        check_fits(job, cluster, pools)
+        _refuse_stranded(job, cluster)
 
 
 def refuse_unknown(options: Options) -> None:

@@ -10,7 +10,7 @@ Units: what a phase or a pool holds, demands and may hold is counted in slots (`
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
@@ -369,6 +369,11 @@ class Snapshot(Protocol):
     @property
     def reallocates_from(self) -> float:
         """The earliest instant at which a stale allocation may be replaced."""
+        ...
+
+    @property
+    def objective(self) -> tuple[str, Literal["sum", "max"]] | None:
+        """The penalty and the aggregate that a user set; None: those of the beginning."""
         ...
 
     @property
