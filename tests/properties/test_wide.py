@@ -27,7 +27,7 @@ from slotwise.runtime.simulated.outages import Outage
 from slotwise.scheduler import ALLOCATORS
 from tiers import examples
 
-EXAMPLES = examples(30, slow=1000)
+EXAMPLES = examples(20, slow=1000)
 WIDEST = 3
 
 

@@ -35,13 +35,12 @@ def waiting(snapshot: Snapshot, waits: Waits | None = None) -> Iterator[Offer]:
             order = waits.in_order(slot_kind) if waits else snapshot.backlogged(slot_kind)
             for phase in order:
                 if phase.may_launch:
-                    hosts = waits.offered(slot_kind, phase) if waits else free
-                    if not hosts:
+                    if waits and not (free := waits.offered(slot_kind, phase)):
                         continue
                     if phase.is_limited and phase.yields:
-                        last.append((slot_kind, phase, hosts))
+                        last.append((slot_kind, phase, free))
                     else:
-                        yield slot_kind, phase, hosts
+                        yield slot_kind, phase, free
     yield from last
 
 

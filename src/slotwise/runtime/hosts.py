@@ -27,10 +27,10 @@ class FreeSlots:
     def take(self, host: str, slots: int) -> None:
         """Take free slots of a host."""
         left = self.by_host[host] - slots
-        assert left >= 0, "only free slots are taken"
-        if left:
+        if left > 0:
             self.by_host[host] = left
         else:
+            assert left == 0, "only free slots are taken"
             del self.by_host[host]
 
     def give_back(self, host: str, slots: int) -> None:
