@@ -110,7 +110,9 @@ class CheckedScheduler:
                 assert_no_slot_idles(snapshot)
             assert_allocation_is_current(self.inner, snapshot)
             assert_no_pool_holds_too_much(snapshot)
-            if getattr(getattr(self.inner, "allocator", None), "keeps_min_shares", False):
+            # A guarantee holds for the whole tasks that fit into it, so only for narrow ones.
+            allocator = None if snapshot.has_wide else getattr(self.inner, "allocator", None)
+            if getattr(allocator, "keeps_min_shares", False):
                 self.guarantees.look(snapshot, self.inner.epoch_seconds)
         return decisions
 
@@ -132,8 +134,8 @@ def assert_no_slot_idles(snapshot: Snapshot) -> None:
     """No slot stays free while a phase could use it now and does not wait for a better one."""
     for kind in snapshot.cluster.capacity:
         free = snapshot.free(kind)
-        if not free:
-            continue
+        if not free or snapshot.wide(kind):
+            continue  # Slots may be kept for tasks that occupy several.
         for phase in snapshot.ready(kind):
             if phase.is_pinned:
                 can_run = phase.may_launch and phase.next_task_on(free) is not None

@@ -14,6 +14,7 @@ from slotwise.assignment.dmrs.jobs import machines_of, related_machines
 from slotwise.assignment.dmrs.linear_program import linear_program
 from slotwise.assignment.dmrs.planning import PLANNERS
 from slotwise.model.errors import InputError
+from slotwise.model.fitting import check_fits
 from slotwise.objective.objective import Objective
 from slotwise.results import Plan, TaskPlan
 from slotwise.scheduler import PLAN_SECONDS, make_allocator
@@ -49,6 +50,8 @@ def plan(
     budget = _budget(budget_seconds, budget_steps)
     jobs = source.jobs()
     aim.check(jobs)
+    for job in jobs:
+        check_fits(job, cluster, source.pools())
     begun = time.perf_counter()
     planned = plan_schedules(jobs, cluster, source.pools(), chosen, budget)
     work = Work.estimated(jobs)

@@ -16,8 +16,10 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision
 from slotwise.model.errors import InputError
 from slotwise.model.event import Event
+from slotwise.model.fitting import check_fits
 from slotwise.model.job import Job
 from slotwise.model.pool import Preemption
+from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header, Log, LogFile
@@ -118,7 +120,7 @@ class RunSpec:
         if attempts_max < 1:
             raise InputError(f"attempts_max is {attempts_max}; a task needs at least 1")
         aim = objective_of(options.get("objective"), self.source)
-        check_jobs(self.jobs, self.cluster, aim)
+        check_jobs(self.jobs, self.cluster, aim, self.source.pools())
         check_scheduler(self.scheduler, self.jobs, self.cluster, self.source.pools())
         return Header(
             backend=self.backend,
@@ -149,12 +151,15 @@ class RunSpec:
         return waits
 
 
-def check_jobs(jobs: Sequence[Job], cluster: Cluster, objective: Objective) -> None:
-    """InputError for a job that cannot be run on a cluster, or be measured."""
+def check_jobs(
+    jobs: Sequence[Job], cluster: Cluster, objective: Objective, pools: PoolTree
+) -> None:
+    """InputError for a job that cannot be run on a cluster in these pools, or be measured."""
     objective.check(jobs)
     for kind in {phase.kind: None for job in jobs for phase in job.phases}:
         cluster.slot_kind(kind)  # Refuses a kind that no host serves.
     for job in jobs:
+        check_fits(job, cluster, pools)
         _refuse_stranded(job, cluster)
 
 
@@ -175,7 +180,8 @@ def _refuse_stranded(job: Job, cluster: Cluster) -> None:
     for phase in job.phases:
         if phase.continues is not None:
             try:
-                cluster.check_continues(job.by_name[phase.continues].kind, phase.kind)
+                before = job.by_name[phase.continues]
+                cluster.check_continues(before.kind, phase.kind, (before.slots, phase.slots))
             except InputError as error:
                 raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
 

@@ -252,8 +252,8 @@ def assert_taken_rightly(snapshot: Snapshot, decisions: Sequence[Decision]) -> N
             assert staying.issuperset(stopping), "only running tasks are asked to stop"
             if stopping:
                 giving.add(phase.shares[-1])
-            expected[phase.shares[-1]] += len(staying) - len(stopping)
-            can_use = phase.pending + phase.running - _away(snapshot, phase)
+            expected[phase.shares[-1]] += (len(staying) - len(stopping)) * phase.width
+            can_use = phase.pending * phase.width + phase.running - _away(snapshot, phase)
             share[phase.shares[-1]] += min(phase.allocated, can_use)
         for phase in _waiting_again(snapshot):
             if snapshot.cluster.slot_kind(phase.phase.kind) == kind:

@@ -44,12 +44,16 @@ def claims_of(
     now = snapshot.now
     phases = snapshot.ready(slot_kind)
     if snapshot.lost:
-        phases = [p for p in phases if p.away < min(p.max_share, p.pending + p.running)]
-    left = [p.pending + p.running for p in phases]
+        phases = [
+            p for p in phases if p.away < min(p.max_share, p.pending * p.width + p.running)
+        ]
+    left = [p.pending * p.width + p.running for p in phases]
     claims = build_claims(
         snapshot.capacity(slot_kind),
         [(p.job, p.phase) for p in phases],
-        tasks_left=left,
+        tasks_left=[n // p.width for p, n in zip(phases, left, strict=True)]
+        if snapshot.wide(slot_kind)
+        else left,
         max_share=[min(p.max_share, n) - p.away for p, n in zip(phases, left, strict=True)],
         paths=[p.shares for p in phases],
         pools=snapshot.pools,

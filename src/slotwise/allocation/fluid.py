@@ -28,7 +28,7 @@ from slotwise.objective.costs import Floats
 
 @dataclass(slots=True)
 class PhaseProgress:
-    """An unfinished phase: its work and remaining work, seconds, and what it waits for."""
+    """An unfinished phase: work and remaining work, slot-seconds, and what it waits for."""
 
     id: PhaseId
     job: Job
@@ -122,7 +122,7 @@ def progress_of(job: Job, phase: Phase) -> PhaseProgress:
 
     InputError if its work is unknown or 0, or if the job arrives after time 0.
     """
-    work = phase.tasks.work_total()
+    work = phase.work_total()
     if work is None:
         raise InputError(
             f"job {job.id!r}, phase {phase.name!r}: a plan needs its work; state it"

@@ -1,4 +1,4 @@
-"""One slot for each phase of unknown work, so that it gets measured (FLEX 4.2)."""
+"""The slots of one task for each phase of unknown work, so that it gets measured (FLEX 4.2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from math import floor, inf
 from slotwise.allocation.problem import Claims, Group
 
 SLOT = 1.0
-"""Slots for an unseen phase: its first task shows how long the others will take."""
+"""The least number of slots that measuring may take where there is room."""
 
 PART = 0.5
 """The part of the slots without a guarantee that measuring may take from seen phases, and the
@@ -18,7 +18,7 @@ part of a pool's guarantee beyond the min shares in it. Whole slots, at least on
 
 
 def with_measuring(claims: Claims) -> Claims:
-    """The claims with min shares raised to one slot for those that are unseen.
+    """The claims with min shares raised to the slots of one task for those that are unseen.
 
     FLEX extrapolates from finished tasks, so "we ensure that its number of minimum slots is at
     least 1" (FLEX 4.2). Unseen claims are raised in order of arrival while there is room. Room
@@ -36,7 +36,8 @@ def with_measuring(claims: Claims) -> Claims:
         path = [claims.group[claim]]
         while path[-1] >= 0:
             path.append(pools[path[-1]].parent)
-        more, inside = min(SLOT, claims.max_share[claim]) - min_share[claim], 0.0
+        task = float(claims.owner[claim][1].slots)
+        more, inside = min(task, claims.max_share[claim]) - min_share[claim], 0.0
         for pool in path:
             more = min(more, inside + pools[pool].slots_max - held[pool])
             inside += room[pool]

@@ -70,10 +70,10 @@ def _area(job: Job, cluster: Cluster) -> float:
     work: dict[str, float] = {}
     for phase in job.phases:
         kind = cluster.slot_kind(phase.kind)
-        work[kind] = work.get(kind, 0.0) + (phase.tasks.work_total() or 0.0)
+        work[kind] = work.get(kind, 0.0) + (phase.work_total() or 0.0)
     return max(amount / cluster.capacity[kind] for kind, amount in work.items())
 
 
 def _length(phase: Phase, cluster: Cluster) -> float:
     slots = min(phase.slots_most, cluster.capacity[cluster.slot_kind(phase.kind)])
-    return (phase.tasks.work_total() or 0.0) / max(slots, 1)
+    return (phase.work_total() or 0.0) / max(slots, 1)

@@ -147,7 +147,7 @@ def _refuse_lost_work(jobs: Sequence[Job], cluster: Cluster) -> None:
     for job in jobs:
         for phase in job.phases:
             slots = min(phase.slots_most, cluster.capacity[cluster.slot_kind(phase.kind)])
-            spans[job.id, phase.name] = (phase.tasks.work_total() or 0.0) / max(slots, 1)
+            spans[job.id, phase.name] = (phase.work_total() or 0.0) / max(slots, 1)
     shortest = ROUNDING * sum(spans.values())
     for (job_id, name), span in spans.items():
         if 0 < span < shortest:

@@ -41,7 +41,7 @@ class Claims:
     weight     for sharing, > 0: from the weight of the job, its priority and, in a pool with
                `job_weights: size`, its tasks; the job's cost is in `owner`
     arrival    of the job, seconds
-    work       estimated remaining work of the phase, seconds, > 0
+    work       estimated remaining work of the phase, slot-seconds, > 0
     min_share  slots that it must get: the stated min share, cut to what it can use
     max_share  slots that it can use: the stated max share, cut to its unfinished tasks
     group      index into `groups`, of a group that contains no groups

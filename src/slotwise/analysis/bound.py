@@ -20,7 +20,10 @@ WORK_LEAST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work in seconds at speed 1: of each phase, and of its longest task if tasks are whole."""
+    """Work at speed 1: slot-seconds of each phase, and seconds of its longest task.
+
+    `longest` is empty if the work of a phase can be divided anywhere, as in a plan.
+    """
 
     total: Mapping[PhaseId, float]
     longest: Mapping[PhaseId, float] = field(default_factory=dict)
@@ -30,7 +33,7 @@ class Work:
         """The stated work of the jobs, freely divisible."""
         return cls(
             {
-                PhaseId(job.id, phase.name): phase.tasks.work_total() or 0.0
+                PhaseId(job.id, phase.name): phase.work_total() or 0.0
                 for job in jobs
                 for phase in job.phases
             }
@@ -89,6 +92,7 @@ class _Limits:
         self._cluster = cluster
         self._work = work
         self.rates = {kind: _rates(cluster, kind) for kind in cluster.capacity}
+        self._wide_rates: dict[tuple[str, int], list[float]] = {}
         self._kinds = {kind: place for place, kind in enumerate(self.rates)}
         self._ordered: dict[str, list[DagPhase]] = {}
         self._stands: dict[str, Stand] = {}
@@ -139,8 +143,19 @@ class _Limits:
         return self._cluster.slot_kind(phase.kind)
 
     def _rate(self, phase: Phase) -> float:
-        rates = self.rates[self._kind(phase)]
+        rates = self._rates_of(phase)
         return rates[min(phase.slots_most, len(rates)) - 1]
+
+    def _rates_of(self, phase: Phase) -> list[float]:
+        """The rates of the slots that it can use: on each host, those of whole tasks."""
+        kind = self._kind(phase)
+        if phase.slots == 1 or not self._work.longest:
+            return self.rates[kind]
+        key = (kind, phase.slots)
+        if key not in self._wide_rates:
+            # Without a host for it, no task has run: its work is 0 at any rate.
+            self._wide_rates[key] = _rates(self._cluster, *key) or self.rates[kind]
+        return self._wide_rates[key]
 
     def sizes(self, jobs: Sequence[Job]) -> dict[str, Size]:
         """The work of each job, and its minimum time."""
@@ -175,7 +190,7 @@ class _Limits:
     def _length(self, job: Job, phase: Phase) -> float:
         """The minimum time of a phase."""
         longest = self._work.longest.get(PhaseId(job.id, phase.name), 0.0)
-        fastest = self.rates[self._kind(phase)][0]
+        fastest = self._rates_of(phase)[0]
         return max(self._total(job, phase) / self._rate(phase), longest / fastest)
 
     def _stand(self, job: Job) -> Stand:
@@ -208,7 +223,14 @@ class _Limits:
         return nodes
 
 
-def _rates(cluster: Cluster, kind: str) -> list[float]:
-    """Entry n - 1: the work that the n fastest slots of a kind do in a second."""
-    speeds = [host.speed for host in cluster.hosts for _ in range(host.slots.get(kind, 0))]
+def _rates(cluster: Cluster, kind: str, width: int = 1) -> list[float]:
+    """Entry n - 1: the work that the n fastest slots of a kind do in a second.
+
+    Only slots for whole tasks of `width` slots of one host count.
+    """
+    speeds = [
+        host.speed
+        for host in cluster.hosts
+        for _ in range(host.slots.get(kind, 0) // width * width)
+    ]
     return list(accumulate(sorted(speeds, reverse=True)))

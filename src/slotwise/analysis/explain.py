@@ -73,9 +73,9 @@ class PhaseExplained:
     `shares` are those of its pools, the nearest first; `over` are other pools that hold more
     than their share of the same kind of slot. `before` and `after` are the nearest backlogged
     phases of its pool that are served before and after it. If hosts have queues, nothing is
-    allocated: `allocated` is None, shares and neighbours are empty. `silent` counts its running
-    tasks on unresponsive hosts, by host. `holders` are the jobs of any pool that hold slots of
-    its kind while its tasks wait, the largest first; `holders_more` counts those not named.
+    allocated: `allocated` is None, shares and neighbours are empty. `silent` counts the slots
+    that it holds on unresponsive hosts, by host. `holders` are the jobs of any pool that hold
+    slots of its kind while its tasks wait, the largest first; `holders_more` counts the others.
     """
 
     phase: str
@@ -205,9 +205,9 @@ def _holders(state: State, phase: PhaseState) -> list[Holding]:
 
 
 def _silent(state: State, phase: PhaseState) -> dict[str, int]:
-    """The number of its running tasks on each unresponsive host."""
+    """The number of slots that it holds on each unresponsive host."""
     hosts = Counter(launch.host for launch, *_ in phase.launches.values())
-    return {host: hosts[host] for host in sorted(hosts.keys() & state.lost)}
+    return {host: hosts[host] * phase.width for host in sorted(hosts.keys() & state.lost)}
 
 
 def _why(state: State, phase: PhaseState, scheduler: str) -> str:
@@ -254,12 +254,23 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
     if phase.allocated <= 0:
         return f"it is allocated no slots: {scheduler} gives them to other phases now"
     held = phase.running - phase.away
+    if phase.width > 1 and (reason := why_too_few(state, phase)):
+        return reason
     lacks = whole(phase.allocated) - held
     if lacks > 0:
         return f"it lacks {lacks} of its allocated slots: other phases still hold them"
     if held < phase.allocated - SLOTS:
         return "it holds the whole slots of its allocation; the fraction is shared in turns"
     return "it holds its allocation"
+
+
+def why_too_few(state: State, phase: PhaseState) -> str:
+    """Why a phase of tasks of several slots waits, if no host has these free; else empty."""
+    free = state.free(phase.slot_kind)
+    if any(count >= phase.width for count in free.values()):
+        return ""
+    most = max(free.values(), default=0)
+    return f"it waits for {phase.width} free slots of one host; at most {most} are free on one"
 
 
 def _up(share: float) -> int:

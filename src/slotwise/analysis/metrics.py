@@ -15,6 +15,7 @@ from slotwise.analysis.traffic import bytes_read
 from slotwise.model.decision import Decision, Launch, Locality
 from slotwise.model.event import (
     Event,
+    JobArrived,
     JobsClosed,
     ObjectiveChanged,
     OutputLost,
@@ -69,6 +70,7 @@ class Meter:
         self._work: defaultdict[PhaseId, float] = defaultdict(float)
         self._longest: defaultdict[PhaseId, float] = defaultdict(float)
         self._speeds = {host.name: host.speed for host in self._cluster.hosts}
+        self._widths: dict[PhaseId, int] = {}  # where a task occupies several slots
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -81,6 +83,10 @@ class Meter:
                 self._objective = Objective(event.penalty, event.aggregate)
             elif isinstance(event, OutputLost):
                 self._undo(event)
+            elif isinstance(event, JobArrived):
+                for phase in event.job.phases:
+                    if phase.slots > 1:
+                        self._widths[PhaseId(event.job.id, phase.name)] = phase.slots
         self._follower(now, events, decisions)
 
     @classmethod
@@ -123,32 +129,34 @@ class Meter:
         if attempt.ending == "done":
             self._count_done(attempt, held, attempt.seconds)
             return
+        width = self._widths.get(attempt.phase, 1)
         self._endings[attempt.ending] += 1
-        self._busy += held
+        self._busy += held * width
         self._count_read(attempt, self._read)
         speed, slowdown = self._speeds[attempt.host], self._slowdown[attempt.locality]
-        lost = max(0.0, held - attempt.kept * slowdown / speed)
+        lost = max(0.0, held - attempt.kept * slowdown / speed) * width
         self._wasted += lost
-        self._work[attempt.phase] += attempt.kept
+        self._work[attempt.phase] += attempt.kept * width
         if attempt.stop_requested:
             self._taken += 1
             self._lost += lost
-            self._kept += attempt.kept
+            self._kept += attempt.kept * width
 
     def _done(self, launch: Launch, start: float, event: TaskFinished) -> None:
         self._count_done(launch, event.at - start, event.seconds)
 
     def _count_done(self, ran: Launch | Attempt, held: float, seconds: float) -> None:
-        """Count a done task: it held its slot for `held`, and computed for `seconds`."""
+        """Count a done task: it held its slots for `held`, and computed for `seconds`."""
         phase, locality = ran.phase, ran.locality
+        width = self._widths.get(phase, 1)
         self._endings["done"] += 1
-        self._busy += held
+        self._busy += held * width
         self._locality[locality] += 1
         if locality is not Locality.NODE:
             self._count_read(ran, self._read)
         # The work is the time at speed 1 next to the input, which no scheduler can reduce.
         work = seconds * self._speeds[ran.host] / self._slowdown[locality]
-        self._work[phase] += work
+        self._work[phase] += work * width
         if work > self._longest[phase]:
             self._longest[phase] = work
 
@@ -193,7 +201,10 @@ class Meter:
     def _use_of_slots(self, spans: dict[str, JobSpan]) -> dict[str, Any]:
         first = min((span.arrival for span in spans.values()), default=0.0)
         slots = sum(self._cluster.capacity.values())
-        unfinished = sum(a.end - a.start for a in self._follower.unfinished())
+        unfinished = sum(
+            (a.end - a.start) * self._widths.get(a.phase, 1)
+            for a in self._follower.unfinished()
+        )
         span = self._follower.now - first  # Failed jobs may hold slots to the end.
         tasks = sum(self._locality.values())
         read = self._read.copy()

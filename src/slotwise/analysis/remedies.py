@@ -189,7 +189,7 @@ class _Retracing:
                 phase = state.phase(decision.phase)
                 kind = phase.slot_kind
                 self._launches[kind].append((self.turn, now))
-                if not _lacks_guarantee(phase):
+                if not state.wide(kind) and not _lacks_guarantee(phase):
                     self._served[kind].append((self.turn, now, self._promised[kind]))
             state.apply(decision)
             if isinstance(decision, Reallocate):
@@ -220,6 +220,10 @@ class _Retracing:
         if self.scheduler in QUEUEINGS:
             reason = f"{self.scheduler} had planned tasks of other jobs before its own"
             return _Cause("queued", "", reason)
+        free = state.free(kind)
+        if phase.width > 1 and free and all(n < phase.width for n in free.values()):
+            reason = f"it waited for {phase.width} free slots of one host"
+            return _Cause("too few slots on a host", str(phase.width), reason)
         if phase.deferred_until is not None and phase.deferred_until > state.now:
             reason = "it skipped slots far from its input (delay scheduling)"
             return _Cause("deferred", "", reason, "shorter waits let it use them")
@@ -253,6 +257,8 @@ class _Retracing:
         """
         if not self.keeps_min_shares or phase.is_pinned or phase.is_limited:
             return None
+        if self.state.wide(phase.slot_kind):
+            return None  # Slots may be kept for tasks that occupy several.
         if self.may_defer and phase.has_homes:
             return None
         state, kind = self.state, phase.slot_kind

@@ -62,7 +62,10 @@ class StepFunction:
 
 @dataclass(frozen=True, slots=True)
 class PlacedAttempt:
-    """An attempt and its slot: `lane` (from 0) of its host and kind of slot."""
+    """An attempt and a slot that it holds: `lane` (from 0) of its host and kind of slot.
+
+    An attempt of a task that occupies several slots is placed once for each of them.
+    """
 
     attempt: Attempt
     slot_kind: str
@@ -101,8 +104,16 @@ def timeline_of(log: Log) -> Timeline:
     for turn in log.turns:
         follower(turn.now, turn.events, turn.decisions)
     attempts += follower.unfinished()
-    attempts.sort(key=_order)
     cluster, jobs = log.header.cluster, follower.jobs
+    widths = {
+        PhaseId(name, phase.name): phase.slots
+        for name, span in jobs.items()
+        for phase in span.job.phases
+        if phase.slots > 1
+    }
+    if widths:
+        attempts = [a for a in attempts for _ in range(widths.get(a.phase, 1))]
+    attempts.sort(key=_order)
     kinds = {
         PhaseId(name, phase.name): cluster.slot_kind(phase.kind)
         for name, span in jobs.items()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from slotwise.assignment.wide import Waits
 from slotwise.model.decision import Decision, Launch, Locality
 from slotwise.model.snapshot import PhaseView, Snapshot
 
@@ -17,21 +18,29 @@ class Assigner(Protocol):
         ...
 
 
-def waiting(snapshot: Snapshot) -> Iterator[tuple[str, PhaseView]]:
-    """The phases that may launch on free slots, with the kinds of these slots, in order.
+Offer = tuple[str, PhaseView, Mapping[str, int]]
+"""The kind of slot of a phase, the phase, and hosts with free slots where it may launch."""
+
+
+def waiting(snapshot: Snapshot, waits: Waits | None = None) -> Iterator[Offer]:
+    """The phases that may launch on free slots, in order, each with the hosts offered to it.
 
     First, kind by kind, the phases farthest below their allocation; last, the phases whose pool
-    should rather get a slot of another kind.
+    should rather get a slot of another kind. `waits`, if tasks of some phase occupy several
+    slots, decides who goes before these and which hosts each phase is offered.
     """
     last = []
     for slot_kind in snapshot.cluster.capacity:
-        if snapshot.free(slot_kind):
-            for phase in snapshot.backlogged(slot_kind):
+        if free := snapshot.free(slot_kind):
+            order = waits.in_order(slot_kind) if waits else snapshot.backlogged(slot_kind)
+            for phase in order:
                 if phase.may_launch:
+                    if waits and not (free := waits.offered(slot_kind, phase)):
+                        continue
                     if phase.is_limited and phase.yields:
-                        last.append((slot_kind, phase))
+                        last.append((slot_kind, phase, free))
                     else:
-                        yield slot_kind, phase
+                        yield slot_kind, phase, free
     yield from last
 
 

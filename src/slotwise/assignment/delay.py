@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slotwise.assignment.assigner import local, remote, waiting
+from slotwise.assignment.wide import Waits
 from slotwise.model.decision import Decision, Defer, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.snapshot import PhaseView, Snapshot
@@ -49,15 +50,16 @@ class Delay:
         decisions: list[Decision] = []
         now, rack_after = snapshot.now, self.rack_after
         of_kind = ""
-        for slot_kind, phase in waiting(snapshot):
-            if slot_kind != of_kind:
-                of_kind, free = slot_kind, snapshot.free(slot_kind)
+        waits = Waits(snapshot, self.any_after) if snapshot.has_wide else None
+        for slot_kind, phase, free in waiting(snapshot, waits):
+            if slot_kind != of_kind or waits:
+                of_kind = slot_kind
                 # Slots that were free before this turn were offered and passed: they are far.
                 freed = [host for host in snapshot.freed(slot_kind) if host in free]
                 has_overdue = bool(snapshot.overdue(slot_kind))
             until = phase.deferred_until
             overrides_delay = has_overdue and phase.overrides_delay
-            is_due = until is None or now >= until or overrides_delay
+            is_due = until is None or now >= until or overrides_delay or phase.width > 1
             # A limit of its pool may have excluded it from offers to other phases.
             hosts = free if is_due or phase.is_limited else freed
             if not hosts:
@@ -70,9 +72,9 @@ class Delay:
                     launch = remote(phase, snapshot, hosts, self._farthest(phase, now))
             if launch:
                 return [*decisions, launch]
-            if is_due and not phase.is_pinned:
+            if phase.width == 1 and is_due and not phase.is_pinned:
                 decisions.append(self._defer(phase, now))
-        return decisions
+        return [*decisions, *(waits.defer() if waits else ())]
 
     def _farthest(self, phase: PhaseView, now: float) -> Locality:
         """The farthest locality for a phase whose wait for node-local slots is over.

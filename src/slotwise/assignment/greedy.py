@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slotwise.assignment.assigner import local, remote, waiting
+from slotwise.assignment.wide import Waits
 from slotwise.model.decision import Decision, Locality
 from slotwise.model.snapshot import Snapshot
 
@@ -13,13 +14,13 @@ from slotwise.model.snapshot import Snapshot
 @dataclass(frozen=True, slots=True)
 class Greedy:
     """The phase farthest below its allocation launches on a node with its input, otherwise in
-    its rack, otherwise anywhere."""
+    its rack, otherwise anywhere. Wide tasks may wait for slots (`Waits`)."""
 
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next launch, if a slot is free and a phase may use it."""
-        for slot_kind, phase in waiting(snapshot):
-            free = snapshot.free(slot_kind)
+        waits = Waits(snapshot) if snapshot.has_wide else None
+        for _, phase, free in waiting(snapshot, waits):
             launch = local(phase, free) or remote(phase, snapshot, free, Locality.ANY)
             if launch is not None:  # None if its tasks must run on other hosts.
                 return (launch,)
-        return ()
+        return waits.defer() if waits else ()

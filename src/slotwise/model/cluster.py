@@ -97,14 +97,33 @@ class Cluster:
                 total[kind] = total.get(kind, 0) + count
         return {kind: total[kind] for kind in sorted(total) if total[kind]}
 
-    def check_continues(self, before: str, after: str) -> None:
+    def check_slots(self, kind: str, slots: int) -> None:
+        """InputError if no host has this number of slots for phases of this kind."""
+        slot_kind = self.slot_kind(kind)
+        host = max(self.hosts, key=lambda host: host.slots.get(slot_kind, 0))
+        if (largest := host.slots.get(slot_kind, 0)) < slots:
+            raise InputError(
+                f"each task occupies {slots} slots of one host, but the largest host,"
+                f" {host.name!r}, has {largest} of kind {slot_kind!r}; give `slots` at most"
+                f" {largest}, or add a larger host"
+            )
+
+    def check_continues(self, before: str, after: str, slots: tuple[int, int] = (1, 1)) -> None:
         """InputError for a host that can run tasks of kind `before` but not those of `after`.
 
-        Tasks of kind `after` continue those of kind `before` on the same host.
+        Tasks of kind `after` continue those of kind `before` on the same host; `slots` are the
+        slots that each task occupies before and after.
         """
         one, other = self.slot_kind(before), self.slot_kind(after)
         for host in self.hosts:
-            if host.slots.get(one) and not host.slots.get(other):
+            has = host.slots.get(other, 0)
+            if host.slots.get(one, 0) >= slots[0] and 0 < has < slots[1]:
+                raise InputError(
+                    f"host {host.name!r} has {has} slots of kind {other!r}, and a task of kind"
+                    f" {after!r} that continues one there occupies {slots[1]}; give it more, or"
+                    f" no slots of kind {one!r}"
+                )
+            if host.slots.get(one, 0) >= slots[0] and not has:
                 raise InputError(
                     f"host {host.name!r} has slots of kind {one!r} but none of kind {other!r},"
                     f" for tasks of kind {after!r} that continue those of kind {before!r} where"

@@ -50,7 +50,7 @@ class Enqueue:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Run this attempt of a task in a slot of this host."""
+    """Run this attempt of a task on this host, in as many slots as its phase states."""
 
     phase: PhaseId
     task: int
@@ -61,10 +61,11 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Defer:
-    """This phase was offered a slot far from its input and waits (delay scheduling).
+    """This phase waits for other free slots than those that it was offered.
 
-    It has been waiting since `since` and is considered again at `until`. A launch ends the
-    wait.
+    They were far from its input (delay scheduling), or too few on each host for one of its
+    tasks. It has been waiting since `since` and is considered again at `until`. A launch ends
+    the wait.
     """
 
     phase: PhaseId

@@ -42,7 +42,8 @@ class Tasks:
 
     Equal tasks are stored as one number, so that a phase of a million tasks is one small
     object. `work` is in seconds on a slot of a host of speed 1: the same for each task, one
-    number for each, or None if not stated. It is an estimate; only the backend has the true
+    number for each, or None if not stated. A task that occupies several slots holds all of
+    them for that time. It is an estimate; only the backend has the true
     work. `blocks` is empty (no task prefers a host) or holds one block for each task.
     """
 
@@ -68,7 +69,7 @@ class Tasks:
         return self.work[task] if isinstance(self.work, tuple) else self.work
 
     def work_total(self) -> float | None:
-        """The estimated work of all tasks in seconds; None if not stated."""
+        """The estimated work of all tasks in seconds, one slot each; None if not stated."""
         if isinstance(self.work, tuple):
             return sum(self.work)
         return None if self.work is None else self.work * self.count
@@ -93,6 +94,8 @@ class Phase:
                 the same work as the first ones in `tasks`, or none is stated
     continues   a phase with the same number of tasks. Task i of this phase continues task i of
                 that one: it may begin when that task is done, and only on the host where it ran
+    slots       the slots of one host that each task occupies. A task of work w holds them for
+                w seconds at speed 1, and so uses w * slots slot-seconds
     """
 
     name: str
@@ -105,6 +108,7 @@ class Phase:
     copy: float = 0.0
     continues: str | None = None
     grows: bool = False
+    slots: int = 1
 
     def __post_init__(self) -> None:
         # One name, a list or a set is accepted, too.
@@ -118,6 +122,13 @@ class Phase:
             raise InputError(
                 f"phase {self.name!r}: slots_max is {self.slots_max}; it must be at least"
                 f" {max(1, self.slots_min)} (slots_min is {self.slots_min})"
+            )
+        if self.slots < 1:
+            raise InputError(f"phase {self.name!r}: slots is {self.slots}; it must be >= 1")
+        if self.slots_max is not None and self.slots_max < self.slots:
+            raise InputError(
+                f"phase {self.name!r}: slots_max is {self.slots_max}, and each task occupies"
+                f" {self.slots} slots; give it at least {self.slots}"
             )
         if not 0 <= self.slow_start <= 1:
             raise InputError(
@@ -152,9 +163,19 @@ class Phase:
 
     @property
     def slots_most(self) -> int:
-        """The most slots that it can hold at once: the lower of `slots_max` and its tasks."""
-        count = self.tasks.count
-        return count if self.slots_max is None else min(self.slots_max, count)
+        """The most slots that it can hold at once: `slots_max`, or those of all its tasks.
+
+        It is a multiple of the slots of a task.
+        """
+        count, slots = self.tasks.count, self.slots
+        if self.slots_max is not None:
+            count = min(self.slots_max // slots, count)
+        return count * slots
+
+    def work_total(self) -> float | None:
+        """The estimated work of all tasks in slot-seconds; None if not stated."""
+        total = self.tasks.work_total()
+        return total if total is None or self.slots == 1 else total * self.slots
 
 
 @dataclass(frozen=True)
@@ -229,8 +250,8 @@ class Job:
 
     @cached_property
     def work(self) -> float | None:
-        """The estimated work of all phases in seconds, if all are known."""
-        works = [phase.tasks.work_total() for phase in self.phases]
+        """The estimated work of all phases in slot-seconds, if all are known."""
+        works = [phase.work_total() for phase in self.phases]
         known = [work for work in works if work is not None]
         return sum(known) if len(known) == len(works) else None
 

@@ -73,7 +73,7 @@ def _check_phase(phase: Phase, pieces: Sequence[Piece]) -> None:
     ordered = sorted(pieces, key=lambda p: p.start)
     for one, other in pairwise(ordered):
         assert one.end <= other.start, "pieces of a phase do not overlap"
-    work = phase.tasks.work_total()
+    work = phase.work_total()
     assert work is not None
     area = fsum((p.end - p.start) * p.slots for p in pieces)
     rounded = fsum(2 * ulp(p.end) * p.slots for p in pieces)

@@ -1,6 +1,10 @@
 """The read-only views of the state that a policy gets; they are not copies.
 
 They hold estimates only: no policy can see how long a task will really take.
+
+Units: what a phase or a pool holds, demands and may hold is counted in slots (`running`,
+`away`, `max_share`, `allocated`, `missing`, `spare`). `pending` counts tasks. A task holds
+`width` slots of one host, so `running` and `max_share` of a phase are multiples of its width.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
+from slotwise.model.queues_view import QueuesView
 
 
 class Seen(NamedTuple):
@@ -28,30 +33,6 @@ class Seen(NamedTuple):
 
 
 NOTHING_SEEN = Seen(0.0, 0.0, 0)
-
-
-class QueuesView(Protocol):
-    """The queues of the last `Enqueue`, without the tasks launched since."""
-
-    @property
-    def by_host(self) -> Mapping[str, Sequence[tuple[PhaseId, int]]]:
-        """The phase and number of each host's tasks, the next one first."""
-        ...
-
-    @property
-    def jobs(self) -> Sequence[str]:
-        """The jobs in the order in which their tasks were placed."""
-        ...
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether jobs, tasks or hosts that it does not cover came or went since."""
-        ...
-
-    @property
-    def has_heard(self) -> bool:
-        """Whether time has passed since, so that estimates may have changed."""
-        ...
 
 
 class PoolView(Protocol):
@@ -93,6 +74,11 @@ class PoolView(Protocol):
         ...
 
     @property
+    def room(self) -> float:
+        """The number of further slots that it may hold; inf without a max share."""
+        ...
+
+    @property
     def most_there(self) -> float:
         """Its max share minus the slots that it holds on unresponsive hosts."""
         ...
@@ -108,6 +94,10 @@ class PoolView(Protocol):
 
     def spare(self) -> int:
         """The whole slots that can be taken from it before it is below its share."""
+        ...
+
+    def walk(self) -> Iterable[PhaseView]:
+        """The phases below it with pending tasks, in the order in which they are served."""
         ...
 
 
@@ -140,13 +130,18 @@ class PhaseView(Protocol):
         ...
 
     @property
+    def width(self) -> int:
+        """The slots of one host that each task occupies."""
+        ...
+
+    @property
     def running(self) -> int:
-        """The number of tasks that run, each in one slot."""
+        """The slots that its running tasks hold."""
         ...
 
     @property
     def away(self) -> int:
-        """The number of tasks that run on unresponsive hosts."""
+        """The slots that it holds on unresponsive hosts."""
         ...
 
     @property
@@ -156,7 +151,7 @@ class PhaseView(Protocol):
 
     @property
     def max_share(self) -> int:
-        """The most slots it may hold: the lower of its max share and its number of tasks."""
+        """The most slots it may hold: its max share, or the slots of all its tasks."""
         ...
 
     @property
@@ -171,7 +166,7 @@ class PhaseView(Protocol):
 
     @property
     def may_launch(self) -> bool:
-        """Whether one more slot exceeds neither its own max share nor that of a pool."""
+        """Whether one more task exceeds neither its own max share nor that of a pool."""
         ...
 
     @property
@@ -201,6 +196,10 @@ class PhaseView(Protocol):
         """The start and launch of each running attempt, without those asked to stop."""
         ...
 
+    def hosts_stopping(self) -> Iterable[str]:
+        """The host of each running attempt that was asked to stop."""
+        ...
+
     @property
     def has_homes(self) -> bool:
         """Whether its tasks prefer hosts."""
@@ -208,7 +207,7 @@ class PhaseView(Protocol):
 
     @property
     def deferred_since(self) -> float | None:
-        """When its wait for a slot near its input began (last `Defer`); None without one."""
+        """When its wait for other free slots began (last `Defer`); None without one."""
         ...
 
     @property
@@ -272,7 +271,7 @@ class PhaseView(Protocol):
         ...
 
     def work_left(self, now: float) -> float:
-        """The estimated work of the tasks that are not done, in seconds at speed 1; above 0."""
+        """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
         ...
 
 
@@ -296,6 +295,10 @@ class Snapshot(Protocol):
 
     def ready(self, slot_kind: str) -> Sequence[PhaseView]:
         """The ready phases that use this kind of slot, in order of arrival."""
+        ...
+
+    def wide(self, slot_kind: str) -> Collection[PhaseView]:
+        """Those of them whose tasks occupy several slots each, in order of becoming ready."""
         ...
 
     def backlogged(self, slot_kind: str) -> Iterable[PhaseView]:
@@ -376,6 +379,11 @@ class Snapshot(Protocol):
     @property
     def epoch_ends(self) -> float:
         """When the epoch of the last `Reallocate` ends."""
+        ...
+
+    @property
+    def has_wide(self) -> bool:
+        """Whether tasks of a ready phase occupy several slots each."""
         ...
 
     @property

@@ -170,6 +170,7 @@ def _encode_phase(phase: Phase) -> Plain:
         "work": phase.tasks.work,
         "blocks": [[sorted(block.hosts), block.size_bytes] for block in phase.tasks.blocks],
         **({"grows": True} if phase.grows else {}),
+        **({} if phase.slots == 1 else {"slots": phase.slots}),
     }
 
 
@@ -187,6 +188,7 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
         copy=plain.get("copy", 0.0),
         continues=plain.get("continues"),
         grows=plain.get("grows", False),
+        slots=plain.get("slots", 1),
     )
 
 

@@ -73,7 +73,7 @@ class JobLine:
             done = self.done.get(phase.name, 0)
             each = self.seconds[phase.name] / done if done else None
             if each is None:
-                total = phase.tasks.work_total()
+                total = phase.work_total()
                 if total is None:
                     return None
                 each = total / phase.tasks.count

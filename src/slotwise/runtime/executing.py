@@ -170,6 +170,11 @@ class Executing:
         sleeps = isinstance(execution, Sleep)
         return Start(live.runner_key, execution.runner, arguments, kept, sleeps)
 
+    def slots_of(self, launch: Launch) -> int:
+        """The slots that an attempt occupies."""
+        live = self._jobs.get(launch.phase.job)
+        return 1 if live is None else live.execution.job.by_name[launch.phase.phase].slots
+
     def grow(self, phase: PhaseId, count: int) -> None:
         """Add tasks to a phase, unless its job is over."""
         live = self._jobs.get(phase.job)

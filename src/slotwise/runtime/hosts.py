@@ -24,20 +24,21 @@ class FreeSlots:
         """The number of free slots, including those of unresponsive hosts."""
         return sum(self.by_host.values()) + sum(self._away.values())
 
-    def take(self, host: str) -> None:
-        """Take a free slot of a host."""
-        left = self.by_host[host] - 1
-        if left:
+    def take(self, host: str, slots: int) -> None:
+        """Take free slots of a host."""
+        left = self.by_host[host] - slots
+        if left > 0:
             self.by_host[host] = left
         else:
+            assert left == 0, "only free slots are taken"
             del self.by_host[host]
 
-    def give_back(self, host: str) -> None:
-        """Return a slot of a host."""
+    def give_back(self, host: str, slots: int) -> None:
+        """Return slots of a host."""
         if host in self._away:
-            self._away[host] += 1
+            self._away[host] += slots
         else:
-            self.by_host[host] = self.by_host.get(host, 0) + 1
+            self.by_host[host] = self.by_host.get(host, 0) + slots
             self.freed.append(host)
 
     def lose(self, host: str) -> None:

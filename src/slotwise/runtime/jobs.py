@@ -21,6 +21,7 @@ class Jobs:
     arrived    the number of jobs that have arrived
     phases     the phases of all jobs that are not over
     ready      the ready phases, by kind of slot
+    wide       those of them whose tasks occupy several slots; `has_wide`: whether there are any
     completed  when each job that succeeded was done
     failed     why each job that was given up has failed
     """
@@ -29,6 +30,8 @@ class Jobs:
         self.arrived = 0
         self.phases: dict[PhaseId, PhaseState] = {}
         self.ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
+        self.wide: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in self.ready}
+        self.has_wide = False
         self.completed: dict[str, float] = {}
         self.failed: dict[str, str] = {}
         self._admission = Admission()
@@ -148,12 +151,17 @@ class Jobs:
     def make_ready(self, phase: PhaseState) -> None:
         """Add a phase to the ready ones."""
         self.ready[phase.slot_kind][phase.id] = phase
+        if phase.width > 1:
+            self.wide[phase.slot_kind][phase.id] = phase
+            self.has_wide = True
         phase.is_ready = True
         self._in_order.pop(phase.slot_kind, None)
 
     def make_unready(self, phase: PhaseState) -> None:
         """Remove a phase from the ready ones."""
         self.ready[phase.slot_kind].pop(phase.id, None)
+        if self.wide[phase.slot_kind].pop(phase.id, None):
+            self.has_wide = any(self.wide.values())
         phase.is_ready = False
         self._in_order.pop(phase.slot_kind, None)
 

@@ -22,14 +22,18 @@ class ShareNode:
     owed       the guaranteed part of them
     running    slots that it holds
     away       slots that it holds on unresponsive hosts; they are not shared or counted
+    width      slots that it takes at once: those of a task; 1 for a pool
     served     the service that it has received, relative to its allocation
     order      breaks ties
     """
 
-    __slots__ = ("allocated", "away", "order", "owed", "parent", "rank", "running", "served")
+    __slots__ = (
+        *("allocated", "away", "order", "owed", "parent", "rank", "running", "served"),
+        "width",
+    )
 
-    def __init__(self, order: int, parent: ShareNode | None) -> None:
-        self.order, self.parent = order, parent
+    def __init__(self, order: int, parent: ShareNode | None, width: int = 1) -> None:
+        self.order, self.parent, self.width = order, parent, width
         self.allocated = self.owed = self.served = 0.0
         self.running = self.away = 0
         self.rank: Rank | None = None
@@ -40,29 +44,40 @@ class ShareNode:
         Nodes that lack whole slots of their guarantee come first, then nodes that lack whole
         slots of their allocation. Fractions of slots go by turns: next is the node with the
         least service relative to its allocation, so that half a slot is a slot half of the
-        time. Nodes without an allocation come last, by arrival.
+        time. Nodes without an allocation come last, by arrival. For a phase of wide tasks, the
+        slots of a task take the place of one slot.
         """
         allocated, running = self.allocated, self.running - self.away
         if allocated <= 0:
             return (inf, self.order, self.order, self)
         held = running / allocated
-        if running < int(allocated + SLOTS):
+        if self.width != 1:
+            if running < self.in_tasks(allocated):
+                held -= 2.0 if running < self.in_tasks(self.owed) else 1.0
+            elif held < 1.0:
+                held = 0.0
+        elif running < int(allocated + SLOTS):
             held -= 2.0 if running < int(self.owed + SLOTS) else 1.0
         elif held < 1.0:
             held = 0.0
         return (held, self.served, self.order, self)
 
-    def serve(self, service: float) -> float:
-        """Count a launch as service received. Returns the updated service level of siblings.
+    def in_tasks(self, share: float) -> int:
+        """The slots of the whole tasks in a share."""
+        return int(share / self.width + SLOTS) * self.width
+
+    def serve(self, service: float, slots: int) -> float:
+        """Count the slots of a launch as service received. The service level of siblings.
 
         `service` is the level at which siblings last won a turn. A node that arrives late, or
         had no tasks for a while, starts at this level, without credit or debt from the past.
         """
         if self.allocated <= 0:
             return service
-        if self.running - self.away > int(
-            self.allocated + SLOTS
-        ):  # It has just won the turn for a fraction of a slot.
+        # It has just won the turn for a fraction of a slot, or of a task.
+        if self.running - self.away > (
+            int(self.allocated + SLOTS) if self.width == 1 else self.in_tasks(self.allocated)
+        ):
             service = max(service, self.served)
-        self.served = max(self.served, service) + 1.0 / self.allocated
+        self.served = max(self.served, service) + slots / self.allocated
         return service

@@ -22,6 +22,8 @@ class PhaseState(ShareNode):
 
     The tasks of a phase that continues another are `blocked` until the tasks that they continue
     are done. Then each may run only on the host of the task that it continues.
+
+    `running`, `away`, `demand` and `max_share` count slots, `width` of them for each task.
     """
 
     __slots__ = (
@@ -81,7 +83,7 @@ class PhaseState(ShareNode):
         cluster: Cluster,
         default_work: float,
     ) -> None:
-        super().__init__(order, pool)
+        super().__init__(order, pool, phase.slots)
         count = phase.tasks.count
         self.id = PhaseId(job.id, phase.name)
         self.job, self.phase = job, phase
@@ -153,10 +155,10 @@ class PhaseState(ShareNode):
 
     @property
     def may_launch(self) -> bool:
-        """Whether one more slot exceeds neither its own max share nor that of a pool."""
+        """Whether one more task exceeds neither its own max share nor that of a pool."""
         if self.running >= self.max_share:
             return False
-        return not self._limits or not any(share.is_full for share in self._limits)
+        return not self._limits or not any(share.room < self.width for share in self._limits)
 
     @property
     def yields(self) -> bool:
@@ -177,13 +179,13 @@ class PhaseState(ShareNode):
         another host. Tasks on unresponsive hosts use no slots of responsive ones, but count
         against its max share.
         """
-        usable = self.running if self.is_pinned else self.running + self.pending
+        usable = self.running if self.is_pinned else self.running + self.pending * self.width
         return (usable if usable < self.max_share else self.max_share) - self.away
 
     @property
     def has_shrunk(self) -> bool:
         """Whether its demand is below its allocation or its guarantee."""
-        demand = self.pending + self.running - self.away
+        demand = self.pending * self.width + self.running - self.away
         return demand < self.allocated or demand < self.phase.slots_min or self._is_sensitive
 
     @property
@@ -196,6 +198,10 @@ class PhaseState(ShareNode):
         for task, (launch, started, _) in self.launches.items():
             if task not in self.stopping:
                 yield started, launch
+
+    def hosts_stopping(self) -> Iterable[str]:
+        """The host of each running attempt that was asked to stop."""
+        return [self.launches[task][0].host for task in self.stopping]
 
     def next_task(self) -> tuple[int, int]:
         """The pending task to launch next on any host, and the number of that attempt."""
@@ -250,14 +256,14 @@ class PhaseState(ShareNode):
         """
         if self.phase.tasks.work is not None or self.done:
             return False
-        return not self.running or self._elapsed(now) < self._each * self.running
+        return not self.running or self._elapsed(now) < self._each * len(self.launches)
 
     def work_left(self, now: float) -> float:
-        """The estimated work of the tasks that are not done, in seconds at speed 1; above 0."""
+        """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
         finished, running = self._expected_finished, self._expected_running
         if self._works is None:
-            finished, running = self._each * self.done, self._each * self.running
-        return work_left(
+            finished, running = self._each * self.done, self._each * len(self.launches)
+        return self.width * work_left(
             expected_pending=max(0.0, self._expected_total - finished - running),
             expected_running=running,
             expected_finished=finished,
@@ -279,7 +285,7 @@ class PhaseState(ShareNode):
         self._status[task] = RUNNING
         self.launches[task] = (launch, now, speed)
         self.pending -= 1
-        self.running += 1
+        self.running += self.width
         self.deferred_since = self.deferred_until = None
         if self.running >= self.max_share:
             self.has_passed = False  # It is not offered slots until it may launch again.
@@ -298,7 +304,7 @@ class PhaseState(ShareNode):
             return None
         del self.launches[task]
         launch, started, speed = entry
-        self.running -= 1
+        self.running -= self.width
         if self.running:
             if self._works is not None:
                 self._expected_running -= self._works[task]
@@ -309,8 +315,9 @@ class PhaseState(ShareNode):
         return launch, speed
 
     def look_for(self, lost: Collection[str]) -> None:
-        """Count its running tasks on these unresponsive hosts. O(running tasks)."""
-        self.away = sum(launch.host in lost for launch, *_ in self.launches.values())
+        """Count the slots that it holds on these unresponsive hosts. O(running tasks)."""
+        away = sum(launch.host in lost for launch, *_ in self.launches.values())
+        self.away = away * self.width
 
     def unblock(self, task: int, host: str) -> None:
         """Make a blocked task pending: the task that it continues is done on this host."""
@@ -391,7 +398,8 @@ class PhaseState(ShareNode):
         """Assert that its counters agree with its tasks. O(tasks); for tests."""
         status = self._status
         assert self.pending == status.count(PENDING)
-        assert self.running == status.count(RUNNING) == len(self.launches)
+        assert self.running == status.count(RUNNING) * self.width
+        assert status.count(RUNNING) == len(self.launches)
         assert self.done == status.count(DONE)
         assert self.blocked == status.count(BLOCKED)
         assert self.stopping.keys() <= self.launches.keys()

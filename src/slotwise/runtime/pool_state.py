@@ -45,8 +45,9 @@ class PoolState(ShareNode):
 
     It keeps its backlogged children, shares of pools or phases, in order. `running` and the
     other counters cover all phases below it; `demand` is the slots that these can use.
-    `stopping` counts its attempts that were asked to stop, `coming` those asked to stop
-    elsewhere on its behalf. Neither counts attempts on unresponsive hosts, which free no slot.
+    `stopping` counts the slots of its attempts that were asked to stop, `coming` those of
+    attempts asked to stop elsewhere on its behalf. Neither counts attempts on unresponsive
+    hosts, which free no slot.
     `min_share` and `max_share` apply to this kind of slot, or, with a `total`, to all of its
     parts together; `holds_totals` is set if there are such shares below it. `is_overdue` means
     that it may take slots back, `is_starving` that it may do so for its min share; `starving`
@@ -228,8 +229,9 @@ class PoolState(ShareNode):
                 continue  # No slot is taken back for it.
             path = takewhile(lambda pool: pool is not self, path_to(phase.pool))
             inside = [pool for pool in path if pool.max_share < inf]
-            more = min(phase.pending, phase.max_share - phase.running)
+            more = min(phase.pending * phase.width, phase.max_share - phase.running)
             more = int(min([more, *[pool.room - taken[pool] for pool in inside]]))
+            more -= more % phase.width
             if more > 0:
                 taken.update(dict.fromkeys([*inside, self], more))
         return taken[self]
@@ -314,11 +316,11 @@ class Total:
                 part.owed += given
                 more -= given
 
-    def serve(self, part: PoolState) -> None:
-        """Count a launch as service of a part, in inverse proportion to its allocation."""
+    def serve(self, part: PoolState, slots: int) -> None:
+        """Count launched slots as service of a part, in proportion to its allocation."""
         if part.allocated > 0:
             self._service = max(self._service, self._served[part.slot_kind])
-            self._served[part.slot_kind] = self._service + 1.0 / part.allocated
+            self._served[part.slot_kind] = self._service + slots / part.allocated
 
     def is_turn_of_others(self, part: PoolState) -> bool:
         """Whether the rest of the max share should go to slots of other kinds.

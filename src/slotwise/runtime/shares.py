@@ -152,7 +152,7 @@ class Shares:
             order, old = pool.backlogged, child.rank
             if pool.below != 1:
                 if held > 0:
-                    pool.service = child.serve(pool.service)
+                    pool.service = child.serve(pool.service, held)
                 if old is not None:
                     del order[bisect_left(order, old)]
                     child.rank = None
@@ -179,18 +179,18 @@ class Shares:
         """Count a running task that was asked to stop, for a pool (`share`) or for none."""
         phase.stopping[task] = share
         for pool in path_to(phase.pool):
-            pool.stopping += 1
+            pool.stopping += phase.width
         for pool in path_to(share):
-            pool.coming += 1
+            pool.coming += phase.width
 
     def ended(self, phase: PhaseState, task: int) -> None:
         """A task has ended: if it was asked to stop, it no longer counts as stopping."""
         if task in phase.stopping:
             share = phase.stopping.pop(task)
             for pool in path_to(phase.pool):
-                pool.stopping -= 1
+                pool.stopping -= phase.width
             for pool in path_to(share):
-                pool.coming -= 1
+                pool.coming -= phase.width
 
     def check(self, phases: Iterable[PhaseState]) -> None:
         """Assert that every share agrees with these phases. For tests."""
@@ -222,7 +222,7 @@ class Shares:
     def _settle_total(self, pool: PoolState, total: Total, held: int) -> None:
         """A part of a total has changed: update the shortages of its other parts."""
         if held > 0:
-            total.serve(pool)
+            total.serve(pool, held)
         if pool.preemption is not None:
             for other in pool.of_other_kinds:
                 shares = self._of_kinds[other.slot_kind]
@@ -241,10 +241,10 @@ class Shares:
         for pool in path_to(phase.pool):
             pool.running += phase.running
             pool.away += phase.away
-            pool.stopping += len(takers)
+            pool.stopping += len(takers) * phase.width
         for taker in takers:
             for pool in path_to(taker):
-                pool.coming += 1
+                pool.coming += phase.width
         phase.rank = None
         if phase.is_ready and phase.pending:
             phase.rank = rank = phase.ranked()
@@ -286,7 +286,7 @@ def _check(pool: PoolState, below: Sequence[PoolState], phases: Sequence[PhaseSt
     """Assert that a share agrees with the shares directly, and all phases, below it."""
     assert pool.running == sum(phase.running for phase in phases)
     assert pool.away == sum(phase.away for phase in phases)
-    stopping = sum(len(phase.stopping) for phase in phases)
+    stopping = sum(len(phase.stopping) * phase.width for phase in phases)
     assert stopping - pool.away <= pool.stopping <= stopping
     own = sum(phase.demand for phase in phases if phase.is_ready and phase.pool is pool)
     assert pool.demand == own + sum(other.usable for other in below)

@@ -325,17 +325,17 @@ class State(StateView):
     def _launch(self, launch: Launch) -> None:
         phase = self._phases[launch.phase]
         assert phase.may_launch, "no share is exceeded"
-        self._hosts.free[phase.slot_kind].take(launch.host)
+        self._hosts.free[phase.slot_kind].take(launch.host, phase.width)
         phase.launch(launch, self.now, self._speeds[launch.host])
         if self._queues.by_host:
             self._queues.launched(launch)
-        self._of_kind[phase.slot_kind].settle(phase, 1)
+        self._of_kind[phase.slot_kind].settle(phase, phase.width)
 
     def _defer(self, decision: Defer) -> None:
         assert decision.until > self.now, "every wake lies ahead"
         phase = self._phases[decision.phase]
         phase.deferred_since, phase.deferred_until = decision.since, decision.until
-        phase.has_passed = not phase.is_limited
+        phase.has_passed = not phase.is_limited and phase.width == 1
         heappush(self._waits, (decision.until, decision.phase))
 
     def _preempt(self, decision: Preempt) -> None:
@@ -380,7 +380,7 @@ class State(StateView):
                 phase.block(task)
 
     def _free_slot(self, phase: PhaseState, launch: Launch) -> None:
-        self._hosts.free[phase.slot_kind].give_back(launch.host)
+        self._hosts.free[phase.slot_kind].give_back(launch.host, phase.width)
         if phase.stopping:
             self._of_kind[phase.slot_kind].ended(phase, launch.task)
 
@@ -390,7 +390,7 @@ class State(StateView):
             self._recount()
             self.has_shrunk = True  # It may use more slots of responsive hosts.
         else:
-            self._settle(phase, -1)
+            self._settle(phase, -phase.width)
 
     def _recount(self) -> None:
         self._shares.recount(self._phases.values(), self._hosts.lost)

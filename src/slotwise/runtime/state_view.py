@@ -31,6 +31,10 @@ class StateView:
         """The ready phases that use this kind of slot, in order of arrival."""
         return self._jobs.in_order(slot_kind)
 
+    def wide(self, slot_kind: str) -> Collection[PhaseState]:
+        """Those of them whose tasks occupy several slots each."""
+        return self._jobs.wide[slot_kind].values()
+
     def backlogged(self, slot_kind: str) -> Iterable[PhaseBelow]:
         """The ready phases with pending tasks, by pool, then within it; largest lack first."""
         return self._shares.of[slot_kind].whole.walk()
@@ -58,6 +62,11 @@ class StateView:
     def capacity(self, slot_kind: str) -> int:
         """The slots of this kind on responsive hosts."""
         return self._hosts.capacity[slot_kind]
+
+    @property
+    def has_wide(self) -> bool:
+        """Whether tasks of a ready phase occupy several slots each."""
+        return self._jobs.has_wide
 
     @property
     def lost(self) -> Collection[str]:

@@ -163,7 +163,8 @@ class Session:
         entry = _arriving(entry, now, self.unused)
         source = Source(Workload((), folder=Path(folder)), (entry,))
         (execution,) = source.executions(self._cluster)
-        check_jobs([execution.job], self._cluster, Objective(**self._header.objective))
+        objective = Objective(**self._header.objective)
+        check_jobs([execution.job], self._cluster, objective, self._state.pools)
         execution.open()
         future: Future[Any] = Future(self, execution.job.id)
         try:

@@ -213,6 +213,7 @@ def _job(
 def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phase:
     if cluster is not None:
         cluster.slot_kind(entry.kind)  # Raises InputError for a kind that no host serves.
+        cluster.check_slots(entry.kind, entry.slots)
     return Phase(
         name=entry.name,
         tasks=_tasks(entry, cluster, block_bytes),
@@ -223,6 +224,7 @@ def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phas
         slow_start=entry.slow_start,
         copy=entry.copying,
         continues=entry.continues,
+        slots=entry.slots,
     )
 
 
@@ -230,8 +232,8 @@ def _tasks(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Task
     blocks = tuple(Block(frozenset(hosts), block_bytes) for hosts in entry.blocks or [])
     if isinstance(entry.tasks, list):
         return Tasks(len(entry.tasks), tuple(entry.tasks), blocks)
-    # Work without a number of tasks is cut into one task for each slot it may use.
+    # Work without a number of tasks is cut into as many tasks as may run at once.
     everywhere = cluster.capacity[cluster.slot_kind(entry.kind)] if cluster else 1
-    count = entry.tasks or entry.slots_max or everywhere
+    count = entry.tasks or max(1, (entry.slots_max or everywhere) // entry.slots)
     assert entry.work is not None
     return Tasks(count, entry.work / count, blocks)

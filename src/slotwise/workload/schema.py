@@ -177,6 +177,7 @@ class PhaseEntry(Entry):
         | Annotated[list[Positive], Field(min_length=1)]
         | None
     ) = None
+    slots: Slots = 1
     slots_min: Count = 0
     slots_max: Slots | None = None
     after: list[Name] = Field(default_factory=list)
@@ -199,6 +200,11 @@ class PhaseEntry(Entry):
             raise ValueError(
                 f"slots_min is {self.slots_min}, above slots_max {self.slots_max};"
                 " lower one or raise the other"
+            )
+        if self.slots_max is not None and self.slots_max < self.slots:
+            raise ValueError(
+                f"slots_max is {self.slots_max}, and each task occupies {self.slots} slots;"
+                " lower slots or raise slots_max"
             )
         return self
 
@@ -234,6 +240,7 @@ class JobEntry(Entry):
     split_bytes: Annotated[int, Field(ge=1)] | None = None
     memory_bytes: Annotated[int, Field(ge=1)] | None = None
     overwrite: bool | None = None
+    slots: Slots | None = None
     slots_min: Count | None = None
     slots_max: Slots | None = None
 

@@ -24,6 +24,7 @@ SETTINGS = (
     "split_bytes",
     "memory_bytes",
     "overwrite",
+    "slots",
     "slots_min",
     "slots_max",
 )

@@ -50,9 +50,12 @@ def play(frequent_checks: None) -> Iterator[Play]:
     scenes: list[Scene] = []
 
     def make(
-        function: Callable[[int], object], grace: float = 0.3, speed: float = 1.0
+        function: Callable[[int], object],
+        grace: float = 0.3,
+        speed: float = 1.0,
+        slots: int = 1,
     ) -> Scene:
-        calls = Calls(Job("j", (Phase("p", Tasks(8)),)), function)
+        calls = Calls(Job("j", (Phase("p", Tasks(8), slots=slots),)), function)
         hosts = (Host("a", {"task": 2}, speed=speed), Host("b", {"task": 1}, speed=speed))
         backend = LocalBackend([calls], Cluster(hosts, grace=grace))
         scenes.append(Scene(backend, calls))

@@ -46,7 +46,7 @@ def whole_flows(
         index = {phase.name: number for number, phase in enumerate(phases)}
         flows.append([
             FlowNode(
-                phase.tasks.work_total() or 0.0,
+                phase.work_total() or 0.0,
                 phase.slots_most,
                 tuple(index[name] for name in sorted(phase.waits_for)),
                 kinds[cluster.slot_kind(phase.kind)],
@@ -135,8 +135,12 @@ def _ready_before(
 
 
 def _work_of(phase: Phase) -> float:
-    work = phase.tasks.work_total()
-    return DEFAULT_WORK * phase.tasks.count if work is None else max(work, WORK_LEAST)
+    work = phase.work_total()
+    return (
+        DEFAULT_WORK * phase.tasks.count * phase.slots
+        if work is None
+        else max(work, WORK_LEAST)
+    )
 
 
 WORK_LEAST = 1e-9

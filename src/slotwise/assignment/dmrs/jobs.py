@@ -80,6 +80,11 @@ def _check(phase: Phase) -> None:
             "dmrs keeps no min and max shares;"
             " leave out slots_min and slots_max, or take another scheduler"
         )
+    if phase.slots > 1:
+        raise InputError(
+            f"each task occupies {phase.slots} slots, and dmrs places tasks of one slot each;"
+            " leave out slots, or take another scheduler"
+        )
     if phase.continues is not None:
         raise InputError("dmrs places no phases that continue others; take another scheduler")
 

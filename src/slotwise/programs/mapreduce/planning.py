@@ -53,6 +53,7 @@ def plan_mapreduce(
     steps: tuple[tuple[float, float], ...] = (),
     penalty: str | None = None,
     priority: str = "normal",
+    slots: int = 1,
     slots_min: int = 0,
     slots_max: int | None = None,
     shuffle: Shuffle | None = None,
@@ -63,7 +64,8 @@ def plan_mapreduce(
     `program` is what `load` takes; `inputs` are paths, globs or directories. Relative paths are
     relative to `base_dir`. `memory_bytes` limits the memory of a task's pairs. Shuffled data is
     in a directory of the job under `work_dir` (default: the system's directory for temporary
-    files). `slots_min` and `slots_max` apply to each phase. The phases are map and, unless
+    files). `slots_min` and `slots_max` apply to each phase, `slots` to each task of map and
+    reduce. The phases are map and, unless
     `reducers` is 0, reduce; a program with total_order and two or more reduces has a phase
     sample before them. Raises InputError or MissingExtraError for invalid arguments.
 
@@ -90,7 +92,7 @@ def plan_mapreduce(
     sizes = _sizes(source, splits, count, samples)
     job = Job(
         job_id,
-        _phases(made, sizes, count, (slots_min, slots_max)),
+        _phases(made, sizes, count, (slots_min, slots_max), slots),
         arrival,
         pool,
         weight,
@@ -166,21 +168,26 @@ def _sizes(
 
 
 def _phases(
-    program: AnyProgram, sizes: dict[str, Sizes], reducers: int, slots: tuple[int, int | None]
+    program: AnyProgram,
+    sizes: dict[str, Sizes],
+    reducers: int,
+    shares: tuple[int, int | None],
+    slots: int,
 ) -> tuple[Phase, ...]:
     """The phases; work is estimated from bytes at the rates that the program states."""
     rate, maps, sample = program.map_bytes_per_second, sizes["map"], sizes.get("sample")
     assert isinstance(maps, tuple)
     map_tasks = Tasks(len(maps), tuple(size / rate for size in maps))
     after = frozenset({"sample"} if sample is not None else ())
-    phases = [Phase("map", map_tasks, "map", after, *slots)]
+    phases = [Phase("map", map_tasks, "map", after, *shares, slots=slots)]
     if isinstance(sample, int):
         # It has one task, so slots of a larger slots_min would be idle.
         phases.insert(0, Phase("sample", Tasks(1, sample / rate), "map"))
     if reducers:
         work = sum(maps) / program.reduce_bytes_per_second / reducers
         reduces = Tasks(reducers, work)
-        phases.append(Phase("reduce", reduces, "reduce", frozenset({"map"}), *slots))
+        reduce = Phase("reduce", reduces, "reduce", frozenset({"map"}), *shares, slots=slots)
+        phases.append(reduce)
     return tuple(phases)
 
 

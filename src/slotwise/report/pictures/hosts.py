@@ -119,9 +119,13 @@ def _bad_marks(scene: Scene, line: Timeline, groups: list[int], texts: list[str]
     """One cross for all unsuccessful attempts in a row within one column."""
     width = (scene.end - scene.begin) / COLUMNS
     counts: dict[tuple[int, int], int] = {}
+    last = None
     for group, placed in zip(groups, line.attempts, strict=True):
-        if placed.attempt.ending in ("failed", "lost", "killed"):
-            key = group, int((placed.attempt.end - scene.begin) / width)
+        if placed.attempt is last:
+            continue  # A further slot of the same attempt.
+        last = placed.attempt
+        if last.ending in ("failed", "lost", "killed"):
+            key = group, int((last.end - scene.begin) / width)
             counts[key] = counts.get(key, 0) + 1
     return [
         {

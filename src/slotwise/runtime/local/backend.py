@@ -35,6 +35,9 @@ HOST = "localhost"
 class LocalBackend:
     """Runs launches in the worker processes of this machine, one task in each at a time.
 
+    An attempt that occupies several slots runs in one worker, and as many more of its host do
+    nothing meanwhile.
+
     `slots` is their number, or their number by kind, or a cluster: then each host has its own
     worker processes, one for each slot. Every worker of a host runs tasks of every kind. A
     preempted task is asked to stop, and killed at the instant that the decision gives. If it
@@ -74,6 +77,8 @@ class LocalBackend:
         for slot in reversed(range(len(self._host_of))):
             self._free[self._host_of[slot].name].append(slot)
         self._held: dict[int, Launch] = {}
+        # The further slots of attempts that occupy several; their workers do nothing.
+        self._idle: dict[int, list[int]] = {}
         self._ends: dict[int, float] = {}  # when attempts that were asked to stop are killed
         # Attempts reported as lost that unresponsive hosts may still run.
         self._abandoned: dict[int, Launch] = {}
@@ -207,11 +212,13 @@ class LocalBackend:
         self.close()
 
     def _launch(self, launch: Launch) -> None:
-        free = self._free[launch.host]
-        start = self._jobs.begin(launch, "" if free else f"no worker of {launch.host} is free")
+        free, width = self._free[launch.host], self._jobs.slots_of(launch)
+        start = self._jobs.begin(launch, _lacking(len(free), width, launch.host))
         if start is None:
             return
         slot = free.pop()
+        if width > 1:
+            self._idle[slot] = [free.pop() for _ in range(width - 1)]
         self._held[slot] = launch
         self._monitor.take_stopped(slot)
         key, runner = start.runner_key, start.runner
@@ -249,8 +256,10 @@ class LocalBackend:
         self._jobs.killed(self._release(slot))
 
     def _release(self, slot: int) -> Launch:
-        """Free a slot whose attempt is over. The launch of the attempt."""
-        self._free[self._host_of[slot].name].append(slot)
+        """Free the slots of an attempt that is over. The launch of the attempt."""
+        free = self._free[self._host_of[slot].name]
+        free += self._idle.pop(slot, ())
+        free.append(slot)
         self._ends.pop(slot, None)
         return self._held.pop(slot)
 
@@ -322,6 +331,17 @@ class LocalBackend:
         if self._jobs.sleeps(launch):
             return outcome.seconds  # A sleep continues while its process is stopped.
         return max(0.0, outcome.seconds - stopped)
+
+
+def _lacking(free: int, width: int, host: str) -> str:
+    """Why a task that occupies `width` slots cannot begin; empty if it can."""
+    if free >= width:
+        return ""
+    return (
+        f"fewer than {width} workers of {host} are free"
+        if free
+        else f"no worker of {host} is free"
+    )
 
 
 def _by_kind(slots: int | Mapping[str, int]) -> Mapping[str, int]:

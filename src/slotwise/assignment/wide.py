@@ -1,0 +1,188 @@
+"""Tasks that occupy several slots of one host: how phases are served beside them.
+
+While all tasks occupy one slot each, nothing of this applies. A phase of wide tasks waits while
+it holds less than its allocation and no host has enough free slots for one of its tasks. Its
+wait begins with a `Defer`. When the wait is due, the phase has the first right to every host
+with enough free slots, and it keeps the free slots of some hosts: no other phase launches
+there. So the free slots of these hosts only become more until there are enough.
+
+docs/algorithms/wide-tasks.md has the rules, their reasons, and the proof that each wait ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from math import inf
+
+from slotwise.allocation.tolerances import SLOTS
+from slotwise.model.decision import Defer
+from slotwise.model.job import PhaseId
+from slotwise.model.snapshot import PhaseView, PoolView, Snapshot
+
+LOOK_SECONDS = 1.0
+"""The least wait of a `Defer` that needs no wake-up, since the phase keeps slots already."""
+
+
+class Waits:
+    """The waits of phases of wide tasks at one instant, and the slots that they keep.
+
+    Waits that are due are ordered: first those of overdue pools, then by the instant from which
+    they have been due. O(phases of wide tasks + hosts with free slots + running wide tasks).
+    """
+
+    def __init__(self, snapshot: Snapshot, near_after: float = 0.0) -> None:
+        """`near_after`: seconds for which a phase with homes waits for a slot near these."""
+        self._snapshot, self._near_after = snapshot, near_after
+        self._wide = [p for kind in snapshot.cluster.capacity for p in snapshot.wide(kind)]
+        found = [
+            (not phase.overrides_delay, due, phase.order, phase)
+            for phase in self._wide
+            if phase.pending and (due := self._due(phase)) <= snapshot.now
+        ]
+        self._due_ones = [phase for *_, phase in sorted(found, key=lambda one: one[:3])]
+        self._place = {phase.id: place for place, phase in enumerate(self._due_ones)}
+        self._keepers: dict[tuple[str, str], PhaseView] = {}
+        for phase in self._due_ones:
+            if phase.may_launch:
+                self._keep(phase)
+
+    def in_order(self, slot_kind: str) -> list[PhaseView]:
+        """The phases that may launch: of overdue pools, then those that are due, then all."""
+        phases = [p for p in self._snapshot.backlogged(slot_kind) if p.may_launch]
+        return sorted(phases, key=lambda p: (not p.overrides_delay, self._turn(p.id)))
+
+    def offered(self, slot_kind: str, phase: PhaseView) -> Mapping[str, int]:
+        """The hosts with enough free slots for a task that are not kept from its phase."""
+        if phase.is_limited and any(self._needs_room_of(o, phase) for o in self._due_ones):
+            return {}
+        return {
+            host: count
+            for host, count in self._snapshot.free(slot_kind).items()
+            if count >= phase.width and not self._is_kept((slot_kind, host), phase)
+        }
+
+    def defer(self) -> list[Defer]:
+        """The decisions with which waits begin, and with which they continue until due."""
+        now, decisions = self._snapshot.now, []
+        for phase in self._wide:
+            due, until = self._due(phase), phase.deferred_until
+            since = now if phase.deferred_since is None else phase.deferred_since
+            if due == inf and self._near_after and phase.has_homes and not phase.is_pinned:
+                due = since + self._near_after  # It may use slots that nobody else does.
+            if not phase.pending or due == inf:
+                continue
+            if until is None or until <= now < due:
+                later = now + max(LOOK_SECONDS, self._mean(phase))
+                decisions.append(Defer(phase.id, since, due if due > now else later))
+        return decisions
+
+    def _due(self, phase: PhaseView) -> float:
+        """When its wait is due; inf if it holds its allocation.
+
+        At once if it lacks the slots of a whole task or its pool is overdue. If it lacks a part
+        of these slots, after the time in which that part adds up to a task of usual length.
+        """
+        lacks = _lacks(phase)
+        if lacks <= SLOTS:
+            return inf
+        wait = 0.0
+        if not phase.overrides_delay:
+            if lacks < phase.width - SLOTS:
+                wait = self._mean(phase) * (phase.width / lacks - 1)
+            if phase.has_homes and not phase.is_pinned:
+                wait = max(wait, self._near_after)
+        since = phase.deferred_since
+        return (self._snapshot.now if since is None else since) + wait
+
+    def _mean(self, phase: PhaseView) -> float:
+        """The estimated seconds that each of its tasks still takes."""
+        slots = phase.running + phase.pending * phase.width
+        return phase.work_left(self._snapshot.now) / slots
+
+    def _keep(self, phase: PhaseView) -> None:
+        """Keep the hosts with the most free slots: as many hosts as it lacks tasks.
+
+        It keeps none while a task of another phase runs that will free enough slots at once.
+        """
+        kind = self._snapshot.cluster.slot_kind(phase.phase.kind)
+        free = self._snapshot.free(kind)
+        hosts = [host for host in free if (kind, host) not in self._keepers]
+        hosts = [host for host in hosts if self._could_use(phase, kind, host)]
+        if hosts and not self._will_come(phase, kind):
+            stopping = slots_stopping(self._snapshot, kind)
+            position = self._snapshot.cluster.position
+            hosts.sort(key=lambda host: (-free[host] - stopping[host], position[host]))
+            for host in hosts[: max(1, int(_lacks(phase) / phase.width + SLOTS))]:
+                self._keepers[kind, host] = phase
+
+    def _will_come(self, phase: PhaseView, slot_kind: str) -> bool:
+        """Whether a task of another phase holds enough slots of a host that it could use."""
+        return any(
+            launch.host not in self._snapshot.lost
+            and self._could_use(phase, slot_kind, launch.host)
+            for other in self._snapshot.wide(slot_kind)
+            if other.width >= phase.width and other.id != phase.id
+            for _, launch in other.attempts()
+        )
+
+    def _could_use(self, phase: PhaseView, slot_kind: str, host: str) -> bool:
+        """Whether one more of its tasks could run on a host if all other phases left it."""
+        slots = self._snapshot.cluster.by_name[host].slots.get(slot_kind, 0)
+        if slots < phase.width or (phase.is_pinned and not phase.next_task_on((host,))):
+            return False
+        own = [launch.host for _, launch in phase.attempts()] + [*phase.hosts_stopping()]
+        return slots - own.count(host) * phase.width >= phase.width
+
+    def _is_kept(self, place: tuple[str, str], phase: PhaseView) -> bool:
+        """Whether the free slots of a host are kept from a phase."""
+        keeper = self._keepers.get(place)
+        return keeper is not None and self._precedes(keeper, phase)
+
+    def _needs_room_of(self, keeper: PhaseView, phase: PhaseView) -> bool:
+        """Whether a launch would take room in a pool that a phase before it needs."""
+        if not keeper.is_limited or not self._precedes(keeper, phase):
+            return False
+        keys = {pool.key for pool in _path(keeper.pool)}
+        return self._has_host(keeper) and any(
+            pool.key in keys and pool.room - phase.width < keeper.width
+            for pool in _path(phase.pool)
+        )
+
+    def _precedes(self, keeper: PhaseView, phase: PhaseView) -> bool:
+        """Whether a phase that is due comes before another one, which may be due, too."""
+        if phase.overrides_delay and not keeper.overrides_delay:
+            return False
+        return self._turn(keeper.id) < self._turn(phase.id)
+
+    def _turn(self, phase: PhaseId) -> int:
+        return self._place.get(phase, len(self._place))
+
+    def _has_host(self, phase: PhaseView) -> bool:
+        """Whether a responsive host has slots for one of its tasks."""
+        kind, lost = (
+            self._snapshot.cluster.slot_kind(phase.phase.kind),
+            self._snapshot.lost,
+        )
+        hosts = [host for host in self._snapshot.cluster.hosts if host.name not in lost]
+        return any(host.slots.get(kind, 0) >= phase.width for host in hosts)
+
+
+def slots_stopping(snapshot: Snapshot, slot_kind: str) -> Counter[str]:
+    """The slots of each host that tasks will free that were asked to stop."""
+    slots: Counter[str] = Counter()
+    for phase in snapshot.ready(slot_kind):
+        for host in phase.hosts_stopping():
+            slots[host] += phase.width
+    return slots
+
+
+def _lacks(phase: PhaseView) -> float:
+    """The slots of its allocation that it does not hold."""
+    return phase.allocated - (phase.running - phase.away)
+
+
+def _path(pool: PoolView | None) -> Iterator[PoolView]:
+    while pool is not None:
+        yield pool
+        pool = pool.parent
