@@ -342,22 +342,16 @@ class PhaseState(ShareNode):
         return self.pending > 0 or self.running > 0
 
     def undo(self, task: int) -> bool:
-        """Make a done task pending again: its output was lost. False if it is not done.
-
-        The measured work of the others is taken for that of all, so the estimates stay.
-        """
+        """Make a done task, whose output was lost, pending again; the estimates stay."""
         if not self.is_done(task):
             return False
-        if self._works is None:
-            left = (self.done - 1) / self.done
-        else:
-            before = self._expected_finished
-            self._expected_finished = max(0.0, before - self._works[task])
-            left = self._expected_finished / before if before else 0.0
+        before = self._expected_finished if self._works is not None else self.done
+        each = self._works[task] if self._works is not None else 1
+        left = max(0.0, before - each) if self.done > 1 else 0.0
+        self._observed *= left / before if before else 0.0
+        if self._works is not None:
+            self._expected_finished = left
         self.done -= 1
-        self._observed = self._observed * left if self.done else 0.0
-        if not self.done:
-            self._expected_finished = 0.0
         self.put_back(task)
         return True
 
