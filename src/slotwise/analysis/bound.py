@@ -88,7 +88,7 @@ class _Limits:
     def __init__(self, cluster: Cluster, work: Work) -> None:
         self._cluster = cluster
         self._work = work
-        self.rates = {kind: _rates(cluster, kind) for kind in cluster.capacity}
+        self.rates = {kind: rates_of(cluster, kind) for kind in cluster.capacity}
         self._kinds = {kind: place for place, kind in enumerate(self.rates)}
         self._ordered: dict[str, list[DagPhase]] = {}
         self._stands: dict[str, Stand] = {}
@@ -208,7 +208,7 @@ class _Limits:
         return nodes
 
 
-def _rates(cluster: Cluster, kind: str) -> list[float]:
+def rates_of(cluster: Cluster, kind: str) -> list[float]:
     """Entry n - 1: the work that the n fastest slots of a kind do in a second."""
     speeds = [host.speed for host in cluster.hosts for _ in range(host.slots.get(kind, 0))]
     return list(accumulate(sorted(speeds, reverse=True)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slotwise.model.cluster import Host
 from slotwise.model.job import Job, PhaseId
 
 
@@ -87,6 +88,34 @@ class HostJoined:
 
 
 @dataclass(frozen=True, slots=True)
+class HostAdded:
+    """A host joined the cluster. Its name may be that of a host that has left."""
+
+    at: float
+    host: Host
+
+
+@dataclass(frozen=True, slots=True)
+class HostDrained:
+    """A host is to leave: nothing new begins there. It leaves when its last task has ended."""
+
+    at: float
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostRemoved:
+    """A host left at once, for good.
+
+    The attempts that ran there are lost; the backend reports their ends in the same turn. It
+    has no effect on a host that has left already.
+    """
+
+    at: float
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchDropped:
     """A host received a launch of an attempt that it had begun before, or that was over.
 
@@ -104,7 +133,17 @@ class LaunchDropped:
 TaskEnded = TaskFinished | TaskFailed | TaskKilled
 """The end of an attempt."""
 
+HostChange = HostAdded | HostDrained | HostRemoved
+"""A change of the set of hosts."""
+
 Event = (
-    JobArrived | JobsClosed | JobCancelled | TaskEnded | HostLost | HostJoined | LaunchDropped
+    JobArrived
+    | JobsClosed
+    | JobCancelled
+    | TaskEnded
+    | HostLost
+    | HostJoined
+    | HostChange
+    | LaunchDropped
 )
 """All events that a backend may report."""

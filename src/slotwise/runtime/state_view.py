@@ -56,12 +56,12 @@ class StateView:
         return self._jobs.phases_of(job)
 
     def capacity(self, slot_kind: str) -> int:
-        """The slots of this kind on responsive hosts."""
+        """The slots of this kind on hosts that can begin tasks."""
         return self._hosts.capacity[slot_kind]
 
     @property
     def lost(self) -> Collection[str]:
-        """The unresponsive hosts."""
+        """The hosts where nothing can begin: unresponsive ones, and those that will leave."""
         return self._hosts.lost
 
     @property

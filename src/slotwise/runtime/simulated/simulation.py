@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -10,6 +10,9 @@ from typing import Any
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.errors import InputError
+from slotwise.model.event import HostAdded, HostChange
+from slotwise.model.host_changes import ChangingHosts, hosts_ever, in_order
+from slotwise.model.job import Job
 from slotwise.model.network import Network
 from slotwise.runtime.simulated.outages import Outage, check_outages
 
@@ -42,6 +45,8 @@ class Simulation:
                    has no copy; None: reading takes no time apart from the factors above
     speeds         the true speeds of hosts, where they differ from the believed ones
     outages        when hosts are cut off from the scheduler
+    changes        the hosts that are added, drained and removed, and when; None: those of the
+                   workload
     repeats        returns the seconds after which a host receives a launch a second time, or
                    None; None: every launch is received once
     """
@@ -56,6 +61,7 @@ class Simulation:
     speeds: Mapping[str, float] = field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
     repeats: Callable[[Launch], float | None] | None = None
+    changes: tuple[HostChange, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -78,14 +84,35 @@ class Simulation:
                 )
         check_outages(self.outages)
 
-    def check(self, cluster: Cluster) -> None:
-        """InputError if the outages or speeds name a host that the cluster does not have."""
+    def check(self, cluster: Cluster, jobs: Sequence[Job] = ()) -> None:
+        """InputError if outages, speeds or changes name hosts that are not there.
+
+        Also if phases of these jobs could wait forever, because no host has slots for them.
+        """
+        hosts = ChangingHosts(cluster)
+        for change in in_order(self.changes or ()):
+            hosts.follow(change)
+            self._check_rack(change, cluster)
+        if self.changes:
+            hosts.check_kinds(dict.fromkeys(p.kind for job in jobs for p in job.phases))
+        known_hosts = hosts_ever(cluster, self.changes or ()).by_name
         named = [(outage.host, str(outage)) for outage in self.outages]
         named += [(host, f"true speed {host}={speed:g}") for host, speed in self.speeds.items()]
         for host, what in named:
-            if host not in cluster.by_name:
-                known = ", ".join(cluster.by_name)
+            if host not in known_hosts:
+                known = ", ".join(known_hosts)
                 raise InputError(f"{what}: there is no host {host!r}; known: {known}")
+
+    def _check_rack(self, change: HostChange, cluster: Cluster) -> None:
+        """InputError if a host comes back in another rack of a network, which is fixed."""
+        if self.network is not None and isinstance(change, HostAdded):
+            host = change.host
+            before = hosts_ever(cluster, in_order(self.changes or ())).by_name[host.name]
+            if host.rack != before.rack:
+                raise InputError(
+                    f"host {host.name!r} comes back in rack {host.rack!r} at {change.at:g} s,"
+                    f" but was in rack {before.rack!r}; with a network, give it another name"
+                )
 
     def slowdown(self, locality: Locality) -> float:
         """The factor on the time of a task that reads its input at this distance."""
@@ -105,7 +132,9 @@ class Simulation:
         `believed_cluster` is the cluster that the scheduler gets. Empty entries are left out.
         """
         believed = {host.name: host.speed for host in believed_cluster.hosts}
-        true = {host.name: self.speed_of(host) for host in cluster.hosts}
+        hosts = hosts_ever(cluster, self.changes or ()).hosts
+        true = {host.name: self.speed_of(host) for host in hosts}
+        believed = {host.name: host.speed for host in hosts} | believed
         found: dict[str, Any] = {
             "speeds": {name: true[name] for name in true if true[name] != believed[name]},
             "outages": [[one.host, one.at, one.seconds] for one in self.outages],
