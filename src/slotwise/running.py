@@ -5,14 +5,14 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from slotwise import __version__
 from slotwise.assignment.delay import Delay
-from slotwise.model.cluster import Cluster
+from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision
 from slotwise.model.errors import InputError
 from slotwise.model.event import Event
@@ -76,6 +76,8 @@ class RunSpec:
     options: Options
     parameters: dict[str, Any]
     listeners: Sequence[Remembering] = ()
+    later: Sequence[Host] = ()
+    """The hosts that join the cluster during the run."""
 
     def run(self, make_backend: Callable[[], AbstractContextManager[Backend]]) -> Result:
         """Run the loop on a backend and measure the result.
@@ -121,9 +123,14 @@ class RunSpec:
         aim.check(self.jobs)
         for kind in {phase.kind: None for job in self.jobs for phase in job.phases}:
             self.cluster.slot_kind(kind)  # Refuses a kind that no host serves.
-        for job in self.jobs:
-            _refuse_stranded(job, self.cluster)
-        check_scheduler(self.scheduler, self.jobs, self.cluster, self.source.pools())
+        kinds = frozenset(self.cluster.capacity)
+        for hosts in (self.cluster.hosts, *((host,) for host in self.later)):
+            cluster = replace(self.cluster, hosts=hosts, kinds=kinds)
+            for job in self.jobs:
+                _refuse_stranded(job, cluster)
+        kinds |= {kind for host in self.later for kind, count in host.slots.items() if count}
+        cluster = replace(self.cluster, kinds=kinds)
+        check_scheduler(self.scheduler, self.jobs, cluster, self.source.pools())
         return Header(
             backend=self.backend,
             scheduler={

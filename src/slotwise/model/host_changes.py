@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
-from slotwise.model.cluster import Cluster, Host
+from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostChange, HostDrained
+from slotwise.model.job import Job
 
 
 class ChangingHosts:
@@ -42,15 +43,15 @@ class ChangingHosts:
         else:
             self._drained.add(name)
 
-    def check_kinds(self, kinds: Iterable[str]) -> None:
-        """InputError if phases of one of these kinds can wait forever after the last change."""
+    def check_served(self, kinds: Iterable[str]) -> None:
+        """InputError if slots of one of these kinds are not there after the last change."""
         staying = [host for host in self.cluster.hosts if host.name not in self._drained]
         slots = replace(self.cluster, hosts=tuple(staying)).capacity
         for kind in kinds:
-            if not slots[self.cluster.slot_kind(kind)]:
+            if not slots[kind]:
                 raise InputError(
-                    f"no host has slots for phases of kind {kind!r} after the last change of"
-                    " the hosts, so they may wait forever; add a host with such slots"
+                    f"no host has slots of kind {kind!r} after the last change of the hosts, so"
+                    " jobs may wait forever; add a host with such slots"
                 )
 
     def _add(self, host: Host, what: str) -> None:
@@ -82,7 +83,13 @@ def hosts_ever(cluster: Cluster, changes: Sequence[HostChange]) -> Cluster:
 
 
 def with_kinds(cluster: Cluster, changes: Iterable[HostChange]) -> Cluster:
-    """The cluster, which also knows the kinds of slots of the hosts that come later."""
+    """The cluster for jobs of every kind that it or a later host has slots for.
+
+    Without plain slots it knows the kinds of slots of later hosts from the beginning, so that
+    jobs that arrive before these hosts can wait for them.
+    """
+    if ANY_KIND in cluster.capacity:
+        return cluster
     later = {
         kind
         for change in changes
@@ -91,3 +98,24 @@ def with_kinds(cluster: Cluster, changes: Iterable[HostChange]) -> Cluster:
         if count
     }
     return replace(cluster, kinds=cluster.kinds | later) if later else cluster
+
+
+def check_changes(
+    cluster: Cluster, changes: Iterable[HostChange], jobs: Iterable[Job] = ()
+) -> None:
+    """InputError for changes that are not possible, or that let jobs wait forever.
+
+    A phase uses the kind of slots that it gets by the hosts that have come before its job.
+    """
+    hosts = ChangingHosts(cluster)
+    coming = sorted(jobs, key=lambda job: -job.arrival)
+    used: dict[str, None] = {}
+    changes = in_order(changes)
+    for change in [*changes, None]:
+        while coming and (change is None or coming[-1].arrival <= change.at):
+            for phase in coming.pop().phases:
+                used[hosts.cluster.slot_kind(phase.kind)] = None
+        if change is not None:
+            hosts.follow(change)
+    if changes:
+        hosts.check_served(used)

@@ -67,10 +67,12 @@ class FreeSlots:
 class Hosts:
     """The hosts that are present, and the free slots of all kinds.
 
-    cluster   the hosts that are present
-    capacity  slots of each kind on the hosts where tasks can begin
-    free      the free slots of each kind
-    lost      the hosts where nothing can begin: unresponsive ones, and those that will leave
+    cluster       the hosts that are present
+    capacity      slots of each kind on the hosts where tasks can begin
+    free          the free slots of each kind
+    unresponsive  the unresponsive hosts
+    leaving       the hosts that leave when no attempt runs there
+    lost          the hosts where nothing can begin: all of these
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -78,8 +80,8 @@ class Hosts:
         self.capacity = dict(cluster.capacity)
         self.free = {kind: FreeSlots(cluster, kind) for kind in cluster.capacity}
         self.lost: set[str] = set()
-        self._unresponsive: set[str] = set()
-        self._leaving: set[str] = set()
+        self.unresponsive: set[str] = set()
+        self.leaving: set[str] = set()
 
     def new_turn(self) -> None:
         """Begin a turn: clear the lists of hosts on which slots became free."""
@@ -89,14 +91,14 @@ class Hosts:
     def lose(self, host: str) -> None:
         """A host became unresponsive. No effect if it has left, as a drained host may."""
         if host in self.cluster.by_name:
-            self._unresponsive.add(host)
+            self.unresponsive.add(host)
             self._shut(host)
 
     def join(self, host: str) -> None:
         """An unresponsive host is back. No effect if it has left, as a drained host may."""
-        if host in self._unresponsive:
-            self._unresponsive.remove(host)
-            if host not in self._leaving:
+        if host in self.unresponsive:
+            self.unresponsive.remove(host)
+            if host not in self.leaving:
                 self.lost.remove(host)
                 self._count(host, 1)
                 for free in self.free.values():
@@ -118,23 +120,23 @@ class Hosts:
     def leave(self, host: str) -> None:
         """From now on nothing begins on a host, and it leaves when no attempt runs there."""
         if host in self.cluster.by_name:
-            self._leaving.add(host)
+            self.leaving.add(host)
             self._shut(host)
 
     def is_staying(self, host: str) -> bool:
         """Whether a host is present and not about to leave."""
-        return host in self.cluster.by_name and host not in self._leaving
+        return host in self.cluster.by_name and host not in self.leaving
 
     def forget_if_idle(self, host: str) -> bool:
         """Remove a host that is to leave if no attempt runs there; whether it has left now."""
-        if host not in self._leaving:
+        if host not in self.leaving:
             return False
         slots = self.cluster.by_name[host].slots
         if any(free.set_aside(host) != slots.get(k, 0) for k, free in self.free.items()):
             return False
         for free in self.free.values():
             free.forget(host)
-        for names in (self.lost, self._unresponsive, self._leaving):
+        for names in (self.lost, self.unresponsive, self.leaving):
             names.discard(host)
         self.cluster = self.cluster.without(host)
         return True
@@ -157,7 +159,7 @@ class Hosts:
         assert held + free.count == self.cluster.capacity[kind], "each slot is held or free"
         assert all(count > 0 for count in free.by_host.values())
         assert not free.by_host.keys() & self.lost, "nothing begins on a host that is lost"
-        assert self.lost == self._unresponsive | self._leaving
+        assert self.lost == self.unresponsive | self.leaving
         assert self.lost <= self.cluster.by_name.keys()
         there = [h for h in self.cluster.hosts if h.name not in self.lost]
         assert self.capacity[kind] == sum(host.slots.get(kind, 0) for host in there)

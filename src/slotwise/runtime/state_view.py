@@ -65,6 +65,16 @@ class StateView:
         return self._hosts.lost
 
     @property
+    def unresponsive(self) -> Collection[str]:
+        """The unresponsive hosts."""
+        return self._hosts.unresponsive
+
+    @property
+    def leaving(self) -> Collection[str]:
+        """The hosts that leave when no attempt runs there."""
+        return self._hosts.leaving
+
+    @property
     def seen(self) -> Mapping[PhaseId, Mapping[str, Seen]]:
         """Totals of finished tasks by phase and host."""
         return self._finished.by_phase

@@ -11,7 +11,7 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostChange
-from slotwise.model.host_changes import ChangingHosts, hosts_ever, in_order
+from slotwise.model.host_changes import check_changes, hosts_ever, in_order
 from slotwise.model.job import Job
 from slotwise.model.network import Network
 from slotwise.runtime.simulated.outages import Outage, check_outages
@@ -87,15 +87,14 @@ class Simulation:
     def check(self, cluster: Cluster, jobs: Sequence[Job] = ()) -> None:
         """InputError if outages, speeds or changes name hosts that are not there.
 
-        Also if phases of these jobs could wait forever, because no host has slots for them.
+        Also if these jobs could wait forever, because no host has slots for them.
         """
-        hosts = ChangingHosts(cluster)
-        for change in in_order(self.changes or ()):
-            hosts.follow(change)
-            self._check_rack(change, cluster)
-        if self.changes:
-            hosts.check_kinds(dict.fromkeys(p.kind for job in jobs for p in job.phases))
-        known_hosts = hosts_ever(cluster, self.changes or ()).by_name
+        changes = in_order(self.changes or ())
+        check_changes(cluster, changes, jobs)
+        known_hosts = hosts_ever(cluster, changes).by_name
+        for change in changes:
+            if isinstance(change, HostAdded):
+                self._check_added(change, known_hosts[change.host.name])
         named = [(outage.host, str(outage)) for outage in self.outages]
         named += [(host, f"true speed {host}={speed:g}") for host, speed in self.speeds.items()]
         for host, what in named:
@@ -103,16 +102,14 @@ class Simulation:
                 known = ", ".join(known_hosts)
                 raise InputError(f"{what}: there is no host {host!r}; known: {known}")
 
-    def _check_rack(self, change: HostChange, cluster: Cluster) -> None:
+    def _check_added(self, change: HostAdded, before: Host) -> None:
         """InputError if a host comes back in another rack of a network, which is fixed."""
-        if self.network is not None and isinstance(change, HostAdded):
-            host = change.host
-            before = hosts_ever(cluster, in_order(self.changes or ())).by_name[host.name]
-            if host.rack != before.rack:
-                raise InputError(
-                    f"host {host.name!r} comes back in rack {host.rack!r} at {change.at:g} s,"
-                    f" but was in rack {before.rack!r}; with a network, give it another name"
-                )
+        host = change.host
+        if self.network is not None and host.rack != before.rack:
+            raise InputError(
+                f"host {host.name!r} comes back in rack {host.rack!r} at {change.at:g} s, but"
+                f" was in rack {before.rack!r}; with a network, give it another name"
+            )
 
     def slowdown(self, locality: Locality) -> float:
         """The factor on the time of a task that reads its input at this distance."""
