@@ -19,7 +19,7 @@ from slotwise.analysis.metrics import Meter
 from slotwise.analysis.replay import replay_log
 from slotwise.analysis.timeline import timeline_of
 from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch, Locality, Reallocate
+from slotwise.model.decision import Launch, Reallocate
 from slotwise.model.event import (
     HostAdded,
     HostChange,
@@ -133,7 +133,8 @@ def cases(draw: st.DrawFn) -> Case:
         for at in draw(st.sampled_from([(), (), (0.25,), (1.0, 5.0)]))
     ]
     some = tuple(
-        draw(jobs(number, plain and name != "dmrs")) for number in range(draw(st.integers(1, 4)))
+        draw(jobs(number, plain and name != "dmrs"))
+        for number in range(draw(st.integers(1, 4)))
     )
     taking = Preemption(least_after=0.2, fair_after=1.0, grace=0.3)
     shares = (Pool("a", slots_min=1, slots_max=3, preemption=taking), Pool("b", slots_max=2))

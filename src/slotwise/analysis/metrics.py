@@ -89,9 +89,8 @@ class Meter:
         metrics = self._metrics(spans, done)
         value = metrics["value"]
         known = inf if value is None else value
-        bound = objective_bound(
-            self._objective, jobs, self._hosts.widest(), work, value=known
-        )
+        widest, missing = self._hosts.widest(), self._hosts.missing(self._follower.now)
+        bound = objective_bound(self._objective, jobs, widest, work, None, known, missing)
         metrics["gap"] = None if value is None else gap_of(value, bound)
         return Outcome(
             jobs={name: _times(span) for name, span in spans.items()},

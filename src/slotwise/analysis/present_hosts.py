@@ -7,11 +7,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-from slotwise.analysis.bound import rates_of
+from slotwise.analysis.bound import Missing, rates_of
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.event import HostAdded, HostChange, HostDrained
 from slotwise.model.job import Job, PhaseId
 from slotwise.record.log import Header
+
+LITTLE = 1e-9
+"""Part of all power; less is due to rounding."""
+
+MISSING_MOST = 32
+"""The number of parts of missing power that lower bounds use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +58,8 @@ class SlotsOverTime:
 class PresentHosts:
     """Follows the changes of hosts in a log; speeds are the true ones.
 
-    A drained host is there until its last attempt has ended, except in `widest`: other schedules
-    may have used it longer.
+    A drained host is there until its last attempt has ended. In `widest` and `missing` it is
+    there until it is removed, since other schedules may use it longer.
 
     speeds   of each host that is or was there
     leaving  the number of running attempts on each drained host
@@ -71,6 +77,7 @@ class PresentHosts:
         self._slot_kinds: dict[PhaseId, str] = {}  # where they are not those of the phases
         self._rates: dict[str, list[float]] = {}  # for `widest`; empty until a host is added
         self._has_new_kinds = False
+        self._powers = [(0.0, self._power())]
 
     def arrive(self, job: Job) -> None:
         """A job arrived: from now on its phases use the kinds of slots that are known now."""
@@ -92,6 +99,7 @@ class PresentHosts:
             if event.host not in self.leaving or self.leaving[event.host]:
                 self._count(event.at, event.host, -1)
             self._remove(event.host)
+            self._powers.append((event.at, self._power()))
 
     def ended(self, host: str, at: float) -> None:
         """An attempt on a host that is leaving has ended."""
@@ -136,6 +144,28 @@ class PresentHosts:
             ]
         return replace(self._cluster, hosts=tuple(hosts), kinds=frozenset(self._rates))
 
+    def missing(self, end: float) -> list[Missing]:
+        """The power of `widest` that was not there until `end`; the longest and largest parts."""
+        widest = self.widest()
+        most = {kind: sum(rates_of(widest, kind)[-1:]) for kind in widest.capacity}
+        found = []
+        for kind, whole in most.items():
+            powers = [(at, whole - power.get(kind, 0.0)) for at, power in self._powers]
+            for (start, power), (until, _) in pairwise([*powers, (end, 0.0)]):
+                if power > LITTLE * whole and start < min(until, end):
+                    found.append(Missing(kind, start, min(until, end), power))
+        found.sort(key=lambda one: one.power * (one.start - one.end))
+        return found[:MISSING_MOST]
+
+    def _power(self) -> dict[str, float]:
+        """The work that the slots of each kind do in a second."""
+        power = dict.fromkeys(self._cluster.capacity, 0.0)
+        for host in self._cluster.hosts:
+            for kind, count in host.slots.items():
+                if count:
+                    power[kind] += host.speed * count
+        return power
+
     def _add(self, at: float, host: Host) -> None:
         host = replace(host, speed=self._true.get(host.name, host.speed))
         if not self._rates:
@@ -149,6 +179,7 @@ class PresentHosts:
         self.ever[host.name] = host
         self._count(at, host.name, 1)
         self._widen()
+        self._powers.append((at, self._power()))
 
     def _remove(self, name: str) -> None:
         self._cluster = self._cluster.without(name)

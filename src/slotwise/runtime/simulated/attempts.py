@@ -32,7 +32,7 @@ class Attempts:
         tell: Callable[[float, Event], None],
         absent: Collection[str] = (),
     ) -> None:
-        """`cluster` has all hosts that are ever there, `absent` those that are not there now."""
+        """`cluster` has all hosts that are ever there, `absent` those not there now."""
         self._tell, self._unreachable = tell, span
         self._truths = Truths(jobs, simulation)
         self._speed_of = simulation.speed_of
@@ -45,9 +45,7 @@ class Attempts:
         self.reading: Reading | None = None
         if simulation.network is not None:
             phases = {PhaseId(job.id, p.name): p for job in jobs for p in job.phases}
-            self.reading = Reading(
-                cluster, simulation.network, phases, simulation.seed, absent
-            )
+            self.reading = Reading(cluster, simulation.network, phases, simulation.seed, absent)
 
     def add(self, host: Host) -> None:
         """A host joined; it may be another one than before by the same name."""

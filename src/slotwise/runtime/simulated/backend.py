@@ -305,7 +305,9 @@ class SimulatedBackend:
         """A host has been unresponsive for longer than its grace: its attempts are lost."""
         if host not in self._unresponsive:
             return ()  # It was removed.
-        return self._lose(host, f"host {host} has not responded for more than {self._grace:g} s")
+        return self._lose(
+            host, f"host {host} has not responded for more than {self._grace:g} s"
+        )
 
     def _change_hosts(self, event: HostLost | HostJoined | HostChange) -> Sequence[Event]:
         """Hosts come, go, become unresponsive or are back. The events to return."""

@@ -79,7 +79,9 @@ class Reading:
     def _copy(self, block: Block, launch: Launch) -> str:
         """The host to read from."""
         rack_of = self._rack_of
-        hosts = sorted(host for host in block.hosts if host in rack_of and host not in self._absent)
+        hosts = sorted(
+            host for host in block.hosts if host in rack_of and host not in self._absent
+        )
         rack = rack_of[launch.host]
         near = [host for host in hosts if rack_of[host] == rack] or hosts
         if not near:
