@@ -145,7 +145,7 @@ class PresentHosts:
         return replace(self._cluster, hosts=tuple(hosts), kinds=frozenset(self._rates))
 
     def missing(self, end: float) -> list[Missing]:
-        """The power of `widest` that was not there until `end`; the longest and largest parts."""
+        """The power of `widest` that was not there at times until `end`; the largest parts."""
         widest = self.widest()
         most = {kind: sum(rates_of(widest, kind)[-1:]) for kind in widest.capacity}
         found = []
