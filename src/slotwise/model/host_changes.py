@@ -45,8 +45,10 @@ class ChangingHosts:
 
     def check_served(self, kinds: Iterable[str]) -> None:
         """InputError if slots of one of these kinds are not there after the last change."""
-        staying = [host for host in self.cluster.hosts if host.name not in self._drained]
-        slots = replace(self.cluster, hosts=tuple(staying)).capacity
+        staying = self.cluster
+        for name in self._drained:
+            staying = staying.without(name)
+        slots = staying.capacity
         for kind in kinds:
             if not slots[kind]:
                 raise InputError(

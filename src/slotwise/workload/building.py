@@ -11,7 +11,7 @@ from typing import Any
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostChange, HostDrained, HostRemoved
-from slotwise.model.host_changes import ChangingHosts, with_kinds
+from slotwise.model.host_changes import ChangingHosts, check_changes, with_kinds
 from slotwise.model.job import Block, Job, Phase, Tasks
 from slotwise.model.network import Network
 from slotwise.model.pool import Pool, Preemption
@@ -66,6 +66,10 @@ def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
         # one, else at the job.
         blamed = where if job.penalty is None else (*where, "penalty")
         _at(blamed, lines, lambda stated=stated: objective.check([stated]))
+    if cluster is not None and changes:
+        known, given = with_kinds(cluster, changes), [j for j in jobs if isinstance(j, Job)]
+        where = ("cluster", "changes")
+        _at(where, lines, lambda: check_changes(known, changes, given))
     return Workload(
         jobs=tuple(jobs),
         cluster=cluster,
