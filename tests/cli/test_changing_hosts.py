@@ -26,8 +26,8 @@ def test_a_log_with_changes_is_read_and_replayed(slotwise: Any, folder: Path) ->
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["jobs"]["j"]["completion"] == 8.0
     assert "identical" in slotwise("replay", "log.jsonl").stdout
-    assert slotwise("explain", "log.jsonl", "j", "--at", "3").exit_code == 0
-    assert slotwise("report", "log.jsonl", "--report", "r.html").exit_code == 0
+    assert slotwise("explain", "log.jsonl", "--job", "j", "--at", "3").exit_code == 0
+    assert slotwise("report", "log.jsonl", "-o", "r.html").exit_code == 0
     names = slotwise("compare", "w.yaml", "--schedulers", "fifo,flex", "--json")
     assert names.exit_code == 0, names.stderr
     assert read_log("log.jsonl").header.cluster.kinds == frozenset()

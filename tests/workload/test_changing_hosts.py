@@ -40,7 +40,8 @@ def test_changes_are_read_in_order_of_time() -> None:
 def changing(changes: str, slots: str = "1", kind: str = "task", split: bool = False) -> str:
     """A workload of eight tasks of 1 s on one host, with these changes."""
     return (
-        f"slotwise: 1\ncluster: {{hosts: [{{name: h1, slots: {slots}}}], changes: [{changes}]}}\n"
+        "slotwise: 1\n"
+        f"cluster: {{hosts: [{{name: h1, slots: {slots}}}], changes: [{changes}]}}\n"
         f"shuffle: {{split: {str(split).lower()}}}\n"
         f"jobs: [{{id: j, phases: [{{name: m, kind: {kind}, work: 8, tasks: 8}}]}}]\n"
     )

@@ -169,7 +169,7 @@ class PresentHosts:
     def _add(self, at: float, host: Host) -> None:
         host = replace(host, speed=self._true.get(host.name, host.speed))
         if not self._rates:
-            self._widen()
+            self._widen(self._at_first)
         if host.name in self._cluster.by_name:  # It was drained, and has left.
             self._remove(host.name)
         known = self._cluster.capacity
@@ -178,7 +178,7 @@ class PresentHosts:
         self.speeds[host.name] = host.speed
         self.ever[host.name] = host
         self._count(at, host.name, 1)
-        self._widen()
+        self._widen(self._cluster)
         self._powers.append((at, self._power()))
 
     def _remove(self, name: str) -> None:
@@ -190,10 +190,10 @@ class PresentHosts:
             if count:
                 self._changes.setdefault(kind, []).append((at, sign * count))
 
-    def _widen(self) -> None:
-        """Let the rates be at least those of the hosts that are there now."""
-        for kind in self._cluster.capacity:
-            before, now = self._rates.get(kind, []), rates_of(self._cluster, kind)
+    def _widen(self, cluster: Cluster) -> None:
+        """Let the rates be at least those of these hosts."""
+        for kind in cluster.capacity:
+            before, now = self._rates.get(kind, []), rates_of(cluster, kind)
             most = max(len(before), len(now))
             self._rates[kind] = [
                 max(rates[min(n, len(rates) - 1)] for rates in (before, now) if rates)

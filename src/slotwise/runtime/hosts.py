@@ -46,8 +46,8 @@ class FreeSlots:
         self._away[host] = self.by_host.pop(host, 0)
 
     def join(self, host: str) -> None:
-        """Make the slots of a host available again."""
-        self.add(host, self._away.pop(host))
+        """Make the slots of a host available again; none of a kind that came meanwhile."""
+        self.add(host, self._away.pop(host, 0))
 
     def add(self, host: str, count: int) -> None:
         """Make the slots of a host available."""
@@ -61,7 +61,7 @@ class FreeSlots:
 
     def forget(self, host: str) -> None:
         """Remove the slots of a host that has left; they are set aside."""
-        del self._away[host]
+        self._away.pop(host, None)
 
 
 class Hosts:
