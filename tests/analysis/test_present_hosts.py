@@ -1,4 +1,4 @@
-"""The hosts that are present during a run, by its log: in metrics, pictures and explanations."""
+"""The hosts that are present during a run: in metrics, pictures, explanations and logs."""
 
 from __future__ import annotations
 
