@@ -120,14 +120,10 @@ class RunSpec:
         if attempts_max < 1:
             raise InputError(f"attempts_max is {attempts_max}; a task needs at least 1")
         aim = objective_of(options.get("objective"), self.source)
-        aim.check(self.jobs)
-        for kind in {phase.kind: None for job in self.jobs for phase in job.phases}:
-            self.cluster.slot_kind(kind)  # Refuses a kind that no host serves.
+        check_jobs(self.jobs, self.cluster, aim)
         kinds = frozenset(self.cluster.capacity)
-        for hosts in (self.cluster.hosts, *((host,) for host in self.later)):
-            cluster = replace(self.cluster, hosts=hosts, kinds=kinds)
-            for job in self.jobs:
-                _refuse_stranded(job, cluster)
+        for host in self.later:
+            check_jobs(self.jobs, replace(self.cluster, hosts=(host,), kinds=kinds), aim)
         kinds |= {kind for host in self.later for kind, count in host.slots.items() if count}
         cluster = replace(self.cluster, kinds=kinds)
         check_scheduler(self.scheduler, self.jobs, cluster, self.source.pools())
@@ -158,6 +154,15 @@ class RunSpec:
             found = Delay.of_heartbeat(heartbeat)
             return found.rack_after, found.any_after
         return waits
+
+
+def check_jobs(jobs: Sequence[Job], cluster: Cluster, objective: Objective) -> None:
+    """InputError for a job that cannot be run on a cluster, or be measured."""
+    objective.check(jobs)
+    for kind in {phase.kind: None for job in jobs for phase in job.phases}:
+        cluster.slot_kind(kind)  # Refuses a kind that no host serves.
+    for job in jobs:
+        _refuse_stranded(job, cluster)
 
 
 def refuse_unknown(options: Options) -> None:

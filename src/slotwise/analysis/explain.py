@@ -130,11 +130,13 @@ def explain(log: Log, job: str, at: float) -> Explanation:
     last = log.turns[-1].now if log.turns else 0.0
     if not 0 <= at <= last:
         raise InputError(f"instant {at} is not in the log; name one from 0 to {last:.6g} s")
-    state = state_at(log, at)
-    status = _status(state, job, pools[job])
-    scheduler = log.header.scheduler["name"]
+    return explain_state(state_at(log, at), job, pools[job], log.header.scheduler["name"])
+
+
+def explain_state(state: State, job: str, pool: str, scheduler: str) -> Explanation:
+    """The slots that a job holds now, and why. O(ready phases)."""
     phases = tuple(_phase(state, phase, scheduler) for phase in state.phases_of(job))
-    return Explanation(job, at, pools[job], scheduler, status, phases)
+    return Explanation(job, state.now, pool, scheduler, _status(state, job, pool), phases)
 
 
 def state_at(log: Log, at: float) -> State:

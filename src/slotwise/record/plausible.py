@@ -17,8 +17,12 @@ from slotwise.model.event import (
     HostLost,
     JobArrived,
     JobCancelled,
+    JobChanged,
     JobsClosed,
     LaunchDropped,
+    PhaseClosed,
+    Request,
+    TasksAdded,
 )
 from slotwise.model.job import PhaseId
 
@@ -48,6 +52,7 @@ class Plausible:
         self._jobs: set[str] = set()
         self._silent: set[str] = set()
         self._now = 0.0
+        self._growing: set[PhaseId] = set()
         self._is_closed = False
 
     def hear(self, now: float, events: Iterable[Event], decisions: Iterable[Decision]) -> None:
@@ -71,9 +76,9 @@ class Plausible:
             self._silent ^= {event.host}
         elif isinstance(event, HostChange):
             self._change_hosts(event)
-        elif isinstance(event, JobsClosed | JobCancelled):
+        elif isinstance(event, Request):
             self._check_numbers(event)
-            self._check_open(event)
+            self._check_request(event)
         else:
             self._check_numbers(event)
             self._check_task(event.phase, event.task)
@@ -103,6 +108,8 @@ class Plausible:
         self._jobs.add(job.id)
         for phase in job.phases:
             self._tasks[PhaseId(job.id, phase.name)] = phase.tasks.count
+            if phase.grows:
+                self._growing.add(PhaseId(job.id, phase.name))
 
     def _change_hosts(self, event: HostChange) -> None:
         self._check_numbers(event)
@@ -128,12 +135,19 @@ class Plausible:
         for names in (self._gone, self._drained, self._silent):
             names.discard(host.name)
 
-    def _check_open(self, event: JobsClosed | JobCancelled) -> None:
-        if isinstance(event, JobCancelled):
+    def _check_request(self, event: Request) -> None:
+        if isinstance(event, JobCancelled | JobChanged):
             self._check_job(event.job)
-        elif self._is_closed:
-            raise ValueError("no more jobs arrive, for the second time")
-        else:
+        elif isinstance(event, TasksAdded | PhaseClosed):
+            if event.phase not in self._growing:
+                raise ValueError(f"phase {event.phase} does not grow")
+            if isinstance(event, TasksAdded):
+                self._tasks[event.phase] += event.count
+            else:
+                self._growing.remove(event.phase)
+        elif isinstance(event, JobsClosed):
+            if self._is_closed:
+                raise ValueError("no more jobs arrive, for the second time")
             self._is_closed = True
 
     def _check_job(self, job: str) -> None:
