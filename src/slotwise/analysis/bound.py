@@ -88,7 +88,7 @@ def objective_bound(
     if not jobs:
         return 0.0
     limits = _Limits(cluster, work)
-    kinds = list(cluster.capacity)
+    kinds = list(limits.rates)
     choices = [kinds] if len(kinds) == 1 else [kinds, *([kind] for kind in kinds)]
     bounds = []
     for chosen in choices:
@@ -137,7 +137,9 @@ class _Limits:
     def __init__(self, cluster: Cluster, work: Work) -> None:
         self._cluster = cluster
         self._work = work
-        self.rates = {kind: rates_of(cluster, kind) for kind in cluster.capacity}
+        self.rates = {
+            kind: rates_of(cluster, kind) for kind, n in cluster.capacity.items() if n
+        }
         self._kinds = {kind: place for place, kind in enumerate(self.rates)}
         self._ordered: dict[str, list[DagPhase]] = {}
         self._stands: dict[str, Stand] = {}

@@ -190,7 +190,7 @@ class State(StateView):
         admitted = self._jobs.change(job, self.pools)
         if job.pool != old.pool:
             for phase in self._jobs.phases_of(job.id):
-                phase.enter(self._share(phase.job, phase.phase), self.pools)
+                phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
             self._recount()
         self._queues.is_outdated = True
         self._reallocate_now()
@@ -223,7 +223,7 @@ class State(StateView):
         self._shares = SharesByKind(self._hosts.free)
         self._of_kind = self._shares.of
         for phase in self._phases.values():
-            phase.enter(self._share(phase.job, phase.phase), self.pools)
+            phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
             phase.stopping = dict.fromkeys(phase.stopping)
         self._recount()
         self._reallocate_now()
@@ -443,15 +443,15 @@ class State(StateView):
         self._jobs.forget_if_over(phase.job.id)
 
     def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
-        share = self._share(job, phase)
+        share = self._share(job, phase, self.cluster.slot_kind(phase.kind))
         return PhaseState(
             job, phase, order, share, self.pools, self.cluster, self._default_work
         )
 
-    def _share(self, job: Job, phase: Phase) -> PoolState:
+    def _share(self, job: Job, phase: Phase, slot_kind: str) -> PoolState:
         """The share of its pool that a phase counts against."""
         keys = self.pools.shares(job.pool, phase.kind)
-        return self._of_kind[self.cluster.slot_kind(phase.kind)].share(keys, self.pools)
+        return self._of_kind[slot_kind].share(keys, self.pools)
 
     def check(self) -> None:
         """Assert every invariant. O(size of the state); for tests."""
