@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from slotwise.model.errors import InputError as InputError
     from slotwise.model.errors import MissingExtraError as MissingExtraError
     from slotwise.model.errors import SlotwiseError as SlotwiseError
+    from slotwise.model.event import HostAdded as HostAdded
+    from slotwise.model.event import HostDrained as HostDrained
+    from slotwise.model.event import HostRemoved as HostRemoved
     from slotwise.model.job import Block as Block
     from slotwise.model.job import Job as Job
     from slotwise.model.job import Phase as Phase
@@ -102,6 +105,9 @@ PUBLIC = {
     "Simulation": "slotwise.runtime.simulated.simulation",
     "Fault": "slotwise.runtime.simulated.simulation",
     "Outage": "slotwise.runtime.simulated.outages",
+    "HostAdded": "slotwise.model.event",
+    "HostDrained": "slotwise.model.event",
+    "HostRemoved": "slotwise.model.event",
     # Results
     "Plan": "slotwise.results",
     "TaskPlan": "slotwise.results",

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Locality
 from slotwise.model.errors import InputError
+from slotwise.model.event import HostAdded
+from slotwise.model.host_changes import with_kinds
 from slotwise.model.network import Network
 from slotwise.opening import is_same_file
 from slotwise.programs.execution import HasInputSizes
@@ -71,9 +73,15 @@ def _simulate(
     truth = simulation or Simulation()
     if truth.network is None:
         truth = replace(truth, network=source.workload.network)
-    cluster = source.cluster(cluster_of(source.workload, slots))
+    stated = cluster_of(source.workload, slots)
+    if truth.changes is None:  # Those of the workload belong to its cluster.
+        truth = replace(truth, changes=source.workload.changes if slots is None else ())
+    changes = source.changes(stated, truth.changes or ())
+    truth = replace(truth, changes=changes)
+    cluster = with_kinds(source.cluster(stated), changes)
     truth.check(cluster)
     jobs = source.jobs(cluster)
+    truth.check(cluster, jobs)
     placement = source.workload.placement
     if placement is not None:
         jobs = place_blocks(
@@ -96,7 +104,10 @@ def _simulate(
     }
     believed = source.believed(cluster)
     parameters |= truth.troubles(cluster, believed)
-    setting = RunSpec(scheduler, "simulated", jobs, believed, source, options, parameters)
+    later = [change.host for change in changes if isinstance(change, HostAdded)]
+    setting = RunSpec(
+        scheduler, "simulated", jobs, believed, source, options, parameters, later=later
+    )
     return setting.run(lambda: nullcontext(SimulatedBackend(cluster, jobs, truth)))
 
 
@@ -140,6 +151,10 @@ def _live_cluster(source: Source, slots: Slots | None, emulate_hosts: bool) -> C
         raise InputError(
             f"slots are {slots} where hosts are emulated, which have slots of their own; leave"
             " out one of --slots and --emulate-hosts"
+        )
+    if source.workload.changes:
+        raise InputError(
+            "cluster.changes: emulated hosts do not change; leave them out, or simulate"
         )
     return source.cluster(emulated(stated))
 

@@ -18,7 +18,7 @@ from slotwise.model.fitting import check_fits
 from slotwise.objective.objective import Objective
 from slotwise.results import Plan, TaskPlan
 from slotwise.scheduler import PLAN_SECONDS, make_allocator
-from slotwise.sources import Given, Slots, cluster_of, objective_of, read_source
+from slotwise.sources import Given, Slots, Source, cluster_of, objective_of, read_source
 
 
 def plan(
@@ -41,6 +41,7 @@ def plan(
     source = read_source(workload).with_options(history=history)
     aim = objective_of(objective, source)
     cluster = cluster_of(source.workload, slots)
+    _refuse_changes(source, slots)
     if any(host.speed != 1 for host in cluster.hosts):
         raise InputError(
             "a malleable plan takes slots of speed 1; set every host's speed to 1, plan whole"
@@ -86,6 +87,7 @@ def plan_tasks(
     if scheduler not in PLANNERS:
         raise InputError(f"unknown scheduler {scheduler!r}; known: {', '.join(PLANNERS)}")
     source = read_source(workload).with_options(history=history)
+    _refuse_changes(source, slots)
     cluster = source.believed(cluster_of(source.workload, slots))
     budget = _budget(budget_seconds, budget_steps)
     jobs = source.jobs()
@@ -119,6 +121,15 @@ def plan_tasks(
             for run in runs.runs
         ],
     )
+
+
+def _refuse_changes(source: Source, slots: Slots | None) -> None:
+    """Refuse hosts that come and go: a plan is for hosts that stay."""
+    if source.workload.changes and slots is None:
+        raise InputError(
+            "cluster.changes: a plan is for hosts that do not change; leave them out, or"
+            " simulate"
+        )
 
 
 def _budget(seconds: float | None, steps: int | None) -> Budget:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from slotwise import __version__
 from slotwise.assignment.delay import Delay
-from slotwise.model.cluster import Cluster
+from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision
 from slotwise.model.errors import InputError
 from slotwise.model.event import Event
@@ -78,6 +78,8 @@ class RunSpec:
     options: Options
     parameters: dict[str, Any]
     listeners: Sequence[Remembering] = ()
+    later: Sequence[Host] = ()
+    """The hosts that join the cluster during the run."""
 
     def run(self, make_backend: Callable[[], AbstractContextManager[Backend]]) -> Result:
         """Run the loop on a backend and measure the result.
@@ -120,8 +122,15 @@ class RunSpec:
         if attempts_max < 1:
             raise InputError(f"attempts_max is {attempts_max}; a task needs at least 1")
         aim = objective_of(options.get("objective"), self.source)
-        check_jobs(self.jobs, self.cluster, aim, self.source.pools())
-        check_scheduler(self.scheduler, self.jobs, self.cluster, self.source.pools())
+        pools = self.source.pools()
+        check_jobs(self.jobs, self.cluster, aim, pools)
+        kinds = frozenset(self.cluster.capacity)
+        for host in self.later:
+            later = replace(self.cluster, hosts=(host,), kinds=kinds)
+            check_jobs(self.jobs, later, aim, pools)
+        kinds |= {kind for host in self.later for kind, count in host.slots.items() if count}
+        cluster = replace(self.cluster, kinds=kinds)
+        check_scheduler(self.scheduler, self.jobs, cluster, pools)
         return Header(
             backend=self.backend,
             scheduler={

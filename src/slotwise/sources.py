@@ -18,6 +18,7 @@ from typing import Any
 from slotwise.estimation.rates import Rates, estimate_rates
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
+from slotwise.model.event import HostAdded, HostChange
 from slotwise.model.job import Job, PhaseId
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import PoolTree
@@ -136,6 +137,19 @@ class Source:
     def cluster(self, cluster: Cluster) -> Cluster:
         """This cluster, with slots for copying if copying has its own slots."""
         return cluster if self.shuffle is None else self.shuffle.cluster(cluster)
+
+    def changes(
+        self, cluster: Cluster, changes: Iterable[HostChange]
+    ) -> tuple[HostChange, ...]:
+        """These changes of the hosts of a cluster, with slots for copying if it has some."""
+        if self.shuffle is None:
+            return tuple(changes)
+        return tuple(
+            replace(one, host=self.shuffle.host(one.host, cluster))
+            if isinstance(one, HostAdded)
+            else one
+            for one in changes
+        )
 
     def _job(self, entry: Entry, cluster: Cluster | None) -> Job:
         """A job with its phases, as schedulers see it."""

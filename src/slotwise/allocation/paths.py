@@ -71,7 +71,8 @@ def _area(job: Job, cluster: Cluster) -> float:
     for phase in job.phases:
         kind = cluster.slot_kind(phase.kind)
         work[kind] = work.get(kind, 0.0) + (phase.work_total() or 0.0)
-    return max(amount / cluster.capacity[kind] for kind, amount in work.items())
+    # A kind without slots counts as one slot: its phases wait for a host.
+    return max(amount / max(cluster.capacity[kind], 1) for kind, amount in work.items())
 
 
 def _length(phase: Phase, cluster: Cluster) -> float:

@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from slotwise.analysis.present_hosts import PresentHosts
 from slotwise.model.decision import Decision, GiveUp, Launch, Locality, Preempt
 from slotwise.model.event import (
     Event,
+    HostAdded,
+    HostChange,
     JobArrived,
     JobChanged,
     OutputLost,
@@ -74,11 +77,12 @@ class Follower:
     `on_attempt`, so that a run of millions of tasks can be measured without storing them.
     `on_done`, if given, gets the successful attempts that were not asked to stop instead, as
     launch, start and end. These are by far the most, and creating an Attempt takes longer than
-    measuring it.
+    measuring it. `hosts`, if given, follows the changes of hosts.
     """
 
     on_attempt: Callable[[Attempt], None]
     on_done: Callable[[Launch, float, TaskFinished], None] | None = None
+    hosts: PresentHosts | None = None
     jobs: dict[str, JobSpan] = field(default_factory=dict)
     now: float = 0.0
     _running: dict[tuple[PhaseId, int], tuple[Launch, float]] = field(default_factory=dict)
@@ -95,10 +99,14 @@ class Follower:
                 growing = sum(phase.grows for phase in event.job.phases)
                 span = JobSpan(event.job, event.job.arrival, None, None, None, tasks, growing)
                 self.jobs[event.job.id] = span
+                if self.hosts is not None:
+                    self.hosts.arrive(event.job)
             elif isinstance(event, TaskEnded):
                 self._end(event)
             elif isinstance(event, OutputLost):
                 self.jobs[event.phase.job].tasks_left += len(event.tasks)
+            elif isinstance(event, HostChange):
+                self._change_hosts(event)
             elif isinstance(event, TasksAdded):
                 span = self.jobs[event.phase.job]
                 span.job = span.job.grown(event.phase.phase, event.count)
@@ -126,12 +134,20 @@ class Follower:
         for launch, start in self._running.values():
             yield _attempt(launch, start, self.now, self.now - start, "unfinished")
 
+    def _change_hosts(self, event: HostChange) -> None:
+        if self.hosts is not None:
+            name = event.host.name if isinstance(event, HostAdded) else event.host
+            running = sum(launch.host == name for launch, _ in self._running.values())
+            self.hosts.change(event, running)
+
     def _end(self, event: TaskEnded) -> None:
         key = (event.phase, event.task)
         launch, start = self._running.get(key, (None, 0.0))
         if launch is None or launch.attempt != event.attempt:
             return  # A late or repeated message.
         del self._running[key]
+        if self.hosts is not None and launch.host in self.hosts.leaving:
+            self.hosts.ended(launch.host, event.at)
         kept, stop_requested = 0.0, key in self._stop_requested
         if stop_requested:
             self._stop_requested.remove(key)

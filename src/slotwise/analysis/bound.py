@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import inf
+from math import ceil, inf
 
 from slotwise.allocation.bounds import BoundJobs, Parts, lower_bound
 from slotwise.allocation.bounds.height import DagPhase, Stand, critical_path, stand
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, PhaseId
+from slotwise.objective.cost import Steps
 from slotwise.objective.objective import Objective
 from slotwise.objective.penalty import Size
+
+ROUNDED = 1e-6
+"""Relative; more than the error of instants and work by rounding."""
 
 WORK_LEAST = 1e-9
 """The smallest divisor of stretch and slowdown, in seconds."""
@@ -50,6 +54,19 @@ def sizes_of(jobs: Sequence[Job], cluster: Cluster, work: Work) -> dict[str, Siz
     return _Limits(cluster, work).sizes(jobs)
 
 
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Slots of a kind that could do `power` work in a second are not there from start to end.
+
+    They are part of the cluster of a bound, which has all slots that are ever there.
+    """
+
+    kind: str
+    start: float
+    end: float
+    power: float
+
+
 def objective_bound(
     objective: Objective,
     jobs: Sequence[Job],
@@ -57,6 +74,7 @@ def objective_bound(
     work: Work,
     least: Mapping[str, float] | None = None,
     value: float = inf,
+    missing: Sequence[Missing] = (),
 ) -> float:
     """A lower bound on the value of any schedule of these jobs on this cluster; 0 without jobs.
 
@@ -65,6 +83,7 @@ def objective_bound(
            it, the bound covers schedules without guarantees
     value  value of a known schedule: if a cheap bound is close to it, expensive bounds are
            skipped
+    missing  slots of the cluster that are not there at times; used only with a value
 
     The result is the best bound over the whole cluster and over each kind of slot alone. With
     one kind, the work of all other phases is left out, which only makes the problem easier.
@@ -72,16 +91,46 @@ def objective_bound(
     if not jobs:
         return 0.0
     limits = _Limits(cluster, work)
-    kinds = list(cluster.capacity)
+    kinds = list(limits.rates)
     choices = [kinds] if len(kinds) == 1 else [kinds, *([kind] for kind in kinds)]
-    return max(
-        lower_bound(
-            limits.bound_jobs(objective, jobs, chosen, least or {}),
-            sum(limits.rates[kind][-1] for kind in chosen),
-            objective.aggregate,
-            value,
-        )
-        for chosen in choices
+    bounds = []
+    for chosen in choices:
+        problem = limits.bound_jobs(objective, jobs, chosen, least or {})
+        power = sum(limits.rates[kind][-1] for kind in chosen)
+        bounds.append(lower_bound(problem, power, objective.aggregate, value))
+        gone = [one for one in missing if one.kind in chosen]
+        if gone and max(bounds) < value < inf:
+            problem = _with_missing(problem, gone, value)
+            bounds.append(lower_bound(problem, power, objective.aggregate, value))
+    return max(bounds)
+
+
+def _with_missing(jobs: BoundJobs, missing: Sequence[Missing], value: float) -> BoundJobs:
+    """The jobs, and one more for each time in which slots are missing.
+
+    It arrives at the start and does the work that the slots would have done. It costs nothing
+    if it is complete by the end, otherwise more than any schedule that is better than the known
+    one. Its work is a little less, and its end a little later, than stated, so that no rounding
+    makes it late.
+    """
+    late = ceil(2 * abs(value)) + 1.0
+    ends = [one.end + ROUNDED * (one.end + 1.0) for one in missing]
+    work = [(1 - ROUNDED) * one.power * (one.end - one.start) for one in missing]
+    rate = [one.power for one in missing]
+    old, count = jobs.parts, len(jobs)
+    rows = zip(old.job, old.work, old.rate, old.head, old.tail, strict=True)
+    more = [
+        (count + place, amount, pace, 0.0, 0.0)
+        for place, (amount, pace) in enumerate(zip(work, rate, strict=True))
+    ]
+    return BoundJobs.of(
+        costs=[*jobs.costs, *(Steps(((end, late),)) for end in ends)],
+        arrival=[*jobs.arrival, *(one.start for one in missing)],
+        work=[*jobs.work, *work],
+        rate=[*jobs.rate, *rate],
+        height=[*jobs.height, *([0.0] * len(missing))],
+        min_share=[*jobs.min_share, *([0.0] * len(missing))],
+        parts=Parts.of([*rows, *more]),
     )
 
 
@@ -91,7 +140,9 @@ class _Limits:
     def __init__(self, cluster: Cluster, work: Work) -> None:
         self._cluster = cluster
         self._work = work
-        self.rates = {kind: _rates(cluster, kind) for kind in cluster.capacity}
+        self.rates = {
+            kind: rates_of(cluster, kind) for kind, n in cluster.capacity.items() if n
+        }
         self._wide_rates: dict[tuple[str, int], list[float]] = {}
         self._kinds = {kind: place for place, kind in enumerate(self.rates)}
         self._ordered: dict[str, list[DagPhase]] = {}
@@ -154,7 +205,7 @@ class _Limits:
         key = (kind, phase.slots)
         if key not in self._wide_rates:
             # Without a host for it, no task has run: its work is 0 at any rate.
-            self._wide_rates[key] = _rates(self._cluster, *key) or self.rates[kind]
+            self._wide_rates[key] = rates_of(self._cluster, *key) or self.rates[kind]
         return self._wide_rates[key]
 
     def sizes(self, jobs: Sequence[Job]) -> dict[str, Size]:
@@ -223,7 +274,7 @@ class _Limits:
         return nodes
 
 
-def _rates(cluster: Cluster, kind: str, width: int = 1) -> list[float]:
+def rates_of(cluster: Cluster, kind: str, width: int = 1) -> list[float]:
     """Entry n - 1: the work that the n fastest slots of a kind do in a second.
 
     Only slots for whole tasks of `width` slots of one host count.

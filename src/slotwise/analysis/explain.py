@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil, inf
 from typing import Any
@@ -82,6 +82,7 @@ class PhaseExplained:
     slot_kind: str
     running: int
     silent: dict[str, int]
+    leaving: dict[str, int]
     stopping: int
     pending: int
     done: int
@@ -178,7 +179,8 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
         phase=phase.id.phase,
         slot_kind=phase.slot_kind,
         running=phase.running,
-        silent=_silent(state, phase),
+        silent=_running_on(state.unresponsive, phase),
+        leaving=_running_on(set(state.leaving) - set(state.unresponsive), phase),
         stopping=len(phase.stopping),
         pending=phase.pending + phase.blocked,
         done=phase.done,
@@ -204,10 +206,10 @@ def _holders(state: State, phase: PhaseState) -> list[Holding]:
     return [Holding(job, pool, count) for (job, pool), count in largest]
 
 
-def _silent(state: State, phase: PhaseState) -> dict[str, int]:
-    """The number of slots that it holds on each unresponsive host."""
-    hosts = Counter(launch.host for launch, *_ in phase.launches.values())
-    return {host: hosts[host] * phase.width for host in sorted(hosts.keys() & state.lost)}
+def _running_on(hosts: Collection[str], phase: PhaseState) -> dict[str, int]:
+    """The number of slots that it holds on each of these hosts."""
+    running = Counter(launch.host for launch, *_ in phase.launches.values())
+    return {host: running[host] * phase.width for host in sorted(running.keys() & hosts)}
 
 
 def _why(state: State, phase: PhaseState, scheduler: str) -> str:
@@ -224,6 +226,8 @@ def _why(state: State, phase: PhaseState, scheduler: str) -> str:
     if not phase.pending:
         rest = f", except {phase.blocked} that wait for the tasks that they continue"
         return f"all its tasks run{rest if phase.blocked else ''}: it can use no more slots"
+    if not state.capacity(phase.slot_kind):
+        return f"no host can begin tasks on slots of kind {phase.slot_kind!r} now"
     if is_queued:
         return why_queued(state, phase)
     if phase.running >= phase.max_share:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from slotwise.analysis.attempts import Attempt, Follower
+from slotwise.analysis.present_hosts import PresentHosts
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, PhaseId
 from slotwise.record.log import Log
@@ -19,15 +20,15 @@ def measured_jobs(log: Log) -> tuple[Job, ...]:
     A simulation of these jobs estimates the result of the run under another scheduler.
     InputError if a task never succeeded. O(attempts).
     """
-    speeds = {host.name: host.speed for host in log.header.true_cluster.hosts}
+    hosts = PresentHosts(log.header)
     seconds: dict[tuple[PhaseId, int], float] = {}
 
     def measure(attempt: Attempt) -> None:
         if attempt.ending == "done":
-            work = attempt.seconds * speeds[attempt.host]
+            work = attempt.seconds * hosts.speeds[attempt.host]
             seconds[attempt.phase, attempt.task] = max(work, WORK_LEAST)
 
-    follower = Follower(measure)
+    follower = Follower(measure, hosts=hosts)
     for turn in log.turns:
         follower(turn.now, turn.events, turn.decisions)
     return tuple(_measured(span.job, seconds) for span in follower.jobs.values())

@@ -11,6 +11,7 @@ from typing import Any
 from slotwise.analysis.attempts import Attempt, Follower, JobSpan
 from slotwise.analysis.bound import Work, objective_bound, sizes_of
 from slotwise.analysis.deadlines import deadline_metrics
+from slotwise.analysis.present_hosts import PresentHosts
 from slotwise.analysis.traffic import bytes_read
 from slotwise.model.decision import Decision, Launch, Locality
 from slotwise.model.event import (
@@ -52,7 +53,6 @@ class Meter:
     """
 
     def __init__(self, header: Header) -> None:
-        self._cluster = header.true_cluster
         self._jobs_expected = inf if header.jobs_expected is None else header.jobs_expected
         self._is_closed = False
         self._objective = Objective(**header.objective)
@@ -60,7 +60,9 @@ class Meter:
             Locality(number): factor
             for number, factor in enumerate(header.parameters.get("slowdown", (1.0, 1.0, 1.0)))
         }
-        self._follower = Follower(self._attempt, self._done)
+        self._hosts = PresentHosts(header)
+        self._speeds = self._hosts.speeds
+        self._follower = Follower(self._attempt, self._done, self._hosts)
         self._locality: Counter[Locality] = Counter()
         self._endings: Counter[str] = Counter()
         self._read: Counter[Locality] = Counter()
@@ -69,7 +71,6 @@ class Meter:
         self._lost = self._kept = 0.0
         self._work: defaultdict[PhaseId, float] = defaultdict(float)
         self._longest: defaultdict[PhaseId, float] = defaultdict(float)
-        self._speeds = {host.name: host.speed for host in self._cluster.hosts}
         self._widths: dict[PhaseId, int] = {}  # where a task occupies several slots
 
     def __call__(
@@ -101,12 +102,13 @@ class Meter:
         """The results so far."""
         spans = self._follower.jobs
         done = {name: span for name, span in spans.items() if span.completion is not None}
-        jobs = [span.job for span in done.values()]
+        jobs = [self._hosts.on_slots(span.job) for span in done.values()]
         work = Work(dict(self._work), dict(self._longest))
         metrics = self._metrics(spans, done)
         value = metrics["value"]
         known = inf if value is None else value
-        bound = objective_bound(self._objective, jobs, self._cluster, work, value=known)
+        widest, missing = self._hosts.widest(), self._hosts.missing(self._follower.now)
+        bound = objective_bound(self._objective, jobs, widest, work, None, known, missing)
         metrics["gap"] = None if value is None else gap_of(value, bound)
         return Outcome(
             jobs={name: _times(span) for name, span in spans.items()},
@@ -175,10 +177,10 @@ class Meter:
             read[attempt.locality] += bytes_read(job, attempt)
 
     def _metrics(self, spans: dict[str, JobSpan], done: dict[str, JobSpan]) -> dict[str, Any]:
-        jobs = {name: span.job for name, span in done.items()}
+        jobs = {name: self._hosts.on_slots(span.job) for name, span in done.items()}
         completion = {name: span.completion or 0.0 for name, span in done.items()}
         measured = Work(dict(self._work), dict(self._longest))
-        sizes = sizes_of(list(jobs.values()), self._cluster, measured)
+        sizes = sizes_of(list(jobs.values()), self._hosts.widest(), measured)
         value = self._objective.value(jobs, completion, sizes)
         response = {name: completion[name] - span.arrival for name, span in done.items()}
         stretch = {name: response[name] / sizes[name].work for name in done}
@@ -200,18 +202,18 @@ class Meter:
 
     def _use_of_slots(self, spans: dict[str, JobSpan]) -> dict[str, Any]:
         first = min((span.arrival for span in spans.values()), default=0.0)
-        slots = sum(self._cluster.capacity.values())
         unfinished = sum(
             (a.end - a.start) * self._widths.get(a.phase, 1)
             for a in self._follower.unfinished()
         )
-        span = self._follower.now - first  # Failed jobs may hold slots to the end.
+        # Failed jobs may hold slots to the end.
+        present = self._hosts.slots().seconds(first, self._follower.now)
         tasks = sum(self._locality.values())
         read = self._read.copy()
         for attempt in self._follower.unfinished():
             self._count_read(attempt, read)
         return {
-            "utilisation": (self._busy + unfinished) / (slots * span) if span > 0 else 0.0,
+            "utilisation": (self._busy + unfinished) / present if present > 0 else 0.0,
             "tasks_done": tasks,
             "attempts": dict(sorted(self._endings.items())),
             "locality": {

@@ -18,7 +18,7 @@ def why_queued(state: State, phase: PhaseState) -> str:
             idle = _kept_idle(state, queue[0][0])
             waiting.append(f"{_tasks(len(places))} on {host}, {others}{idle}")
     if not waiting:
-        silent = ", ".join(sorted(state.lost)) or "none"
+        silent = ", ".join(sorted(state.unresponsive)) or "none"
         return f"its tasks are in no queue; unresponsive hosts: {silent}"
     place = queues.jobs.index(phase.job.id) + 1
     return (

@@ -10,7 +10,7 @@ from math import ceil, floor, log10
 
 from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.decision import Decision, Launch, Reallocate
-from slotwise.model.event import Event, HostLost, JobArrived
+from slotwise.model.event import Event, HostChange, HostLost, JobArrived
 from slotwise.record.log import Header, Log
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.ordering import whole
@@ -160,14 +160,14 @@ class _Retracing:
     def __init__(self, header: Header) -> None:
         self.state = initial_state(header)
         self.turn = -1
-        self._had_outage = False
+        self._had_fewer_slots = False
         self.scheduler: str = header.scheduler["name"]
         self.may_defer = header.scheduler.get("assigner") == "delay"
         is_allocated = self.scheduler in ALLOCATORS
         self.keeps_min_shares = is_allocated and make_allocator(self.scheduler).keeps_min_shares
         # By kind of slot: the number of guaranteed slots; the launches of phases that lacked no
         # guaranteed slot, each with its turn, its instant and that number; and all launches.
-        self._promised = dict.fromkeys(header.cluster.capacity, 0.0)
+        self._promised: defaultdict[str, float] = defaultdict(float)
         self._served: defaultdict[str, list[tuple[int, float, float]]] = defaultdict(list)
         self._launches: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
         self._arrivals: defaultdict[str, list[int]] = defaultdict(list)  # turns, by pool
@@ -181,7 +181,7 @@ class _Retracing:
         state.at(now)
         for event in events:
             state.apply(event)
-            self._had_outage |= isinstance(event, HostLost)
+            self._had_fewer_slots |= isinstance(event, HostLost | HostChange)
             if isinstance(event, JobArrived):
                 self._arrivals[event.job.pool].append(self.turn)
         for decision in decisions:
@@ -193,7 +193,7 @@ class _Retracing:
                     self._served[kind].append((self.turn, now, self._promised[kind]))
             state.apply(decision)
             if isinstance(decision, Reallocate):
-                for kind in self._promised:
+                for kind in state.cluster.capacity:
                     tops = [p for p in state.shares(kind) if p.parent and not p.parent.parent]
                     self._promised[kind] = sum(pool.owed for pool in tops)
 
@@ -293,7 +293,7 @@ class _Retracing:
 
     def remedy(self, chance: _Chance, wait: Stretch, kind: str) -> str:
         """The effect that the guarantee would have had, in words; empty if not certain."""
-        if self._had_outage:
+        if self._had_fewer_slots:
             return ""  # With fewer slots, the guarantees together may have exceeded them.
         served, slots = self._served[kind], self.state.cluster.capacity[kind]
         if chance.pool is None and len(self.state.shares(kind)) > 1:

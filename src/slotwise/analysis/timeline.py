@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 import numpy as np
 
 from slotwise.analysis.attempts import Attempt, Follower, JobSpan
+from slotwise.analysis.present_hosts import PresentHosts, SlotsOverTime
 from slotwise.analysis.unresponsive import UnresponsiveSpan, unresponsive_spans
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import GiveUp, Reallocate
@@ -76,12 +77,17 @@ class PlacedAttempt:
 class Timeline:
     """A run over time, in seconds and slots. Attempts are in order of their start.
 
+    `cluster` has all hosts that were ever there, `slots` their slots over time, and
+    `slots_by_kind` those of each kind.
+
     `held_by_job` and `held_by_pool` are the slots in use, `allocated_by_job` those that the
     scheduler allocated; entries that are always 0 are left out. `gave_up` is when each failed
     job was given up.
     """
 
     cluster: Cluster
+    slots: SlotsOverTime
+    slots_by_kind: Mapping[str, SlotsOverTime]
     jobs: Mapping[str, JobSpan]
     gave_up: Mapping[str, float]
     attempts: tuple[PlacedAttempt, ...]
@@ -100,11 +106,12 @@ class Timeline:
 def timeline_of(log: Log) -> Timeline:
     """The timeline of a log. O(n log n) for n entries of the log."""
     attempts: list[Attempt] = []
-    follower = Follower(attempts.append)
+    hosts = PresentHosts(log.header)
+    follower = Follower(attempts.append, hosts=hosts)
     for turn in log.turns:
         follower(turn.now, turn.events, turn.decisions)
     attempts += follower.unfinished()
-    cluster, jobs = log.header.cluster, follower.jobs
+    jobs = follower.jobs
     widths = {
         PhaseId(name, phase.name): phase.slots
         for name, span in jobs.items()
@@ -114,14 +121,17 @@ def timeline_of(log: Log) -> Timeline:
     if widths:
         attempts = [a for a in attempts for _ in range(widths.get(a.phase, 1))]
     attempts.sort(key=_order)
+    cluster = replace(log.header.cluster, hosts=tuple(hosts.ever.values()))
     kinds = {
-        PhaseId(name, phase.name): cluster.slot_kind(phase.kind)
+        PhaseId(name, phase.name): hosts.slot_kind(span.job, phase.name)
         for name, span in jobs.items()
         for phase in span.job.phases
     }
     lanes = _lanes(attempts, kinds)
     return Timeline(
         cluster=cluster,
+        slots=hosts.slots(),
+        slots_by_kind={kind: hosts.slots(kind) for kind in cluster.capacity},
         jobs=jobs,
         gave_up=_gave_up(log.turns),
         attempts=tuple(

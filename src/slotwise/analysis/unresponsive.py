@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from slotwise.model.event import HostJoined, HostLost
+from slotwise.model.event import HostJoined, HostLost, HostRemoved
 from slotwise.record.log import Turn
 
 
@@ -19,7 +19,10 @@ class UnresponsiveSpan:
 
 
 def unresponsive_spans(turns: Iterable[Turn]) -> tuple[UnresponsiveSpan, ...]:
-    """All times in which hosts were unresponsive, in order of start. O(entries)."""
+    """All times in which hosts were unresponsive, in order of start. O(entries).
+
+    They end when the host is back or removed.
+    """
     unresponsive: list[UnresponsiveSpan] = []
     open_at: dict[str, int] = {}
     for turn in turns:
@@ -27,7 +30,7 @@ def unresponsive_spans(turns: Iterable[Turn]) -> tuple[UnresponsiveSpan, ...]:
             if isinstance(event, HostLost):
                 open_at[event.host] = len(unresponsive)
                 unresponsive.append(UnresponsiveSpan(event.host, event.at, None))
-            elif isinstance(event, HostJoined):
+            elif isinstance(event, HostJoined | HostRemoved) and event.host in open_at:
                 place = open_at.pop(event.host)
                 unresponsive[place] = UnresponsiveSpan(
                     event.host, unresponsive[place].start, event.at

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from slotwise.analysis.present_hosts import SlotsOverTime
 from slotwise.analysis.remedies import Advice, Stretch, advise
 from slotwise.analysis.timeline import Timeline
 from slotwise.model.errors import InputError
@@ -151,8 +152,8 @@ def _wait(line: Timeline, stretch: Stretch, held: _Held, advice: Advice) -> Wait
     by_job = held.between(stretch.start, stretch.end, advice.slot_kind)
     by_job.pop(stretch.job, None)  # It holds nothing, except at the ends of the wait.
     order: Sequence[str] = sorted(by_job, key=lambda job: (-by_job[job], job))
-    slots = line.cluster.capacity.get(advice.slot_kind, 0)
-    area = slots * (stretch.end - stretch.start)
+    slots = line.slots_by_kind.get(advice.slot_kind, SlotsOverTime(0))
+    area = slots.seconds(stretch.start, stretch.end)
     return Wait(
         stretch.job,
         line.jobs[stretch.job].job.pool,

@@ -67,7 +67,7 @@ def corrected(
     of a job wrong usually made all wrong. A host counts as slow only if it is slow with several
     phases, or slower than others with one. At most `SWEEPS_MOST` sweeps of O(phases x hosts).
     """
-    if not seen:
+    if not seen or not stated:
         return Corrected({}, {}, stated)
     hosts = {host: column for column, host in enumerate(stated)}
     tasks = np.zeros((len(seen), len(hosts)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from slotwise.model.errors import InputError
@@ -41,15 +41,21 @@ class Host:
 class Cluster:
     """All hosts. A phase of kind k uses slots of kind k, or plain ones if there are none.
 
+    While hosts come and go it holds those that are present. Kinds of slots stay known when
+    their last host has left, so that phases wait for another one.
+
     heartbeat  seconds between two reports of a host, as in Hadoop: the end of a task is known
                with the next report. 0: the host reports at once
     grace      seconds that a host may not respond; after that, the tasks that run there are
                started again on other hosts
+    kinds      kinds of slots that are known although no host may have any now; a cluster with
+               such kinds may be empty
     """
 
     hosts: tuple[Host, ...] = field(default=())
     heartbeat: float = 0.0
     grace: float = GRACE_SECONDS
+    kinds: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name in "heartbeat", "grace":
@@ -59,7 +65,7 @@ class Cluster:
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f"two hosts are named {twice!r}; rename one")
-        if not any(self.capacity.values()):
+        if not self.capacity:
             raise InputError("the cluster has no slots; give it at least 1")
         for kind, count in self.capacity.items():
             if count > SLOTS_MOST:
@@ -90,12 +96,22 @@ class Cluster:
 
     @cached_property
     def capacity(self) -> dict[str, int]:
-        """The number of slots of each kind of slot, over all hosts."""
+        """The number of slots of each known kind of slot, over all hosts."""
         total: dict[str, int] = {}
         for host in self.hosts:
             for kind, count in host.slots.items():
                 total[kind] = total.get(kind, 0) + count
-        return {kind: total[kind] for kind in sorted(total) if total[kind]}
+        kinds = self.kinds | {kind for kind, count in total.items() if count}
+        return {kind: total.get(kind, 0) for kind in sorted(kinds)}
+
+    def with_host(self, host: Host) -> Cluster:
+        """The cluster with one more host. InputError if its name is taken."""
+        return replace(self, hosts=(*self.hosts, host), kinds=frozenset(self.capacity))
+
+    def without(self, name: str) -> Cluster:
+        """The cluster without a host; the kinds of its slots stay known."""
+        hosts = tuple(host for host in self.hosts if host.name != name)
+        return replace(self, hosts=hosts, kinds=frozenset(self.capacity))
 
     def check_slots(self, kind: str, slots: int) -> None:
         """InputError if no host has this number of slots for phases of this kind."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from slotwise.model.cluster import Host
 from slotwise.model.job import Job, PhaseId
 from slotwise.model.pool import Pool
 
@@ -161,6 +162,34 @@ class HostJoined:
 
 
 @dataclass(frozen=True, slots=True)
+class HostAdded:
+    """A host joined the cluster. Its name may be that of a host that has left."""
+
+    at: float
+    host: Host
+
+
+@dataclass(frozen=True, slots=True)
+class HostDrained:
+    """A host is to leave: nothing new begins there. It leaves when its last task has ended."""
+
+    at: float
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostRemoved:
+    """A host left at once, for good.
+
+    The attempts that ran there are lost; the backend reports their ends in the same turn. It
+    has no effect on a host that has left already.
+    """
+
+    at: float
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchDropped:
     """A host received a launch of an attempt that it had begun before, or that was over.
 
@@ -178,6 +207,9 @@ class LaunchDropped:
 TaskEnded = TaskFinished | TaskFailed | TaskKilled
 """The end of an attempt."""
 
+HostChange = HostAdded | HostDrained | HostRemoved
+"""A change of the set of hosts."""
+
 Request = (
     JobsClosed
     | JobCancelled
@@ -189,5 +221,14 @@ Request = (
 )
 """What users ask for while a run goes on, besides jobs."""
 
-Event = JobArrived | Request | TaskEnded | OutputLost | HostLost | HostJoined | LaunchDropped
+Event = (
+    JobArrived
+    | Request
+    | TaskEnded
+    | OutputLost
+    | HostLost
+    | HostJoined
+    | HostChange
+    | LaunchDropped
+)
 """All events that a backend may report."""

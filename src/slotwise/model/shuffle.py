@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from slotwise.model.cluster import ANY_KIND, Cluster
+from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
 
@@ -43,15 +43,14 @@ class Shuffle:
         """The cluster, with slots for copying added if `split` and it has none yet."""
         if not self.split or COPY_KIND in cluster.capacity:
             return cluster
-        kind = cluster.slot_kind(REDUCE_KIND)
-        hosts = (
-            replace(
-                host,
-                slots={**host.slots, COPY_KIND: self.copies_per_slot * host.slots.get(kind, 0)},
-            )
-            for host in cluster.hosts
-        )
-        return replace(cluster, hosts=tuple(hosts))
+        return replace(cluster, hosts=tuple(self.host(h, cluster) for h in cluster.hosts))
+
+    def host(self, host: Host, cluster: Cluster) -> Host:
+        """A host that joins this cluster, with slots for copying if it gives its hosts some."""
+        if not self.split or COPY_KIND in cluster.capacity:
+            return host
+        copies = self.copies_per_slot * host.slots.get(cluster.slot_kind(REDUCE_KIND), 0)
+        return replace(host, slots={**host.slots, COPY_KIND: copies})
 
     def job(self, job: Job, cluster: Cluster) -> Job:
         """The job with this shuffle for its reduces; other phases are unchanged.

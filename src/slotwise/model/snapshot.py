@@ -285,7 +285,7 @@ class Snapshot(Protocol):
 
     @property
     def cluster(self) -> Cluster:
-        """Hosts, racks, slots."""
+        """The hosts that are present now, with their racks and slots."""
         ...
 
     @property
@@ -314,7 +314,7 @@ class Snapshot(Protocol):
         ...
 
     def capacity(self, slot_kind: str) -> int:
-        """The slots of this kind, held and free, on responsive hosts."""
+        """The slots of this kind, held and free, on hosts that can begin tasks."""
         ...
 
     def overdue(self, slot_kind: str) -> Collection[PoolView]:
@@ -323,7 +323,7 @@ class Snapshot(Protocol):
 
     @property
     def lost(self) -> Collection[str]:
-        """The unresponsive hosts: nothing can begin there."""
+        """The hosts where nothing can begin: unresponsive ones, and those that will leave."""
         ...
 
     @property

@@ -6,7 +6,7 @@ them gives the same float again. Fields that older logs lack get their defaults.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
 from math import inf
 from typing import Any
@@ -25,8 +25,11 @@ from slotwise.model.decision import (
 )
 from slotwise.model.event import (
     Event,
+    HostAdded,
+    HostDrained,
     HostJoined,
     HostLost,
+    HostRemoved,
     JobArrived,
     JobCancelled,
     JobChanged,
@@ -51,6 +54,8 @@ def encode(entry: Event | Decision) -> Plain:
     """An event or decision as a JSON object."""
     if isinstance(entry, JobArrived):
         return {"is": "JobArrived", "at": entry.at, "job": encode_job(entry.job)}
+    if isinstance(entry, HostAdded):
+        return {"is": "HostAdded", "at": entry.at, "host": _encode_host(entry.host)}
     if isinstance(entry, PoolsChanged):
         pools = [encode_pool(pool) for pool in entry.pools]
         return {"is": "PoolsChanged", "at": entry.at, "pools": pools}
@@ -91,12 +96,13 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     cls.__name__: _plainly(cls)
     for cls in (
         *(JobsClosed, JobCancelled, JobChanged, TasksAdded, PhaseClosed, ObjectiveChanged),
-        *(TaskFinished, TaskFailed, TaskKilled, OutputLost),
-        *(HostLost, HostJoined, LaunchDropped),
+        *(TaskFinished, TaskFailed, TaskKilled, OutputLost, LaunchDropped),
+        *(HostLost, HostJoined, HostDrained, HostRemoved),
         *(Launch, Defer, Preempt, GiveUp),
     )
 } | {
     "JobArrived": lambda plain: JobArrived(plain["at"], decode_job(plain["job"])),
+    "HostAdded": lambda plain: HostAdded(plain["at"], Host(**plain["host"])),
     "PoolsChanged": lambda plain: PoolsChanged(
         plain["at"], tuple(map(decode_pool, plain["pools"]))
     ),
@@ -194,17 +200,22 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
 
 def encode_cluster(cluster: Cluster) -> list[Plain]:
     """A cluster as JSON objects, one for each host."""
-    return [
-        {"name": h.name, "rack": h.rack, "slots": dict(h.slots), "speed": h.speed}
-        for h in cluster.hosts
-    ]
+    return [_encode_host(host) for host in cluster.hosts]
+
+
+def _encode_host(host: Host) -> Plain:
+    slots = dict(host.slots)
+    return {"name": host.name, "rack": host.rack, "slots": slots, "speed": host.speed}
 
 
 def decode_cluster(
-    plain: list[Plain], heartbeat: float = 0.0, grace: float = GRACE_SECONDS
+    plain: list[Plain],
+    heartbeat: float = 0.0,
+    grace: float = GRACE_SECONDS,
+    kinds: Iterable[str] = (),
 ) -> Cluster:
-    """The inverse of `encode_cluster`, with the given heartbeat and grace in seconds."""
-    return Cluster(tuple(Host(**host) for host in plain), heartbeat, grace)
+    """The inverse of `encode_cluster`; the other arguments are those of `Cluster`."""
+    return Cluster(tuple(Host(**host) for host in plain), heartbeat, grace, frozenset(kinds))
 
 
 def encode_pool(pool: Pool) -> Plain:

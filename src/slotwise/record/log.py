@@ -91,6 +91,7 @@ class Header:
             "cluster": codec.encode_cluster(self.cluster),
             "heartbeat": self.cluster.heartbeat,
             "grace": self.cluster.grace,
+            **({"kinds": sorted(self.cluster.kinds)} if self.cluster.kinds else {}),
             "pools": [codec.encode_pool(pool) for pool in self.pools],
         }
 
@@ -111,6 +112,7 @@ class Header:
                 plain["cluster"],
                 plain.get("heartbeat", 0.0),
                 plain.get("grace", GRACE_SECONDS),
+                plain.get("kinds", ()),
             ),
             pools=tuple(PoolTree(map(codec.decode_pool, plain["pools"])).values()),
             jobs_expected=plain["jobs_expected"],

@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any
 
-from slotwise.model.cluster import Cluster
+from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, Enqueue, Launch
 from slotwise.model.event import (
     Event,
+    HostAdded,
+    HostChange,
+    HostDrained,
     HostJoined,
     HostLost,
     JobArrived,
@@ -37,13 +40,15 @@ NUMBERS: dict[str, Any] = {
 class Plausible:
     """Checks a log entry by entry; ValueError for one that no run can have written.
 
-    Times must not decrease, jobs and hosts must be known before entries refer to them, and
-    hosts that come back must have been unresponsive. O(1) for each entry, and for each task of
-    a queue.
+    Times must not decrease, jobs and hosts must be known before entries refer to them, hosts
+    that come back must have been unresponsive, and a host is added only if it is not there: a
+    drained host may have left. O(1) for each entry, and for each task of a queue.
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._hosts = cluster.by_name.keys()
+        self._hosts = set(cluster.by_name)  # those that have ever been there
+        self._gone: set[str] = set()
+        self._drained: set[str] = set()  # They may have left.
         self._tasks: dict[PhaseId, int] = {}
         self._jobs: set[str] = set()
         self._silent: set[str] = set()
@@ -70,6 +75,8 @@ class Plausible:
             if isinstance(event, HostLost) == (event.host in self._silent):
                 raise ValueError(f"{type(event).__name__} of {event.host!r} repeats its state")
             self._silent ^= {event.host}
+        elif isinstance(event, HostChange):
+            self._change_hosts(event)
         elif isinstance(event, Request):
             self._check_numbers(event)
             self._check_request(event)
@@ -108,6 +115,30 @@ class Plausible:
             self._tasks[PhaseId(job.id, phase.name)] = phase.tasks.count
             if phase.grows:
                 self._growing.add(PhaseId(job.id, phase.name))
+
+    def _change_hosts(self, event: HostChange) -> None:
+        self._check_numbers(event)
+        if isinstance(event, HostAdded):
+            self._add(event.host)
+            return
+        self._check_host(event.host)
+        if event.host in self._gone:
+            raise ValueError(f"{type(event).__name__} of {event.host!r}, which was removed")
+        if not isinstance(event, HostDrained):
+            self._gone.add(event.host)
+            self._drained.discard(event.host)
+        elif event.host in self._drained:
+            raise ValueError(f"host {event.host!r} is drained twice")
+        else:
+            self._drained.add(event.host)
+
+    def _add(self, host: Host) -> None:
+        may_have_left = host.name in self._gone or host.name in self._drained
+        if host.name in self._hosts and not may_have_left:
+            raise ValueError(f"host {host.name!r} is added, but it is there")
+        self._hosts.add(host.name)
+        for names in (self._gone, self._drained, self._silent):
+            names.discard(host.name)
 
     def _check_request(self, event: Request) -> None:
         if isinstance(event, JobCancelled | JobChanged):

@@ -70,7 +70,7 @@ def _behind(wait: Wait) -> str:
 def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
     stopping = f" ({phase.stopping} asked to stop)" if phase.stopping else ""
     allocated = "" if phase.allocated is None else f" of {phase.allocated:.6g}"
-    there = phase.running - sum(phase.silent.values())
+    there = phase.running - sum(phase.silent.values()) - sum(phase.leaving.values())
     slots = "slot" if (there, phase.allocated) == (1, None) else "slots"
     wait = "1 task waits" if phase.pending == 1 else f"{phase.pending} tasks wait"
     done = "1 is done" if phase.done == 1 else f"{phase.done} are done"
@@ -82,6 +82,9 @@ def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
     if phase.silent:
         held = ", ".join(f"{count} on {host}" for host, count in phase.silent.items())
         yield f"    on unresponsive hosts: {held}"
+    if phase.leaving:
+        held = ", ".join(f"{count} on {host}" for host, count in phase.leaving.items())
+        yield f"    on hosts that leave when their tasks have ended: {held}"
     for share in phase.shares:
         yield f"    pool {share.pool}: {_share(share)}"
     for share in phase.over:

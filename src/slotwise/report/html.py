@@ -78,7 +78,9 @@ def _headline(scene: Scene) -> str:
     slots = " + ".join(
         _counted(count, f"{kind} slot" if len(cluster.capacity) > 1 else "slot")
         for kind, count in cluster.capacity.items()
+        if count
     )
+    changing = " at first" if any(line.slots.changes for line in scene.timelines) else ""
     jobs = {job: line.jobs[job].job for line in scene.timelines for job in line.jobs}
     tasks = sum(phase.tasks.count for job in jobs.values() for phase in job.phases)
     backends = " and ".join(dict.fromkeys(run.backend for run in scene.runs))
@@ -86,7 +88,7 @@ def _headline(scene: Scene) -> str:
     facts = [
         _counted(len(jobs), "job"),
         _counted(tasks, "task"),
-        f"{slots} on {_counted(len(cluster.hosts), 'host')}",
+        f"{slots} on {_counted(len(cluster.hosts), 'host')}{changing}",
         f"objective: {objectives}",
         backends,
         f"over {seconds(scene.end - scene.begin)}",

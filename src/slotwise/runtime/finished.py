@@ -31,3 +31,8 @@ class Finished:
             by_host = self._by_phase[phase] = {}
         expected, computed, tasks = by_host.get(host, NOTHING_SEEN)
         by_host[host] = Seen(expected + work, computed + seconds, tasks + 1)
+
+    def forget(self, host: str) -> None:
+        """Drop the totals of a host that has left; one that comes back may differ."""
+        for by_host in self._by_phase.values():
+            by_host.pop(host, None)

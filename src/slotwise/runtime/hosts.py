@@ -1,16 +1,17 @@
-"""The responsive hosts and their free slots."""
+"""The hosts that are present, and their free slots."""
 
 from __future__ import annotations
 
-from slotwise.model.cluster import Cluster
+from slotwise.model.cluster import Cluster, Host
 
 
 class FreeSlots:
     """The free slots of one kind, by host.
 
-    Those of an unresponsive host are set aside until it is back. Each method is O(1).
+    Those of a host where nothing can begin are set aside until that has changed. Each method is
+    O(1).
 
-    by_host  the responsive hosts with free slots, and the number of these slots
+    by_host  the hosts with free slots where tasks can begin, and the number of these slots
     freed    the hosts on which slots became free in this turn
     """
 
@@ -21,7 +22,7 @@ class FreeSlots:
 
     @property
     def count(self) -> int:
-        """The number of free slots, including those of unresponsive hosts."""
+        """The number of free slots, including those that are set aside."""
         return sum(self.by_host.values()) + sum(self._away.values())
 
     def take(self, host: str, slots: int) -> None:
@@ -42,27 +43,46 @@ class FreeSlots:
             self.freed.append(host)
 
     def lose(self, host: str) -> None:
-        """Set aside the slots of a host that became unresponsive."""
+        """Set aside the slots of a host where nothing can begin from now on."""
         self._away[host] = self.by_host.pop(host, 0)
 
     def join(self, host: str) -> None:
-        """Make the slots of a host that is back available again."""
-        if count := self._away.pop(host):
+        """Make the slots of a host available again; none of a kind that came meanwhile."""
+        self.add(host, self._away.pop(host, 0))
+
+    def add(self, host: str, count: int) -> None:
+        """Make the slots of a host available."""
+        if count:
             self.by_host[host] = count
             self.freed.append(host)
 
+    def set_aside(self, host: str) -> int:
+        """The number of free slots of a host that are set aside."""
+        return self._away.get(host, 0)
+
+    def forget(self, host: str) -> None:
+        """Remove the slots of a host that has left; they are set aside."""
+        self._away.pop(host, None)
+
 
 class Hosts:
-    """The free slots of all kinds, and the unresponsive hosts: nothing can begin there.
+    """The hosts that are present, and the free slots of all kinds.
 
-    capacity  slots of each kind on responsive hosts
+    cluster       the hosts that are present
+    capacity      slots of each kind on the hosts where tasks can begin
+    free          the free slots of each kind
+    unresponsive  the unresponsive hosts
+    leaving       the hosts that leave when no attempt runs there
+    lost          the hosts where nothing can begin: all of these
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self.capacity = dict(cluster.capacity)
         self.free = {kind: FreeSlots(cluster, kind) for kind in cluster.capacity}
         self.lost: set[str] = set()
+        self.unresponsive: set[str] = set()
+        self.leaving: set[str] = set()
 
     def new_turn(self) -> None:
         """Begin a turn: clear the lists of hosts on which slots became free."""
@@ -70,29 +90,77 @@ class Hosts:
             free.freed.clear()
 
     def lose(self, host: str) -> None:
-        """A host became unresponsive."""
-        self.lost.add(host)
-        self._count(host, -1)
-        for free in self.free.values():
-            free.lose(host)
+        """A host became unresponsive. No effect if it has left, as a drained host may."""
+        if host in self.cluster.by_name:
+            self.unresponsive.add(host)
+            self._shut(host)
 
     def join(self, host: str) -> None:
-        """An unresponsive host is back."""
-        self.lost.remove(host)
-        self._count(host, 1)
+        """An unresponsive host is back. No effect if it has left, as a drained host may."""
+        if host in self.unresponsive:
+            self.unresponsive.remove(host)
+            if host not in self.leaving:
+                self.lost.remove(host)
+                self._count(host, 1)
+                for free in self.free.values():
+                    free.join(host)
+
+    def add(self, host: Host) -> list[str]:
+        """Add a host. The kinds of slots that were not known before."""
+        assert host.name not in self.cluster.by_name, "a host is added once until it leaves"
+        self.cluster = self.cluster.with_host(host)
+        new = [kind for kind in self.cluster.capacity if kind not in self.free]
+        for kind in new:
+            self.capacity[kind] = 0
+            self.free[kind] = FreeSlots(Cluster(kinds=frozenset({kind})), kind)
+        self._count(host.name, 1)
+        for kind, free in self.free.items():
+            free.add(host.name, host.slots.get(kind, 0))
+        return new
+
+    def leave(self, host: str) -> None:
+        """From now on nothing begins on a host, and it leaves when no attempt runs there."""
+        if host in self.cluster.by_name:
+            self.leaving.add(host)
+            self._shut(host)
+
+    def is_staying(self, host: str) -> bool:
+        """Whether a host is present and not about to leave."""
+        return host in self.cluster.by_name and host not in self.leaving
+
+    def forget_if_idle(self, host: str) -> bool:
+        """Remove a host that is to leave if no attempt runs there; whether it has left now."""
+        if host not in self.leaving:
+            return False
+        slots = self.cluster.by_name[host].slots
+        if any(free.set_aside(host) != slots.get(k, 0) for k, free in self.free.items()):
+            return False
         for free in self.free.values():
-            free.join(host)
+            free.forget(host)
+        for names in (self.lost, self.unresponsive, self.leaving):
+            names.discard(host)
+        self.cluster = self.cluster.without(host)
+        return True
+
+    def _shut(self, host: str) -> None:
+        if host not in self.lost:
+            self.lost.add(host)
+            self._count(host, -1)
+            for free in self.free.values():
+                free.lose(host)
 
     def _count(self, host: str, sign: int) -> None:
-        for kind, count in self._cluster.by_name[host].slots.items():
+        for kind, count in self.cluster.by_name[host].slots.items():
             if count:
                 self.capacity[kind] += sign * count
 
-    def check(self, kind: str, held: int, capacity: int) -> None:
+    def check(self, kind: str, held: int) -> None:
         """Assert that each slot of a kind is held or free. For tests."""
         free = self.free[kind]
-        assert held + free.count == capacity, "each slot is held or free"
+        assert held + free.count == self.cluster.capacity[kind], "each slot is held or free"
         assert all(count > 0 for count in free.by_host.values())
-        assert not free.by_host.keys() & self.lost, "nothing begins on an unresponsive host"
-        there = [h for h in self._cluster.hosts if h.name not in self.lost]
+        assert not free.by_host.keys() & self.lost, "nothing begins on a host that is lost"
+        assert self.lost == self.unresponsive | self.leaving
+        assert self.lost <= self.cluster.by_name.keys()
+        there = [h for h in self.cluster.hosts if h.name not in self.lost]
         assert self.capacity[kind] == sum(host.slots.get(kind, 0) for host in there)

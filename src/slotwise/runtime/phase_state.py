@@ -319,6 +319,16 @@ class PhaseState(ShareNode):
         away = sum(launch.host in lost for launch, *_ in self.launches.values())
         self.away = away * self.width
 
+    def move_to(self, cluster: Cluster) -> None:
+        """The hosts have changed to these. O(tasks) with input, else O(1)."""
+        self._cluster = cluster
+        if self.has_homes:
+            self._homes.move_to(cluster)
+
+    def has_pinned_to(self, host: str) -> bool:
+        """Whether a pending task can only run on this host. O(tasks)."""
+        return self._homes.has_pinned_to(host)
+
     def unblock(self, task: int, host: str) -> None:
         """Make a blocked task pending: the task that it continues is done on this host."""
         assert self.is_blocked(task), "a task is continued once"

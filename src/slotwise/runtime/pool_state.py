@@ -5,7 +5,7 @@ What it holds, what it is owed, and what it lacks.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from math import inf
@@ -93,12 +93,8 @@ class PoolState(ShareNode):
         total: Total | None = None,
     ) -> None:
         super().__init__(order, parent)
-        self.total = total
+        self.total: Total | None = None
         self.holds_totals = False
-        if total is not None:
-            total.parts[slot_kind] = self
-            for above in path_to(parent):
-                above.holds_totals = True
         self.below = 0  # number of pool shares directly below it
         self.depth = 0 if parent is None else parent.depth + 1
         if parent is not None:
@@ -111,6 +107,15 @@ class PoolState(ShareNode):
         self.backlogged: list[Rank] = []
         self.min_share_due = self.fair_due = inf
         self.is_overdue = self.is_starving = False
+        if total is not None:
+            self.join(total)
+
+    def join(self, total: Total) -> None:
+        """Become one part of a common share of several kinds of slots."""
+        self.total = total
+        total.parts[self.slot_kind] = self
+        for above in path_to(self.parent):
+            above.holds_totals = True
 
     @property
     def name(self) -> str:
@@ -263,7 +268,7 @@ class Total:
         self.min_share, self.max_share, self._free = min_share, max_share, free
         self.parts: dict[str, PoolState] = {}
         self.min_share_due = inf
-        self._served = dict.fromkeys(free, 0.0)
+        self._served: defaultdict[str, float] = defaultdict(float)
         self._service = 0.0
 
     @property

@@ -53,6 +53,14 @@ class Shares:
             above = self._by_key[key]
         return above
 
+    def join_totals(self, pools: PoolTree) -> None:
+        """Join the shares of a number for all kinds, now that there are several kinds."""
+        for key, share in self._by_key.items():
+            if share is not self.whole and share.total is None:
+                total = self._totals.of(key, pools[key.pool])
+                if total is not None:
+                    share.join(total)
+
     def ring(self) -> None:
         """Mark the pools whose time-out has passed as overdue."""
         alarms, now = self.alarms, self.now
@@ -109,7 +117,7 @@ class Shares:
                 pool.parent.backlogged.append(rank)
 
     def recount(self, phases: Collection[PhaseState], lost: Collection[str]) -> None:
-        """Recount all phases: hosts were lost or came back, or an attempt ended on a lost one.
+        """Recount all phases: hosts came or went, or an attempt ended on a lost one.
 
         Tasks on the hosts in `lost` are away: they count against no share of the other hosts.
         After all kinds are counted, call `line_up`. O(running tasks + phases + pools).

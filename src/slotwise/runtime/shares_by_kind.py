@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 
 from slotwise.model.job import PhaseId
+from slotwise.model.pool_tree import PoolTree
 from slotwise.runtime.hosts import FreeSlots
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState
@@ -20,10 +21,20 @@ class SharesByKind:
     """
 
     def __init__(self, free: Mapping[str, FreeSlots]) -> None:
-        totals = Totals(free)
+        self._totals = Totals(free)
         self.of: dict[str, Shares] = {}
         for kind in free:
-            self.of[kind] = Shares(kind, totals, self.of)
+            self.of[kind] = Shares(kind, self._totals, self.of)
+
+    def add(self, kind: str, now: float, pools: PoolTree) -> None:
+        """Add the shares of a new kind of slots; afterwards call `recount`.
+
+        A share of a number for all kinds now has it in common with the new kind.
+        """
+        for shares in self.of.values():
+            shares.join_totals(pools)
+        self.of[kind] = Shares(kind, self._totals, self.of)
+        self.of[kind].now = now
 
     def at(self, now: float) -> None:
         """Set the clock, and mark the pools whose time-out has passed as overdue."""

@@ -3,8 +3,8 @@
 What policies see of it is in `state_view.py`. It joins the jobs (`jobs.py`), the hosts
 (`hosts.py`), the shares of the pools (`shares_by_kind.py`) and the queues. The cost of one
 `apply` is proportional to what it changes (plus a logarithm), not to the size of the cluster.
-When a host becomes unresponsive or comes back, which is rare, all shares are recounted. `check`
-asserts that everything is consistent.
+When hosts come, go, become unresponsive or are back, which is rare, all shares are recounted.
+`check` asserts that everything is consistent.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ from slotwise.model.decision import (
 )
 from slotwise.model.event import (
     Event,
+    HostAdded,
+    HostDrained,
     HostJoined,
     HostLost,
+    HostRemoved,
     JobArrived,
     JobCancelled,
     JobChanged,
@@ -92,7 +95,6 @@ class State(StateView):
         self._limits = {False: attempts_max, True: losses_max}
         self._default_work = default_work
         self._bad_ends: dict[tuple[PhaseId, int, bool], int] = {}
-        self._speeds = {host.name: host.speed for host in cluster.hosts}
         self._hosts = Hosts(cluster)
         self._queues = Queues()
         self._finished = Finished()
@@ -117,6 +119,9 @@ class State(StateView):
             OutputLost: self._output_lost,
             HostLost: self._host_lost,
             HostJoined: self._host_joined,
+            HostAdded: self._host_added,
+            HostDrained: self._host_leaves,
+            HostRemoved: self._host_leaves,
             LaunchDropped: lambda event: None,
             Reallocate: self._reallocate,
             Enqueue: self._queues.replace,
@@ -187,7 +192,7 @@ class State(StateView):
         admitted = self._jobs.change(job, self.pools)
         if job.pool != old.pool:
             for phase in self._jobs.phases_of(job.id):
-                phase.enter(self._share(phase.job, phase.phase), self.pools)
+                phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
             self._recount()
         self._queues.is_outdated = True
         self._reallocate_now()
@@ -220,7 +225,7 @@ class State(StateView):
         self._shares = SharesByKind(self._hosts.free)
         self._of_kind = self._shares.of
         for phase in self._phases.values():
-            phase.enter(self._share(phase.job, phase.phase), self.pools)
+            phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
             phase.stopping = dict.fromkeys(phase.stopping)
         self._recount()
         self._reallocate_now()
@@ -309,9 +314,31 @@ class State(StateView):
         self._hosts.join(event.host)
         self._hosts_changed()
 
+    def _host_added(self, event: HostAdded) -> None:
+        for kind in self._hosts.add(event.host):
+            self._jobs.ready[kind] = {}
+            self._shares.add(kind, self.now, self.pools)
+        self._hosts_changed()
+
+    def _host_leaves(self, event: HostDrained | HostRemoved) -> None:
+        """The host leaves now, or when its last attempt has ended.
+
+        Attempts on a removed host are lost: their ends are reported in the same turn.
+        """
+        self._hosts.leave(event.host)
+        self._let_go(event.host)
+        self._hosts_changed()
+        for phase in self._phases.values():
+            if phase.is_pinned and phase.has_pinned_to(event.host):
+                self._strand(phase, event.host)
+
     def _hosts_changed(self) -> None:
         """Update shares: slots, held ones included, were added or removed."""
         self._queues.is_outdated = self.is_stale = True
+        if self.cluster is not self._hosts.cluster:
+            self.cluster = self._hosts.cluster
+            for phase in self._phases.values():
+                phase.move_to(self.cluster)
         self._recount()
 
     # Decisions.
@@ -326,7 +353,7 @@ class State(StateView):
         phase = self._phases[launch.phase]
         assert phase.may_launch, "no share is exceeded"
         self._hosts.free[phase.slot_kind].take(launch.host, phase.width)
-        phase.launch(launch, self.now, self._speeds[launch.host])
+        phase.launch(launch, self.now, self.cluster.by_name[launch.host].speed)
         if self._queues.by_host:
             self._queues.launched(launch)
         self._of_kind[phase.slot_kind].settle(phase, phase.width)
@@ -370,6 +397,8 @@ class State(StateView):
         self._settle_end(phase, ended[0])
         if phase.is_ready and not phase.has_tasks:
             self._make_unready(phase)
+        if phase.is_pinned and not self._hosts.is_staying(ended[0].host):
+            self._strand(phase, ended[0].host)
         return phase
 
     def _block_if_early(self, phase: PhaseState, task: int) -> None:
@@ -386,11 +415,27 @@ class State(StateView):
 
     def _settle_end(self, phase: PhaseState, launch: Launch) -> None:
         """Update the shares above a phase after one of its attempts has ended."""
-        if launch.host in self._hosts.lost:
-            self._recount()
-            self.has_shrunk = True  # It may use more slots of responsive hosts.
-        else:
+        if launch.host not in self._hosts.lost:
             self._settle(phase, -phase.width)
+            return
+        if self._let_go(launch.host):
+            self._hosts_changed()
+        else:
+            self._recount()
+        self.has_shrunk = True  # It may use more slots of responsive hosts.
+
+    def _let_go(self, host: str) -> bool:
+        """Remove a host that is to leave if no attempt runs there; whether it has left now."""
+        has_left = self._hosts.forget_if_idle(host)
+        if has_left:
+            self._finished.forget(host)
+        return has_left
+
+    def _strand(self, phase: PhaseState, host: str) -> None:
+        """A pending task can only run on a host that leaves: its job cannot succeed."""
+        if phase.job.id not in self.failed:
+            reason = f"host {host} leaves, where a task of phase {phase.id.phase} must run"
+            self.doomed.setdefault(phase.job.id, reason)
 
     def _recount(self) -> None:
         self._shares.recount(self._phases.values(), self._hosts.lost)
@@ -411,6 +456,8 @@ class State(StateView):
     def _tell_followers(self, phase: PhaseState, task: int, host: str) -> None:
         """Update the phases that need not wait for all tasks of this phase."""
         for other in tell_followers(phase, task, host):
+            if other.is_pinned and not self._hosts.is_staying(host):
+                self._strand(other, host)
             if other.is_ready:
                 self.has_shrunk = True  # Its demand grew; the next epoch handles it.
                 self._settle(other, 0)
@@ -430,23 +477,24 @@ class State(StateView):
         self._jobs.forget_if_over(phase.job.id)
 
     def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
-        share = self._share(job, phase)
+        share = self._share(job, phase, self.cluster.slot_kind(phase.kind))
         return PhaseState(
             job, phase, order, share, self.pools, self.cluster, self._default_work
         )
 
-    def _share(self, job: Job, phase: Phase) -> PoolState:
+    def _share(self, job: Job, phase: Phase, slot_kind: str) -> PoolState:
         """The share of its pool that a phase counts against."""
         keys = self.pools.shares(job.pool, phase.kind)
-        return self._of_kind[self.cluster.slot_kind(phase.kind)].share(keys, self.pools)
+        return self._of_kind[slot_kind].share(keys, self.pools)
 
     def check(self) -> None:
         """Assert every invariant. O(size of the state); for tests."""
         for phase in self._phases.values():
             phase.check()
-        for kind, capacity in self.cluster.capacity.items():
+        assert self.cluster is self._hosts.cluster
+        for kind in self.cluster.capacity:
             phases = [phase for phase in self._phases.values() if phase.slot_kind == kind]
-            self._hosts.check(kind, sum(phase.running for phase in phases), capacity)
+            self._hosts.check(kind, sum(phase.running for phase in phases))
             backlogged = {phase.id for phase in self.backlogged(kind)}
             assert backlogged == {p.id for p in self._jobs.ready[kind].values() if p.pending}
             self._jobs.check(kind, self.pools)

@@ -60,7 +60,7 @@ class StateView:
         return self._jobs.phases_of(job)
 
     def capacity(self, slot_kind: str) -> int:
-        """The slots of this kind on responsive hosts."""
+        """The slots of this kind on hosts that can begin tasks."""
         return self._hosts.capacity[slot_kind]
 
     @property
@@ -70,8 +70,18 @@ class StateView:
 
     @property
     def lost(self) -> Collection[str]:
-        """The unresponsive hosts."""
+        """The hosts where nothing can begin: unresponsive ones, and those that will leave."""
         return self._hosts.lost
+
+    @property
+    def unresponsive(self) -> Collection[str]:
+        """The unresponsive hosts."""
+        return self._hosts.unresponsive
+
+    @property
+    def leaving(self) -> Collection[str]:
+        """The hosts that leave when no attempt runs there."""
+        return self._hosts.leaving
 
     @property
     def seen(self) -> Mapping[PhaseId, Mapping[str, Seen]]:

@@ -19,15 +19,42 @@ class TaskHomes:
     a launch does not have to update the entries of the other hosts that hold the same block.
     """
 
-    __slots__ = ("_blocks", "_by_host", "_by_rack", "_cluster", "_pinned", "_status")
+    __slots__ = (
+        "_blocks",
+        "_by_host",
+        "_by_rack",
+        "_cluster",
+        "_has_moved",
+        "_pinned",
+        "_status",
+    )
 
     def __init__(self, status: bytearray, blocks: Sequence[Block], cluster: Cluster) -> None:
         self._status, self._blocks, self._cluster = status, blocks, cluster
         self._by_host: dict[str, list[int]] = {}
         self._by_rack: dict[str, list[int]] | None = None
         self._pinned: dict[int, str] = {}  # the hosts of tasks that continue others
+        self._has_moved = False  # The racks may differ from those of the placement.
         if blocks:
             self._find_all(blocks)
+
+    def move_to(self, cluster: Cluster) -> None:
+        """The hosts have changed to these: index all pending tasks again. O(tasks)."""
+        self._cluster, self._has_moved = cluster, True
+        self._by_host, self._by_rack = {}, None
+        for task in range(len(self._blocks) - 1, -1, -1):
+            if self._status[task] == PENDING:
+                self._index(task)
+        self._sort_hosts()
+        for task in self._pinned:
+            self.put_back(task)
+
+    def has_pinned_to(self, host: str) -> bool:
+        """Whether a pending task may run only on this host."""
+        return any(
+            where == host and self._status[task] == PENDING
+            for task, where in self._pinned.items()
+        )
 
     def task_on(self, hosts: Collection[str]) -> tuple[int, str] | None:
         """A pending task with input on one of these hosts, and the host."""
@@ -83,7 +110,10 @@ class TaskHomes:
         else:
             for task in range(len(blocks) - 1, -1, -1):
                 self._index(task)
-        # In the order of the cluster, because the order of a set is not deterministic.
+        self._sort_hosts()
+
+    def _sort_hosts(self) -> None:
+        """Sort by the order of the cluster, as the order of a set is not deterministic."""
         homes, place = self._by_host, self._cluster.position
         known = sorted(homes.keys() & place.keys(), key=place.__getitem__)
         self._by_host = {host: homes[host] for host in known}
@@ -96,7 +126,7 @@ class TaskHomes:
 
     def _index_racks(self) -> dict[str, list[int]]:
         """Index all pending tasks by rack. Built on demand, since few phases need it."""
-        if isinstance(self._blocks, PlacedBlocks):
+        if isinstance(self._blocks, PlacedBlocks) and not self._has_moved:
             return self._blocks.homes_by_rack()
         index: dict[str, list[int]] = {}
         for task in range(len(self._blocks) - 1, -1, -1):

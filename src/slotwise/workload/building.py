@@ -10,6 +10,8 @@ from typing import Any
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
+from slotwise.model.event import HostAdded, HostChange, HostDrained, HostRemoved
+from slotwise.model.host_changes import ChangingHosts, check_changes, with_kinds
 from slotwise.model.job import Block, Job, Phase, Tasks
 from slotwise.model.network import Network
 from slotwise.model.pool import Pool, Preemption
@@ -20,7 +22,9 @@ from slotwise.workload.complaint import place
 from slotwise.workload.schema import (
     COMMAND_KEYS,
     PROGRAM_KEYS,
+    ChangeEntry,
     ClusterEntry,
+    HostEntry,
     JobEntry,
     NetworkEntry,
     ObjectiveEntry,
@@ -42,9 +46,13 @@ def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
     """
     shuffle = _shuffle(entry.shuffle)
     cluster = _at(("cluster",), lines, lambda: _cluster(entry.cluster))
+    changes: list[HostChange] = []
     served = cluster
-    if cluster is not None and shuffle is not None:
-        served = _at(("shuffle",), lines, lambda: shuffle.cluster(cluster))
+    if entry.cluster is not None and cluster is not None:
+        changes = _changes(entry.cluster, cluster, lines)
+        served = with_kinds(cluster, changes)
+    if served is not None and shuffle is not None:
+        served = _at(("shuffle",), lines, lambda: shuffle.cluster(served))
     objective = _objective(entry.objective)
     block_bytes = entry.placement.block_bytes if entry.placement else 0
     pools = _pools(entry.pools, lines)
@@ -59,6 +67,10 @@ def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
         # one, else at the job.
         blamed = where if job.penalty is None else (*where, "penalty")
         _at(blamed, lines, lambda stated=stated: objective.check([stated]))
+    if cluster is not None and changes:
+        known, given = with_kinds(cluster, changes), [j for j in jobs if isinstance(j, Job)]
+        where = ("cluster", "changes")
+        _at(where, lines, lambda: check_changes(known, changes, given))
     return Workload(
         jobs=tuple(jobs),
         cluster=cluster,
@@ -69,6 +81,7 @@ def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
         shuffle=shuffle,
         network=_network(entry.network),
         placement=_placement(entry.placement),
+        changes=tuple(changes),
     )
 
 
@@ -86,19 +99,33 @@ def _cluster(entry: ClusterEntry | None) -> Cluster | None:
     if entry.hosts is None:
         plain = Cluster.of_slots(entry.slots or 0)
         return replace(plain, heartbeat=entry.heartbeat, grace=entry.grace)
-    return Cluster(
-        tuple(
-            Host(
-                host.name,
-                {ANY_KIND: host.slots} if isinstance(host.slots, int) else host.slots,
-                host.rack,
-                host.speed,
-            )
-            for host in entry.hosts
-        ),
-        entry.heartbeat,
-        entry.grace,
-    )
+    return Cluster(tuple(map(_host, entry.hosts)), entry.heartbeat, entry.grace)
+
+
+def _host(entry: HostEntry) -> Host:
+    slots = {ANY_KIND: entry.slots} if isinstance(entry.slots, int) else entry.slots
+    return Host(entry.name, slots, entry.rack, entry.speed)
+
+
+def _changes(entry: ClusterEntry, cluster: Cluster, lines: Lines) -> list[HostChange]:
+    """The changes of the hosts, in order of time."""
+    hosts, changes = ChangingHosts(cluster), []
+    numbered = sorted(enumerate(entry.changes), key=lambda one: one[1].at)
+    for number, stated in numbered:
+        where: Path = ("cluster", "changes", number)
+        change = _at(where, lines, lambda stated=stated: _change(stated))
+        _at(where, lines, lambda change=change: hosts.follow(change))
+        changes.append(change)
+    return changes
+
+
+def _change(entry: ChangeEntry) -> HostChange:
+    if entry.add is not None:
+        return HostAdded(entry.at, _host(entry.add))
+    if entry.drain is not None:
+        return HostDrained(entry.at, entry.drain)
+    assert entry.remove is not None
+    return HostRemoved(entry.at, entry.remove)
 
 
 def _pools(entries: Sequence[PoolEntry], lines: Lines) -> PoolTree:
@@ -233,7 +260,7 @@ def _tasks(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Task
     if isinstance(entry.tasks, list):
         return Tasks(len(entry.tasks), tuple(entry.tasks), blocks)
     # Work without a number of tasks is cut into as many tasks as may run at once.
-    everywhere = cluster.capacity[cluster.slot_kind(entry.kind)] if cluster else 1
+    everywhere = max(1, cluster.capacity[cluster.slot_kind(entry.kind)]) if cluster else 1
     count = entry.tasks or max(1, (entry.slots_max or everywhere) // entry.slots)
     assert entry.work is not None
     return Tasks(count, entry.work / count, blocks)

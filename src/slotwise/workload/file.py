@@ -75,6 +75,8 @@ def _cross_faults(entry: WorkloadEntry) -> Iterator[tuple[Path, str]]:
     pools = {pool.name for pool in entry.pools} | {"default"}
     inner = {pool.parent for pool in entry.pools}
     names = {host.name for host in hosts}
+    changes = entry.cluster.changes if entry.cluster else []
+    names |= {change.add.name for change in changes if change.add is not None}
     for number, job in enumerate(entry.jobs):
         if job.pool not in pools:
             known = ", ".join(sorted(pools - inner))

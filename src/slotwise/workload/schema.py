@@ -82,6 +82,21 @@ class HostEntry(Entry):
     speed: Positive = 1.0
 
 
+class ChangeEntry(Entry):
+    """A change of the hosts at an instant: one is added, drained or removed."""
+
+    at: Seconds
+    add: HostEntry | None = None
+    drain: Name | None = None
+    remove: Name | None = None
+
+    @model_validator(mode="after")
+    def _one_change(self) -> Self:
+        if sum(one is not None for one in (self.add, self.drain, self.remove)) != 1:
+            raise ValueError("give one of add, drain and remove")
+        return self
+
+
 class ClusterEntry(Entry):
     """Either a number of slots that serve every kind, or hosts."""
 
@@ -89,6 +104,7 @@ class ClusterEntry(Entry):
     hosts: Annotated[list[HostEntry], Field(min_length=1)] | None = None
     heartbeat: Seconds = 0.0
     grace: Seconds = GRACE_SECONDS
+    changes: list[ChangeEntry] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:

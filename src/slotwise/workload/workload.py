@@ -9,6 +9,7 @@ from typing import Any
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
+from slotwise.model.event import HostChange
 from slotwise.model.job import Job
 from slotwise.model.network import Network
 from slotwise.model.pool import Pool, Preemption
@@ -113,6 +114,7 @@ class Workload:
     preemption  how pools without their own setting reclaim slots
     shuffle     how reduces get map output; None: after all maps are done
     network     of the simulated cluster; None: the simulation sets the time of remote reads
+    changes     of the hosts of the cluster, in a simulation
     placement   where input is in a simulation; None: everywhere, unless `replicas` is given
     """
 
@@ -126,6 +128,7 @@ class Workload:
     shuffle: Shuffle | None = None
     network: Network | None = None
     placement: Placement | None = None
+    changes: tuple[HostChange, ...] = ()
 
     def __post_init__(self) -> None:
         if self.placement is None and self.replicas:

@@ -82,8 +82,9 @@ def flows_left(claims: Mapping[str, Claims], objective: Objective) -> FlowsLeft:
         places += stands_for
         costs.append(objective.cost(job, size_on(job, some.cluster)).since(some.now))
     capacity = [
-        # If all hosts of a kind are unresponsive, phases wait for them; use the full capacity.
-        some.present.get(kind) or slots
+        # If all hosts of a kind are unresponsive, phases wait for them; use the full capacity,
+        # or one slot if there are no such hosts.
+        some.present.get(kind) or slots or 1
         for kind, slots in some.cluster.capacity.items()
     ]
     return FlowsLeft(FlowProblem.of(capacity, flows, costs, objective.aggregate), places)

@@ -34,7 +34,7 @@ def draw_by_job(scene: Scene) -> Picture:
         rows[f"held{number}"] = [
             coloured(scene, job) | area for job, area in _stacked(scene, held)
         ]
-        rows[f"capacity{number}"] = _capacity(line)
+        rows[f"capacity{number}"] = _capacity(scene, line)
         tips = tooltip(job="job")
         charts.append(_areas(scene, number, job_colour(scene), "job", tips))
     sentence = (
@@ -61,19 +61,23 @@ def draw_by_pool(scene: Scene) -> Picture:
         rows[f"held{number}"] = [
             {"pool": pool} | area for pool, area in _stacked(scene, line.held_by_pool)
         ]
-        rows[f"capacity{number}"] = _capacity(line)
+        rows[f"capacity{number}"] = _capacity(scene, line)
         charts.append(_areas(scene, number, colour, "pool", tooltip(pool="pool")))
     sentence = "The height of a colour is the number of slots that the jobs of its pool held."
     chart = under_each_other(scene, charts)
     return Picture("held-by-pool", "Slots held by each pool", sentence, chart, rows)
 
 
-def _capacity(line: Timeline) -> Rows:
-    return [{"slots": sum(line.cluster.capacity.values())}]
+def _capacity(scene: Scene, line: Timeline) -> Rows:
+    """The number of slots that were there, while it was the same."""
+    return [
+        {"slots": slots, "start": scene.at(start), "end": scene.at(end)}
+        for start, end, slots in line.slots.between(scene.begin, scene.end)
+    ]
 
 
 def _areas(scene: Scene, number: int, colour: alt.Color, owner: str, tips: Any) -> Any:
-    capacity = sum(scene.timelines[number].cluster.capacity.values())
+    capacity = max(1, scene.timelines[number].slots.most)
     y = alt.Y(
         field="low",
         type="quantitative",
@@ -97,7 +101,11 @@ def _areas(scene: Scene, number: int, colour: alt.Color, owner: str, tips: Any) 
     dashes = (
         alt.Chart(source(f"capacity{number}"))
         .mark_rule(color=INK, strokeDash=[4, 3], strokeWidth=1)
-        .encode(y=alt.Y(field="slots", type="quantitative"))
+        .encode(
+            x=time_axis(scene, "start", is_last),
+            x2="end",
+            y=alt.Y(field="slots", type="quantitative"),
+        )
     )
     return alt.layer(areas, dashes).properties(width=WIDTH, height=120)
 

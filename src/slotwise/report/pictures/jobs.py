@@ -37,7 +37,7 @@ def draw(scene: Scene) -> Picture:
     for number, line in enumerate(scene.timelines):
         jobs = [job for job in listed if job in line.jobs]
         rows[f"jobs{number}"] = [_life(scene, line, job) for job in jobs]
-        peak = sum(line.cluster.capacity.values())
+        peak = max(1, line.slots.most)
         rows[f"runs{number}"] = [
             row
             for job in jobs

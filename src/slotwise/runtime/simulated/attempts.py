@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
-from slotwise.model.cluster import Cluster
+from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.event import Event, TaskFailed, TaskFinished
 from slotwise.model.job import Job, PhaseId
@@ -30,10 +30,13 @@ class Attempts:
         simulation: Simulation,
         span: Unreachables,
         tell: Callable[[float, Event], None],
+        absent: Collection[str] = (),
     ) -> None:
+        """`cluster` has all hosts that are ever there, `absent` those not there now."""
         self._tell, self._unreachable = tell, span
         self._truths = Truths(jobs, simulation)
-        self._speeds = {host.name: simulation.speed_of(host) for host in cluster.hosts}
+        self._speed_of = simulation.speed_of
+        self._speeds = {host.name: self._speed_of(host) for host in cluster.hosts}
         self._slowdown = [simulation.slowdown(locality) for locality in Locality]
         self._fault = simulation.fault
         self._reports = Reports(cluster) if cluster.heartbeat else None
@@ -42,7 +45,11 @@ class Attempts:
         self.reading: Reading | None = None
         if simulation.network is not None:
             phases = {PhaseId(job.id, p.name): p for job in jobs for p in job.phases}
-            self.reading = Reading(cluster, simulation.network, phases, simulation.seed)
+            self.reading = Reading(cluster, simulation.network, phases, simulation.seed, absent)
+
+    def add(self, host: Host) -> None:
+        """A host joined; it may be another one than before by the same name."""
+        self._speeds[host.name] = self._speed_of(host)
 
     def begin(self, launch: Launch, now: float) -> None:
         """A host begins an attempt."""

@@ -11,8 +11,11 @@ from slotwise.model.decision import GiveUp, Launch, Preempt
 from slotwise.model.errors import InputError
 from slotwise.model.event import (
     Event,
+    HostAdded,
+    HostChange,
     HostJoined,
     HostLost,
+    HostRemoved,
     JobArrived,
     JobsClosed,
     LaunchDropped,
@@ -23,6 +26,7 @@ from slotwise.model.event import (
     TaskKilled,
     TasksAdded,
 )
+from slotwise.model.host_changes import hosts_ever, in_order
 from slotwise.model.job import Job
 from slotwise.runtime.simulated.attempts import Attempts
 from slotwise.runtime.simulated.begun import Begun
@@ -50,6 +54,8 @@ class SimulatedBackend:
     as done, also for tasks that copy from them. If its grace ends before, they are lost, and
     their reports are ignored. A decision made meanwhile is carried out when the host is back: a
     launch unless its attempt is lost, a kill unless the attempt is done.
+
+    The attempts on a host that is removed are lost, and nothing more is heard of it.
     """
 
     def __init__(
@@ -61,25 +67,32 @@ class SimulatedBackend:
     ) -> None:
         """Simulate these jobs; `requests` are what users ask for, at the instants they name."""
         truth = simulation or Simulation()
-        truth.check(cluster)
+        truth.check(cluster, jobs)
+        changes = in_order(truth.changes or ())
+        ever = hosts_ever(cluster, changes)
         self.now = 0.0
         self._simulation, self._grace = truth, cluster.grace
-        self._reports = Reports(cluster)
+        self._reports = Reports(ever)
         self._unreachable = Unreachables(truth.outages, self._reports)
-        self._is_steady = not truth.outages and truth.repeats is None
+        self._tracks_hosts = bool(truth.outages or changes)
+        self._is_steady = not self._tracks_hosts and truth.repeats is None
+        self._absent = ever.by_name.keys() - cluster.by_name.keys()
+        self._unresponsive: set[str] = set()  # as reported
         grown = list(_grown(jobs, requests))
-        self._attempts = Attempts(cluster, grown, truth, self._unreachable, self._tell)
+        self._attempts = Attempts(
+            ever, grown, truth, self._unreachable, self._tell, self._absent
+        )
         self._reading, self._copies = self._attempts.reading, self._attempts.copies
         self._begun = Begun(grown)
-        self._hosts: dict[AttemptKey, str] = {}  # of running attempts, if there are outages
+        self._hosts: dict[AttemptKey, str] = {}  # of running attempts, if hosts are tracked
         self._killed: set[AttemptKey] = set()  # Their next entry in the heap is ignored.
         self._stop_requested: set[AttemptKey] = set()
         self._heap: list[tuple[float, int, Event | Order]] = []
         self._counter = 0
         self._losses = None if truth.loss is None else Losses(jobs, truth.loss)
-        # Number of heap entries that need handling before they are returned; with outages or
-        # losses any entry may.
-        self._odd = int(bool(self._unreachable) or self._losses is not None)
+        # Number of heap entries that need handling before they are returned; where hosts are
+        # tracked or outputs are lost any entry may.
+        self._odd = int(self._tracks_hosts or self._losses is not None)
         for job in sorted(jobs, key=lambda job: job.arrival):
             self._tell(job.arrival, JobArrived(job.arrival, job))
         for request in requests:
@@ -87,6 +100,8 @@ class SimulatedBackend:
         if not any(isinstance(request, JobsClosed) for request in requests):
             last = max((job.arrival for job in jobs), default=0.0)
             self._tell(last, JobsClosed(last))
+        for change in changes:
+            self._tell(change.at, change)
         self._schedule_outages()
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
@@ -166,6 +181,8 @@ class SimulatedBackend:
                     if self._losses is not None and isinstance(entry, TaskFinished):
                         self._find_loss(self._losses, entry)
                     yield entry
+            elif isinstance(entry, HostLost | HostJoined | HostChange):
+                yield from self._change_hosts(entry)
             else:
                 yield entry
 
@@ -175,7 +192,7 @@ class SimulatedBackend:
         if isinstance(order, Deliver):
             return self._deliver(order.decision)
         if isinstance(order, Repeat):
-            return (self._drop(order.launch, self._why_dropped(order.launch)),)
+            return self._drop(order.launch, self._why_dropped(order.launch))
         assert isinstance(order, Abandon)
         return self._abandon(order.host)
 
@@ -260,7 +277,7 @@ class SimulatedBackend:
         """Send a launch to a host: it may arrive later, or twice."""
         host, repeats = launch.host, self._simulation.repeats
         arrives = self._unreachable.through(host, self.now)
-        if self._unreachable:
+        if self._tracks_hosts:
             self._hosts[key_of(launch)] = host
         if arrives > self.now:
             self._order(arrives, Deliver(launch))
@@ -282,13 +299,15 @@ class SimulatedBackend:
                 self._preempt(decision)
         elif key in self._killed:
             self._pass_over(key)
-            return (self._drop(decision, "was taken back"),)
+            return self._drop(decision, "was taken back")
         else:
             self._attempts.begin(decision, self.now)
         return ()
 
-    def _drop(self, launch: Launch, reason: str) -> LaunchDropped:
-        return LaunchDropped(self.now, *key_of(launch), launch.host, reason)
+    def _drop(self, launch: Launch, reason: str) -> Sequence[Event]:
+        if launch.host in self._absent:
+            return ()
+        return (LaunchDropped(self.now, *key_of(launch), launch.host, reason),)
 
     def _why_dropped(self, launch: Launch) -> str:
         """The reason that a host gives for dropping a repeated launch."""
@@ -320,7 +339,33 @@ class SimulatedBackend:
 
     def _abandon(self, host: str) -> Sequence[Event]:
         """A host has been unresponsive for longer than its grace: its attempts are lost."""
-        reason = f"host {host} has not responded for more than {self._grace:g} s"
+        if host not in self._unresponsive:
+            return ()  # It was removed.
+        return self._lose_attempts(
+            host, f"host {host} has not responded for more than {self._grace:g} s"
+        )
+
+    def _change_hosts(self, event: HostLost | HostJoined | HostChange) -> Sequence[Event]:
+        """Hosts come, go, become unresponsive or are back. The events to return."""
+        if isinstance(event, HostAdded):
+            self._absent.discard(event.host.name)
+            self._attempts.add(event.host)
+        elif isinstance(event, HostRemoved):
+            self._absent.add(event.host)
+            self._unresponsive.discard(event.host)
+            return *self._lose_attempts(event.host, f"host {event.host} was removed"), event
+        elif isinstance(event, HostLost):
+            if event.host in self._absent:
+                return ()
+            self._unresponsive.add(event.host)
+        elif isinstance(event, HostJoined):
+            if event.host not in self._unresponsive:
+                return ()
+            self._unresponsive.remove(event.host)
+        return (event,)
+
+    def _lose_attempts(self, host: str, reason: str) -> list[Event]:
+        """All attempts on a host are lost."""
         lost = [key for key, where in self._hosts.items() if where == host]
         for key in lost:
             self._cancel(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
@@ -20,7 +20,8 @@ class Reading:
 
     The whole block is read before the task computes, from the nearest copy: one in the rack of
     the reader if there is one. Among several, the host with the fewest outgoing flows at that
-    moment is chosen; ties are broken by the seed and the number of the task.
+    moment is chosen; ties are broken by the seed and the number of the task. A block is read to
+    its end also if the host that it comes from leaves meanwhile.
     """
 
     def __init__(
@@ -29,10 +30,13 @@ class Reading:
         network: Network,
         phases: Mapping[PhaseId, Phase],
         seed: int,
+        absent: Collection[str] = (),
     ) -> None:
+        """`absent` holds the hosts of the cluster that are not there now; it may change."""
         self._flows: FlowNetwork[AttemptKey] = FlowNetwork(cluster, network)
         self._rack_of = cluster.rack_of
         self._phases, self._seed = phases, seed
+        self._absent = absent
         self._launches: dict[AttemptKey, Launch] = {}
 
     def begin(self, now: float, launch: Launch) -> bool:
@@ -75,7 +79,9 @@ class Reading:
     def _copy(self, block: Block, launch: Launch) -> str:
         """The host to read from."""
         rack_of = self._rack_of
-        hosts = sorted(host for host in block.hosts if host in rack_of)
+        hosts = sorted(
+            host for host in block.hosts if host in rack_of and host not in self._absent
+        )
         rack = rack_of[launch.host]
         near = [host for host in hosts if rack_of[host] == rack] or hosts
         if not near:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -10,7 +10,9 @@ from typing import Any
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.errors import InputError
-from slotwise.model.event import TaskFinished
+from slotwise.model.event import HostAdded, HostChange, TaskFinished
+from slotwise.model.host_changes import check_changes, hosts_ever, in_order
+from slotwise.model.job import Job
 from slotwise.model.network import Network
 from slotwise.runtime.simulated.outages import Outage, check_outages
 
@@ -43,6 +45,8 @@ class Simulation:
                    has no copy; None: reading takes no time apart from the factors above
     speeds         the true speeds of hosts, where they differ from the believed ones
     outages        when hosts are cut off from the scheduler
+    changes        the hosts that are added, drained and removed, and when; None: those of the
+                   workload
     repeats        returns the seconds after which a host receives a launch a second time, or
                    None; None: every launch is received once
     loss           returns the seconds from the end of a task to the loss of its output, or
@@ -61,6 +65,7 @@ class Simulation:
     outages: tuple[Outage, ...] = ()
     repeats: Callable[[Launch], float | None] | None = None
     loss: Callable[[TaskFinished], float | None] | None = None
+    changes: tuple[HostChange, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -83,14 +88,32 @@ class Simulation:
                 )
         check_outages(self.outages)
 
-    def check(self, cluster: Cluster) -> None:
-        """InputError if the outages or speeds name a host that the cluster does not have."""
+    def check(self, cluster: Cluster, jobs: Sequence[Job] = ()) -> None:
+        """InputError if outages, speeds or changes name hosts that are not there.
+
+        Also if these jobs could wait forever, because no host has slots for them.
+        """
+        changes = in_order(self.changes or ())
+        check_changes(cluster, changes, jobs)
+        known_hosts = hosts_ever(cluster, changes).by_name
+        for change in changes:
+            if isinstance(change, HostAdded):
+                self._check_added(change, known_hosts[change.host.name])
         named = [(outage.host, str(outage)) for outage in self.outages]
         named += [(host, f"true speed {host}={speed:g}") for host, speed in self.speeds.items()]
         for host, what in named:
-            if host not in cluster.by_name:
-                known = ", ".join(cluster.by_name)
+            if host not in known_hosts:
+                known = ", ".join(known_hosts)
                 raise InputError(f"{what}: there is no host {host!r}; known: {known}")
+
+    def _check_added(self, change: HostAdded, before: Host) -> None:
+        """InputError if a host comes back in another rack of a network, which is fixed."""
+        host = change.host
+        if self.network is not None and host.rack != before.rack:
+            raise InputError(
+                f"host {host.name!r} comes back in rack {host.rack!r} at {change.at:g} s, but"
+                f" was in rack {before.rack!r}; with a network, give it another name"
+            )
 
     def slowdown(self, locality: Locality) -> float:
         """The factor on the time of a task that reads its input at this distance."""
@@ -110,7 +133,9 @@ class Simulation:
         `believed_cluster` is the cluster that the scheduler gets. Empty entries are left out.
         """
         believed = {host.name: host.speed for host in believed_cluster.hosts}
-        true = {host.name: self.speed_of(host) for host in cluster.hosts}
+        hosts = hosts_ever(cluster, self.changes or ()).hosts
+        true = {host.name: self.speed_of(host) for host in hosts}
+        believed = {host.name: host.speed for host in hosts} | believed
         found: dict[str, Any] = {
             "speeds": {name: true[name] for name in true if true[name] != believed[name]},
             "outages": [[one.host, one.at, one.seconds] for one in self.outages],
