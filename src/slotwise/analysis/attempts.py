@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from slotwise.model.decision import Decision, GiveUp, Launch, Locality, Preempt
 from slotwise.model.event import Event, JobArrived, TaskEnded, TaskFinished, TaskKilled
-from slotwise.model.job import Job, PhaseId
+from slotwise.model.job import Job, PhaseId, Tasks
 
 Ending = Literal["done", "failed", "lost", "killed", "unfinished"]
 
@@ -45,6 +45,7 @@ class JobSpan:
     completion: float | None = None
     failed: str | None = None
     tasks_left: int = 0
+    running: int = 0
 
 
 @dataclass(slots=True)
@@ -55,11 +56,13 @@ class Follower:
     `on_attempt`, so that a run of millions of tasks can be measured without storing them.
     `on_done`, if given, gets the successful attempts that were not asked to stop instead, as
     launch, start and end. These are by far the most, and creating an Attempt takes longer than
-    measuring it.
+    measuring it. With `is_brief`, only the totals of the tasks of jobs that are over are kept
+    (`without_tasks`), so that memory is bounded by the tasks of the jobs that are alive.
     """
 
     on_attempt: Callable[[Attempt], None]
     on_done: Callable[[Launch, float, TaskFinished], None] | None = None
+    is_brief: bool = False
     jobs: dict[str, JobSpan] = field(default_factory=dict)
     now: float = 0.0
     _running: dict[tuple[PhaseId, int], tuple[Launch, float]] = field(default_factory=dict)
@@ -81,10 +84,13 @@ class Follower:
             if isinstance(decision, Launch):
                 self._running[decision.phase, decision.task] = (decision, now)
                 span = self.jobs[decision.phase.job]
+                span.running += 1
                 if span.start is None:
                     span.start = now
             elif isinstance(decision, GiveUp):
-                self.jobs[decision.job].failed = decision.reason
+                span = self.jobs[decision.job]
+                span.failed = decision.reason
+                self._shorten(span)
             elif isinstance(decision, Preempt) and decision.pool is not None:
                 self._stop_requested.add((decision.phase, decision.task))
 
@@ -99,18 +105,20 @@ class Follower:
         if launch is None or launch.attempt != event.attempt:
             return  # A late or repeated message.
         del self._running[key]
+        span = self.jobs[event.phase.job]
+        span.running -= 1
         kept, stop_requested = 0.0, key in self._stop_requested
         if stop_requested:
             self._stop_requested.remove(key)
         ending: Ending
         if isinstance(event, TaskFinished):
             seconds, ending = event.seconds, "done"
-            span = self.jobs[event.phase.job]
             span.tasks_left -= 1
             if not span.tasks_left and span.failed is None:
                 span.completion = event.at
             if self.on_done is not None and not stop_requested:
                 self.on_done(launch, start, event)
+                self._shorten(span)
                 return
         elif isinstance(event, TaskKilled):
             seconds, ending, kept = event.at - start, "killed", event.kept
@@ -119,6 +127,25 @@ class Follower:
         self.on_attempt(
             _attempt(launch, start, event.at, seconds, ending, kept, stop_requested)
         )
+        self._shorten(span)
+
+    def _shorten(self, span: JobSpan) -> None:
+        """Forget the tasks of a job if it is over and holds no slots."""
+        is_over = span.completion is not None or span.failed is not None
+        if is_over and self.is_brief and not span.running:
+            span.job = without_tasks(span.job)
+
+
+def without_tasks(job: Job) -> Job:
+    """A job with the number of its tasks and their total work, but without their details."""
+    if all(not p.tasks.blocks and not isinstance(p.tasks.work, tuple) for p in job.phases):
+        return job
+    phases = []
+    for phase in job.phases:
+        count, total = phase.tasks.count, phase.tasks.work_total()
+        tasks = Tasks(count, None if total is None else total / count)
+        phases.append(replace(phase, tasks=tasks))
+    return replace(job, phases=tuple(phases))
 
 
 def _attempt(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from heapq import nsmallest
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,7 @@ def worst_waits(
 
 def unknown_job(job: str, known: Iterable[str]) -> str:
     """The message that a job is not in the log, with some jobs that are."""
-    names = ", ".join(sorted(known)[:8])
+    names = ", ".join(nsmallest(8, known))
     return f"job {job!r} is not in the log; it has, among others: {names}"
 
 

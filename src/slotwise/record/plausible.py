@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Decision, Enqueue, Launch
+from slotwise.model.decision import Decision, Enqueue, GiveUp, Launch
 from slotwise.model.event import (
     Event,
     HostJoined,
@@ -16,8 +17,18 @@ from slotwise.model.event import (
     JobCancelled,
     JobsClosed,
     LaunchDropped,
+    TaskFinished,
 )
 from slotwise.model.job import PhaseId
+
+
+@dataclass(slots=True)
+class _Known:
+    """The number of tasks of each phase of a job, and of those that are not done."""
+
+    counts: dict[str, int]
+    tasks_left: int
+
 
 NUMBERS: dict[str, Any] = {
     "at": float,
@@ -29,18 +40,25 @@ NUMBERS: dict[str, Any] = {
 """The numeric fields of entries, and their types."""
 
 
+OVER_MOST = 100_000
+"""The number of jobs that are over and still known; late messages may refer to them."""
+
+
 class Plausible:
     """Checks a log entry by entry; ValueError for one that no run can have written.
 
     Times must not decrease, jobs and hosts must be known before entries refer to them, and
     hosts that come back must have been unresponsive. O(1) for each entry, and for each task of
-    a queue.
+    a queue. Its memory is bounded by the jobs that are alive and the last `over_most` others;
+    events of jobs that were over even earlier are not checked.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, over_most: int = OVER_MOST) -> None:
         self._hosts = cluster.by_name.keys()
-        self._tasks: dict[PhaseId, int] = {}
-        self._jobs: set[str] = set()
+        self._over_most = over_most
+        self._jobs: dict[str, _Known] = {}
+        self._over: dict[str, None] = {}  # in the order of their ends
+        self._has_forgotten = False
         self._silent: set[str] = set()
         self._now = 0.0
         self._is_closed = False
@@ -69,15 +87,20 @@ class Plausible:
             self._check_open(event)
         else:
             self._check_numbers(event)
-            self._check_task(event.phase, event.task)
+            if not self._has_forgotten or event.phase.job in self._jobs:
+                self._check_task(event.phase, event.task)
             if isinstance(event, LaunchDropped):
                 self._check_host(event.host)
+            elif isinstance(event, TaskFinished):
+                self._finish(event.phase.job, 1)
 
     def _check_decision(self, decision: Decision) -> None:
         if isinstance(decision, Launch):
             self._check_numbers(decision)
             self._check_host(decision.host)
             self._check_task(decision.phase, decision.task)
+        elif isinstance(decision, GiveUp):
+            self._finish(decision.job, None)
         elif isinstance(decision, Enqueue):
             for host, queue in decision.queues.items():
                 self._check_host(host)
@@ -93,9 +116,21 @@ class Plausible:
             raise ValueError(f"job {job.id!r} arrives twice")
         if self._is_closed:
             raise ValueError(f"job {job.id!r} arrives after the last one")
-        self._jobs.add(job.id)
-        for phase in job.phases:
-            self._tasks[PhaseId(job.id, phase.name)] = phase.tasks.count
+        counts = {phase.name: phase.tasks.count for phase in job.phases}
+        self._jobs[job.id] = _Known(counts, sum(counts.values()))
+
+    def _finish(self, job: str, tasks: int | None) -> None:
+        """Count finished tasks of a job (None: all); forget the job that was over first."""
+        known = self._jobs.get(job)
+        if known is None:
+            return
+        known.tasks_left -= known.tasks_left if tasks is None else tasks
+        if known.tasks_left <= 0:
+            self._over[job] = None
+            if len(self._over) > self._over_most:
+                first = next(iter(self._over))
+                del self._over[first], self._jobs[first]
+                self._has_forgotten = True
 
     def _check_open(self, event: JobsClosed | JobCancelled) -> None:
         if isinstance(event, JobCancelled):
@@ -114,7 +149,8 @@ class Plausible:
             raise ValueError(f"there is no host {host!r}")
 
     def _check_task(self, phase: PhaseId, task: int) -> None:
-        count = self._tasks.get(phase)
+        known = self._jobs.get(phase.job)
+        count = None if known is None else known.counts.get(phase.phase)
         if count is None:
             raise ValueError(f"there is no phase {phase} by then")
         if not (isinstance(task, int) and 0 <= task < count):

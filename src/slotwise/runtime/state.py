@@ -62,7 +62,11 @@ UNSEEN = frozenset({LaunchDropped, JobsClosed})
 
 
 class State(StateView):
-    """All jobs, phases, slots and waits, as the result of events and decisions."""
+    """All jobs, phases, slots and waits, as the result of events and decisions.
+
+    A job that is over leaves it: it grows with what is alive, not with what has been.
+    `completed` and `failed` tell how jobs ended in the current turn: at what time, or why.
+    """
 
     def __init__(
         self,
@@ -83,7 +87,6 @@ class State(StateView):
         self._is_closed = False  # No more jobs arrive.
         self._limits = {False: attempts_max, True: losses_max}
         self._default_work = default_work
-        self._bad_ends: dict[tuple[PhaseId, int, bool], int] = {}
         self._speeds = {host.name: host.speed for host in cluster.hosts}
         self._hosts = Hosts(cluster)
         self._queues = Queues()
@@ -128,6 +131,7 @@ class State(StateView):
         assert now >= self.now, "time never runs back"
         self.now = now
         self._queues.has_heard = True
+        self._jobs.new_turn()
         self._hosts.new_turn()
         self._shares.at(now)
         return self
@@ -162,7 +166,7 @@ class State(StateView):
         self._is_closed = True
 
     def _job_cancelled(self, event: JobCancelled) -> None:
-        if event.job in self._jobs and event.job not in self.failed:
+        if event.job in self._jobs and not self._jobs.is_given_up(event.job):
             self.doomed[event.job] = CANCELLED
 
     def _begin(self, jobs: Iterable[Job]) -> None:
@@ -188,16 +192,16 @@ class State(StateView):
             self._tell_followers(phase, event.task, launch.host)
         if not phase.pending and not phase.running:
             self._phase_done(phase, event.at)
-        elif self.failed:
+        else:
             self._jobs.forget_if_over(phase.job.id)
 
     def _task_failed(self, event: TaskFailed) -> None:
         phase = self._put_back(event)
         if phase is None:
             return
-        key = (event.phase, event.task, event.lost)
-        self._bad_ends[key] = count = self._bad_ends.get(key, 0) + 1
-        if count >= self._limits[event.lost] and phase.job.id not in self.failed:
+        count = phase.count_bad_end(event.task, event.lost)
+        is_given_up = self._jobs.is_given_up(phase.job.id)
+        if count >= self._limits[event.lost] and not is_given_up:
             self.doomed[phase.job.id] = event.reason
         self._jobs.forget_if_over(phase.job.id)
 
@@ -310,18 +314,20 @@ class State(StateView):
             if other.is_ready:
                 self.has_shrunk = True  # Its demand grew; the next epoch handles it.
                 self._settle(other, 0)
-            elif phase.job.id not in self.failed:
+            elif not self._jobs.is_given_up(phase.job.id):
                 self._make_ready(other)
 
     def _phase_done(self, phase: PhaseState, at: float) -> None:
         self._make_unready(phase)
         if phase.blocked:
             return  # Its other tasks continue tasks that are not done.
-        if phase.job.id not in self.failed:
+        if not self._jobs.is_given_up(phase.job.id):
             for other in release_followers(phase):
                 self._make_ready(other)
             self._begin(self._jobs.phase_done(phase, at, self.pools))
         self._jobs.forget_if_over(phase.job.id)
+        if phase.job.id not in self._jobs:
+            self.doomed.pop(phase.job.id, None)  # It was cancelled when it was done.
 
     def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
         kind = self.cluster.slot_kind(phase.kind)
