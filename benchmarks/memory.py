@@ -13,12 +13,12 @@ import multiprocessing
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+import trace
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import slotwise
-import trace
 from slotwise.record.log import following
 from slotwise.results import Result
 from slotwise.runtime.simulated.simulation import Simulation

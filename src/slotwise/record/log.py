@@ -322,8 +322,7 @@ def _lines(path: str | Path, end: float = inf, tail: bytes = b"") -> Iterator[by
             file.seek(int(end) - len(tail))
             if file.read(len(tail)) != tail:
                 raise InputError(f"log {str(path)!r} was replaced by another; read it anew")
-            file.seek(0)
-        place = 0
+        place = file.seek(0) if tail else 0
         for line in file:
             place += len(line)
             if place > end or not line.endswith(b"\n"):
