@@ -17,7 +17,7 @@ import pytest
 from slotwise.analysis.metrics import Meter
 from slotwise.analysis.replay import replay_log
 from slotwise.model.decision import GiveUp, Launch, Preempt
-from slotwise.model.event import JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.event import TaskEnded, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool
 from slotwise.programs.calls import Calls
@@ -315,7 +315,7 @@ def test_max_shares_hold_at_all_times(stage: Stage) -> None:
     running: Counter[str] = Counter()
     for turn in play.log.turns:
         for event in turn.events:
-            if not isinstance(event, JobArrived):
+            if isinstance(event, TaskEnded):
                 running[owner[event.phase.job]] -= 1
         for decision in turn.decisions:
             if isinstance(decision, Launch):

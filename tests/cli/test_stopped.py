@@ -81,14 +81,14 @@ def test_python_has_the_earlier_results(folder: Path, stopping: Callable[[int], 
 
 def test_an_interrupt_between_two_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Finished runs are kept although no run was interrupted."""
-    header = running.RunSpec._header
+    header = running.RunSpec.header
 
     def stop_second(setting: Any) -> Any:
         if setting.scheduler == "fair":
             raise KeyboardInterrupt
         return header(setting)
 
-    monkeypatch.setattr(running.RunSpec, "_header", stop_second)
+    monkeypatch.setattr(running.RunSpec, "header", stop_second)
     with pytest.raises(package.RunInterrupted) as stop:
         package.compare("jobs.yaml", ["fifo", "fair", "flex"])
     assert (stop.value.result.scheduler, stop.value.earlier) == ("fifo", ())

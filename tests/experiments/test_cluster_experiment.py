@@ -134,7 +134,7 @@ def test_a_phase_of_unknown_work_has_a_min_share_of_one_slot() -> None:
 def test_a_backend_can_hide_the_work_of_tasks() -> None:
     """A job arrives with its number of tasks, but without their work."""
     cluster, job = uneven_cluster(), map_reduce("job", 5.0, (7, 30.0), (3, 60.0), 10.0)
-    [event] = HidingWork(SimulatedBackend(cluster, [job])).wait(None)
+    event, _closed = HidingWork(SimulatedBackend(cluster, [job])).wait(None)
     assert isinstance(event, JobArrived)
     assert [(p.name, p.tasks.count, p.tasks.work) for p in event.job.phases] == [
         ("map", 7, None),

@@ -19,7 +19,7 @@ import pytest
 from slotwise import task as running
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import GiveUp, Launch, Locality, Preempt
-from slotwise.model.event import Event, JobArrived, TaskFinished, TaskKilled
+from slotwise.model.event import Event, JobArrived, JobsClosed, TaskFinished, TaskKilled
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.programs import Calls, Execution, Sleep
 from slotwise.runtime.local.backend import HOST, LocalBackend
@@ -70,7 +70,7 @@ def play(processes: Any) -> Iterator[Play]:
     def make(execution: Execution) -> Stage:
         backends.append(LocalBackend([execution], 2))
         stage = Stage(backends[-1], PhaseId(execution.job.id, execution.job.phases[0].name))
-        assert isinstance(stage.next(), JobArrived)
+        assert [type(event) for event in stage.backend.wait(None)] == [JobArrived, JobsClosed]
         return stage
 
     yield make

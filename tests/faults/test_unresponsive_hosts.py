@@ -22,6 +22,7 @@ from slotwise.model.event import (
     HostJoined,
     HostLost,
     JobArrived,
+    JobsClosed,
     TaskFailed,
     TaskFinished,
 )
@@ -237,7 +238,7 @@ def test_a_task_that_continues_after_its_job_has_ended_leaves_nothing(
     )  # fmt: skip
     phase = PhaseId("j", "map")
     with LocalBackend([job], Cluster(HOSTS, grace=0.1)) as backend:
-        assert [type(event) for event in backend.wait(1.0)] == [JobArrived]
+        assert [type(event) for event in backend.wait(1.0)] == [JobArrived, JobsClosed]
         slow = backend._workers.pids()[1:]
         send(signal.SIGSTOP, slow)
         backend.perform(Launch(phase, 0, 1, "slow", Locality.ANY))

@@ -19,7 +19,14 @@ from slotwise.analysis.metrics import Meter
 from slotwise.analysis.replay import replay_log
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.decision import Defer, GiveUp, Launch, Locality, Preempt, Reallocate
-from slotwise.model.event import JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.event import (
+    JobArrived,
+    JobsClosed,
+    TaskEnded,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+)
 from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
@@ -216,7 +223,7 @@ def check_hosts_and_shares(case: Case, log: Log) -> None:
     running: dict[tuple[PhaseId, int], Launch] = {}
     for turn in log.turns:
         for event in turn.events:
-            if not isinstance(event, JobArrived):
+            if isinstance(event, TaskEnded):
                 launch = running.pop((event.phase, event.task))
                 assert launch.attempt == event.attempt
         for decision in turn.decisions:
@@ -280,7 +287,7 @@ def check_failures(case: Case, log: Log, failed: dict[str, str]) -> None:
     for turn in log.turns:
         hopeless = set()
         for event in turn.events:
-            if isinstance(event, JobArrived):
+            if not isinstance(event, TaskEnded):
                 continue
             running.remove((event.phase, event.task, event.attempt))
             if isinstance(event, TaskFailed):
@@ -307,7 +314,7 @@ def check_failures(case: Case, log: Log, failed: dict[str, str]) -> None:
 def check_turns(case: Case, log: Log) -> None:
     """Epochs end at their multiples, always ahead; whatever is woken for is acted upon."""
     epoch = case.options["epoch_seconds"]
-    changes = (JobArrived, TaskFinished, TaskFailed, TaskKilled)
+    changes = (JobArrived, JobsClosed, TaskFinished, TaskFailed, TaskKilled)
     for turn in log.turns:
         assert turn.events or turn.decisions
         assert all(isinstance(event, changes) for event in turn.events)

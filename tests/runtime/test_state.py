@@ -6,7 +6,14 @@ import pytest
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Defer, GiveUp, Launch, Locality, Reallocate
-from slotwise.model.event import Event, JobArrived, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.event import (
+    Event,
+    JobArrived,
+    JobsClosed,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+)
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool
 from slotwise.runtime.state import State
@@ -29,6 +36,7 @@ def state() -> State:
     )
     state.at(0.0)
     state.apply(JobArrived(0.0, Job("j", phases)))
+    state.apply(JobsClosed(0.0))
     state.apply(Reallocate({MAP: 2.0}, until=0.5))
     return state
 

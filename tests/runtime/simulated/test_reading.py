@@ -15,7 +15,7 @@ from slotwise.analysis.metrics import Meter
 from slotwise.analysis.traffic import traffic_of
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality, Preempt
-from slotwise.model.event import Event, JobArrived, TaskFinished, TaskKilled
+from slotwise.model.event import Event, JobArrived, JobsClosed, TaskFinished, TaskKilled
 from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.network import Network
 from slotwise.record.log import Log
@@ -38,7 +38,7 @@ def job_of(*homes: str, size: int = 20, work: float = 3.0) -> Job:
 def backend_of(job: Job, simulation: Simulation = TEN) -> SimulatedBackend:
     """A backend in which the job has arrived."""
     backend = SimulatedBackend(CLUSTER, (job,), simulation)
-    assert backend.wait(None) == [JobArrived(0.0, job)]
+    assert backend.wait(None) == [JobArrived(0.0, job), JobsClosed(0.0)]
     return backend
 
 
