@@ -16,7 +16,7 @@ ENDINGS: tuple[Ending, ...] = get_args(Ending)
 
 
 class AttemptColumns:
-    """Attempts, about 60 bytes each: a day of a large cluster has millions.
+    """Attempts, about 50 bytes each: a day of a large cluster has millions.
 
     phases  the phases of the attempts; `phase` has their numbers
     """
