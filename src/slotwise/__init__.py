@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from slotwise.runtime.simulated.outages import Outage as Outage
     from slotwise.runtime.simulated.simulation import Fault as Fault
     from slotwise.runtime.simulated.simulation import Simulation as Simulation
+    from slotwise.sessions.futures import Future as Future
+    from slotwise.sessions.session import Session as Session
     from slotwise.workload.file import read_workload as read_workload
     from slotwise.workload.workload import Placement as Placement
     from slotwise.workload.workload import ProgramJob as ProgramJob
@@ -67,6 +69,8 @@ PUBLIC = {
     "compare": "slotwise.api",
     "replay": "slotwise.api",
     "explain": "slotwise.api",
+    "Session": "slotwise.sessions.session",
+    "Future": "slotwise.sessions.futures",
     "write_report": "slotwise.api",
     # What is to be done
     "Workload": "slotwise.workload.workload",

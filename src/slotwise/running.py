@@ -122,11 +122,7 @@ class RunSpec:
         if attempts_max < 1:
             raise InputError(f"attempts_max is {attempts_max}; a task needs at least 1")
         aim = objective_of(options.get("objective"), self.source)
-        aim.check(self.jobs)
-        for kind in {phase.kind: None for job in self.jobs for phase in job.phases}:
-            self.cluster.slot_kind(kind)  # Refuses a kind that no host serves.
-        for job in self.jobs:
-            _refuse_stranded(job, self.cluster)
+        check_jobs(self.jobs, self.cluster, aim)
         check_scheduler(self.scheduler, self.jobs, self.cluster, self.source.pools())
         return Header(
             backend=self.backend,
@@ -161,6 +157,15 @@ def _result(meter: Meter, log: Log, file: LogFile | None) -> Result:
     """The result of a run. If its log is in a file, the turns are read from there."""
     has_turns = file is not None and file.is_kept and file.has_begun
     return Result.measured(meter, file.log() if file and has_turns else log)
+
+
+def check_jobs(jobs: Sequence[Job], cluster: Cluster, objective: Objective) -> None:
+    """InputError for a job that cannot be run on a cluster, or be measured."""
+    objective.check(jobs)
+    for kind in {phase.kind: None for job in jobs for phase in job.phases}:
+        cluster.slot_kind(kind)  # Refuses a kind that no host serves.
+    for job in jobs:
+        _refuse_stranded(job, cluster)
 
 
 def refuse_unknown(options: Options) -> None:

@@ -44,6 +44,9 @@ EPOCH_SECONDS = 0.5
 PLAN_SECONDS = EPOCH_SECONDS / 2
 """How long a plan may search by default: it would be ready within an epoch."""
 
+REST_PHASES = 500
+"""Ready phases up to which the time between allocations does not grow."""
+
 EPOCH_LEAST = 1e-6
 """Seconds; the shortest epoch."""
 
@@ -53,14 +56,17 @@ class Scheduler:
     """Decides the allocation at every epoch, arrival and end, and fills free slots by it.
 
     Preemption takes slots back for pools that have been below their shares for too long. After
-    an allocation, arrivals and ends do not lead to another one for `rest_seconds`: with n jobs
-    alive it costs O(n), which is too much for each of n arrivals.
+    an allocation, arrivals and ends do not lead to another one for `rest_seconds`: it costs
+    O(n) with n ready phases, which is too much for each of n arrivals. With more than
+    `REST_PHASES` ready phases the time is longer in proportion, so that allocations take a
+    bounded part of the time. `of_objective` makes the allocator again if the objective changes.
     """
 
     allocator: Allocator
     assigner: Assigner
     epoch_seconds: float = EPOCH_SECONDS
     rest_seconds: float = 0.0
+    of_objective: Callable[[Objective], Allocator] | None = None
 
     def __post_init__(self) -> None:
         _check_epoch(self.epoch_seconds)
@@ -75,10 +81,23 @@ class Scheduler:
         epoch_is_over = snapshot.now >= snapshot.epoch_ends
         is_stale = snapshot.is_stale and snapshot.now >= snapshot.reallocates_from
         if is_stale or (epoch_is_over and self._may_differ(snapshot)):
-            slots = allocate(self.allocator, snapshot)
-            earliest = snapshot.now + self.rest_seconds if self.rest_seconds else -inf
-            return [Reallocate(slots, self._epoch_after(snapshot.now), earliest)]
+            slots = allocate(self._allocator(snapshot), snapshot)
+            until = self._epoch_after(snapshot.now)
+            return [Reallocate(slots, until, self._earliest(snapshot))]
         return self.assigner.assign(snapshot) or preempt(snapshot)
+
+    def _allocator(self, snapshot: Snapshot) -> Allocator:
+        """The allocator for the current objective."""
+        if snapshot.objective is None or self.of_objective is None:
+            return self.allocator
+        return self.of_objective(Objective(*snapshot.objective))
+
+    def _earliest(self, snapshot: Snapshot) -> float:
+        """When arrivals and ends may lead to the next allocation."""
+        if not self.rest_seconds:
+            return -inf
+        ready = sum(len(snapshot.ready(kind)) for kind in snapshot.cluster.capacity)
+        return snapshot.now + self.rest_seconds * max(1.0, ready / REST_PHASES)
 
     def _may_differ(self, snapshot: Snapshot) -> bool:
         """Whether the allocation of a new epoch can differ from the last one."""
@@ -187,8 +206,8 @@ def make_scheduler(
         _check_budget(budget_seconds)
         return _queueing(name, budget_seconds)
     chosen = ASSIGNERS[assigner](*waits) if waits is not None else ASSIGNERS[assigner]()
-    allocator = make_allocator(name, objective, budget_seconds)
-    return Scheduler(allocator, chosen, epoch_seconds, rest_seconds)
+    of_objective = partial(make_allocator, name, budget_seconds=budget_seconds)
+    return Scheduler(of_objective(objective), chosen, epoch_seconds, rest_seconds, of_objective)
 
 
 def check_scheduler(

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from slotwise.model.decision import Decision, GiveUp, Launch, Locality, Preempt
-from slotwise.model.event import Event, JobArrived, TaskEnded, TaskFinished, TaskKilled
+from slotwise.model.event import (
+    Event,
+    JobArrived,
+    JobChanged,
+    PhaseClosed,
+    TaskEnded,
+    TaskFinished,
+    TaskKilled,
+    TasksAdded,
+)
 from slotwise.model.job import Job, PhaseId, Tasks
 
 Ending = Literal["done", "failed", "lost", "killed", "unfinished"]
@@ -37,7 +46,10 @@ class Attempt:
 
 @dataclass(slots=True)
 class JobSpan:
-    """The times of one job. `completion` is None until it is done; `failed` is the reason."""
+    """The times of one job. `completion` is None until it is done; `failed` is the reason.
+
+    `tasks_left` counts its tasks that are not done, `growing` the phases that may get more.
+    """
 
     job: Job
     arrival: float
@@ -45,7 +57,13 @@ class JobSpan:
     completion: float | None = None
     failed: str | None = None
     tasks_left: int = 0
+    growing: int = 0
     running: int = 0
+
+    def end_if_done(self, at: float) -> None:
+        """Note the completion if all tasks are done and no more come."""
+        if not self.tasks_left and not self.growing and self.failed is None:
+            self.completion = at
 
 
 @dataclass(slots=True)
@@ -76,10 +94,23 @@ class Follower:
         for event in events:
             if isinstance(event, JobArrived):
                 tasks = sum(phase.tasks.count for phase in event.job.phases)
-                span = JobSpan(event.job, event.job.arrival, tasks_left=tasks)
+                growing = sum(phase.grows for phase in event.job.phases)
+                span = JobSpan(event.job, event.job.arrival, None, None, None, tasks, growing)
                 self.jobs[event.job.id] = span
             elif isinstance(event, TaskEnded):
                 self._end(event)
+            elif isinstance(event, TasksAdded):
+                span = self.jobs[event.phase.job]
+                span.job = span.job.grown(event.phase.phase, event.count)
+                span.tasks_left += event.count
+            elif isinstance(event, PhaseClosed):
+                span = self.jobs[event.phase.job]
+                span.growing -= 1
+                span.end_if_done(event.at)
+                self._shorten(span)
+            elif isinstance(event, JobChanged):
+                span = self.jobs[event.job]
+                span.job = event.applied_to(span.job)
         for decision in decisions:
             if isinstance(decision, Launch):
                 self._running[decision.phase, decision.task] = (decision, now)
@@ -114,8 +145,7 @@ class Follower:
         if isinstance(event, TaskFinished):
             seconds, ending = event.seconds, "done"
             span.tasks_left -= 1
-            if not span.tasks_left and span.failed is None:
-                span.completion = event.at
+            span.end_if_done(event.at)
             if self.on_done is not None and not stop_requested:
                 self.on_done(launch, start, event)
                 self._shorten(span)

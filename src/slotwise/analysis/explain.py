@@ -134,9 +134,16 @@ def explain(log: Log, job: str, at: float) -> Explanation:
     if not 0 <= at <= last:
         raise InputError(f"instant {at} is not in the log; name one from 0 to {last:.6g} s")
     state.at(at)
-    scheduler = log.header.scheduler["name"]
+    return explain_state(state, job, pool, log.header.scheduler["name"], over)
+
+
+def explain_state(
+    state: State, job: str, pool: str, scheduler: str, over: str = ""
+) -> Explanation:
+    """The slots that a job holds now, and why. O(ready phases). `over`: how it ended before."""
     phases = tuple(_phase(state, phase, scheduler) for phase in state.phases_of(job))
-    return Explanation(job, at, pool, scheduler, over or _status(state, job), phases)
+    status = over or _ending(state, job) or _status(state, job)
+    return Explanation(job, state.now, pool, scheduler, status, phases)
 
 
 def _pool_of(job: str, turn: Turn) -> str | None:

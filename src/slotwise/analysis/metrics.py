@@ -13,7 +13,7 @@ from slotwise.analysis.bound import Work, objective_bound, sizes_of
 from slotwise.analysis.deadlines import deadline_metrics
 from slotwise.analysis.traffic import bytes_read
 from slotwise.model.decision import Decision, Launch, Locality
-from slotwise.model.event import Event, JobsClosed, TaskFinished
+from slotwise.model.event import Event, JobsClosed, ObjectiveChanged, TaskFinished
 from slotwise.model.job import Job, PhaseId
 from slotwise.objective.objective import Objective, gap_of
 from slotwise.record.log import Header, Log
@@ -69,7 +69,11 @@ class Meter:
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
         """Measure one turn."""
-        self._is_closed = self._is_closed or any(isinstance(e, JobsClosed) for e in events)
+        for event in events:
+            if isinstance(event, JobsClosed):
+                self._is_closed = True
+            elif isinstance(event, ObjectiveChanged):
+                self._objective = Objective(event.penalty, event.aggregate)
         self._follower(now, events, decisions)
 
     @classmethod

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from slotwise.model.job import Job, PhaseId
+from slotwise.model.pool import Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,66 @@ class JobCancelled:
 
     at: float
     job: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobChanged:
+    """A user changed the priority, weight, pool or deadline of a job; all four are given.
+
+    It has no effect on a job that is over. Tasks that run continue, also if they exceed the max
+    share of the new pool: nothing is started there until it is below it.
+    """
+
+    at: float
+    job: str
+    priority: str
+    weight: float
+    pool: str
+    deadline: float | None
+
+    def applied_to(self, job: Job) -> Job:
+        """The job with the new values. InputError for a value that no job can have."""
+        return replace(
+            job,
+            priority=self.priority,
+            weight=self.weight,
+            pool=self.pool,
+            deadline=self.deadline,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TasksAdded:
+    """A phase that grows got this number of further tasks, numbered after the earlier ones."""
+
+    at: float
+    phase: PhaseId
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseClosed:
+    """A phase that grows will get no more tasks: it is done when those that it has are done."""
+
+    at: float
+    phase: PhaseId
+
+
+@dataclass(frozen=True, slots=True)
+class PoolsChanged:
+    """A user replaced the pools, with their weights and shares; jobs keep theirs by name."""
+
+    at: float
+    pools: tuple[Pool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveChanged:
+    """A user replaced the objective: the name of the penalty, and "sum" or "max"."""
+
+    at: float
+    penalty: str
+    aggregate: Literal["sum", "max"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +166,16 @@ class LaunchDropped:
 TaskEnded = TaskFinished | TaskFailed | TaskKilled
 """The end of an attempt."""
 
-Event = (
-    JobArrived | JobsClosed | JobCancelled | TaskEnded | HostLost | HostJoined | LaunchDropped
+Request = (
+    JobsClosed
+    | JobCancelled
+    | JobChanged
+    | TasksAdded
+    | PhaseClosed
+    | PoolsChanged
+    | ObjectiveChanged
 )
+"""What users ask for while a run goes on, besides jobs."""
+
+Event = JobArrived | Request | TaskEnded | HostLost | HostJoined | LaunchDropped
 """All events that a backend may report."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
@@ -89,6 +89,8 @@ class Phase:
                 phases that it waits for: on the same kind it could keep them from finishing.
     copy        seconds that each task needs to copy the output of the phases in `after`, in
                 addition to its work, if all of the output exists
+    grows       tasks are added while the job is under way, until the phase is closed. All have
+                the same work as the first ones in `tasks`, or none is stated
     continues   a phase with the same number of tasks. Task i of this phase continues task i of
                 that one: it may begin when that task is done, and only on the host where it ran
     """
@@ -102,6 +104,7 @@ class Phase:
     slow_start: float = 1.0
     copy: float = 0.0
     continues: str | None = None
+    grows: bool = False
 
     def __post_init__(self) -> None:
         # One name, a list or a set is accepted, too.
@@ -130,6 +133,16 @@ class Phase:
             raise InputError(
                 f"phase {self.name!r} continues {self.continues!r}; leave out `after` and"
                 " `blocks`: it begins where the tasks of that phase ran"
+            )
+
+        if self.grows and (
+            self.continues is not None
+            or self.tasks.blocks
+            or isinstance(self.tasks.work, tuple)
+        ):
+            raise InputError(
+                f"phase {self.name!r} grows; leave out `continues` and `blocks`, and give one"
+                " value of work for all tasks, or none"
             )
 
     @property
@@ -221,6 +234,16 @@ class Job:
         known = [work for work in works if work is not None]
         return sum(known) if len(known) == len(works) else None
 
+    def grown(self, phase: str, count: int) -> Job:
+        """This job with further tasks in a phase that grows."""
+        phases = tuple(
+            replace(one, tasks=replace(one.tasks, count=one.tasks.count + count))
+            if one.name == phase
+            else one
+            for one in self.phases
+        )
+        return replace(self, phases=phases)
+
     def _check_order(self) -> None:
         names = [phase.name for phase in self.phases]
         if len(self.by_name) < len(names):
@@ -231,6 +254,13 @@ class Job:
                 raise InputError(
                     f"job {self.id!r}: phase {phase.name!r} waits for unknown phase {other!r};"
                     f" known: {', '.join(names)}"
+                )
+            if any(self.by_name[name].grows for name in phase.waits_for) and (
+                phase.slow_start < 1 or phase.continues is not None
+            ):
+                raise InputError(
+                    f"job {self.id!r}: phase {phase.name!r} begins before a phase that grows is"
+                    " done; leave out `continues` and `slow_start`"
                 )
             if phase.continues is not None:
                 count = self.by_name[phase.continues].tasks.count

@@ -6,7 +6,7 @@ They hold estimates only: no policy can see how long a task will really take.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
@@ -366,6 +366,11 @@ class Snapshot(Protocol):
     @property
     def reallocates_from(self) -> float:
         """The earliest instant at which a stale allocation may be replaced."""
+        ...
+
+    @property
+    def objective(self) -> tuple[str, Literal["sum", "max"]] | None:
+        """The penalty and the aggregate that a user set; None: those of the beginning."""
         ...
 
     @property

@@ -29,11 +29,16 @@ from slotwise.model.event import (
     HostLost,
     JobArrived,
     JobCancelled,
+    JobChanged,
     JobsClosed,
     LaunchDropped,
+    ObjectiveChanged,
+    PhaseClosed,
+    PoolsChanged,
     TaskFailed,
     TaskFinished,
     TaskKilled,
+    TasksAdded,
 )
 from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
@@ -45,6 +50,9 @@ def encode(entry: Event | Decision) -> Plain:
     """An event or decision as a JSON object."""
     if isinstance(entry, JobArrived):
         return {"is": "JobArrived", "at": entry.at, "job": encode_job(entry.job)}
+    if isinstance(entry, PoolsChanged):
+        pools = [encode_pool(pool) for pool in entry.pools]
+        return {"is": "PoolsChanged", "at": entry.at, "pools": pools}
     if isinstance(entry, Reallocate):
         slots = [[*phase, share] for phase, share in entry.slots.items()]
         earliest = {} if entry.earliest == -inf else {"earliest": entry.earliest}
@@ -79,12 +87,15 @@ def _plainly(cls: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
 _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     cls.__name__: _plainly(cls)
     for cls in (
-        *(JobsClosed, JobCancelled, TaskFinished, TaskFailed, TaskKilled),
-        *(HostLost, HostJoined, LaunchDropped),
+        *(JobsClosed, JobCancelled, JobChanged, TasksAdded, PhaseClosed, ObjectiveChanged),
+        *(TaskFinished, TaskFailed, TaskKilled, HostLost, HostJoined, LaunchDropped),
         *(Launch, Defer, Preempt, GiveUp),
     )
 } | {
     "JobArrived": lambda plain: JobArrived(plain["at"], decode_job(plain["job"])),
+    "PoolsChanged": lambda plain: PoolsChanged(
+        plain["at"], tuple(map(decode_pool, plain["pools"]))
+    ),
     "Reallocate": lambda plain: Reallocate(
         {PhaseId(job, phase): slots for job, phase, slots in plain["slots"]},
         plain["until"],
@@ -154,6 +165,7 @@ def _encode_phase(phase: Phase) -> Plain:
         "count": phase.tasks.count,
         "work": phase.tasks.work,
         "blocks": [[sorted(block.hosts), block.size_bytes] for block in phase.tasks.blocks],
+        **({"grows": True} if phase.grows else {}),
     }
 
 
@@ -170,6 +182,7 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
         slow_start=plain.get("slow_start", 1.0),
         copy=plain.get("copy", 0.0),
         continues=plain.get("continues"),
+        grows=plain.get("grows", False),
     )
 
 

@@ -15,19 +15,27 @@ from slotwise.model.event import (
     HostLost,
     JobArrived,
     JobCancelled,
+    JobChanged,
     JobsClosed,
     LaunchDropped,
+    PhaseClosed,
+    Request,
     TaskFinished,
+    TasksAdded,
 )
 from slotwise.model.job import PhaseId
 
 
 @dataclass(slots=True)
 class _Known:
-    """The number of tasks of each phase of a job, and of those that are not done."""
+    """The number of tasks of each phase of a job, and of those that are not done.
+
+    `growing` are the phases that may get more.
+    """
 
     counts: dict[str, int]
     tasks_left: int
+    growing: set[str]
 
 
 NUMBERS: dict[str, Any] = {
@@ -82,9 +90,9 @@ class Plausible:
             if isinstance(event, HostLost) == (event.host in self._silent):
                 raise ValueError(f"{type(event).__name__} of {event.host!r} repeats its state")
             self._silent ^= {event.host}
-        elif isinstance(event, JobsClosed | JobCancelled):
+        elif isinstance(event, Request):
             self._check_numbers(event)
-            self._check_open(event)
+            self._check_request(event)
         else:
             self._check_numbers(event)
             if not self._has_forgotten or event.phase.job in self._jobs:
@@ -117,7 +125,9 @@ class Plausible:
         if self._is_closed:
             raise ValueError(f"job {job.id!r} arrives after the last one")
         counts = {phase.name: phase.tasks.count for phase in job.phases}
-        self._jobs[job.id] = _Known(counts, sum(counts.values()))
+        self._jobs[job.id] = _Known(
+            counts, sum(counts.values()), {phase.name for phase in job.phases if phase.grows}
+        )
 
     def _finish(self, job: str, tasks: int | None) -> None:
         """Count finished tasks of a job (None: all); forget the job that was over first."""
@@ -125,19 +135,33 @@ class Plausible:
         if known is None:
             return
         known.tasks_left -= known.tasks_left if tasks is None else tasks
-        if known.tasks_left <= 0:
+        if known.tasks_left <= 0 and (tasks is None or not known.growing):
             self._over[job] = None
             if len(self._over) > self._over_most:
                 first = next(iter(self._over))
                 del self._over[first], self._jobs[first]
                 self._has_forgotten = True
 
-    def _check_open(self, event: JobsClosed | JobCancelled) -> None:
-        if isinstance(event, JobCancelled):
-            self._check_job(event.job)
-        elif self._is_closed:
-            raise ValueError("no more jobs arrive, for the second time")
-        else:
+    def _check_request(self, event: Request) -> None:
+        if isinstance(event, JobCancelled | JobChanged):
+            if not self._has_forgotten:
+                self._check_job(event.job)
+        elif isinstance(event, TasksAdded | PhaseClosed):
+            job, phase = event.phase
+            known = self._jobs.get(job)
+            if known is None and self._has_forgotten:
+                return
+            if known is None or phase not in known.growing:
+                raise ValueError(f"phase {event.phase} does not grow")
+            if isinstance(event, TasksAdded):
+                known.counts[phase] += event.count
+                known.tasks_left += event.count
+            else:
+                known.growing.remove(phase)
+                self._finish(job, 0)
+        elif isinstance(event, JobsClosed):
+            if self._is_closed:
+                raise ValueError("no more jobs arrive, for the second time")
             self._is_closed = True
 
     def _check_job(self, job: str) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
+from math import inf
 
 from slotwise.model.job import PRIORITIES, Job
 from slotwise.model.pool import Pool
@@ -23,6 +24,8 @@ class Admission:
         # The waiting jobs by pool, the next one first.
         self._waiting: dict[str, list[tuple[float, int, Job]]] = {}
         self._arrived = 0
+        # More than `jobs_max` only where jobs moved to a pool, or its limit was lowered.
+        self._excess: Counter[str] = Counter()
 
     def arrive(self, job: Job, pools: PoolTree) -> Iterator[Job]:
         """Add a job that arrived. The jobs that may begin now."""
@@ -36,6 +39,26 @@ class Admission:
         self._running.subtract(pool.name for pool in pools.path(job.pool))
         return self._admit(pools) if self._waiting else iter(())
 
+    def change(self, old: Job, job: Job, pools: PoolTree) -> Iterator[Job]:
+        """Replace a job by one of another priority or pool. The jobs that may begin now."""
+        for place in self._waiting.get(old.pool, ()):
+            if place[2].id == job.id:
+                self._drop(place)
+                new = (-PRIORITIES[job.priority], place[1], job)
+                insort(self._waiting.setdefault(job.pool, []), new)
+                break
+        else:
+            self._running.subtract(pool.name for pool in pools.path(old.pool))
+            self._running.update(pool.name for pool in pools.path(job.pool))
+            self._excess |= self._running
+        return self._admit(pools)
+
+    def recount(self, admitted: Iterable[Job], pools: PoolTree) -> Iterator[Job]:
+        """Count the admitted jobs anew, in new pools. The jobs that may begin now."""
+        self._running = Counter(pool.name for job in admitted for pool in pools.path(job.pool))
+        self._excess = self._running.copy()
+        return self._admit(pools)
+
     def waiting(self) -> list[str]:
         """The jobs that await admission, the next one first."""
         return [job.id for *_, job in sorted(chain(*self._waiting.values()))]
@@ -48,7 +71,8 @@ class Admission:
         """Assert that no pool runs too many jobs. For tests."""
         for name, count in self._running.items():
             jobs_max = pools[name].jobs_max
-            assert jobs_max is None or 0 <= count <= jobs_max, "no pool runs too many jobs"
+            most = inf if jobs_max is None else max(jobs_max, self._excess[name])
+            assert 0 <= count <= most, "no pool runs too many jobs"
 
     def _admit(self, pools: PoolTree) -> Iterator[Job]:
         """Admit what fits. Jobs of a pool have the same limits: only its first is checked."""
@@ -61,10 +85,15 @@ class Admission:
             first = min(fit)
             job = first[2]
             self._running.update(pool.name for pool in pools.path(job.pool))
-            waiting[job.pool].remove(first)
-            if not waiting[job.pool]:
-                del waiting[job.pool]
+            self._drop(first)
             yield job
+
+    def _drop(self, place: tuple[float, int, Job]) -> None:
+        """Remove a waiting job."""
+        pool = place[2].pool
+        self._waiting[pool].remove(place)
+        if not self._waiting[pool]:
+            del self._waiting[pool]
 
     def _has_room(self, pool: Pool) -> bool:
         return pool.jobs_max is None or self._running[pool.name] < pool.jobs_max

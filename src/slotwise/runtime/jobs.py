@@ -109,6 +109,25 @@ class Jobs:
         self.arrived += 1
         return self._admission.arrive(job, pools)
 
+    def change(self, job: Job, pools: PoolTree) -> Iterator[Job]:
+        """Replace a job by one of another priority or pool. The jobs that are admitted now."""
+        old = self.job(job.id)
+        self.replace(job)
+        return self._admission.change(old, job, pools)
+
+    def readmit(self, pools: PoolTree) -> Iterator[Job]:
+        """Apply new limits of pools. The jobs that are admitted now."""
+        outside = set(self.awaiting_admission)
+        inside = [self.job(name) for name in self._phases_of if name not in outside]
+        return self._admission.recount(
+            [job for job in inside if job.id not in self._given_up], pools
+        )
+
+    def replace(self, job: Job) -> None:
+        """Replace a job by one with other properties or more tasks."""
+        for state in self._phases_of[job.id].values():
+            state.job, state.phase = job, job.by_name[state.phase.name]
+
     def give_up(self, name: str, reason: str, pools: PoolTree) -> Iterator[Job]:
         """Mark a job as failed. The jobs that are admitted now."""
         self.failed[name] = reason

@@ -55,6 +55,7 @@ class PhaseState(ShareNode):
         "has_passed",
         "id",
         "is_limited",
+        "is_open",
         "is_pinned",
         "is_ready",
         "job",
@@ -79,29 +80,18 @@ class PhaseState(ShareNode):
         pools: PoolTree,
         cluster: Cluster,
         default_work: float,
-        is_weighed_by_size: bool = False,
     ) -> None:
         super().__init__(order, pool)
         count = phase.tasks.count
         self.id = PhaseId(job.id, phase.name)
         self.job, self.phase = job, phase
-        self.shares = pools.shares(job.pool, phase.kind)
         self.slot_kind = cluster.slot_kind(phase.kind)
         self.max_share = phase.slots_most
-        self._limits = tuple(share for share in path_to(pool) if share.max_share < inf)
-        self.is_limited = bool(self._limits)
-        self._excusers = tuple(share for share in path_to(pool) if share.preemption is not None)
-        # The effect of a guarantee, or of a weight by size, changes with each of its tasks.
-        self._is_sensitive = is_weighed_by_size or any(p.min_share > 0 for p in path_to(pool))
         self.waits_for = set(phase.waits_for)
         self.is_pinned = phase.continues is not None
-        # It must not hold slots, or parts of a max share, that its predecessors need.
-        limited = {share.key for share in self._limits}
-        self.early = phase.slow_start < 1 and all(
-            cluster.slot_kind(job.by_name[name].kind) != self.slot_kind
-            and limited.isdisjoint(pools.shares(job.pool, job.by_name[name].kind))
-            for name in phase.after
-        )
+        self.is_open = phase.grows
+        self._cluster = cluster
+        self.enter(pool, pools)
         self.behind: list[PhaseState] = []  # the phases that wait for it
         self.pending, self.blocked = (0, count) if self.is_pinned else (count, 0)
         self.done = 0
@@ -125,9 +115,36 @@ class PhaseState(ShareNode):
         # Only for tasks of unequal work; for equal ones the counts are enough.
         self._expected_finished = self._expected_running = 0.0
         self._observed = self._running_speed = self._elapsed_base = 0.0
-        self._cluster = cluster
         self.has_homes = bool(phase.tasks.blocks) or self.is_pinned
         self._homes = TaskHomes(self._status, phase.tasks.blocks, cluster)
+
+    def enter(self, pool: PoolState, pools: PoolTree) -> None:
+        """Count against the share of a pool from now on; the caller updates the counts."""
+        phase, job, cluster = self.phase, self.job, self._cluster
+        self.parent = pool
+        self.shares = pools.shares(job.pool, phase.kind)
+        self._limits = tuple(share for share in path_to(pool) if share.max_share < inf)
+        self.is_limited = bool(self._limits)
+        self._excusers = tuple(share for share in path_to(pool) if share.preemption is not None)
+        # The effect of a guarantee, or of a weight by size, changes with each of its tasks.
+        is_by_size = pools[job.pool].job_weights == "size"
+        self._is_sensitive = is_by_size or any(p.min_share > 0 for p in path_to(pool))
+        # It must not hold slots, or parts of a max share, that its predecessors need.
+        limited = {share.key for share in self._limits}
+        self.early = phase.slow_start < 1 and all(
+            cluster.slot_kind(job.by_name[name].kind) != self.slot_kind
+            and limited.isdisjoint(pools.shares(job.pool, job.by_name[name].kind))
+            for name in phase.after
+        )
+
+    def grow(self, count: int) -> None:
+        """Add pending tasks; `phase` has been replaced by one with their number."""
+        assert self.is_open, "only a phase that grows gets more tasks"
+        self._status += bytes([PENDING]) * count
+        self.pending += count
+        self.max_share = self.phase.slots_most
+        self._expected_total += self._each * count
+        self.has_passed = False
 
     @property
     def pool(self) -> PoolState:

@@ -50,7 +50,8 @@ class PoolState(ShareNode):
     `min_share` and `max_share` apply to this kind of slot, or, with a `total`, to all of its
     parts together; `holds_totals` is set if there are such shares below it. `is_overdue` means
     that it may take slots back, `is_starving` that it may do so for its min share; `starving`
-    counts such shares among itself and those below it.
+    counts such shares among itself and those below it. It exceeds `max_share` only up to
+    `excess`, the slots that it held when hosts or pools last changed.
     """
 
     __slots__ = (
@@ -59,6 +60,7 @@ class PoolState(ShareNode):
         "coming",
         "demand",
         "depth",
+        "excess",
         "fair_due",
         "holds_totals",
         "is_overdue",
@@ -103,6 +105,7 @@ class PoolState(ShareNode):
         self.key, self.slot_kind = key, slot_kind
         self.min_share, self.max_share, self.preemption = min_share, max_share, preemption
         self.demand = self.stopping = self.coming = self.starving = 0
+        self.excess = 0
         self.service = 0.0
         self.backlogged: list[Rank] = []
         self.min_share_due = self.fair_due = inf

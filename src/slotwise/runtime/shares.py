@@ -122,6 +122,8 @@ class Shares:
         for phase in phases:
             phase.look_for(lost)
             self._count(phase, lost)
+        for pool in pools:
+            pool.excess = pool.running
         for pool in self.inner_first():
             if pool.parent is not None:
                 pool.parent.demand += pool.usable
@@ -288,8 +290,9 @@ def _check(pool: PoolState, below: Sequence[PoolState], phases: Sequence[PhaseSt
     assert stopping - pool.away <= pool.stopping <= stopping
     own = sum(phase.demand for phase in phases if phase.is_ready and phase.pool is pool)
     assert pool.demand == own + sum(other.usable for other in below)
-    held = pool.running if pool.total is None else pool.total.running
-    assert held <= pool.max_share, "a pool never exceeds its max share"
+    parts = [pool] if pool.total is None else pool.total.parts.values()
+    most = max(pool.max_share, sum(part.excess for part in parts))
+    assert sum(part.running for part in parts) <= most, "no pool exceeds its max share"
     assert pool.backlogged == sorted(pool.backlogged), "the order below a pool is sorted"
     assert pool.coming >= 0
     for *_, child in pool.backlogged:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 from slotwise.estimation.extrapolation import DEFAULT_WORK
 from slotwise.model.cluster import Cluster
@@ -31,11 +31,16 @@ from slotwise.model.event import (
     HostLost,
     JobArrived,
     JobCancelled,
+    JobChanged,
     JobsClosed,
     LaunchDropped,
+    ObjectiveChanged,
+    PhaseClosed,
+    PoolsChanged,
     TaskFailed,
     TaskFinished,
     TaskKilled,
+    TasksAdded,
 )
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool import Pool
@@ -44,6 +49,7 @@ from slotwise.runtime.finished import Finished
 from slotwise.runtime.hosts import Hosts
 from slotwise.runtime.jobs import Jobs, release_followers, tell_followers
 from slotwise.runtime.phase_state import PhaseState
+from slotwise.runtime.pool_state import PoolState
 from slotwise.runtime.queues import Queues
 from slotwise.runtime.shares_by_kind import SharesByKind
 from slotwise.runtime.state_view import StateView
@@ -84,6 +90,7 @@ class State(StateView):
         self.doomed: dict[str, str] = {}
         self.is_stale = self.has_changed = self.has_shrunk = False
         self.epoch_ends = self.reallocates_from = -inf
+        self.objective: tuple[str, Literal["sum", "max"]] | None = None
         self._is_closed = False  # No more jobs arrive.
         self._limits = {False: attempts_max, True: losses_max}
         self._default_work = default_work
@@ -101,6 +108,11 @@ class State(StateView):
             JobArrived: self._job_arrived,
             JobsClosed: self._jobs_closed,
             JobCancelled: self._job_cancelled,
+            JobChanged: self._job_changed,
+            TasksAdded: self._tasks_added,
+            PhaseClosed: self._phase_closed,
+            PoolsChanged: self._pools_changed,
+            ObjectiveChanged: self._objective_changed,
             TaskFinished: self._task_finished,
             TaskFailed: self._task_failed,
             TaskKilled: self._task_killed,
@@ -158,8 +170,7 @@ class State(StateView):
 
     def _job_arrived(self, event: JobArrived) -> None:
         job = event.job
-        if job.pool not in self.pools or job.pool in self.pools.inner:
-            self.pools = self.pools.with_pools([job.pool])
+        self._add_pool_of(job)
         self._begin(self._jobs.arrive(job, self.pools, self._phase))
 
     def _jobs_closed(self, event: JobsClosed) -> None:
@@ -168,6 +179,65 @@ class State(StateView):
     def _job_cancelled(self, event: JobCancelled) -> None:
         if event.job in self._jobs and not self._jobs.is_given_up(event.job):
             self.doomed[event.job] = CANCELLED
+
+    def _job_changed(self, event: JobChanged) -> None:
+        if event.job not in self._jobs or self._jobs.is_given_up(event.job):
+            return
+        old = self._jobs.job(event.job)
+        job = event.applied_to(old)
+        self._add_pool_of(job)
+        admitted = self._jobs.change(job, self.pools)
+        if job.pool != old.pool:
+            for phase in self._jobs.phases_of(job.id):
+                phase.enter(self._share(phase.job, phase.phase), self.pools)
+            self._recount()
+        self._queues.is_outdated = True
+        self._reallocate_now()
+        self._begin(admitted)
+
+    def _tasks_added(self, event: TasksAdded) -> None:
+        phase = self._phases.get(event.phase)
+        if phase is None or self._jobs.is_given_up(phase.job.id):
+            return  # Its job is over.
+        was_idle = not phase.pending and not phase.running
+        self._jobs.replace(phase.job.grown(event.phase.phase, event.count))
+        phase.grow(event.count)
+        self.has_shrunk = self._queues.is_outdated = True  # Its demand grew.
+        if was_idle:
+            self._make_ready(phase)
+        else:
+            self._settle(phase, 0)
+
+    def _phase_closed(self, event: PhaseClosed) -> None:
+        phase = self._phases.get(event.phase)
+        if phase is not None:
+            phase.is_open = False
+            if not phase.pending and not phase.running:
+                self._phase_done(phase, event.at)
+
+    def _pools_changed(self, event: PoolsChanged) -> None:
+        """Replace the pools. The turns of pools and the clocks of their shortages restart."""
+        jobs = {phase.job.pool for phase in self._phases.values()}
+        self.pools = PoolTree(event.pools).with_pools(sorted(jobs))
+        self._shares = SharesByKind(self._hosts.free)
+        self._of_kind = self._shares.of
+        for phase in self._phases.values():
+            phase.enter(self._share(phase.job, phase.phase), self.pools)
+            phase.stopping = dict.fromkeys(phase.stopping)
+        self._recount()
+        self._reallocate_now()
+        self._begin(self._jobs.readmit(self.pools))
+
+    def _objective_changed(self, event: ObjectiveChanged) -> None:
+        self.objective = (event.penalty, event.aggregate)
+        self._reallocate_now()
+
+    def _reallocate_now(self) -> None:
+        self.is_stale, self.reallocates_from = True, -inf
+
+    def _add_pool_of(self, job: Job) -> None:
+        if job.pool not in self.pools or job.pool in self.pools.inner:
+            self.pools = self.pools.with_pools([job.pool])
 
     def _begin(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
@@ -319,24 +389,26 @@ class State(StateView):
 
     def _phase_done(self, phase: PhaseState, at: float) -> None:
         self._make_unready(phase)
-        if phase.blocked:
-            return  # Its other tasks continue tasks that are not done.
+        if phase.blocked or phase.is_open:
+            return  # Its other tasks continue tasks that are not done, or were not added yet.
         if not self._jobs.is_given_up(phase.job.id):
             for other in release_followers(phase):
                 self._make_ready(other)
             self._begin(self._jobs.phase_done(phase, at, self.pools))
+            if phase.job.id in self.completed:
+                self.doomed.pop(phase.job.id, None)  # It was cancelled too late.
         self._jobs.forget_if_over(phase.job.id)
-        if phase.job.id not in self._jobs:
-            self.doomed.pop(phase.job.id, None)  # It was cancelled when it was done.
 
     def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
-        kind = self.cluster.slot_kind(phase.kind)
-        keys = self.pools.shares(job.pool, phase.kind)
-        share = self._of_kind[kind].share(keys, self.pools)
-        by_size = self.pools[job.pool].job_weights == "size"
+        share = self._share(job, phase)
         return PhaseState(
-            job, phase, order, share, self.pools, self.cluster, self._default_work, by_size
+            job, phase, order, share, self.pools, self.cluster, self._default_work
         )
+
+    def _share(self, job: Job, phase: Phase) -> PoolState:
+        """The share of its pool that a phase counts against."""
+        keys = self.pools.shares(job.pool, phase.kind)
+        return self._of_kind[self.cluster.slot_kind(phase.kind)].share(keys, self.pools)
 
     def check(self) -> None:
         """Assert every invariant. O(size of the state); for tests."""

@@ -78,7 +78,7 @@ def test_within_the_grace_tasks_continue_unaffected(
     let_go(tmp_path, scene.pids("a"))
     scene.signal(signal.SIGCONT, scene.pids("a"))
     scene.await_events(HostJoined)
-    while len(scene.received) < 5:
+    while len(scene.received) < 6:
         scene.await_events(TaskFinished)
     assert sorted(event.task for event in scene.received[-2:]) == [0, 1]
     assert scene.calls.results["p"] == {0: 0, 1: 1}

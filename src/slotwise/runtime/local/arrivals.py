@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from math import inf
 
-from slotwise.model.event import JobCancelled, JobsClosed
+from slotwise.model.event import JobsClosed, Request, TasksAdded
+from slotwise.model.job import PhaseId
 from slotwise.programs.execution import Execution
 
-Request = JobCancelled | JobsClosed
-"""What another thread may ask for, besides a job: an event as it stands."""
+
+@dataclass(frozen=True, slots=True)
+class StopTask:
+    """Stop the attempt of a task, if one runs. The task is pending again."""
+
+    phase: PhaseId
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Call a function in the thread of the loop."""
+
+    function: Callable[[], None]
+
+
+Entry = Execution | Request | StopTask | Ask
+"""What another thread may ask for: a job, an event as it stands, or an action."""
 
 
 class Arrivals:
@@ -24,7 +42,7 @@ class Arrivals:
         self._given = deque(sorted(executions, key=lambda execution: execution.job.arrival))
         self._is_open = is_open
         self._has_closed = False
-        self._inbox: deque[Execution | Request] = deque()
+        self._inbox: deque[Entry] = deque()
 
     @property
     def next_at(self) -> float:
@@ -33,17 +51,32 @@ class Arrivals:
             return self._given[0].job.arrival
         return inf if self._is_open or self._has_closed else -inf
 
-    def put(self, entry: Execution | Request) -> None:
+    def put(self, entry: Entry) -> None:
         """Add a job that arrives now, or a request."""
         assert self._is_open, "only an open backend hears of jobs later"
         self._inbox.append(entry)
 
-    def take(self, now: float) -> Iterator[Execution | Request]:
+    def take(self, now: float) -> Iterator[Entry]:
         """What has arrived by now and was not taken before."""
         while self._given and self._given[0].job.arrival <= now:
             yield self._given.popleft()
         if not (self._given or self._is_open or self._has_closed):
             self._has_closed = True
             yield JobsClosed(now)
-        while self._inbox:
-            yield self._inbox.popleft()
+        inbox = self._inbox
+        while inbox:
+            entry = inbox.popleft()
+            if isinstance(entry, TasksAdded):
+                yield self._with_next(entry)
+            else:
+                yield entry
+
+    def _with_next(self, first: TasksAdded) -> TasksAdded:
+        """This event together with those for the same phase that follow it."""
+        count, inbox = first.count, self._inbox
+        while (
+            inbox and isinstance(entry := inbox[0], TasksAdded) and entry.phase == first.phase
+        ):
+            count += entry.count
+            inbox.popleft()
+        return TasksAdded(first.at, first.phase, count)

@@ -18,16 +18,17 @@ from slotwise.model.event import (
     HostJoined,
     HostLost,
     JobArrived,
-    JobCancelled,
-    JobsClosed,
     LaunchDropped,
+    PhaseClosed,
+    Request,
     TaskFailed,
     TaskFinished,
     TaskKilled,
+    TasksAdded,
 )
 from slotwise.programs.calls import Sleep
 from slotwise.programs.execution import Execution
-from slotwise.runtime.local.arrivals import Arrivals, Request
+from slotwise.runtime.local.arrivals import Arrivals, Ask, Entry, StopTask
 from slotwise.runtime.local.jobs import DONE, LiveJob
 from slotwise.runtime.local.unresponsive import HostChange, ResponseMonitor
 from slotwise.runtime.local.workers import Pickle, Reply, Workers
@@ -58,8 +59,7 @@ class LocalBackend:
     the disk are reported as task failures. `close` ends all processes and removes the output of
     jobs that are not done.
 
-    If it `is_open`, `submit`, `cancel` and `close_jobs` may be called from any thread until
-    `close`; what they report is an event of the next `wait`.
+    If it `is_open`, jobs and requests may be `put` until `JobsClosed`, by which the run ends.
 
     SlotwiseError if the worker processes cannot be started.
     """
@@ -109,21 +109,19 @@ class LocalBackend:
         """Seconds since the backend was created."""
         return time.monotonic() - self._zero
 
-    def submit(self, execution: Execution) -> None:
-        """Let a job arrive now. Its `open` has been called, and its arrival is about now."""
-        self._put(execution)
+    def put(self, entry: Entry) -> None:
+        """Let a job arrive now, after its `open` was called, or hear a request, or act.
 
-    def cancel(self, job: str) -> None:
-        """Cancel a job that was submitted, unless it is over."""
-        self._put(JobCancelled(self.now, job))
-
-    def close_jobs(self) -> None:
-        """Accept no more jobs: the run ends when those submitted are over."""
-        self._put(JobsClosed(self.now))
-
-    def _put(self, entry: Execution | Request) -> None:
+        May be called from any thread until `close`, if the backend is open.
+        """
         self._arrivals.put(entry)
         self._workers.wake()
+
+    def answer_all(self) -> None:
+        """Call what was asked, but not heard before the end."""
+        for entry in self._arrivals.take(self.now):
+            if isinstance(entry, Ask):
+                entry.function()
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
         """Start an attempt, stop one (now or at its `until`), or give up a job."""
@@ -171,9 +169,36 @@ class LocalBackend:
         for entry in self._arrivals.take(now):
             if isinstance(entry, Request):
                 self._events.append(entry)
+                self._apply(entry)
+            elif isinstance(entry, StopTask):
+                self._stop_task(entry)
+            elif isinstance(entry, Ask):
+                entry.function()
             else:
-                self._jobs.setdefault(entry.job.id, LiveJob.of(entry))
+                if entry.job.id not in self._jobs:  # It was not known at the start.
+                    self._jobs[entry.job.id] = LiveJob.of(entry)
                 self._events.append(JobArrived(entry.job.arrival, entry.job))
+
+    def _apply(self, request: Request) -> None:
+        """Let a job grow, or end it if it has waited only for more tasks."""
+        live = None
+        if isinstance(request, TasksAdded | PhaseClosed):
+            live = self._jobs.get(request.phase.job)
+        if live is None:
+            return
+        if isinstance(request, TasksAdded):
+            live.grow(request.phase.phase, request.count)
+        else:
+            live.open -= 1
+            if live.is_done:
+                live.execution.close(succeeded=True)
+                self._forget(live)
+
+    def _stop_task(self, stop: StopTask) -> None:
+        for slot, launch in self._held.items():
+            if (launch.phase, launch.task) == (stop.phase, stop.task):
+                self._kill(slot)
+                return
 
     def close(self) -> None:
         """End all processes; remove the output of unfinished jobs. Idempotent."""
@@ -205,6 +230,9 @@ class LocalBackend:
             return
         live = self._jobs[launch.phase.job]
         live.begin(launch)
+        if live.skips is not None and live.skips(launch.phase.phase, launch.task):
+            self._done(live, launch, 0.0)
+            return
         try:
             arguments = live.arguments(launch)
         except Exception as error:
@@ -342,7 +370,7 @@ class LocalBackend:
             return
         if outcome.status != "done":
             self._fail(live, launch, str(outcome.value), lost=outcome.status == "lost")
-        elif live.tasks_left > 1:
+        elif not live.is_last:
             self._finished(live, launch, outcome)
         else:
             with undisturbed():  # No signal comes between the commit and its record.
@@ -355,15 +383,18 @@ class LocalBackend:
         except Exception as error:
             self._fail(live, launch, f"its result cannot be kept: {_sentence(error)}")
             return
+        self._done(live, launch, self._computed(live, outcome) - live.waited(launch))
+
+    def _done(self, live: LiveJob, launch: Launch, seconds: float) -> None:
+        """Report a task as done."""
         live.finish(launch)
-        seconds = self._computed(live, outcome) - live.waited(launch)
         self._events.append(
             TaskFinished(self.now, launch.phase, launch.task, launch.attempt, seconds)
         )
-        if live.tasks_left:
-            self._one_less(live)
-        else:
+        if live.is_done:
             self._forget(live)
+        else:
+            self._one_less(live)
 
     def _stopped(self, live: LiveJob, launch: Launch, outcome: Reply) -> None:
         """An attempt stopped on request. If it kept a value, its seconds count as kept work."""
@@ -386,6 +417,11 @@ class LocalBackend:
         return max(0.0, outcome.seconds - stopped)
 
     def _fail(self, live: LiveJob, launch: Launch, reason: str, lost: bool = False) -> None:
+        if live.absorbs is not None and live.absorbs(
+            launch.phase.phase, launch.task, reason, lost
+        ):
+            self._done(live, launch, 0.0)
+            return
         live.discard(launch)
         text = f"{live.execution.describe(launch.phase.phase, launch.task)}: {reason}"
         self._events.append(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from slotwise.model.decision import Launch
 from slotwise.programs.execution import Execution, ReportsWaiting
@@ -22,6 +23,7 @@ class LiveJob:
     begun  the number of the last attempt of each task that was begun, by phase; 0: none
     kept   the values kept by stopped attempts of tasks that are not done, by phase and number
     waits  the execution, if it reports how long its tasks waited
+    open   the number of phases that may still get tasks
     """
 
     execution: Execution
@@ -32,15 +34,41 @@ class LiveJob:
     given_up: bool = False
     kept: dict[tuple[str, int], Pickle] = field(default_factory=dict)
     waits: ReportsWaiting | None = None
+    open: int = 0
+    skips: Callable[[str, int], bool] | None = None
+    absorbs: Callable[[str, int, str, bool], bool] | None = None
 
     @classmethod
     def of(cls, execution: Execution) -> Self:
         """A job with no attempt begun."""
         counts = {phase.name: phase.tasks.count for phase in execution.job.phases}
         begun = {name: array("I", [0]) * count for name, count in counts.items()}
-        waits = execution if isinstance(execution, ReportsWaiting) else None
-        key = getattr(execution, "runner_key", execution.job.id)
-        return cls(execution, sum(counts.values()), begun, key, waits=waits)
+        found: Any = execution  # A protocol that is checked at run time takes far longer.
+        return cls(
+            execution,
+            sum(counts.values()),
+            begun,
+            getattr(found, "runner_key", execution.job.id),
+            waits=found if hasattr(found, "waited") else None,
+            open=sum(phase.grows for phase in execution.job.phases),
+            skips=getattr(found, "skips", None),
+            absorbs=getattr(found, "absorbs", None),
+        )
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the job is done when its next task is."""
+        return self.tasks_left == 1 and not self.open
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all tasks are done, and no more come."""
+        return not self.tasks_left and not self.open
+
+    def grow(self, phase: str, count: int) -> None:
+        """Add tasks to a phase."""
+        self.begun[phase].extend([0] * count)
+        self.tasks_left += count
 
     def latest(self, launch: Launch) -> int:
         """The number of the last attempt begun of a launch's task; 0 if none was."""
@@ -65,7 +93,7 @@ class LiveJob:
         """Store a result; after the last one, commit the output. May raise OSError."""
         if not self.given_up:
             self.execution.finished(launch.phase.phase, launch.task, launch.attempt, result)
-            if self.tasks_left == 1:
+            if self.is_last:
                 self.execution.close(succeeded=True)
 
     def waited(self, launch: Launch) -> float:

@@ -10,6 +10,7 @@ import os
 import pickle
 import select
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -116,6 +117,8 @@ class Workers:
         self._dying: list[WorkerProcess] = []
         self._poll = select.poll()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._bell_lock = threading.Lock()
+        self._has_rung = False
         self._poll.register(self._bell, select.POLLIN)
         self._by_channel: dict[int, int] = {}
         self._workers: list[WorkerProcess] = []
@@ -180,6 +183,7 @@ class Workers:
             is_woken = False
             for channel, event in self._poll.poll(_milliseconds(left)):
                 if channel == self._bell:
+                    self._has_rung = False  # Before the caller looks why it was woken.
                     os.eventfd_read(self._bell)
                     is_woken = True
                 elif outcome := self._serve(self._by_channel[channel], event):
@@ -188,8 +192,12 @@ class Workers:
                 return outcomes
 
     def wake(self) -> None:
-        """Make `wait` return soon. May be called from any thread, until `close`."""
-        os.eventfd_write(self._bell, 1)
+        """Make `wait` return soon. May be called from any thread; no effect after `close`."""
+        if not self._has_rung:
+            with self._bell_lock:
+                self._has_rung = True
+                if self._bell >= 0:
+                    os.eventfd_write(self._bell, 1)
 
     def tell(self, slot: int, until: float) -> None:
         """Ask the task in a slot to stop before `until` (as `time.monotonic()`).
@@ -242,9 +250,10 @@ class Workers:
             worker.reap()
         self._dying, self._workers, self._early = [], [], []
         self._by_channel = {}
-        if self._bell >= 0:
-            os.close(self._bell)
-            self._bell = -1
+        with self._bell_lock:
+            if self._bell >= 0:
+                os.close(self._bell)
+                self._bell = -1
 
     def __enter__(self) -> Self:
         return self

@@ -16,9 +16,11 @@ from slotwise.model.event import (
     JobArrived,
     JobsClosed,
     LaunchDropped,
+    Request,
     TaskFailed,
     TaskFinished,
     TaskKilled,
+    TasksAdded,
 )
 from slotwise.model.job import Job
 from slotwise.runtime.simulated.attempts import Attempts
@@ -48,8 +50,13 @@ class SimulatedBackend:
     """
 
     def __init__(
-        self, cluster: Cluster, jobs: Sequence[Job], simulation: Simulation | None = None
+        self,
+        cluster: Cluster,
+        jobs: Sequence[Job],
+        simulation: Simulation | None = None,
+        requests: Sequence[Request] = (),
     ) -> None:
+        """Simulate these jobs; `requests` are what users ask for, at the instants they name."""
         truth = simulation or Simulation()
         truth.check(cluster)
         self.now = 0.0
@@ -57,9 +64,10 @@ class SimulatedBackend:
         self._reports = Reports(cluster)
         self._unreachable = Unreachables(truth.outages, self._reports)
         self._is_steady = not truth.outages and truth.repeats is None
-        self._attempts = Attempts(cluster, jobs, truth, self._unreachable, self._tell)
+        grown = list(_grown(jobs, requests))
+        self._attempts = Attempts(cluster, grown, truth, self._unreachable, self._tell)
         self._reading, self._copies = self._attempts.reading, self._attempts.copies
-        self._begun = Begun(jobs)
+        self._begun = Begun(grown)
         self._hosts: dict[AttemptKey, str] = {}  # of running attempts, if there are outages
         self._killed: set[AttemptKey] = set()  # Their next entry in the heap is ignored.
         self._stop_requested: set[AttemptKey] = set()
@@ -70,7 +78,11 @@ class SimulatedBackend:
         self._odd = int(bool(self._unreachable))
         for job in sorted(jobs, key=lambda job: job.arrival):
             self._tell(job.arrival, JobArrived(job.arrival, job))
-        self._tell(last := max((job.arrival for job in jobs), default=0.0), JobsClosed(last))
+        for request in requests:
+            self._tell(request.at, request)
+        if not any(isinstance(request, JobsClosed) for request in requests):
+            last = max((job.arrival for job in jobs), default=0.0)
+            self._tell(last, JobsClosed(last))
         self._schedule_outages()
 
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
@@ -289,3 +301,13 @@ class SimulatedBackend:
         for key in lost:
             self._cancel(key)
         return [TaskFailed(self.now, *key, reason, lost=True) for key in lost]
+
+
+def _grown(jobs: Sequence[Job], requests: Sequence[Request]) -> Iterator[Job]:
+    """The jobs with all tasks that are added to them."""
+    added = [request for request in requests if isinstance(request, TasksAdded)]
+    for job in jobs:
+        for one in added:
+            if one.phase.job == job.id:
+                job = job.grown(one.phase.phase, one.count)
+        yield job

@@ -1,0 +1,221 @@
+"""Calls on their way to the tasks of a session, and the futures of those that are not done."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent import futures
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from slotwise.model.errors import SlotwiseError
+from slotwise.model.event import PhaseClosed, TasksAdded
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.runtime.local.arrivals import Entry
+from slotwise.runtime.local.call_stream import Call, CallResult, CallStream, pickled_call
+from slotwise.sessions.futures import Control, Future
+
+CALLS_MOST = 100_000
+"""The calls of one job of an executor; further calls go to a new job, which frees memory."""
+
+PHASE = "call"
+"""The name of the phase of a job of calls."""
+
+T = TypeVar("T")
+
+
+class Host(Control, Protocol):
+    """The session, as calls see it."""
+
+    lock: threading.RLock
+
+    @property
+    def now(self) -> float:
+        """Seconds since the session began."""
+        ...
+
+    def put(self, entry: Entry) -> None:
+        """Give an entry to the loop; the caller holds the lock."""
+        ...
+
+    def enter(self, stream: OpenCalls) -> None:
+        """Add the calls of a new job; the caller holds the lock."""
+        ...
+
+    def unused(self, name: str) -> str:
+        """A name that no job has had, from the wanted one."""
+        ...
+
+    def check_open(self, *, had_waited: bool) -> None:
+        """RuntimeError if no more calls are accepted; those that waited still are."""
+        ...
+
+    def settle(self, future: Future[Any], result: CallResult) -> None:
+        """Give a future its result at the end of the turn."""
+        ...
+
+    def waits(self, more: int) -> None:
+        """Count calls that wait for the results of others."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What all calls of an executor have in common; `deadline` in seconds from the first."""
+
+    name: str = "call"
+    pool: str = "default"
+    weight: float = 1.0
+    deadline: float | None = None
+    priority: str = "normal"
+    slots: int | None = None
+
+    def job(self, name: str, now: float, *, grows: bool) -> Job:
+        """A job of one call, to which more may be added if it `grows`."""
+        phase = Phase(PHASE, Tasks(1), slots_max=self.slots, grows=grows)
+        deadline = None if self.deadline is None else now + self.deadline
+        return Job(
+            name, (phase,), now, self.pool, self.weight, deadline, priority=self.priority
+        )
+
+
+class OpenCalls:
+    """The futures of the calls of one job that are not done, by task (`Settled`)."""
+
+    def __init__(self, host: Host, job: Job) -> None:
+        self._host = host
+        self.stream = CallStream(job, self)
+        self.grows = self._is_open = job.phases[0].grows
+        self.of_task: dict[int, Future[Any]] = {}
+
+    @property
+    def job(self) -> str:
+        """The id of the job."""
+        return self.stream.job.id
+
+    def add(self, future: Future[Any], call: Call) -> None:
+        """Submit a call, with the lock held."""
+        task = self.stream.add(call)
+        future.job, future.task = self.job, task
+        self.of_task[task] = future
+        if task:
+            self._host.put(TasksAdded(self._host.now, PhaseId(self.job, PHASE), 1))
+        else:
+            self._host.enter(self)
+
+    def close(self) -> None:
+        """Add no more calls, with the lock held. Idempotent."""
+        if self._is_open:
+            self._is_open = False
+            self._host.put(PhaseClosed(self._host.now, PhaseId(self.job, PHASE)))
+
+    def may_start(self, task: int) -> bool:
+        """Mark a call as running; False if it was cancelled."""
+        if self.of_task[task].start():
+            return True
+        del self.of_task[task]
+        return False
+
+    def stopped(self, task: int) -> None:
+        """A call was stopped before it was done; it will start again."""
+        self.of_task[task].put_back()
+
+    def done(self, task: int, result: CallResult) -> None:
+        """A call is done."""
+        self._host.settle(self.of_task.pop(task), result)
+
+    def fail(self, reason: str) -> None:
+        """The job has failed, and so have its calls."""
+        for future in list(self.of_task.values()):
+            future.fail(SlotwiseError(f"job {self.job!r} failed: {reason}"))
+
+
+class Calls:
+    """Submits calls with a common binding: each as a job, or all as one that grows."""
+
+    def __init__(self, host: Host, binding: Binding, *, grows: bool) -> None:
+        self._host, self._binding, self._grows = host, binding, grows
+        self._streams: list[OpenCalls] = []  # The last one gets further calls.
+
+    def submit(
+        self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Future[T]:
+        """Submit a call. If futures are among its arguments, it waits for their results.
+
+        RuntimeError if the session is closed.
+        """
+        future: Future[T] = Future(self._host)
+        try:
+            call, inputs = pickled_call(fn, args, kwargs)
+        except Exception as error:
+            self._host.check_open(had_waited=False)
+            future.fail(error)
+            return future
+        if inputs:
+            self._wait(future, call, inputs)
+        else:
+            self._add(future, (call,), had_waited=False)
+        return future
+
+    def close(self) -> None:
+        """Submit no more calls."""
+        with self._host.lock:
+            for stream in self._streams:
+                stream.close()
+
+    def futures(self) -> list[Future[Any]]:
+        """The futures that are not done, except those that wait for others."""
+        with self._host.lock:
+            return [future for one in self._streams for future in one.of_task.values()]
+
+    def _add(self, future: Future[Any], call: Call, *, had_waited: bool) -> None:
+        with self._host.lock:
+            self._host.check_open(had_waited=had_waited)
+            self._stream().add(future, call)
+
+    def _stream(self) -> OpenCalls:
+        """The job that gets the next call."""
+        streams = self._streams
+        if streams and streams[-1].stream.count < CALLS_MOST:
+            return streams[-1]
+        host, binding = self._host, self._binding
+        job = binding.job(host.unused(binding.name), host.now, grows=self._grows)
+        stream = OpenCalls(host, job)
+        if self._grows:
+            for full in streams:
+                full.close()
+            self._streams = [*(one for one in streams if one.of_task), stream]
+        return stream
+
+    def _wait(self, future: Future[Any], call: bytes, inputs: list[Future[Any]]) -> None:
+        """Submit a call when its inputs are there."""
+        left = len(inputs)
+        self._host.check_open(had_waited=False)
+        self._host.waits(1)
+
+        def one_is_done(done: futures.Future[Any]) -> None:
+            nonlocal left
+            with self._host.lock:
+                left -= 1
+                is_last = left == 0
+            if is_last:
+                try:
+                    self._add_after(future, call, inputs)
+                finally:
+                    self._host.waits(-1)
+
+        for one in inputs:
+            one.add_done_callback(one_is_done)
+
+    def _add_after(self, future: Future[Any], call: bytes, inputs: list[Future[Any]]) -> None:
+        """Submit a call that has waited. It fails or is cancelled like an input."""
+        if any(one.cancelled() for one in inputs):
+            future.cancel()
+        elif error := next(filter(None, (one.raised() for one in inputs)), None):
+            future.fail(error)
+        elif not future.cancelled():
+            try:
+                pickles = (one.pickled() for one in inputs)
+                self._add(future, (call, *pickles), had_waited=True)
+            except Exception as refused:
+                future.fail(refused)

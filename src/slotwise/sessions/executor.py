@@ -1,0 +1,129 @@
+"""An executor of a session: its calls are the tasks of one job."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent import futures
+from itertools import chain, islice
+from typing import Any, ParamSpec, TypeVar
+
+from slotwise.sessions.calls import Calls
+from slotwise.sessions.futures import Future
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+AHEAD = 4
+"""The calls for each slot that `Session.map` submits before their results are asked for."""
+
+
+class SessionExecutor(futures.Executor):
+    """An executor (`concurrent.futures.Executor`) whose calls are the tasks of one job.
+
+    `shutdown` ends the executor, not the session. Differences from a ProcessPoolExecutor:
+    `Future.cancel` also stops a call that runs; futures among the arguments are replaced by
+    their results, and the call waits for them; a call whose worker process ends abruptly is
+    repeated, and if it fails again and again, only its own future has the error.
+    """
+
+    def __init__(self, calls: Calls, slots: int) -> None:
+        self._calls, self._max_workers = calls, slots  # Dask reads `_max_workers`.
+        self._lock = threading.Lock()
+        self._is_shut_down = False
+        self._closes = weakref.finalize(self, calls.close)
+        self._closes.atexit = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call `fn(*args, **kwargs)` in a worker process; returns at once.
+
+        RuntimeError after `shutdown`, or if the session is closed.
+        """
+        with self._lock:
+            if self._is_shut_down:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            return self._calls.submit(fn, args, kwargs)
+
+    def map(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[T]:
+        """The results of `fn` for the items of the iterables, in order.
+
+        All calls are submitted at once; `Session.map` does so as results are asked for. A task
+        makes `chunksize` calls. ValueError if it is below 1; TimeoutError.
+        """
+        if chunksize < 1:
+            raise ValueError("chunksize must be >= 1.")
+        if chunksize == 1:
+            return super().map(fn, *iterables, timeout=timeout)
+        pieces = chunks(zip(*iterables, strict=False), chunksize)
+        return chain.from_iterable(super().map(_Each(fn), pieces, timeout=timeout))
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Accept no more calls; wait for those that were submitted, or cancel pending ones."""
+        with self._lock:
+            self._is_shut_down = True
+        self._closes()
+        pending = self._calls.futures()
+        if cancel_futures:
+            for future in reversed(pending):  # So that none of them starts meanwhile.
+                if not future.running():
+                    future.cancel()
+        if wait:
+            futures.wait(pending)
+
+
+def map_lazily(
+    executor: SessionExecutor,
+    fn: Callable[..., T],
+    iterables: tuple[Iterable[Any], ...],
+    chunksize: int,
+    ahead: int,
+) -> Generator[T, None, None]:
+    """The results of `fn` in order; `ahead` tasks are submitted before they are asked for."""
+    if chunksize < 1:
+        raise ValueError("chunksize must be >= 1.")
+    pieces = chunks(zip(*iterables, strict=False), chunksize)
+    open_ = deque(executor.submit(_Each(fn), piece) for piece in islice(pieces, ahead))
+    return _results(executor, _Each(fn), pieces, open_)
+
+
+def _results(
+    executor: SessionExecutor,
+    each: Callable[..., list[T]],
+    pieces: Iterator[list[Any]],
+    open_: deque[Future[list[T]]],
+) -> Generator[T, None, None]:
+    try:
+        while open_:
+            found = open_.popleft().result()
+            for piece in islice(pieces, 1):
+                open_.append(executor.submit(each, piece))
+            yield from found
+    finally:
+        for future in reversed(open_):
+            future.cancel()
+        executor.shutdown(wait=False)
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The items in lists of this length; the last one may be shorter."""
+    rest = iter(items)
+    while piece := list(islice(rest, size)):
+        yield piece
+
+
+class _Each:
+    """Calls a function for each item of a chunk, in one task."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+
+    def __call__(self, chunk: list[Any]) -> list[Any]:
+        return [self.fn(*arguments) for arguments in chunk]

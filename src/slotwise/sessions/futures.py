@@ -1,0 +1,141 @@
+"""Futures of a session: the result of a call or of a job that runs there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from concurrent import futures
+from contextlib import suppress
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from slotwise.analysis.explain import Explanation
+from slotwise.runtime.local.call_stream import CallResult, input_of_call, number_of_input
+from slotwise.runtime.local.worker import pickled
+
+T = TypeVar("T")
+
+PENDING, RUNNING = "PENDING", "RUNNING"
+"""The states of a `concurrent.futures.Future` before it is done."""
+
+
+class Control(Protocol):
+    """What a future asks of its session."""
+
+    def cancel(self, future: Future[Any]) -> None:
+        """Stop a call or a job."""
+        ...
+
+    def explain(self, job: str) -> Explanation:
+        """The slots that a job holds, and why."""
+        ...
+
+    def call_back(self, calls: Callable[[], None]) -> None:
+        """Make the callbacks of a future that is done, outside the thread of the loop."""
+        ...
+
+
+class Future(futures.Future[T], Generic[T]):
+    """The result of a call or a job in a session.
+
+    It is a `concurrent.futures.Future`, and can be awaited in asyncio. Unlike there, `cancel`
+    also stops a call that runs. The value is unpickled by `result`, each time anew.
+
+    job   the id of the job in the log; empty while the call waits for the results of others
+    task  the number of the task in the job; None for a whole job
+    """
+
+    def __init__(self, control: Control, job: str = "", task: int | None = None) -> None:
+        super().__init__()
+        self.job, self.task, self._control = job, task, control
+
+    def cancel(self) -> bool:
+        """Cancel it, also if it runs. False if it is done."""
+        with self._condition:
+            if self._state == RUNNING:
+                self._state = PENDING
+        if self.cancelled():
+            return True
+        if not super().cancel():
+            return False
+        self.set_running_or_notify_cancel()
+        self._control.cancel(self)
+        return True
+
+    def result(self, timeout: float | None = None) -> T:
+        """What the call returned; waits for it at most `timeout` seconds.
+
+        Raises what the call raised, with the traceback in the worker process as its cause;
+        CancelledError if it was cancelled; TimeoutError.
+        """
+        found = super().result(timeout)
+        return cast(T, found.value()) if isinstance(found, CallResult) else found
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What the call raised, or None; waits like `result`."""
+        found = super().exception(timeout)
+        if found is None:
+            try:
+                self.result()
+            except Exception as unreadable:
+                return unreadable
+        return found
+
+    def explain(self) -> Explanation:
+        """Its job now: the tasks of each phase by state, the slots that it holds, and why."""
+        return self._control.explain(self.job)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        import asyncio
+
+        return asyncio.wrap_future(self).__await__()
+
+    # For the session.
+
+    def start(self) -> bool:
+        """Mark it as running; False if it was cancelled."""
+        with self._condition:  # Those who wait know it already if it was cancelled.
+            if self._state == PENDING:
+                self._state = RUNNING
+            return bool(self._state == RUNNING)
+
+    def put_back(self) -> None:
+        """Mark it as pending again: its task was stopped, and starts again."""
+        with self._condition:
+            if self._state == RUNNING:
+                self._state = PENDING
+
+    def settle(self, result: CallResult) -> None:
+        """Give it the result of its call, unless it was cancelled."""
+        with suppress(futures.InvalidStateError):
+            if result.is_value:
+                self.set_result(cast(T, result))
+            else:
+                self.set_exception(result.error())
+
+    def fail(self, error: BaseException) -> None:
+        """Give it an exception, unless it is done or was cancelled."""
+        with suppress(futures.InvalidStateError):
+            self.set_exception(error)
+
+    def pickled(self) -> bytes:
+        """The pickle of the result of a future that is done."""
+        found: object = super().result(0)
+        return found.pickle if isinstance(found, CallResult) else pickled(found)
+
+    def raised(self) -> BaseException | None:
+        """What the call of a future that is done raised."""
+        return super().exception(0)
+
+    def _invoke_callbacks(self) -> None:
+        # A callback may be slow, or wait for another future: not in the thread of the loop.
+        if self._done_callbacks:  # type: ignore[attr-defined]
+            self._control.call_back(super()._invoke_callbacks)  # type: ignore[misc]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As an argument of a call of the session, it stands for its result."""
+        number = number_of_input(self)
+        if number is None:
+            raise TypeError(
+                "a future of a session can be sent to another process only as an argument of a"
+                " call of that session; elsewhere send its result"
+            )
+        return input_of_call, (number,)

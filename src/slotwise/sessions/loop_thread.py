@@ -1,0 +1,119 @@
+"""The thread in which the scheduling loop of a session runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent import futures
+from contextlib import ExitStack
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TypeVar
+
+from slotwise.model.decision import Decision
+from slotwise.model.event import Event
+from slotwise.objective.objective import Objective
+from slotwise.record.log import Header, LogFile
+from slotwise.runtime.initial import initial_state
+from slotwise.runtime.local.arrivals import Ask
+from slotwise.runtime.local.backend import LocalBackend
+from slotwise.runtime.loop import Record, run
+from slotwise.scheduler import make_scheduler
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs the loop on a backend, and makes the callbacks of futures in another thread.
+
+    The state belongs to the thread of the loop; others see it by `ask`.
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        make_backend: Callable[[], LocalBackend],
+        records: Iterable[Record],
+        log: str | Path | None,
+    ) -> None:
+        """`records` get each turn. InputError for a log that cannot be written."""
+        self.state = initial_state(header)
+        self._scheduler = make_scheduler(
+            **header.scheduler, objective=Objective(**header.objective)
+        )
+        self._records = list(records)
+        self._callbacks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._is_over = False
+        self._lock = threading.Lock()
+        with ExitStack() as stack:
+            if log is not None:
+                self._records.append(stack.enter_context(LogFile(log, header)))
+            self.backend = stack.enter_context(make_backend())
+            self._held = stack.pop_all()
+
+    def start(self, ended: Callable[[BaseException | None], None]) -> None:
+        """Begin. `ended` is called at the end, with the error if one has ended the loop."""
+        self._thread = threading.Thread(
+            target=self._run, args=(ended,), name="slotwise loop", daemon=True
+        )
+        self._caller = threading.Thread(
+            target=self._call_back, name="slotwise callbacks", daemon=True
+        )
+        self._thread.start()
+        self._caller.start()
+
+    def join(self) -> None:
+        """Wait for the end of the loop, and of all callbacks."""
+        self._thread.join()
+        if threading.current_thread() is not self._caller:
+            self._caller.join()
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """The answer of a function that is called in the thread of the loop.
+
+        After the end of the loop it is called here.
+        """
+        answer: futures.Future[T] = futures.Future()
+
+        def call() -> None:
+            try:
+                answer.set_result(question())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        with self._lock:
+            if self._is_over:
+                call()
+            else:
+                self.backend.put(Ask(call))
+        return answer.result()
+
+    def call_back(self, calls: Callable[[], None]) -> None:
+        """Make callbacks: here, or in a thread of their own if this is that of the loop."""
+        if threading.current_thread() is self._thread:
+            self._callbacks.put(calls)
+        else:
+            calls()
+
+    def _run(self, ended: Callable[[BaseException | None], None]) -> None:
+        error: BaseException | None = None
+        try:
+            with self._held:
+                run(self._scheduler, self.backend, self.state, self._record)
+        except BaseException as failed:
+            error = failed
+        with self._lock:
+            self._is_over = True
+            self.backend.answer_all()
+        ended(error)
+        self._callbacks.put(None)
+
+    def _record(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        for record in self._records:
+            record(now, events, decisions)
+
+    def _call_back(self) -> None:
+        while (calls := self._callbacks.get()) is not None:
+            calls()

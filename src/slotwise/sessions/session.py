@@ -1,0 +1,410 @@
+"""A session: a scheduler that runs in this process and accepts jobs at any time."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast
+
+from slotwise.analysis.explain import Explanation, explain_state
+from slotwise.model.decision import Decision, GiveUp
+from slotwise.model.errors import SlotwiseError
+from slotwise.model.event import (
+    Event,
+    JobCancelled,
+    JobChanged,
+    JobsClosed,
+    ObjectiveChanged,
+    PhaseClosed,
+    PoolsChanged,
+    TaskFinished,
+)
+from slotwise.model.job import Job, PhaseId
+from slotwise.model.pool import Pool
+from slotwise.model.pool_tree import PoolTree
+from slotwise.objective.objective import Objective
+from slotwise.programs.execution import Execution
+from slotwise.running import Options, RunSpec, check_jobs, refuse_unknown
+from slotwise.runtime.local.arrivals import Entry as Put
+from slotwise.runtime.local.arrivals import StopTask
+from slotwise.runtime.local.backend import LocalBackend
+from slotwise.runtime.local.call_stream import CallResult
+from slotwise.sessions.calls import PHASE, Binding, Calls, OpenCalls
+from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
+from slotwise.sessions.futures import Future
+from slotwise.sessions.loop_thread import LoopThread
+from slotwise.sources import Entry, Slots, Source, processors
+from slotwise.workload.workload import ProgramJob, Workload
+
+REST_SECONDS = 0.05
+"""Seconds between allocations that arrivals and ends cause."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Session:
+    """Runs calls and jobs in worker processes of this machine, at any time, from any thread.
+
+    Use it as a context: at the end of the block it waits for all jobs; if the block raises, it
+    cancels them first. A session that is still open at the end of the program waits, too.
+
+    slots      the number of worker processes, or their number by kind; by default, the number
+               of processors
+    scheduler  the name of the scheduler; see `slotwise.scheduler.SCHEDULERS`
+    pools      the pools with their shares; jobs may also name others
+
+    The options are those of `slotwise.run`. InputError for options that do not fit;
+    SlotwiseError if the workers cannot be started.
+    """
+
+    def __init__(
+        self,
+        slots: Slots | None = None,
+        scheduler: str = "flex",
+        *,
+        pools: Iterable[Pool] = (),
+        **options: Unpack[Options],
+    ) -> None:
+        refuse_unknown(options)
+        cluster = LocalBackend.cluster(processors() if slots is None else slots)
+        source = Source(Workload((), pools=tuple(pools)), ()).with_options(
+            preemption=options.get("preemption")
+        )
+        spec = RunSpec(scheduler, "live", (), cluster, source, options, {})
+        header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
+        self._header, self._cluster = header, cluster
+        self._scheduler_name: str = header.scheduler["name"]
+        self._calls: dict[str, OpenCalls] = {}  # by job
+        self._jobs: dict[str, tuple[Future[Any], Execution]] = {}
+        self._settled: list[tuple[Future[Any], CallResult]] = []
+        self._names: dict[str, int] = {}
+        self.lock = threading.RLock()
+        self._single = Calls(self, Binding(), grows=False)
+        self._waiting = 0  # calls that wait for the results of others
+        self._none_waits = threading.Condition(self.lock)
+        self._is_closed = self._is_ended = False
+        self._error: BaseException | None = None
+        records = [record for record in (self._hear, options.get("progress")) if record]
+        self._loop = LoopThread(
+            header, lambda: LocalBackend((), cluster, is_open=True), records, options.get("log")
+        )
+        self._state = self._loop.state
+        self._loop.start(self._ended)
+        _OPEN.add(self)
+
+    @property
+    def slots(self) -> int:
+        """The number of slots."""
+        return sum(self._cluster.capacity.values())
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call `fn(*args, **kwargs)` in a worker process, as a job; returns at once.
+
+        Futures of this session anywhere within the arguments are replaced by their results, and
+        the call waits for these. They pass from worker to worker without being unpickled here.
+        For many small calls an `executor` takes less time: they are tasks of one job there.
+        """
+        return self._single.submit(fn, args, kwargs)
+
+    def executor(
+        self,
+        *,
+        name: str = "executor",
+        pool: str = "default",
+        weight: float = 1.0,
+        deadline: float | None = None,
+        priority: str = "normal",
+        slots: int | None = None,
+    ) -> SessionExecutor:
+        """An executor (`concurrent.futures.Executor`) whose calls are the tasks of one job.
+
+        deadline  seconds after the first call
+        slots     the most slots that its calls hold at once
+        """
+        binding = Binding(name, pool, weight, deadline, priority, slots)
+        binding.job("check", 0.0, grows=True)  # Refuses values that no job can have.
+        most = self.slots if slots is None else min(slots, self.slots)
+        return SessionExecutor(Calls(self, binding, grows=True), most)
+
+    def map(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        chunksize: int = 1,
+        ahead: int | None = None,
+        **binding: Any,
+    ) -> Iterator[T]:
+        """The results of `fn` for the items of the iterables, in order, as one job.
+
+        Items are read as results are asked for: `ahead` tasks are submitted before that (by
+        default four for each slot), so that memory is bounded also for endless iterables. A
+        task makes `chunksize` calls. The other options are those of `executor`. If the iterator
+        is closed, the remaining calls are cancelled.
+        """
+        executor = self.executor(**{"name": getattr(fn, "__name__", "map"), **binding})
+        most = AHEAD * self.slots if ahead is None else ahead
+        return map_lazily(executor, fn, iterables, chunksize, max(1, most))
+
+    def run(self, entry: Entry, *, folder: str | Path = ".") -> Future[Any]:
+        """Run a job of any kind: a program, `Calls`, or a `Job` of stated work, which sleeps.
+
+        It arrives now. If its id was used before, it gets a number behind it. The result of the
+        future is that of the job: the results of `Calls`, the output of a program, or None.
+        Relative paths of programs begin at `folder`. InputError for a job that cannot be run;
+        the future of a job that fails has a SlotwiseError with the reason.
+        """
+        now = self.now
+        entry = _arriving(entry, now, self.unused)
+        source = Source(Workload((), folder=Path(folder)), (entry,))
+        (execution,) = source.executions(self._cluster)
+        check_jobs([execution.job], self._cluster, Objective(**self._header.objective))
+        execution.open()
+        future: Future[Any] = Future(self, execution.job.id)
+        try:
+            with self.lock:
+                self.check_open(had_waited=False)
+                self._jobs[execution.job.id] = (future, execution)
+                self.put(execution)
+        except BaseException:
+            execution.close(succeeded=False)
+            raise
+        return future
+
+    def change(
+        self,
+        future: Future[Any],
+        *,
+        priority: str | None = None,
+        weight: float | None = None,
+        pool: str | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        """Change properties of a job while it runs; those not given stay.
+
+        `deadline` in seconds from now. Tasks that run continue. No effect on a job that is
+        over. InputError for a value that no job can have.
+        """
+
+        def change() -> None:
+            for phase in self._state.phases_of(future.job)[:1]:
+                old, now = phase.job, self.now
+                event = JobChanged(
+                    now,
+                    old.id,
+                    old.priority if priority is None else priority,
+                    old.weight if weight is None else weight,
+                    old.pool if pool is None else pool,
+                    old.deadline if deadline is None else now + deadline,
+                )
+                event.applied_to(old)
+                self._state.pools.with_pools([event.pool])
+                self.put(event)
+
+        self._loop.ask(change)
+
+    def set_pools(self, pools: Iterable[Pool]) -> None:
+        """Replace the pools, with their weights and shares; jobs keep theirs by name.
+
+        InputError for pools that do not fit together, or that leave a pool of a job without
+        jobs of its own.
+        """
+        given = tuple(pools)
+
+        def change() -> None:
+            used = {phase.job.pool for job in self._state.jobs_left() for phase in job}
+            PoolTree(given).with_pools(sorted(used))
+            self.put(PoolsChanged(self.now, given))
+
+        self._loop.ask(change)
+
+    def set_objective(self, objective: Objective | str) -> None:
+        """Replace the objective. InputError for a name that is no penalty."""
+        named = Objective.named(objective) if isinstance(objective, str) else objective
+        event = ObjectiveChanged(self.now, named.penalty, named.aggregate)
+        self._loop.ask(lambda: self.put(event))
+
+    def jobs(self) -> list[Explanation]:
+        """The jobs that are not over, in order of arrival: what each holds, and why."""
+
+        def explain_all() -> list[Explanation]:
+            jobs = [phases[0].job for phases in self._state.jobs_left()]
+            name = self._scheduler_name
+            return [explain_state(self._state, job.id, job.pool, name) for job in jobs]
+
+        return self._loop.ask(explain_all)
+
+    def close(self, *, cancels: bool = False) -> None:
+        """Accept no more jobs, wait for those that were submitted, and end the workers.
+
+        With `cancels`, jobs that are not over are cancelled first. Idempotent.
+        """
+        with self.lock:
+            was_closed, self._is_closed = self._is_closed, True
+        if cancels:
+            for future in self._pending():
+                future.cancel()
+        if not was_closed:
+            with self._none_waits:
+                self._none_waits.wait_for(lambda: not self._waiting or self._is_ended)
+                for calls in list(self._calls.values()):
+                    calls.close()
+                self.put(JobsClosed(self.now))
+        self._loop.join()
+        _OPEN.discard(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close(cancels=kind is not None)
+
+    # For futures (`Control`).
+
+    def cancel(self, future: Future[Any]) -> None:
+        """Stop the call or the job of a future that was cancelled."""
+        with self.lock:
+            calls = self._calls.get(future.job)
+            if calls is not None and calls.grows and future.task is not None:
+                self.put(StopTask(PhaseId(future.job, PHASE), future.task))
+            elif calls is not None or future.job in self._jobs:
+                self.put(JobCancelled(self.now, future.job))
+
+    def explain(self, job: str) -> Explanation:
+        """The slots that a job holds, and why."""
+
+        def explain() -> Explanation:
+            phases = self._state.phases_of(job)
+            pool = phases[0].job.pool if phases else ""
+            found = explain_state(self._state, job, pool, self._scheduler_name)
+            return found if phases else replace(found, status="over")
+
+        return self._loop.ask(explain)
+
+    def call_back(self, calls: Callable[[], None]) -> None:
+        """Make callbacks outside the thread of the loop."""
+        self._loop.call_back(calls)
+
+    # For calls (`Host`).
+
+    @property
+    def now(self) -> float:
+        """Seconds since the session began."""
+        return self._loop.backend.now
+
+    def put(self, entry: Put) -> None:
+        """Give an entry to the loop; the caller holds the lock."""
+        if not self._is_ended:
+            self._loop.backend.put(entry)
+
+    def enter(self, stream: OpenCalls) -> None:
+        """Add the calls of a new job; the caller holds the lock."""
+        self._calls[stream.job] = stream
+        self.put(stream.stream)
+
+    def unused(self, name: str) -> str:
+        """A name that no job of this session has had, from the wanted one."""
+        base, _, number = name.rpartition("-")
+        with self.lock:
+            if number.isdecimal() and int(number) <= self._names.get(base, 0):
+                name = base
+            elif name not in self._names:
+                self._names[name] = 1
+                return name
+            while True:
+                self._names[name] += 1
+                numbered = f"{name}-{self._names[name]}"
+                if numbered not in self._names:
+                    return numbered
+
+    def check_open(self, *, had_waited: bool) -> None:
+        """RuntimeError if no more calls are accepted; those that waited still are."""
+        if self._error is not None:
+            raise SlotwiseError(f"the session has failed: {self._error}") from self._error
+        if self._is_ended or (self._is_closed and not had_waited):
+            raise RuntimeError("cannot schedule new futures after shutdown")
+
+    def settle(self, future: Future[Any], result: CallResult) -> None:
+        """Give a future its result at the end of the turn."""
+        self._settled.append((future, result))
+
+    def waits(self, more: int) -> None:
+        """Count calls that wait for the results of others."""
+        with self._none_waits:
+            self._waiting += more
+            self._none_waits.notify_all()
+
+    # In the thread of the loop.
+
+    def _ended(self, error: BaseException | None) -> None:
+        """The loop has ended: after `close`, or by an error."""
+        with self._none_waits:
+            self._error, self._is_ended = error, True
+            self._none_waits.notify_all()
+        for future in self._pending():
+            future.fail(SlotwiseError(f"the session has failed: {error}"))
+
+    def _hear(self, now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
+        """Tell futures what ended in a turn, after new tasks were started."""
+        settled, self._settled = self._settled, []
+        for future, result in settled:
+            future.settle(result)
+        for event in events:
+            if isinstance(event, TaskFinished | PhaseClosed):
+                job = event.phase.job
+                if job in self._jobs or job in self._calls:
+                    self._end_if_over(job)
+        for decision in decisions:
+            if isinstance(decision, GiveUp):
+                self._fail(decision.job, decision.reason)
+
+    def _end_if_over(self, job: str) -> None:
+        if self._state.phases_of(job):
+            return
+        self._calls.pop(job, None)
+        if job in self._jobs:
+            future, execution = self._jobs.pop(job)
+            found: Any = execution
+            if future.start():
+                future.set_result(getattr(found, "results", getattr(found, "output", None)))
+
+    def _fail(self, job: str, reason: str) -> None:
+        if calls := self._calls.pop(job, None):
+            calls.fail(reason)
+        if job in self._jobs:
+            future, _ = self._jobs.pop(job)
+            future.fail(SlotwiseError(f"job {job!r} failed: {reason}"))
+
+    def _pending(self) -> list[Future[Any]]:
+        with self.lock:
+            of_calls = [one for c in self._calls.values() for one in c.of_task.values()]
+            return [*of_calls, *(future for future, _ in self._jobs.values())]
+
+
+def _arriving(entry: Entry, now: float, unused: Callable[[str], str]) -> Entry:
+    """The job as it arrives now, with an id that was not used before."""
+    if isinstance(entry, Job | ProgramJob):
+        return replace(entry, id=unused(entry.id), arrival=now)
+    job = replace(entry.job, id=unused(entry.job.id), arrival=now)
+    cast(Any, entry).job = job
+    return entry
+
+
+_OPEN: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Wait for the sessions that are still open at the end of the program."""
+    for session in list(_OPEN):
+        session.close()
