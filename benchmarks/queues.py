@@ -16,6 +16,7 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, Enqueue
 from slotwise.model.event import Event
 from slotwise.model.job import Job, Phase, Tasks
+from slotwise.runtime.endings import Endings
 from slotwise.runtime.loop import run
 from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.state import State
@@ -73,13 +74,15 @@ def simulated(
     def count(now: float, events: list[Event], decisions: list[Decision]) -> None:
         nonlocal plans
         plans += sum(isinstance(decision, Enqueue) for decision in decisions)
+        endings(now, events, decisions)
 
     state = State(stated)
+    endings = Endings(state)
     backend = SimulatedBackend(true, jobs, Simulation(noise=NOISE))
     begun = time.perf_counter()
     run(make_scheduler(name), backend, state, count)
     seconds = time.perf_counter() - begun
-    return seconds / launches, plans, sum(j.weight * state.completed[j.id] for j in jobs)
+    return seconds / launches, plans, sum(j.weight * endings.completed[j.id] for j in jobs)
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def slotwise_rate(
     begun = time.process_time()
     run(scheduler, backend, state, forget)
     seconds = time.process_time() - begun
-    assert len(state.completed) == len(jobs)
+    assert state.is_done
     return 2 * sum(phase.tasks.count for job in jobs for phase in job.phases) / seconds
 
 

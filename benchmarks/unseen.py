@@ -21,6 +21,7 @@ from slotwise.allocation.problem import Allocator, Claims
 from slotwise.assignment.greedy import Greedy
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, Tasks
+from slotwise.runtime.endings import Endings
 from slotwise.runtime.loop import run
 from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.state import State
@@ -66,8 +67,9 @@ def response(jobs: list[Job], allocator: Allocator, is_known: bool) -> float:
     backend = SimulatedBackend(cluster, jobs, Simulation(seed=1, noise=0.3))
     state = State(cluster)
     scheduler = Scheduler(allocator, Greedy())
-    run(scheduler, backend if is_known else HidingWork(backend), state, lambda *_: None)
-    return fmean(state.completed[job.id] - job.arrival for job in jobs)
+    endings = Endings(state)
+    run(scheduler, backend if is_known else HidingWork(backend), state, endings)
+    return fmean(endings.completed[job.id] - job.arrival for job in jobs)
 
 
 SCHEMES: dict[str, tuple[Allocator, bool]] = {

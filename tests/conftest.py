@@ -72,13 +72,22 @@ def forker() -> Iterator[Forker]:
 
 
 class CheckedState(State):
-    """A state that asserts all its invariants after every turn, or after every single step."""
+    """A state that asserts all its invariants after every turn, or after every single step.
+
+    Unlike the state itself, it keeps how all jobs ended.
+    """
 
     at_every_step = False
+
+    def __init__(self, *given: object, **options: object) -> None:
+        super().__init__(*given, **options)
+        self.completed, self.failed = {}, {}
 
     def apply(self, entry: Event | Decision) -> None:
         """Apply the entry, then check with `at_every_step`."""
         super().apply(entry)
+        self.completed |= self._jobs.completed
+        self.failed |= self._jobs.failed
         if self.at_every_step:
             self.check()
 

@@ -26,6 +26,7 @@ from slotwise.model.decision import GiveUp, Launch, Preempt
 from slotwise.model.event import Event, JobArrived
 from slotwise.model.job import Job
 from slotwise.model.shuffle import Shuffle
+from slotwise.runtime.endings import Endings
 from slotwise.runtime.loop import run
 from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.state import State
@@ -92,8 +93,8 @@ def simulate(
     truth = Simulation(seed=1_000_003 * seed[0] + seed[1], noise=setting.noise)
     backend = HidingWork(SimulatedBackend(cluster, jobs, truth))
     state = State(cluster, default_work=setting.unseen)
-    run(scheduler, backend, state, lambda now, events, decisions: None)
-    return state.completed
+    run(scheduler, backend, state, endings := Endings(state))
+    return endings.completed
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from slotwise.model.job import Job
 from slotwise.objective.objective import Objective
 from slotwise.programs.calls import Sleep
 from slotwise.runtime.backend import Backend
+from slotwise.runtime.endings import Endings
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.loop import run
 from slotwise.runtime.simulated.backend import SimulatedBackend
@@ -100,12 +101,14 @@ def completions(
     real = [faster(job, speed) for job in jobs]
     state = State(Cluster.of_slots(setting.slots))
     if setting.speed is None:
-        run(scheduler, StatingWork(SimulatedBackend(state.cluster, real)), state, _unrecorded)
+        endings = Endings(state)
+        run(scheduler, StatingWork(SimulatedBackend(state.cluster, real)), state, endings)
     else:
         with LocalBackend([Sleep(job) for job in real], setting.slots) as backend:
             state = State(LocalBackend.cluster(setting.slots))
-            run(scheduler, StatingWork(backend, STATED_SECONDS / speed), state, _unrecorded)
-    return {name: at * speed for name, at in state.completed.items()}
+            endings = Endings(state)
+            run(scheduler, StatingWork(backend, STATED_SECONDS / speed), state, endings)
+    return {name: at * speed for name, at in endings.completed.items()}
 
 
 class StatingWork:
@@ -131,7 +134,3 @@ class StatingWork:
             else event
             for event in self._backend.wait(until)
         ]
-
-
-def _unrecorded(now: float, events: object, decisions: object) -> None:
-    """Discard all records: only completions are needed, and the state has them."""

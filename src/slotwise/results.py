@@ -145,7 +145,11 @@ class TaskPlan:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a workload under one scheduler on one backend."""
+    """The result of a workload under one scheduler on one backend.
+
+    `log` has the turns of the run: in memory, or, if the run wrote a log file, read from that
+    file each time they are iterated.
+    """
 
     scheduler: str
     backend: Literal["live", "simulated"]
@@ -205,8 +209,12 @@ class Result:
     @classmethod
     def of_log(cls, log: Log) -> Result:
         """The result of the run in a log."""
-        outcome = Meter.of_log(log).outcome()
-        return cls(log.header.scheduler["name"], log.header.backend, outcome, log)
+        return cls.measured(Meter.of_log(log), log)
+
+    @classmethod
+    def measured(cls, meter: Meter, log: Log) -> Result:
+        """The result of a run that was measured while it proceeded."""
+        return cls(log.header.scheduler["name"], log.header.backend, meter.outcome(), log)
 
     def report(self, path: str | Path, *, pictures: bool = False) -> list[Path]:
         """Write the page that shows it; with `pictures` also the pictures as PNG and SVG."""

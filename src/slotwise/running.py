@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from slotwise import __version__
+from slotwise.analysis.metrics import Meter
 from slotwise.assignment.delay import Delay
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision
@@ -90,14 +91,17 @@ class RunSpec:
         header = self.header()
         scheduler = make_scheduler(**header.scheduler, objective=Objective(**header.objective))
         state = initial_state(header)
-        log = Log(header)
+        log, file, meter = Log(header), None, Meter(header)
         from slotwise.report.notebook_progress import NotebookProgress, notebook_display
 
         try:
             with ExitStack() as stack:
-                records: list[Record] = [log]
+                records: list[Record] = [meter]
                 if path := self.options.get("log"):
-                    records.append(stack.enter_context(LogFile(path, header)))
+                    file = stack.enter_context(LogFile(path, header))
+                    records.append(file)
+                if file is None or not file.is_kept:
+                    records.append(log)
                 if progress := self.options.get("progress"):
                     records.append(progress)
                 elif show := notebook_display():
@@ -108,12 +112,12 @@ class RunSpec:
                     backend = stack.enter_context(make_backend())
                 run_loop(scheduler, backend, state, _all_of(records))
         except KeyboardInterrupt:
-            raise RunInterrupted(Result.of_log(log)) from None
+            raise RunInterrupted(_result(meter, log, file)) from None
         except InputError as error:
             if not state.is_done:
                 raise
-            raise RunUnrecorded(error, Result.of_log(log)) from error
-        return Result.of_log(log)
+            raise RunUnrecorded(error, _result(meter, log, file)) from error
+        return _result(meter, log, file)
 
     def header(self, *, rest_seconds: float = 0.0, is_open: bool = False) -> Header:
         """Everything needed to make the same decisions again. The run itself starts from it."""
@@ -126,8 +130,7 @@ class RunSpec:
         check_jobs(self.jobs, self.cluster, aim, pools)
         kinds = frozenset(self.cluster.capacity)
         for host in self.later:
-            later = replace(self.cluster, hosts=(host,), kinds=kinds)
-            check_jobs(self.jobs, later, aim, pools)
+            refuse_stranded(self.jobs, replace(self.cluster, hosts=(host,), kinds=kinds))
         kinds |= {kind for host in self.later for kind, count in host.slots.items() if count}
         cluster = replace(self.cluster, kinds=kinds)
         check_scheduler(self.scheduler, self.jobs, cluster, pools)
@@ -160,6 +163,12 @@ class RunSpec:
         return waits
 
 
+def _result(meter: Meter, log: Log, file: LogFile | None) -> Result:
+    """The result of a run. If its log is in a file, the turns are read from there."""
+    has_turns = file is not None and file.is_kept and file.has_begun
+    return Result.measured(meter, file.log() if file and has_turns else log)
+
+
 def check_jobs(
     jobs: Sequence[Job], cluster: Cluster, objective: Objective, pools: PoolTree
 ) -> None:
@@ -169,7 +178,7 @@ def check_jobs(
         cluster.slot_kind(kind)  # Refuses a kind that no host serves.
     for job in jobs:
         check_fits(job, cluster, pools)
-        _refuse_stranded(job, cluster)
+    refuse_stranded(jobs, cluster)
 
 
 def refuse_unknown(options: Options) -> None:
@@ -184,9 +193,9 @@ def refuse_unknown(options: Options) -> None:
         )
 
 
-def _refuse_stranded(job: Job, cluster: Cluster) -> None:
+def refuse_stranded(jobs: Sequence[Job], cluster: Cluster) -> None:
     """Refuse tasks that must continue on the host of others, if some host cannot run them."""
-    for phase in job.phases:
+    for job, phase in ((one, phase) for one in jobs for phase in one.phases):
         if phase.continues is not None:
             try:
                 before = job.by_name[phase.continues]

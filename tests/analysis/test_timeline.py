@@ -162,7 +162,7 @@ def test_means_of_steps():
 def test_a_log_without_turns_has_an_empty_timeline():
     """Nothing happened: no attempts, no jobs."""
     line = timeline_of(one_phase_log())
-    assert (line.attempts, dict(line.jobs), line.end) == ((), {}, 0.0)
+    assert (list(line.attempts), dict(line.jobs), line.end) == ([], {}, 0.0)
 
 
 JOB = Job("j", (Phase("map", Tasks(4, 1.0)),))

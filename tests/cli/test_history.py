@@ -179,7 +179,8 @@ def count_words(slotwise: Any, words: Path) -> Callable[[], Ran]:
             *("--history", "h.db", "--log", "log.jsonl"),
         )
         assert done.exit_code == 0, done.stderr
-        return Ran(read_log("log.jsonl"))
+        log = read_log("log.jsonl")
+        return Ran(Log(log.header, list(log.turns)))  # The next run replaces the file.
 
     return run
 

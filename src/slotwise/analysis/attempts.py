@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from slotwise.analysis.present_hosts import PresentHosts
@@ -21,7 +21,7 @@ from slotwise.model.event import (
     TaskKilled,
     TasksAdded,
 )
-from slotwise.model.job import Job, PhaseId
+from slotwise.model.job import Job, PhaseId, Tasks
 
 Ending = Literal["done", "failed", "lost", "killed", "unfinished"]
 
@@ -62,6 +62,7 @@ class JobSpan:
     failed: str | None = None
     tasks_left: int = 0
     growing: int = 0
+    running: int = 0
 
     def end_if_done(self, at: float) -> None:
         """Note the completion if all tasks are done and no more come."""
@@ -77,12 +78,15 @@ class Follower:
     `on_attempt`, so that a run of millions of tasks can be measured without storing them.
     `on_done`, if given, gets the successful attempts that were not asked to stop instead, as
     launch, start and end. These are by far the most, and creating an Attempt takes longer than
-    measuring it. `hosts`, if given, follows the changes of hosts.
+    measuring it. `hosts`, if given, follows the changes of hosts. With `is_brief`, only the
+    totals of the tasks of jobs that are over are kept (`without_tasks`), so that memory is
+    bounded by the tasks of the jobs that are alive.
     """
 
     on_attempt: Callable[[Attempt], None]
     on_done: Callable[[Launch, float, TaskFinished], None] | None = None
     hosts: PresentHosts | None = None
+    is_brief: bool = False
     jobs: dict[str, JobSpan] = field(default_factory=dict)
     now: float = 0.0
     _running: dict[tuple[PhaseId, int], tuple[Launch, float]] = field(default_factory=dict)
@@ -115,6 +119,7 @@ class Follower:
                 span = self.jobs[event.phase.job]
                 span.growing -= 1
                 span.end_if_done(event.at)
+                self._shorten(span)
             elif isinstance(event, JobChanged):
                 span = self.jobs[event.job]
                 span.job = event.applied_to(span.job)
@@ -122,10 +127,13 @@ class Follower:
             if isinstance(decision, Launch):
                 self._running[decision.phase, decision.task] = (decision, now)
                 span = self.jobs[decision.phase.job]
+                span.running += 1
                 if span.start is None:
                     span.start = now
             elif isinstance(decision, GiveUp):
-                self.jobs[decision.job].failed = decision.reason
+                span = self.jobs[decision.job]
+                span.failed = decision.reason
+                self._shorten(span)
             elif isinstance(decision, Preempt) and decision.pool is not None:
                 self._stop_requested.add((decision.phase, decision.task))
 
@@ -148,17 +156,19 @@ class Follower:
         del self._running[key]
         if self.hosts is not None and launch.host in self.hosts.leaving:
             self.hosts.ended(launch.host, event.at)
+        span = self.jobs[event.phase.job]
+        span.running -= 1
         kept, stop_requested = 0.0, key in self._stop_requested
         if stop_requested:
             self._stop_requested.remove(key)
         ending: Ending
         if isinstance(event, TaskFinished):
             seconds, ending = event.seconds, "done"
-            span = self.jobs[event.phase.job]
             span.tasks_left -= 1
             span.end_if_done(event.at)
             if self.on_done is not None and not stop_requested:
                 self.on_done(launch, start, event)
+                self._shorten(span)
                 return
         elif isinstance(event, TaskKilled):
             seconds, ending, kept = event.at - start, "killed", event.kept
@@ -167,6 +177,25 @@ class Follower:
         self.on_attempt(
             _attempt(launch, start, event.at, seconds, ending, kept, stop_requested)
         )
+        self._shorten(span)
+
+    def _shorten(self, span: JobSpan) -> None:
+        """Forget the tasks of a job if it is over and holds no slots."""
+        is_over = span.completion is not None or span.failed is not None
+        if is_over and self.is_brief and not span.running:
+            span.job = without_tasks(span.job)
+
+
+def without_tasks(job: Job) -> Job:
+    """A job with the number of its tasks and their total work, but without their details."""
+    if all(not p.tasks.blocks and not isinstance(p.tasks.work, tuple) for p in job.phases):
+        return job
+    phases = []
+    for phase in job.phases:
+        count, total = phase.tasks.count, phase.tasks.work_total()
+        tasks = Tasks(count, None if total is None else total / count)
+        phases.append(replace(phase, tasks=tasks))
+    return replace(job, phases=tuple(phases))
 
 
 def _attempt(

@@ -14,7 +14,7 @@ from slotwise.analysis.waits import unknown_job
 from slotwise.model.errors import InputError
 from slotwise.model.event import JobArrived
 from slotwise.model.snapshot import PhaseView
-from slotwise.record.log import Log
+from slotwise.record.log import Log, Turn
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.ordering import whole
 from slotwise.runtime.phase_state import PhaseState
@@ -116,47 +116,51 @@ class Explanation:
 def explain(log: Log, job: str, at: float) -> Explanation:
     """The slots that a job holds at an instant (seconds) of a run, and why.
 
-    Follows the log up to that instant: O(entries). InputError for a job that is not in the log,
-    or an instant outside of it.
+    Reads the log once, and keeps only the state: O(entries). InputError for a job that is not
+    in the log, or an instant outside of it.
     """
-    pools = {
-        event.job.id: event.job.pool
-        for turn in log.turns
-        for event in turn.events
-        if isinstance(event, JobArrived)
-    }
-    if job not in pools:
-        raise InputError(unknown_job(job, pools))
-    last = log.turns[-1].now if log.turns else 0.0
-    if not 0 <= at <= last:
-        raise InputError(f"instant {at} is not in the log; name one from 0 to {last:.6g} s")
-    return explain_state(state_at(log, at), job, pools[job], log.header.scheduler["name"])
-
-
-def explain_state(state: State, job: str, pool: str, scheduler: str) -> Explanation:
-    """The slots that a job holds now, and why. O(ready phases)."""
-    phases = tuple(_phase(state, phase, scheduler) for phase in state.phases_of(job))
-    return Explanation(job, state.now, pool, scheduler, _status(state, job, pool), phases)
-
-
-def state_at(log: Log, at: float) -> State:
-    """The state of a run after all events and decisions up to an instant. O(entries)."""
+    pool, last, over = None, 0.0, ""
     state = initial_state(log.header)
     for turn in log.turns:
-        if turn.now > at:
-            break
-        state.at(turn.now)
-        for entry in (*turn.events, *turn.decisions):
-            state.apply(entry)
+        last = turn.now
+        pool = _pool_of(job, turn) if pool is None else pool
+        if last <= at:
+            state.at(last)
+            for entry in (*turn.events, *turn.decisions):
+                state.apply(entry)
+            over = over or _ending(state, job)
+    if pool is None:
+        arrived = (e.job.id for t in log.turns for e in t.events if isinstance(e, JobArrived))
+        raise InputError(unknown_job(job, arrived))
+    if not 0 <= at <= last:
+        raise InputError(f"instant {at} is not in the log; name one from 0 to {last:.6g} s")
     state.at(at)
-    return state
+    return explain_state(state, job, pool, log.header.scheduler["name"], over)
 
 
-def _status(state: State, job: str, pool: str) -> str:
+def explain_state(
+    state: State, job: str, pool: str, scheduler: str, over: str = ""
+) -> Explanation:
+    """The slots that a job holds now, and why. O(ready phases). `over`: how it ended before."""
+    phases = tuple(_phase(state, phase, scheduler) for phase in state.phases_of(job))
+    status = over or _ending(state, job) or _status(state, job)
+    return Explanation(job, state.now, pool, scheduler, status, phases)
+
+
+def _pool_of(job: str, turn: Turn) -> str | None:
+    """The pool of a job if it arrives in this turn."""
+    events = (event for event in turn.events if isinstance(event, JobArrived))
+    return next((event.job.pool for event in events if event.job.id == job), None)
+
+
+def _ending(state: State, job: str) -> str:
+    """How a job ended in the current turn; empty if it did not."""
     if job in state.completed:
         return f"completed at {state.completed[job]:.6g} s"
-    if job in state.failed:
-        return f"failed: {state.failed[job]}"
+    return f"failed: {state.failed[job]}" if job in state.failed else ""
+
+
+def _status(state: State, job: str) -> str:
     if job in state.awaiting_admission:
         place = state.awaiting_admission.index(job) + 1
         reasons = [

@@ -34,8 +34,8 @@ class Outcome:
     Metrics over completed jobs are None while there are none: value and gap, means and maxima
     of response, stretch and slowdown, and the makespan, which is the last completion. Metrics
     over jobs with deadlines or steps are None without such jobs. `stated` holds the jobs as
-    they arrived. `is_over` is False if the record ends before all expected jobs have arrived
-    and are done or failed.
+    they arrived, but of those that are over only totals of their tasks. `is_over` is False if
+    the record ends before all expected jobs have arrived and are done or failed.
     """
 
     jobs: dict[str, dict[str, float | None]]
@@ -49,7 +49,8 @@ class Outcome:
 class Meter:
     """Measures a run turn by turn, as a record for the loop or from a log.
 
-    Its memory grows with jobs and phases, not with tasks.
+    Its memory is bounded by the tasks of the jobs that are alive, plus a small record of each
+    phase, which the outcome needs.
     """
 
     def __init__(self, header: Header) -> None:
@@ -62,7 +63,7 @@ class Meter:
         }
         self._hosts = PresentHosts(header)
         self._speeds = self._hosts.speeds
-        self._follower = Follower(self._attempt, self._done, self._hosts)
+        self._follower = Follower(self._attempt, self._done, self._hosts, is_brief=True)
         self._locality: Counter[Locality] = Counter()
         self._endings: Counter[str] = Counter()
         self._read: Counter[Locality] = Counter()

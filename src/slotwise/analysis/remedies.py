@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,8 +67,8 @@ class _Chance:
 def advise(log: Log, waits: Sequence[Stretch]) -> list[Advice]:
     """Advice on each of these waits, in the same order.
 
-    Follows the log once: O(n log n) for n entries, plus O(pools) for each reallocation, plus
-    O(pools + phases of the job) for each turn of a wait.
+    Follows the log once: O(entries), plus O(pools) for each reallocation, plus O(pools + phases
+    of the job) for each turn of a wait. It keeps the state and the waits only.
     """
     if not waits:
         return []
@@ -122,6 +121,8 @@ class _Case:
         self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
         self._turn = course.turn
         self._chance = None if self._cause.kind else course.chance(phase)
+        self._is_freed = self._has_another = False
+        self._served: _Served | None = None
 
     def pass_to(self, now: float) -> None:
         """Add the time until `now` to the current cause."""
@@ -131,7 +132,13 @@ class _Case:
         self._now = min(now, self.wait.end)
 
     def look(self, course: _Retracing) -> None:
-        """Update the current cause."""
+        """Update the current cause, and what has happened since the wait began."""
+        served = course.served.get(self._slot_kind)
+        self._is_freed |= self._slot_kind in course.freed
+        if self._served is None:
+            pool = self._chance and self._chance.pool
+            self._has_another |= course.turn > self._turn and pool in course.arrived
+            self._served = served
         if phase := course.waiting(self.wait.job):
             self._cause = course.cause(phase)
 
@@ -148,14 +155,48 @@ class _Case:
                 reasons.append(often + self._causes[key].reason)
         if longest.kind:
             return Advice(kind, "; ".join(reasons), longest.remedy)
-        if not reasons and not course.has_freed(kind, self._turn, self.wait.end):
+        if not reasons and not self._is_freed:
             reasons = ["no slot became free"]
-        remedy = course.remedy(self._chance, self.wait, kind) if self._chance else ""
+        remedy = ""
+        if self._chance and course.is_certain(self._chance, kind):
+            remedy = self._remedy(self._chance, course.state.cluster.capacity[kind])
         return Advice(kind, "; ".join(reasons), remedy)
+
+    def _remedy(self, chance: _Chance, slots: int) -> str:
+        """The effect that the guarantee would have had, in words; empty if not certain."""
+        wait, served = self.wait, self._served
+        if served is None:
+            if not chance.is_taken_back:
+                return ""
+            return (
+                f"{chance.what} with preemption (least_after: 0) would have started it at once"
+            )
+        if served.promised + 1 > slots or self._has_another:
+            return ""
+        if served.at > (wait.start + wait.end) / 2:
+            return ""  # The gain is too small.
+        # It may have started even sooner, before others that lacked guaranteed slots.
+        when = "at once"
+        if served.at > wait.start:
+            when = f"within {_short(served.at - wait.start)} s"
+        return f"{chance.what} would have started it {when}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """A launch of a phase that lacked no guaranteed slot; `promised` were guaranteed then."""
+
+    at: float
+    promised: float
 
 
 class _Retracing:
-    """The current state of a run, and the data that decide whether a guarantee had helped."""
+    """The current state of a run, and the data that decide whether a guarantee had helped.
+
+    Of the current turn: `freed` are the kinds of slots that were used for launches, `served` is
+    the first launch, by kind, of a phase that lacked no guaranteed slot, and `arrived` are the
+    pools of the jobs that arrived.
+    """
 
     def __init__(self, header: Header) -> None:
         self.state = initial_state(header)
@@ -165,12 +206,12 @@ class _Retracing:
         self.may_defer = header.scheduler.get("assigner") == "delay"
         is_allocated = self.scheduler in ALLOCATORS
         self.keeps_min_shares = is_allocated and make_allocator(self.scheduler).keeps_min_shares
-        # By kind of slot: the number of guaranteed slots; the launches of phases that lacked no
-        # guaranteed slot, each with its turn, its instant and that number; and all launches.
-        self._promised: defaultdict[str, float] = defaultdict(float)
-        self._served: defaultdict[str, list[tuple[int, float, float]]] = defaultdict(list)
-        self._launches: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
-        self._arrivals: defaultdict[str, list[int]] = defaultdict(list)  # turns, by pool
+        self._promised: defaultdict[str, float] = defaultdict(
+            float
+        )  # guaranteed slots, by kind
+        self.freed: set[str] = set()
+        self.served: dict[str, _Served] = {}
+        self.arrived: set[str] = set()
 
     def follow(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -178,19 +219,25 @@ class _Retracing:
         """Apply one turn."""
         state = self.state
         self.turn += 1
+        for one in (self.freed, self.served, self.arrived):
+            one.clear()
         state.at(now)
         for event in events:
             state.apply(event)
             self._had_fewer_slots |= isinstance(event, HostLost | HostChange)
             if isinstance(event, JobArrived):
-                self._arrivals[event.job.pool].append(self.turn)
+                self.arrived.add(event.job.pool)
         for decision in decisions:
             if isinstance(decision, Launch):
                 phase = state.phase(decision.phase)
                 kind = phase.slot_kind
-                self._launches[kind].append((self.turn, now))
-                if not state.wide(kind) and not _lacks_guarantee(phase):
-                    self._served[kind].append((self.turn, now, self._promised[kind]))
+                self.freed.add(kind)
+                if (
+                    kind not in self.served
+                    and not state.wide(kind)
+                    and not _lacks_guarantee(phase)
+                ):
+                    self.served[kind] = _Served(now, self._promised[kind])
             state.apply(decision)
             if isinstance(decision, Reallocate):
                 for kind in state.cluster.capacity:
@@ -285,40 +332,12 @@ class _Retracing:
             and not state.lost,
         )
 
-    def has_freed(self, kind: str, turn: int, end: float) -> bool:
-        """Whether a slot of this kind was used for a launch from a turn on, before `end`."""
-        launches = self._launches[kind]
-        place = bisect_left(launches, (turn,))
-        return place < len(launches) and launches[place][1] < end
-
-    def remedy(self, chance: _Chance, wait: Stretch, kind: str) -> str:
-        """The effect that the guarantee would have had, in words; empty if not certain."""
+    def is_certain(self, chance: _Chance, kind: str) -> bool:
+        """Whether the guarantee had been kept; to be asked at the end of the log."""
         if self._had_fewer_slots:
-            return ""  # With fewer slots, the guarantees together may have exceeded them.
-        served, slots = self._served[kind], self.state.cluster.capacity[kind]
-        if chance.pool is None and len(self.state.shares(kind)) > 1:
-            return ""  # Another pool was added later.
-        place = bisect_left(served, (chance.turn,))
-        if place == len(served) or served[place][1] >= wait.end:
-            if not chance.is_taken_back:
-                return ""
-            return (
-                f"{chance.what} with preemption (least_after: 0) would have started it at once"
-            )
-        turn, at, promised = served[place]
-        if promised + 1 > slots or self._comes_another(chance, turn):
-            return ""
-        if at > (wait.start + wait.end) / 2:
-            return ""  # The gain is too small.
-        # It may have started even sooner, before others that lacked guaranteed slots.
-        when = "at once" if at <= wait.start else f"within {_short(at - wait.start)} s"
-        return f"{chance.what} would have started it {when}"
-
-    def _comes_another(self, chance: _Chance, until: int) -> bool:
-        """Whether another job arrives in the pool after the turn of a chance, until `until`."""
-        turns = self._arrivals[chance.pool] if chance.pool is not None else []
-        place = bisect_right(turns, chance.turn)
-        return place < len(turns) and turns[place] <= until
+            return False  # With fewer slots, the guarantees together may have exceeded them.
+        # Without a pool: no other pool was added later.
+        return chance.pool is not None or len(self.state.shares(kind)) == 1
 
 
 def _lacks_guarantee(phase: PhaseState) -> bool:

@@ -44,15 +44,17 @@ class Replay:
 def replay_log(log: Log, scheduler: Decider | None = None) -> Replay:
     """Repeat all decisions, by the log's scheduler unless another is given, and compare them.
 
-    Ends at the first difference, because the state differs from there on.
+    Ends at the first difference, because the state differs from there on. It keeps only the
+    state, so its memory is bounded by the jobs that are alive.
     """
     header = log.header
     decider = scheduler or make_scheduler(
         **header.scheduler, objective=Objective(**header.objective)
     )
     state = initial_state(header)
-    same = 0
+    same = turns = 0
     for number, turn in enumerate(log.turns):
+        turns = number + 1
         snapshot = state.at(turn.now)
         for event in turn.events:
             state.apply(event)
@@ -68,4 +70,4 @@ def replay_log(log: Log, scheduler: Decider | None = None) -> Replay:
         if recorded:
             found = Difference(turn.now, number, recorded[0], None)
             return Replay(number, same, found, header.rules)
-    return Replay(len(log.turns), same, None, header.rules)
+    return Replay(turns, same, None, header.rules)

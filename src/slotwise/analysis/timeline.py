@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from typing import overload
 
 import numpy as np
 
 from slotwise.analysis.attempts import Attempt, Follower, JobSpan
+from slotwise.analysis.columns import AttemptColumns
 from slotwise.analysis.present_hosts import PresentHosts, SlotsOverTime
 from slotwise.analysis.unresponsive import UnresponsiveSpan, unresponsive_spans
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import GiveUp, Reallocate
-from slotwise.model.job import PhaseId
 from slotwise.record.log import Log, Turn
 
 
@@ -22,8 +24,13 @@ from slotwise.record.log import Log, Turn
 class StepFunction:
     """A step function of time: `values[i]` from `times[i]` (seconds) on; 0 before the first."""
 
-    times: tuple[float, ...] = ()
-    values: tuple[float, ...] = ()
+    times: Sequence[float] = ()
+    values: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        """Store the numbers compactly."""
+        for name in ("times", "values"):
+            object.__setattr__(self, name, array("d", getattr(self, name)))
 
     @classmethod
     def of_changes(cls, changes: Iterable[tuple[float, float]]) -> StepFunction:
@@ -37,7 +44,19 @@ class StepFunction:
                 value += total[time]
                 times.append(time)
                 values.append(value)
-        return cls(tuple(times), tuple(values))
+        return cls(times, values)
+
+    @classmethod
+    def of_spans(cls, start: np.ndarray, end: np.ndarray) -> StepFunction:
+        """The number of spans that have begun and not ended. O(n log n)."""
+        times = np.unique(np.concatenate([start, end]))
+        begun = np.searchsorted(np.sort(start), times, side="right")
+        value = begun - np.searchsorted(np.sort(end), times, side="right")
+        is_change = np.diff(value, prepend=0) != 0
+        return cls(
+            array("d", times[is_change].tobytes()),
+            array("d", value[is_change].astype(float).tobytes()),
+        )
 
     def means(self, edges: Sequence[float]) -> list[float]:
         """The mean value between consecutive `edges`, which must increase strictly."""
@@ -73,6 +92,37 @@ class PlacedAttempt:
     lane: int
 
 
+class PlacedAttempts(Sequence[PlacedAttempt]):
+    """Attempts in order of their start, each made when it is asked for.
+
+    columns  the attempts
+    kinds    the kind of slot of each phase, by its number
+    """
+
+    def __init__(
+        self, columns: AttemptColumns, kinds: Sequence[str], lanes: Sequence[int]
+    ) -> None:
+        self.columns, self.kinds, self._lanes = columns, kinds, lanes
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlacedAttempts) and list(self) == list(other)
+
+    @overload
+    def __getitem__(self, index: int) -> PlacedAttempt: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[PlacedAttempt]: ...
+
+    def __getitem__(self, index: int | slice) -> PlacedAttempt | list[PlacedAttempt]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(len(self))[index]]
+        kind = self.kinds[self.columns.phase[index]]
+        return PlacedAttempt(self.columns[index], kind, self._lanes[index])
+
+
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """A run over time, in seconds and slots. Attempts are in order of their start.
@@ -90,7 +140,7 @@ class Timeline:
     slots_by_kind: Mapping[str, SlotsOverTime]
     jobs: Mapping[str, JobSpan]
     gave_up: Mapping[str, float]
-    attempts: tuple[PlacedAttempt, ...]
+    attempts: PlacedAttempts
     held_by_job: Mapping[str, StepFunction]
     held_by_pool: Mapping[str, StepFunction]
     allocated_by_job: Mapping[str, StepFunction]
@@ -104,53 +154,62 @@ class Timeline:
 
 
 def timeline_of(log: Log) -> Timeline:
-    """The timeline of a log. O(n log n) for n entries of the log."""
-    attempts: list[Attempt] = []
+    """The timeline of a log. O(n log n) for n entries of the log, which is read once.
+
+    An attempt that occupies several slots is in several lanes.
+    """
+    columns = AttemptColumns()
     hosts = PresentHosts(log.header)
-    follower = Follower(attempts.append, hosts=hosts)
-    for turn in log.turns:
-        follower(turn.now, turn.events, turn.decisions)
-    attempts += follower.unfinished()
+
+    def add(attempt: Attempt) -> None:
+        job = follower.jobs[attempt.phase.job].job
+        for _ in range(job.by_name[attempt.phase.phase].slots):
+            columns.add(attempt)
+
+    follower = Follower(add, hosts=hosts, is_brief=True)
+    gave_up: dict[str, float] = {}
+    allocated = _Allocated()
+    unresponsive = unresponsive_spans(_passing(log.turns, follower, gave_up, allocated))
+    for attempt in follower.unfinished():
+        add(attempt)
+    columns.sort()
     jobs = follower.jobs
-    widths = {
-        PhaseId(name, phase.name): phase.slots
-        for name, span in jobs.items()
-        for phase in span.job.phases
-        if phase.slots > 1
-    }
-    if widths:
-        attempts = [a for a in attempts for _ in range(widths.get(a.phase, 1))]
-    attempts.sort(key=_order)
     cluster = replace(log.header.cluster, hosts=tuple(hosts.ever.values()))
-    kinds = {
-        PhaseId(name, phase.name): hosts.slot_kind(span.job, phase.name)
-        for name, span in jobs.items()
-        for phase in span.job.phases
-    }
-    lanes = _lanes(attempts, kinds)
+    stated = [jobs[phase.job].job for phase in columns.phases]
+    kinds = [
+        hosts.slot_kind(job, phase.phase)
+        for job, phase in zip(stated, columns.phases, strict=True)
+    ]
     return Timeline(
         cluster=cluster,
         slots=hosts.slots(),
         slots_by_kind={kind: hosts.slots(kind) for kind in cluster.capacity},
         jobs=jobs,
-        gave_up=_gave_up(log.turns),
-        attempts=tuple(
-            PlacedAttempt(attempt, kinds[attempt.phase], lane)
-            for attempt, lane in zip(attempts, lanes, strict=True)
-        ),
-        held_by_job=_held(attempts, {name: name for name in jobs}),
-        held_by_pool=_held(attempts, {name: span.job.pool for name, span in jobs.items()}),
-        allocated_by_job=_allocated(log.turns),
-        unresponsive=unresponsive_spans(log.turns),
-        end=max([follower.now, *(attempt.end for attempt in attempts)]),
+        gave_up=gave_up,
+        attempts=PlacedAttempts(columns, kinds, _lanes(columns, kinds)),
+        held_by_job=_held(columns, [job.id for job in stated]),
+        held_by_pool=_held(columns, [job.pool for job in stated]),
+        allocated_by_job=allocated.by_job(),
+        unresponsive=unresponsive,
+        end=max(follower.now, float(columns.end.max(initial=0.0))),
     )
 
 
-def _order(attempt: Attempt) -> tuple[float, PhaseId, int, int]:
-    return attempt.start, attempt.phase, attempt.task, attempt.attempt
+def _passing(
+    turns: Iterable[Turn], follower: Follower, gave_up: dict[str, float], allocated: _Allocated
+) -> Iterator[Turn]:
+    """The turns, each passed to all that follow them."""
+    for turn in turns:
+        follower(turn.now, turn.events, turn.decisions)
+        for decision in turn.decisions:
+            if isinstance(decision, GiveUp):
+                gave_up[decision.job] = turn.now
+            elif isinstance(decision, Reallocate):
+                allocated.reallocate(turn.now, decision)
+        yield turn
 
 
-def _lanes(attempts: Sequence[Attempt], kinds: Mapping[PhaseId, str]) -> list[int]:
+def _lanes(columns: AttemptColumns, kinds: Sequence[str]) -> array[int]:
     """For each attempt, in order of start, the smallest lane that is free on its host.
 
     A lane exceeds the slots of the host only if the record shows more concurrent attempts than
@@ -159,53 +218,63 @@ def _lanes(attempts: Sequence[Attempt], kinds: Mapping[PhaseId, str]) -> list[in
     ends: defaultdict[tuple[str, str], list[tuple[float, int]]] = defaultdict(list)
     free: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     opened: defaultdict[tuple[str, str], int] = defaultdict(int)
-    lanes = []
-    for attempt in attempts:
-        place = (attempt.host, kinds[attempt.phase])
-        while ends[place] and ends[place][0][0] <= attempt.start:
+    lanes = array("i")
+    spans = zip(columns.hosts(), columns.phase, columns.start, columns.end, strict=True)
+    for host, phase, start, end in spans:
+        place = (host, kinds[phase])
+        while ends[place] and ends[place][0][0] <= start:
             heappush(free[place], heappop(ends[place])[1])
         if free[place]:
             lane = heappop(free[place])
         else:
             lane = opened[place]
             opened[place] += 1
-        heappush(ends[place], (attempt.end, lane))
+        heappush(ends[place], (end, lane))
         lanes.append(lane)
     return lanes
 
 
-def _held(attempts: Sequence[Attempt], owners: Mapping[str, str]) -> dict[str, StepFunction]:
-    changes: dict[str, list[tuple[float, float]]] = {}
-    for attempt in attempts:
-        of_owner = changes.setdefault(owners[attempt.phase.job], [])
-        of_owner.append((attempt.start, 1.0))
-        of_owner.append((attempt.end, -1.0))
-    return {owner: StepFunction.of_changes(changes[owner]) for owner in sorted(changes)}
+def _held(columns: AttemptColumns, owners: Sequence[str]) -> dict[str, StepFunction]:
+    """The slots that each owner held; `owners` has the owner of each phase."""
+    names = sorted(set(owners))
+    number = {name: place for place, name in enumerate(names)}
+    of_phase = np.array([number[owner] for owner in owners], dtype=np.intc)
+    of_attempt = of_phase[columns.phase]
+    order = np.argsort(of_attempt, kind="stable")
+    edges = np.searchsorted(of_attempt[order], range(len(names) + 1))
+    held = {}
+    for name, first, last in zip(names, edges, edges[1:], strict=False):
+        mine = order[first:last]
+        held[name] = StepFunction.of_spans(columns.start[mine], columns.end[mine])
+    return held
 
 
-def _allocated(turns: Sequence[Turn]) -> dict[str, StepFunction]:
-    values: defaultdict[str, dict[float, float]] = defaultdict(dict)
-    last: dict[str, float] = {}
-    for turn in turns:
-        for decision in turn.decisions:
-            if isinstance(decision, Reallocate):
-                shares: defaultdict[str, float] = defaultdict(float)
-                for phase, slots in decision.slots.items():
-                    shares[phase.job] += slots
-                for job in last.keys() | shares.keys():
-                    if shares.get(job, 0.0) != last.get(job, 0.0):
-                        values[job][turn.now] = shares.get(job, 0.0)
-                last = {job: slots for job, slots in shares.items() if slots}
-    return {
-        job: StepFunction(tuple(values[job]), tuple(values[job].values()))
-        for job in sorted(values)
-    }
+class _Allocated:
+    """Collects the slots that the scheduler allocated to each job."""
 
+    def __init__(self) -> None:
+        self._times: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
+        self._values: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
+        self._last: dict[str, float] = {}
 
-def _gave_up(turns: Sequence[Turn]) -> dict[str, float]:
-    return {
-        decision.job: turn.now
-        for turn in turns
-        for decision in turn.decisions
-        if isinstance(decision, GiveUp)
-    }
+    def reallocate(self, now: float, decision: Reallocate) -> None:
+        """Note the jobs of which the slots change."""
+        shares: defaultdict[str, float] = defaultdict(float)
+        for phase, slots in decision.slots.items():
+            shares[phase.job] += slots
+        for job in self._last.keys() | shares.keys():
+            if shares.get(job, 0.0) != self._last.get(job, 0.0):
+                times, values = self._times[job], self._values[job]
+                if times and times[-1] == now:
+                    times.pop()
+                    values.pop()
+                times.append(now)
+                values.append(shares.get(job, 0.0))
+        self._last = {job: slots for job, slots in shares.items() if slots}
+
+    def by_job(self) -> dict[str, StepFunction]:
+        """The slots of each job over time."""
+        return {
+            job: StepFunction(self._times[job], self._values[job])
+            for job in sorted(self._times)
+        }

@@ -41,18 +41,20 @@ def traffic_of(log: Log) -> TrafficSteps:
     succeed, or reading took no separate time), it is the whole run of the attempt. The areas
     are the bytes of the metric `traffic_bytes`, except for attempts of zero length.
     """
-    attempts: list[Attempt] = []
-    follower = Follower(attempts.append)
-    for turn in log.turns:
-        follower(turn.now, turn.events, turn.decisions)
-    attempts += follower.unfinished()
     changes: dict[Locality, list[tuple[float, float]]] = {Locality.RACK: [], Locality.ANY: []}
-    for attempt in attempts:
+
+    def read(attempt: Attempt) -> None:
         size = bytes_read(follower.jobs[attempt.phase.job].job, attempt)
         until = _read_until(attempt)
         if size and until > attempt.start:
             rate = size / (until - attempt.start)
             changes[attempt.locality] += [(attempt.start, rate), (until, -rate)]
+
+    follower = Follower(read, is_brief=True)
+    for turn in log.turns:
+        follower(turn.now, turn.events, turn.decisions)
+    for attempt in follower.unfinished():
+        read(attempt)
     rack, core = (
         StepFunction.of_changes(changes[level]) for level in (Locality.RACK, Locality.ANY)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from heapq import nsmallest
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,7 @@ def worst_waits(
 
 def unknown_job(job: str, known: Iterable[str]) -> str:
     """The message that a job is not in the log, with some jobs that are."""
-    names = ", ".join(sorted(known)[:8])
+    names = ", ".join(nsmallest(8, known))
     return f"job {job!r} is not in the log; it has, among others: {names}"
 
 
@@ -134,17 +135,17 @@ class _Held:
     def __init__(self, line: Timeline) -> None:
         self.jobs = list(line.jobs)
         number = {job: at for at, job in enumerate(self.jobs)}
-        attempts = [placed.attempt for placed in line.attempts]
-        self._job = np.array([number[a.phase.job] for a in attempts], dtype=np.intp)
-        self._start = np.array([attempt.start for attempt in attempts])
-        self._end = np.array([attempt.end for attempt in attempts])
-        self._kind = np.array([placed.slot_kind for placed in line.attempts], dtype=object)
+        columns = line.attempts.columns
+        self._start, self._end, self._phase = columns.start, columns.end, columns.phase
+        self._jobs = np.array([number[phase.job] for phase in columns.phases], dtype=np.intp)
+        self._kinds = np.array(line.attempts.kinds, dtype=object)
 
     def between(self, start: float, end: float, kind: str) -> dict[str, float]:
         """The slot-seconds of each job that held slots of this kind from start to end."""
-        at = (self._start < end) & (self._end > start) & (self._kind == kind)
+        at = (self._start < end) & (self._end > start)
+        at &= (self._kinds == kind)[self._phase]
         overlap = np.minimum(self._end[at], end) - np.maximum(self._start[at], start)
-        sums = np.bincount(self._job[at], overlap, minlength=len(self.jobs))
+        sums = np.bincount(self._jobs[self._phase[at]], overlap, minlength=len(self.jobs))
         return {self.jobs[number]: float(sums[number]) for number in np.flatnonzero(sums)}
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import TextIOWrapper
+from itertools import islice
+from math import inf
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, overload
 
 from slotwise.model.cluster import GRACE_SECONDS, Cluster
 from slotwise.model.decision import Decision
@@ -33,6 +35,12 @@ FORMAT = 1
 
 MARK = b'{"is":"Header","format":'
 """The first bytes of a log."""
+
+READABLE = "name a file that --log has written"
+"""The remedy for a log that cannot be read."""
+
+TAIL_BYTES = 256
+"""The length of the end of a log by which it is recognized when it is read again."""
 
 RULES = 2
 """The version of the rules by which schedulers decide.
@@ -149,15 +157,20 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A log in memory: a record for the loop (call it) and a source for the analysis."""
+    """A header and turns, the source of the analysis.
+
+    The turns are in memory, and then it is a record for the loop (call it); or they are in a
+    file, from which they are read each time they are iterated (`FileTurns`).
+    """
 
     header: Header
-    turns: list[Turn] = field(default_factory=list, repr=False)
+    turns: Sequence[Turn] = field(default_factory=list, repr=False)
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
         """Record one turn."""
+        assert isinstance(self.turns, list), "a log that is read is not written"
         self.turns.append(Turn(now, events, decisions))
 
 
@@ -174,13 +187,18 @@ class LogFile:
     """
 
     def __init__(self, path: str | Path, header: Header) -> None:
-        self._path = path
+        self._path, self._header = path, header
+        self.has_begun = False  # Until then, the file has an earlier log.
         check_log(path)
         with _telling(path):
             self._file = TextIOWrapper(open_to_write(path, is_emptied=False), encoding="utf-8")
-            if os.path.isfile(path):
+            self.is_kept = os.path.isfile(path)  # Unlike a pipe or a device.
+            if self.is_kept:
                 self._lock()
-        self._header: Header | None = header
+
+    def log(self) -> Log:
+        """The log that was written, with its turns to be read from the file."""
+        return Log(self._header, FileTurns(self._path, self._header))
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -191,12 +209,12 @@ class LogFile:
 
     def _begin(self) -> None:
         # Not earlier: a run that fails validation must keep the previous log.
-        if self._header is not None:
+        if not self.has_begun:
             with _telling(self._path):
-                if os.path.isfile(self._path):
+                if self.is_kept:
                     self._file.truncate(0)
             self._write(self._header.to_plain())
-            self._header = None
+            self.has_begun = True
 
     def _lock(self) -> None:
         """Lock the file for as long as it is open."""
@@ -228,45 +246,125 @@ class LogFile:
 
 
 @contextmanager
-def _telling(path: str | Path) -> Iterator[None]:
+def _telling(path: str | Path, remedy: str = "name another file") -> Iterator[None]:
     """Convert an OSError to an InputError that names the log."""
     try:
         yield
     except OSError as error:
-        raise InputError(f"log {str(path)!r}: {error.strerror}; name another file") from error
+        raise InputError(f"log {str(path)!r}: {error.strerror}; {remedy}") from error
 
 
 def read_log(path: str | Path) -> Log:
-    """Read a whole log file. InputError with the line if it is no log or is damaged.
+    """Read a log file. InputError with the line if it is no log or is damaged.
 
-    An incomplete last line, which a killed run may leave, is ignored.
+    The whole file is checked, but not kept: its turns are read again, line by line, each time
+    they are iterated. An incomplete last line, which a killed run may leave, is ignored.
     """
-    try:
-        with open_to_read(path) as file:
-            text = file.read().decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        problem = error.strerror if isinstance(error, OSError) else "not text in UTF-8"
-        raise InputError(
-            f"log {str(path)!r}: {problem}; name a file that --log has written"
-        ) from error
-    lines = text.split("\n")[:-1]
-    if not lines:
-        raise InputError(f"log {str(path)!r} is empty; name a file that --log has written")
-    number = 1
-    try:
-        log = Log(Header.from_plain(json.loads(lines[0])))
-        plausible = Plausible(log.header.cluster)
-        for line in lines[1:]:
-            number += 1
-            turn = Turn.from_plain(json.loads(line))
-            plausible.hear(turn.now, turn.events, turn.decisions)
-            log.turns.append(turn)
-    except (*CONTRADICTIONS, InputError) as error:
-        raise InputError(
-            f"log {str(path)!r}, line {number}: {_reason(error)};"
-            " name a file that --log has written"
-        ) from error
+    log = open_log(path)
+    len(log.turns)
     return log
+
+
+def open_log(path: str | Path) -> Log:
+    """Like `read_log`, but a line is checked only when it is read.
+
+    A pipe cannot be read twice, so its turns are kept.
+    """
+    lines = _lines(path)
+    header = _header(path, lines)
+    if os.path.isfile(path):
+        return Log(header, FileTurns(path, header))
+    return Log(header, list(_turns(path, header, lines)))
+
+
+class FileTurns(Sequence[Turn]):
+    """The turns of a log file, read line by line each time they are iterated, and not kept.
+
+    They are always the same: lines that are written later are not read. `len` and an index
+    read the file, too. InputError with the line if the file is damaged, and if it no longer
+    has the content that it had.
+    """
+
+    def __init__(self, path: str | Path, header: Header) -> None:
+        self._named, self._path, self._header = path, os.path.abspath(path), header
+        self._count: int | None = None
+        with _telling(path, READABLE), open_to_read(path) as file:
+            self._end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, self._end - TAIL_BYTES))
+            self._tail = file.read(TAIL_BYTES)
+
+    def __iter__(self) -> Iterator[Turn]:
+        lines = _lines(self._path, self._end, self._tail)
+        next(lines, None)  # The header.
+        return _turns(self._named, self._header, lines)
+
+    def __len__(self) -> int:
+        if self._count is None:
+            self._count = sum(1 for _ in self)
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Turn: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Turn]: ...
+
+    def __getitem__(self, index: int | slice) -> Turn | list[Turn]:
+        chosen = range(len(self))[index]
+        if isinstance(chosen, int):
+            return next(islice(self, chosen, None))
+        found = [turn for place, turn in enumerate(self) if place in chosen]
+        return found if chosen.step > 0 else found[::-1]
+
+
+def _lines(path: str | Path, end: float = inf, tail: bytes = b"") -> Iterator[bytes]:
+    """The complete lines of a file up to `end`; InputError if no `tail` is before it."""
+    with _telling(path, READABLE), open_to_read(path) as file:
+        if tail:
+            file.seek(int(end) - len(tail))
+            if file.read(len(tail)) != tail:
+                raise InputError(f"log {str(path)!r} was replaced by another; read it anew")
+        place = file.seek(0) if tail else 0
+        for line in file:
+            place += len(line)
+            if place > end or not line.endswith(b"\n"):
+                return
+            yield line
+
+
+def _header(path: str | Path, lines: Iterator[bytes]) -> Header:
+    """The header in the first line of a log."""
+    first = next(lines, None)
+    if first is None:
+        raise InputError(f"log {str(path)!r} is empty; {READABLE}")
+    try:
+        return Header.from_plain(json.loads(first.decode("utf-8")))
+    except (*CONTRADICTIONS, InputError) as error:
+        raise _damaged(path, 1, error) from error
+
+
+def _turns(path: str | Path, header: Header, lines: Iterable[bytes]) -> Iterator[Turn]:
+    """The turns in the further lines of a log, each checked when it is read."""
+    plausible = Plausible(header.cluster)
+    for number, line in enumerate(lines, 2):
+        try:
+            turn = Turn.from_plain(json.loads(line.decode("utf-8")))
+            plausible.hear(turn.now, turn.events, turn.decisions)
+        except (*CONTRADICTIONS, InputError) as error:
+            raise _damaged(path, number, error) from error
+        yield turn
+
+
+def _damaged(path: str | Path, line: int, error: Exception) -> InputError:
+    if isinstance(error, json.JSONDecodeError):
+        reason = f"not JSON ({error.msg})"
+    elif isinstance(error, UnicodeDecodeError):
+        reason = "not text in UTF-8"
+    elif isinstance(error, KeyError):
+        reason = f"{error.args[0]!r} is missing or unknown"
+    else:
+        reason = str(error)
+    return InputError(f"log {str(path)!r}, line {line}: {reason}; {READABLE}")
 
 
 CONTRADICTIONS = (
@@ -287,9 +385,10 @@ def following(log: Log | str | Path) -> Iterator[Log]:
     """Context in which to follow the log of a file, or a log in memory.
 
     The lines of a file can be valid one by one and still contradict each other, such as a task
-    that ends but was never launched. InputError then, also for a log from `read_log`.
+    that ends but was never launched. InputError then, also for a log from `read_log`. The lines
+    of a file are checked while they are followed.
     """
-    read = log if isinstance(log, Log) else read_log(log)
+    read = log if isinstance(log, Log) else open_log(log)
     try:
         yield read
     except CONTRADICTIONS as error:
@@ -299,13 +398,5 @@ def following(log: Log | str | Path) -> Iterator[Log]:
         place = "log" if isinstance(log, Log) else f"log {str(log)!r}"
         raise InputError(
             f"{place}: its entries contradict each other"
-            f" ({type(error).__name__}{detail}); name a file that --log has written"
+            f" ({type(error).__name__}{detail}); {READABLE}"
         ) from error
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"not JSON ({error.msg})"
-    if isinstance(error, KeyError):
-        return f"{error.args[0]!r} is missing or unknown"
-    return str(error)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Decision, Enqueue, Launch
+from slotwise.model.decision import Decision, Enqueue, GiveUp, Launch
 from slotwise.model.event import (
     Event,
     HostAdded,
@@ -23,9 +24,23 @@ from slotwise.model.event import (
     OutputLost,
     PhaseClosed,
     Request,
+    TaskFinished,
     TasksAdded,
 )
 from slotwise.model.job import PhaseId
+
+
+@dataclass(slots=True)
+class _Known:
+    """The number of tasks of each phase of a job, and of those that are not done.
+
+    `growing` are the phases that may get more.
+    """
+
+    counts: dict[str, int]
+    tasks_left: int
+    growing: set[str]
+
 
 NUMBERS: dict[str, Any] = {
     "at": float,
@@ -37,23 +52,30 @@ NUMBERS: dict[str, Any] = {
 """The numeric fields of entries, and their types."""
 
 
+OVER_MOST = 100_000
+"""The number of jobs that are over and still known; late messages may refer to them."""
+
+
 class Plausible:
     """Checks a log entry by entry; ValueError for one that no run can have written.
 
     Times must not decrease, jobs and hosts must be known before entries refer to them, hosts
     that come back must have been unresponsive, and a host is added only if it is not there: a
-    drained host may have left. O(1) for each entry, and for each task of a queue.
+    drained host may have left. O(1) for each entry, and for each task of a queue. Its memory is
+    bounded by the jobs that are alive and the last `over_most` others; events of jobs that were
+    over even earlier are not checked.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, over_most: int = OVER_MOST) -> None:
         self._hosts = set(cluster.by_name)  # those that have ever been there
         self._gone: set[str] = set()
         self._drained: set[str] = set()  # They may have left.
-        self._tasks: dict[PhaseId, int] = {}
-        self._jobs: set[str] = set()
+        self._over_most = over_most
+        self._jobs: dict[str, _Known] = {}
+        self._over: dict[str, None] = {}  # in the order of their ends
+        self._has_forgotten = False
         self._silent: set[str] = set()
         self._now = 0.0
-        self._growing: set[PhaseId] = set()
         self._is_closed = False
 
     def hear(self, now: float, events: Iterable[Event], decisions: Iterable[Decision]) -> None:
@@ -82,19 +104,26 @@ class Plausible:
             self._check_request(event)
         elif isinstance(event, OutputLost):
             self._check_numbers(event)
-            for task in event.tasks:
-                self._check_task(event.phase, task)
+            if not self._has_forgotten or event.phase.job in self._jobs:
+                for task in event.tasks:
+                    self._check_task(event.phase, task)
+            self._finish(event.phase.job, -len(event.tasks))
         else:
             self._check_numbers(event)
-            self._check_task(event.phase, event.task)
+            if not self._has_forgotten or event.phase.job in self._jobs:
+                self._check_task(event.phase, event.task)
             if isinstance(event, LaunchDropped):
                 self._check_host(event.host)
+            elif isinstance(event, TaskFinished):
+                self._finish(event.phase.job, 1)
 
     def _check_decision(self, decision: Decision) -> None:
         if isinstance(decision, Launch):
             self._check_numbers(decision)
             self._check_host(decision.host)
             self._check_task(decision.phase, decision.task)
+        elif isinstance(decision, GiveUp):
+            self._finish(decision.job, None)
         elif isinstance(decision, Enqueue):
             for host, queue in decision.queues.items():
                 self._check_host(host)
@@ -110,11 +139,23 @@ class Plausible:
             raise ValueError(f"job {job.id!r} arrives twice")
         if self._is_closed:
             raise ValueError(f"job {job.id!r} arrives after the last one")
-        self._jobs.add(job.id)
-        for phase in job.phases:
-            self._tasks[PhaseId(job.id, phase.name)] = phase.tasks.count
-            if phase.grows:
-                self._growing.add(PhaseId(job.id, phase.name))
+        counts = {phase.name: phase.tasks.count for phase in job.phases}
+        self._jobs[job.id] = _Known(
+            counts, sum(counts.values()), {phase.name for phase in job.phases if phase.grows}
+        )
+
+    def _finish(self, job: str, tasks: int | None) -> None:
+        """Count finished tasks of a job (None: all); forget the job that was over first."""
+        known = self._jobs.get(job)
+        if known is None:
+            return
+        known.tasks_left -= known.tasks_left if tasks is None else tasks
+        if known.tasks_left <= 0 and (tasks is None or not known.growing):
+            self._over[job] = None
+            if len(self._over) > self._over_most:
+                first = next(iter(self._over))
+                del self._over[first], self._jobs[first]
+                self._has_forgotten = True
 
     def _change_hosts(self, event: HostChange) -> None:
         self._check_numbers(event)
@@ -142,14 +183,21 @@ class Plausible:
 
     def _check_request(self, event: Request) -> None:
         if isinstance(event, JobCancelled | JobChanged):
-            self._check_job(event.job)
+            if not self._has_forgotten:
+                self._check_job(event.job)
         elif isinstance(event, TasksAdded | PhaseClosed):
-            if event.phase not in self._growing:
+            job, phase = event.phase
+            known = self._jobs.get(job)
+            if known is None and self._has_forgotten:
+                return
+            if known is None or phase not in known.growing:
                 raise ValueError(f"phase {event.phase} does not grow")
             if isinstance(event, TasksAdded):
-                self._tasks[event.phase] += event.count
+                known.counts[phase] += event.count
+                known.tasks_left += event.count
             else:
-                self._growing.remove(event.phase)
+                known.growing.remove(phase)
+                self._finish(job, 0)
         elif isinstance(event, JobsClosed):
             if self._is_closed:
                 raise ValueError("no more jobs arrive, for the second time")
@@ -164,7 +212,8 @@ class Plausible:
             raise ValueError(f"there is no host {host!r}")
 
     def _check_task(self, phase: PhaseId, task: int) -> None:
-        count = self._tasks.get(phase)
+        known = self._jobs.get(phase.job)
+        count = None if known is None else known.counts.get(phase.phase)
         if count is None:
             raise ValueError(f"there is no phase {phase} by then")
         if not (isinstance(task, int) and 0 <= task < count):

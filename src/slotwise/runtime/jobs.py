@@ -16,14 +16,14 @@ PHASES_MOST = 1_000_000
 
 
 class Jobs:
-    """The jobs that are not over, and how the others ended.
+    """The jobs that are not over, and how those ended that ended in this turn.
 
     arrived    the number of jobs that have arrived
     phases     the phases of all jobs that are not over
     ready      the ready phases, by kind of slot
     wide       those of them whose tasks occupy several slots; `has_wide`: whether there are any
-    completed  when each job that succeeded was done
-    failed     why each job that was given up has failed
+    completed  when each job was done that succeeded in this turn
+    failed     why each job has failed that was given up in this turn
     """
 
     def __init__(self, kinds: Iterable[str]) -> None:
@@ -37,6 +37,7 @@ class Jobs:
         self._admission = Admission()
         self._phases_of: dict[str, dict[str, PhaseState]] = {}
         self._undone: dict[str, set[str]] = {}  # the phases of each job that are not done
+        self._given_up: set[str] = set()  # They are not over while they hold slots.
         self._in_order: dict[str, list[PhaseState]] = {}  # of `ready`, until it changes
 
     def __len__(self) -> int:
@@ -44,6 +45,15 @@ class Jobs:
 
     def __contains__(self, name: str) -> bool:
         return name in self._phases_of
+
+    def new_turn(self) -> None:
+        """Forget how jobs ended before."""
+        self.completed.clear()
+        self.failed.clear()
+
+    def is_given_up(self, name: str) -> bool:
+        """Whether a job was given up and still holds slots."""
+        return name in self._given_up
 
     @property
     def awaiting_admission(self) -> list[str]:
@@ -76,7 +86,7 @@ class Jobs:
         """The phases of each admitted job, in topological order; the jobs by arrival."""
         outside = set(self.awaiting_admission)
         for name, phases in self._phases_of.items():
-            if name not in outside and name not in self.failed:
+            if name not in outside and name not in self._given_up:
                 yield [phases[phase.name] for phase in self.job(name).topological]
 
     def in_order(self, slot_kind: str) -> Sequence[PhaseState]:
@@ -113,7 +123,7 @@ class Jobs:
         outside = set(self.awaiting_admission)
         inside = [self.job(name) for name in self._phases_of if name not in outside]
         return self._admission.recount(
-            [job for job in inside if job.id not in self.failed], pools
+            [job for job in inside if job.id not in self._given_up], pools
         )
 
     def replace(self, job: Job) -> None:
@@ -124,6 +134,7 @@ class Jobs:
     def give_up(self, name: str, reason: str, pools: PoolTree) -> Iterator[Job]:
         """Mark a job as failed. The jobs that are admitted now."""
         self.failed[name] = reason
+        self._given_up.add(name)
         return self._admission.leave(self.job(name), pools)
 
     def phase_done(self, phase: PhaseState, at: float, pools: PoolTree) -> Iterator[Job]:
@@ -141,12 +152,13 @@ class Jobs:
 
     def forget_if_over(self, job: str) -> None:
         """Drop a job that has ended and holds no slots, to free its memory."""
-        if job in self.completed or job in self.failed:
+        if job in self._given_up or not self._undone.get(job, True):
             phases = self._phases_of[job].values()
             if not any(phase.running for phase in phases):
                 for phase in phases:
                     del self.phases[phase.id]
                 del self._phases_of[job], self._undone[job]
+                self._given_up.discard(job)
 
     def make_ready(self, phase: PhaseState) -> None:
         """Add a phase to the ready ones."""
@@ -172,6 +184,8 @@ class Jobs:
                 ready = phase.id in self.ready[slot_kind]
                 assert ready == phase.is_ready
                 assert not ready or not phase.waits_for, "only ready phases are offered slots"
+        assert self._given_up <= self._phases_of.keys() == self._undone.keys()
+        assert len(self.phases) == sum(map(len, self._phases_of.values())), "others have left"
         self._admission.check(pools)
 
 

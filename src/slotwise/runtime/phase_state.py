@@ -27,6 +27,7 @@ class PhaseState(ShareNode):
     """
 
     __slots__ = (
+        "_bad_ends",
         "_cluster",
         "_cursor",
         "_each",
@@ -109,6 +110,7 @@ class PhaseState(ShareNode):
         self._cursor = 0
         self._returned: list[int] = []
         self._tries: dict[int, int] = {}
+        self._bad_ends: dict[tuple[int, bool], int] = {}
         self._kept: dict[int, float] = {}
         work = phase.tasks.work
         self._works = work if isinstance(work, tuple) else None
@@ -397,6 +399,12 @@ class PhaseState(ShareNode):
         self._returned.append(task)
         if self.has_homes:
             self._homes.put_back(task)
+
+    def count_bad_end(self, task: int, is_lost: bool) -> int:
+        """How often a task has failed (or lost its slot, if `is_lost`), including now."""
+        key = (task, is_lost)
+        self._bad_ends[key] = count = self._bad_ends.get(key, 0) + 1
+        return count
 
     def check(self) -> None:
         """Assert that its counters agree with its tasks. O(tasks); for tests."""

@@ -72,7 +72,11 @@ UNSEEN = frozenset({LaunchDropped, JobsClosed})
 
 
 class State(StateView):
-    """All jobs, phases, slots and waits, as the result of events and decisions."""
+    """All jobs, phases, slots and waits, as the result of events and decisions.
+
+    A job that is over leaves it: it grows with what is alive, not with what has been.
+    `completed` and `failed` tell how jobs ended in the current turn: at what time, or why.
+    """
 
     def __init__(
         self,
@@ -94,7 +98,6 @@ class State(StateView):
         self._is_closed = False  # No more jobs arrive.
         self._limits = {False: attempts_max, True: losses_max}
         self._default_work = default_work
-        self._bad_ends: dict[tuple[PhaseId, int, bool], int] = {}
         self._hosts = Hosts(cluster)
         self._queues = Queues()
         self._finished = Finished()
@@ -147,6 +150,7 @@ class State(StateView):
         assert now >= self.now, "time never runs back"
         self.now = now
         self._queues.has_heard = True
+        self._jobs.new_turn()
         self._hosts.new_turn()
         self._shares.at(now)
         return self
@@ -180,11 +184,11 @@ class State(StateView):
         self._is_closed = True
 
     def _job_cancelled(self, event: JobCancelled) -> None:
-        if event.job in self._jobs and event.job not in self.failed:
+        if event.job in self._jobs and not self._jobs.is_given_up(event.job):
             self.doomed[event.job] = CANCELLED
 
     def _job_changed(self, event: JobChanged) -> None:
-        if event.job not in self._jobs or event.job in self.failed:
+        if event.job not in self._jobs or self._jobs.is_given_up(event.job):
             return
         old = self._jobs.job(event.job)
         job = event.applied_to(old)
@@ -200,7 +204,7 @@ class State(StateView):
 
     def _tasks_added(self, event: TasksAdded) -> None:
         phase = self._phases.get(event.phase)
-        if phase is None or phase.job.id in self.failed:
+        if phase is None or self._jobs.is_given_up(phase.job.id):
             return  # Its job is over.
         was_idle = not phase.pending and not phase.running
         self._jobs.replace(phase.job.grown(event.phase.phase, event.count))
@@ -265,16 +269,16 @@ class State(StateView):
             self._tell_followers(phase, event.task, launch.host)
         if not phase.pending and not phase.running:
             self._phase_done(phase, event.at)
-        elif self.failed:
+        else:
             self._jobs.forget_if_over(phase.job.id)
 
     def _task_failed(self, event: TaskFailed) -> None:
         phase = self._put_back(event)
         if phase is None:
             return
-        key = (event.phase, event.task, event.lost)
-        self._bad_ends[key] = count = self._bad_ends.get(key, 0) + 1
-        if count >= self._limits[event.lost] and phase.job.id not in self.failed:
+        count = phase.count_bad_end(event.task, event.lost)
+        is_given_up = self._jobs.is_given_up(phase.job.id)
+        if count >= self._limits[event.lost] and not is_given_up:
             self.doomed[phase.job.id] = event.reason
         self._jobs.forget_if_over(phase.job.id)
 
@@ -287,7 +291,7 @@ class State(StateView):
     def _output_lost(self, event: OutputLost) -> None:
         """Make tasks pending again. No effect on tasks that are not done."""
         phase = self._phases.get(event.phase)
-        if phase is None or phase.job.id in self.failed:
+        if phase is None or self._jobs.is_given_up(phase.job.id):
             return
         tasks = [task for task in event.tasks if phase.undo(task)]
         if not tasks:
@@ -433,7 +437,7 @@ class State(StateView):
 
     def _strand(self, phase: PhaseState, host: str) -> None:
         """A pending task can only run on a host that leaves: its job cannot succeed."""
-        if phase.job.id not in self.failed:
+        if not self._jobs.is_given_up(phase.job.id):
             reason = f"host {host} leaves, where a task of phase {phase.id.phase} must run"
             self.doomed.setdefault(phase.job.id, reason)
 
@@ -461,14 +465,14 @@ class State(StateView):
             if other.is_ready:
                 self.has_shrunk = True  # Its demand grew; the next epoch handles it.
                 self._settle(other, 0)
-            elif phase.job.id not in self.failed:
+            elif not self._jobs.is_given_up(phase.job.id):
                 self._make_ready(other)
 
     def _phase_done(self, phase: PhaseState, at: float) -> None:
         self._make_unready(phase)
         if phase.blocked or phase.is_open:
             return  # Its other tasks continue tasks that are not done, or were not added yet.
-        if phase.job.id not in self.failed:
+        if not self._jobs.is_given_up(phase.job.id):
             for other in release_followers(phase):
                 self._make_ready(other)
             self._begin(self._jobs.phase_done(phase, at, self.pools))

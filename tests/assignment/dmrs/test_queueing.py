@@ -19,6 +19,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.event import Event, HostJoined, HostLost, JobArrived, TaskFinished
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
+from slotwise.runtime.endings import Endings
 from slotwise.runtime.loop import run
 from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.state import State
@@ -115,8 +116,8 @@ def test_tasks_of_no_duration_are_queued_in_order(
 def value(jobs: list[Job], scheduler: Queueing, stated: Cluster, true: Cluster) -> float:
     """The weighted sum of completions when hosts do not have their stated speeds."""
     state = State(stated)
-    run(scheduler, SimulatedBackend(true, jobs), state, lambda *_: None)
-    return sum(job.weight * state.completed[job.id] for job in jobs)
+    run(scheduler, SimulatedBackend(true, jobs), state, endings := Endings(state))
+    return sum(job.weight * endings.completed[job.id] for job in jobs)
 
 
 def test_plans_adapt_to_hosts_slower_than_stated() -> None:
@@ -141,7 +142,7 @@ def test_the_first_task_corrects_an_estimate_that_is_ten_times_off() -> None:
     truth = mapreduce("wrong", [1.0] * 8, [1.0])
     late = mapreduce("late", [4.0] * 3, [4.0], arrival=2.5)
     state = State(of_speeds(1, 1))
-    orders = []
+    endings, orders = Endings(state), []
 
     class StatingWrongWork(SimulatedBackend):
         def wait(self, until: float | None) -> list[Event]:
@@ -152,11 +153,12 @@ def test_the_first_task_corrects_an_estimate_that_is_ten_times_off() -> None:
 
     def note(now: float, events: list[Event], decisions: list[Decision]) -> None:
         orders.extend(d.jobs for d in decisions if isinstance(d, Enqueue))
+        endings(now, events, decisions)
 
     run(Queueing(by_program), StatingWrongWork(state.cluster, [truth, late]), state, note)
     assert ("wrong", "late") in orders
     assert ("late", "wrong") not in orders
-    assert state.completed["wrong"] < state.completed["late"]
+    assert endings.completed["wrong"] < endings.completed["late"]
 
 
 class Story:

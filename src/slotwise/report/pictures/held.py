@@ -140,8 +140,12 @@ def _edge(scene: Scene, time: float, low: float, high: float) -> dict[str, float
 
 def _edges(scene: Scene, held: Mapping[str, StepFunction]) -> list[float]:
     """All instants of change if there are few, else an even grid."""
-    times = {time for steps in held.values() for time in steps.times}
-    if len(times) <= COLUMNS:
+    times: set[float] = set()
+    for steps in held.values():
+        times.update(steps.times[: COLUMNS + 1])
+        if len(times) > COLUMNS:
+            break
+    else:
         return sorted(times | {scene.begin, scene.end})
     width = (scene.end - scene.begin) / COLUMNS
     return [scene.begin + column * width for column in range(COLUMNS)] + [scene.end]
