@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import threading
 from collections.abc import Callable, Mapping
@@ -73,7 +74,7 @@ class CallStream:
 
     def __init__(self, job: Job, settled: Settled) -> None:
         self.job = job
-        self.runner: Callable[..., object] = run_call
+        self.runner: Callable[..., object] = CallRunner()
         self._settled = settled
         self._calls: dict[int, Call] = {}
         self._losses: dict[int, int] = {}
@@ -115,7 +116,7 @@ class CallStream:
             self._losses[task] = losses = self._losses.get(task, 0) + 1
             if losses < LOSSES_MAX:
                 return False
-        error = LostCallError(reason) if is_lost else SlotwiseError(reason)
+        error = lost_call(reason) if is_lost else SlotwiseError(reason)
         self._end(task, CallResult(False, pickle.dumps((error, reason))))
         return True
 
@@ -133,8 +134,11 @@ class CallStream:
         self._settled.done(task, result)
 
 
-class LostCallError(SlotwiseError):
-    """The worker process of a call ended abruptly, several times."""
+def lost_call(reason: str) -> SlotwiseError:
+    """The error of a call whose worker process ended abruptly, several times."""
+    from slotwise.runtime.local.lost_call import LostCallError  # Slow to import, rarely needed.
+
+    return LostCallError(reason)
 
 
 class RemoteTraceback(Exception):
@@ -142,10 +146,10 @@ class RemoteTraceback(Exception):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.text = text
+        self.tb = text  # The name that a ProcessPoolExecutor uses.
 
     def __str__(self) -> str:
-        return f"\n{self.text}"
+        return f"\n{self.tb}"
 
 
 def pickled_call(
@@ -183,6 +187,26 @@ def input_of_call(number: int) -> object:
 
 
 _collected = threading.local()
+
+
+class CallRunner:
+    """The runner of calls. Its pickle is `run_call`, for a worker that has the caller's key.
+
+    With the key of `multiprocessing`, calls can use the managers of the caller, as in the
+    processes of a ProcessPoolExecutor.
+    """
+
+    def __call__(self, pickle_of_call: bytes, *inputs: bytes) -> tuple[bool, bytes]:
+        """Make a call here."""
+        return run_call(pickle_of_call, *inputs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _runner_with_key, (bytes(multiprocessing.current_process().authkey),)
+
+
+def _runner_with_key(key: bytes) -> Callable[..., object]:
+    multiprocessing.current_process().authkey = key
+    return run_call
 
 
 def run_call(pickle_of_call: bytes, *inputs: bytes) -> tuple[bool, bytes]:
