@@ -9,9 +9,11 @@ The import registers the backend.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import threading
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from slotwise.model.errors import MissingExtraError
@@ -64,22 +66,33 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         self._session, self._options = session, {"name": "joblib", **options}
         self._executor: SessionExecutor | None = None
         self._open: set[Future[Any]] = set()
+        self._has_one_loop = False
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         """The slots that a loop may hold; -1 is all of them, -2 all but one."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
-        if n_jobs is None or self._is_inside_a_slot():
+        if n_jobs is None or self._is_nested():
             return 1
         slots = self._get_session().slots
         return min(n_jobs, slots) if n_jobs > 0 else max(slots + 1 + n_jobs, 1)
 
     def configure(
-        self, n_jobs: int = 1, parallel: Any = None, prefer: Any = None, require: Any = None
+        self,
+        n_jobs: int = 1,
+        parallel: Any = None,
+        prefer: Any = None,
+        require: Any = None,
+        **memmapping: Any,
     ) -> int:
-        """Begin a loop. With `n_jobs=1` it runs in this process, as in all backends."""
-        if n_jobs == 1 or self._is_inside_a_slot():
+        """Begin a loop. With `n_jobs=1` it runs in this process, as in all backends.
+
+        Options of memory-mapped arguments have no effect.
+        """
+        if n_jobs == 1 or self._is_nested():
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
+        if not self._has_one_loop:  # It serves all loops of a `with` block, some at once.
+            raise FallbackToBackend(self._for_one_loop())
         slots = self.effective_n_jobs(n_jobs)
         self.parallel = parallel
         self._executor = self._get_session().executor(**{"slots": slots, **self._options})
@@ -117,24 +130,32 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         """What loops within the calls use: they run in the slot of their call."""
         return SequentialBackend(nesting_level=(self.nesting_level or 0) + 1), None
 
-    def _is_inside_a_slot(self) -> bool:
-        """Whether this process is that of a slot, where no session is opened by default."""
-        return self._session is None and SPEED_VARIABLE in os.environ
+    def _for_one_loop(self) -> SlotwiseBackend:
+        backend = SlotwiseBackend(self.nesting_level, session=self._session, **self._options)
+        backend._has_one_loop = True
+        return backend
+
+    def _is_nested(self) -> bool:
+        """Whether this is the process of a slot or of a pool, which opens no session itself."""
+        is_child = SPEED_VARIABLE in os.environ or multiprocessing.parent_process() is not None
+        return self._session is None and is_child
 
     def _get_session(self) -> Session:
         return self._session or _default_session()
 
 
 _lock = threading.Lock()
-_shared: list[Session] = []
 
 
 def _default_session() -> Session:
     """The session of loops that name none. It ends at the end of the program."""
     with _lock:
-        if not _shared or _shared[0].is_closed:
-            _shared[:] = [Session()]
-        return _shared[0]
+        return _make_default_session()
+
+
+@cache
+def _make_default_session() -> Session:
+    return Session()
 
 
 register_parallel_backend(NAME, SlotwiseBackend)
