@@ -128,7 +128,7 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
 
     def get_nested_backend(self) -> tuple[Any, int | None]:
         """What loops within the calls use: they run in the slot of their call."""
-        return SequentialBackend(nesting_level=(self.nesting_level or 0) + 1), None
+        return InSlotBackend(nesting_level=(self.nesting_level or 0) + 1), None
 
     def _for_one_loop(self) -> SlotwiseBackend:
         backend = SlotwiseBackend(self.nesting_level, session=self._session, **self._options)
@@ -142,6 +142,13 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
 
     def _get_session(self) -> Session:
         return self._session or _default_session()
+
+
+class InSlotBackend(SequentialBackend):  # type: ignore[misc]
+    """Makes the calls of an inner loop one after another.
+
+    As it is of this module, the worker that receives it knows the backend's name, too.
+    """
 
 
 _lock = threading.Lock()
