@@ -101,6 +101,7 @@ def test_options_are_checked(session: Session) -> None:
         Parallel()(delayed(sqrt)(n) for n in range(3))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("on_session")
 def test_scikit_learn_finds_the_same_as_in_one_process() -> None:
     """Scores, and a search whose estimators have loops of their own."""

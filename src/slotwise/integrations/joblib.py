@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from slotwise.model.errors import MissingExtraError
+from slotwise.model.errors import InputError, MissingExtraError
 from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
 from slotwise.sessions.session import Session
@@ -83,12 +83,17 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         parallel: Any = None,
         prefer: Any = None,
         require: Any = None,
-        **memmapping: Any,
+        **others: Any,
     ) -> int:
         """Begin a loop. With `n_jobs=1` it runs in this process, as in all backends.
 
-        Options of memory-mapped arguments have no effect.
+        Options for memory-mapped arguments have no effect. InputError for an `initializer`.
         """
+        if others.get("initializer") is not None:
+            raise InputError(
+                "joblib's backend 'slotwise' takes no initializer, because worker processes"
+                " serve all jobs of a session; call the function within the loop"
+            )
         if n_jobs == 1 or self._is_nested():
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
         if not self._has_one_loop:  # It serves all loops of a `with` block, some at once.
