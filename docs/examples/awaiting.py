@@ -9,9 +9,7 @@ import slotwise
 async def main(session: slotwise.Session) -> None:
     first, second = session.submit(pow, 2, 10), session.submit(pow, 3, 5)
     print(await first, await second)
-    print(
-        await asyncio.gather(*(asyncio.wrap_future(session.submit(abs, -n)) for n in range(4)))
-    )
+    print(await asyncio.gather(*(session.submit(abs, -n) for n in range(4))))
     with session.executor(pool="people") as executor:
         loop = asyncio.get_running_loop()
         print(await loop.run_in_executor(executor, len, "abc"))

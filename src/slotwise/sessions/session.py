@@ -118,11 +118,14 @@ class Session(ChangesJobs):
         deadline: float | None = None,
         priority: str = "normal",
         slots: int | None = None,
+        ahead: int | None = None,
     ) -> SessionExecutor:
         """An executor (`concurrent.futures.Executor`) whose calls are the tasks of one job.
 
         deadline  seconds after the first call
         slots     the most slots that its calls hold at once
+        ahead     how many calls Dask submits before the first of them ends; by default the
+                  number of slots, with which the scheduler does not see how large a job is
         """
         binding = Binding(name, pool, weight, deadline, priority, slots)
         binding.job("check", 0.0, grows=True)  # Refuses values that no job can have.
