@@ -50,6 +50,9 @@ class NoSession:
         """No job exists."""
         raise AssertionError
 
+    def progress(self, future: Future[Any]) -> None:
+        """No call runs."""
+
     def call_back(self, calls: Callable[[], None]) -> None:
         """Make the callbacks here."""
         calls()

@@ -28,6 +28,10 @@ class Control(Protocol):
         """The slots that a job holds, and why."""
         ...
 
+    def progress(self, future: Future[Any]) -> tuple[float, float | None] | None:
+        """What a call that runs has reported."""
+        ...
+
     def call_back(self, calls: Callable[[], None]) -> None:
         """Make the callbacks of a future that is done, outside the thread of the loop."""
         ...
@@ -82,6 +86,13 @@ class Future(futures.Future[T], Generic[T]):
     def explain(self) -> Explanation:
         """Its job now: the tasks of each phase by state, the slots that it holds, and why."""
         return self._control.explain(self.job)
+
+    def progress(self) -> tuple[float, float | None] | None:
+        """What the call has reported by `slotwise.task.progress`: what is done, and the total.
+
+        The total is None if the call does not know it. None unless it runs and has reported.
+        """
+        return self._control.progress(self)
 
     def __await__(self) -> Generator[Any, None, T]:
         import asyncio

@@ -130,7 +130,7 @@ class Session(ChangesJobs):
         binding = Binding(name, pool, weight, deadline, priority, slots)
         binding.job("check", 0.0, grows=True)  # Refuses values that no job can have.
         most = self.slots if slots is None else min(slots, self.slots)
-        return SessionExecutor(CallSubmitter(self, binding, grows=True), most)
+        return SessionExecutor(CallSubmitter(self, binding, grows=True), ahead or most)
 
     def map(
         self,
@@ -238,6 +238,15 @@ class Session(ChangesJobs):
             return found if phases else replace(found, status="over")
 
         return self._loop.ask(explain)
+
+    def progress(self, future: Future[Any]) -> tuple[float, float | None] | None:
+        """What a call that runs has reported."""
+        task = future.task
+        if task is None or not future.running():
+            return None
+        return self._loop.ask(
+            lambda: self._loop.backend.progress(PhaseId(future.job, PHASE), task)
+        )
 
     def call_back(self, calls: Callable[[], None]) -> None:
         """Make callbacks outside the thread of the loop."""

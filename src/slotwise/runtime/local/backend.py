@@ -22,6 +22,7 @@ from slotwise.model.event import (
     Request,
     TasksAdded,
 )
+from slotwise.model.job import PhaseId
 from slotwise.programs.execution import Execution
 from slotwise.runtime.executing import Executing, Pickle
 from slotwise.runtime.local.arrivals import Arrivals, Ask, Entry, StopTask
@@ -194,6 +195,13 @@ class LocalBackend:
             if (launch.phase, launch.task) == (stop.phase, stop.task):
                 self._kill(slot)
                 return
+
+    def progress(self, phase: PhaseId, task: int) -> tuple[float, float | None] | None:
+        """What a task that runs has reported; only in the thread of the loop."""
+        for slot, launch in self._held.items():
+            if (launch.phase, launch.task) == (phase, task):
+                return self._workers.progress(slot)
+        return None
 
     def close(self) -> None:
         """End all processes; remove the output of unfinished jobs. Idempotent."""

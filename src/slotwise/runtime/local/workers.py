@@ -91,8 +91,7 @@ class Workers:
     parents have ended, too, survive `kill` and `close`.
 
     `speeds` has a number of at most 1 for each slot: the part of the time for which its worker
-    runs while it has a task. The default is 1. What user code prints goes to the descriptor
-    `stdout`; by default that of stderr, so that it does not mix with our own output.
+    runs while it has a task. What user code prints goes to the descriptor `stdout`.
 
     SlotwiseError if a worker process cannot be started.
     """
@@ -235,6 +234,10 @@ class Workers:
         if self._pacer is not None:
             return self._pacer.is_held(slot, pid)
         return is_stopped(pid, by_us=False)
+
+    def progress(self, slot: int) -> tuple[float, float | None] | None:
+        """What the task in a slot has reported: what is done, and the total if known."""
+        return self._workers[slot].progress()
 
     def pids(self) -> tuple[int, ...]:
         """The current process id of each slot."""
