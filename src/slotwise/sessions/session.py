@@ -126,7 +126,6 @@ class Session(ChangesJobs):
         slots     the most slots that its calls hold at once
         """
         binding = Binding(name, pool, weight, deadline, priority, slots)
-        binding.job("check", 0.0, grows=True)  # Refuses values that no job can have.
         most = self.slots if slots is None else min(slots, self.slots)
         return SessionExecutor(CallSubmitter(self, binding, grows=True), most)
 
