@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent import futures
+from contextlib import contextmanager
 from itertools import count, islice
 from pathlib import Path
 
@@ -53,6 +54,15 @@ def fail(text: str) -> None:
 def double(number: int) -> int:
     """A task of `Calls`."""
     return 2 * number
+
+
+@contextmanager
+def released(path: Path) -> Iterator[str]:
+    """The name of a file that exists at the end of the block, also if a check fails."""
+    try:
+        yield str(path)
+    finally:
+        path.touch()
 
 
 def await_(path: Path) -> None:
@@ -115,15 +125,15 @@ def test_cancel_stops_a_call_that_runs(session: Session, tmp_path: Path) -> None
 
 def test_cancel_in_an_executor_stops_one_call_only(session: Session, tmp_path: Path) -> None:
     """The other calls of the executor, which are tasks of the same job, continue."""
-    with session.executor() as executor:
-        other = executor.submit(wait_for_file, str(tmp_path / "go"))
+    with session.executor() as executor, released(tmp_path / "go") as go:
+        other = executor.submit(wait_for_file, go)
         stuck = executor.submit(touch_and_wait, str(tmp_path / "mark"), "/no/such/file")
         await_(tmp_path / "mark")
         assert stuck.cancel()
         later = executor.submit(len, "abc")
         assert later.result(PATIENCE) == 3
-        (tmp_path / "go").touch()
-        assert other.result(PATIENCE) == str(tmp_path / "go")
+        Path(go).touch()
+        assert other.result(PATIENCE) == go
     assert other.job == stuck.job == later.job
 
 
@@ -189,8 +199,8 @@ def test_a_job_that_cannot_run_is_refused(session: Session, tmp_path: Path) -> N
 
 def test_a_future_knows_why_its_job_waits(session: Session, tmp_path: Path) -> None:
     """The second call of a pool of one slot waits for that pool."""
-    go = str(tmp_path / "go")
-    with session.executor(name="both", pool="narrow") as executor:
+    binding = {"name": "both", "pool": "narrow"}
+    with session.executor(**binding) as executor, released(tmp_path / "go") as go:
         calls = [executor.submit(wait_for_file, go) for _ in range(2)]
         while not calls[0].running():
             time.sleep(0.005)
@@ -198,14 +208,12 @@ def test_a_future_knows_why_its_job_waits(session: Session, tmp_path: Path) -> N
         assert (phase.running, phase.pending) == (1, 1)
         assert phase.why == "pool 'narrow' holds its max share of 1"
         assert "both" in [one.job for one in session.jobs()]
-        Path(go).touch()
     assert calls[0].explain().status == "over"
 
 
 def test_jobs_and_pools_change_while_they_run(session: Session, tmp_path: Path) -> None:
     """A job leaves a pool of one slot, and gets the second slot."""
-    go = str(tmp_path / "go")
-    with session.executor(pool="narrow") as executor:
+    with session.executor(pool="narrow") as executor, released(tmp_path / "go") as go:
         calls = [
             executor.submit(touch_and_wait, str(tmp_path / str(number)), go)
             for number in (0, 1)
@@ -215,15 +223,14 @@ def test_jobs_and_pools_change_while_they_run(session: Session, tmp_path: Path) 
         await_(tmp_path / "1")
         with pytest.raises(InputError, match="priority"):
             session.change(calls[0], priority="huge")
-        Path(go).touch()
 
 
 def test_pools_are_replaced(tmp_path: Path) -> None:
     """A limit of one slot is lifted; a tree that leaves a pool no place for jobs is refused."""
-    go = str(tmp_path / "go")
     with (
         Session(2, "fair", pools=[Pool("p", slots_max=1)]) as session,
         session.executor(pool="p") as executor,
+        released(tmp_path / "go") as go,
     ):
         for number in (0, 1):
             executor.submit(touch_and_wait, str(tmp_path / str(number)), go)
@@ -232,7 +239,6 @@ def test_pools_are_replaced(tmp_path: Path) -> None:
             session.set_pools([Pool("p"), Pool("inner", parent="p")])
         session.set_pools([Pool("p", slots_max=2)])
         await_(tmp_path / "1")
-        Path(go).touch()
 
 
 def test_a_pool_takes_its_slot_back_from_calls(session: Session, tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def _why(state: State, phase: PhaseState, scheduler: str) -> str:
     if phase.done == phase.phase.tasks.count:
         return "it is done"
     is_queued = scheduler in QUEUEINGS
-    if phase.running - phase.away > _up(phase.allocated) and not is_queued:
+    if phase.running - phase.away > _up(phase.allocated) and not (is_queued or state.is_stale):
         return _why_more(phase)
     if not phase.pending:
         rest = f", except {phase.blocked} that wait for the tasks that they continue"
@@ -258,6 +258,11 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
         return (
             f"it has waited since {phase.deferred_since:.6g} s for a slot near its input, and"
             f" waits until {phase.deferred_until:.6g} s at most"
+        )
+    if phase.allocated <= 0 and state.is_stale:
+        return (
+            "it arrived after the last allocation and is served after others until the next"
+            f" one, at {state.reallocates_from:.6g} s"
         )
     if phase.allocated <= 0:
         return f"it is allocated no slots: {scheduler} gives them to other phases now"
