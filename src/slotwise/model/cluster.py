@@ -116,6 +116,8 @@ class Cluster:
     def check_slots(self, kind: str, slots: int) -> None:
         """InputError if no host has this number of slots for phases of this kind."""
         slot_kind = self.slot_kind(kind)
+        if not self.hosts:
+            raise InputError(f"each task occupies {slots} slots, and no host is there; add one")
         host = max(self.hosts, key=lambda host: host.slots.get(slot_kind, 0))
         if (largest := host.slots.get(slot_kind, 0)) < slots:
             raise InputError(

@@ -42,6 +42,10 @@ class CallHost(Control, Protocol):
         """Add the calls of a new job; the caller holds the lock."""
         ...
 
+    def check_job(self, job: Job) -> None:
+        """InputError for a job without what the pools or the objective need now."""
+        ...
+
     def unused(self, name: str) -> str:
         """A name that no job has had, from the wanted one."""
         ...
@@ -68,11 +72,12 @@ class Binding:
     weight: float = 1.0
     deadline: float | None = None
     priority: str = "normal"
-    slots: int | None = None
+    slots: int = 1
+    slots_max: int | None = None
 
     def job(self, name: str, now: float, *, grows: bool) -> Job:
         """A job of one call, to which more may be added if it `grows`."""
-        phase = Phase(PHASE, Tasks(1), slots_max=self.slots, grows=grows)
+        phase = Phase(PHASE, Tasks(1), slots=self.slots, slots_max=self.slots_max, grows=grows)
         deadline = None if self.deadline is None else now + self.deadline
         return Job(
             name, (phase,), now, self.pool, self.weight, deadline, priority=self.priority
@@ -180,6 +185,7 @@ class CallSubmitter:
             return streams[-1]
         host, binding = self._host, self._binding
         job = binding.job(host.unused(binding.name), host.now, grows=self._grows)
+        host.check_job(job)
         stream = OpenCalls(host, job)
         if self._grows:
             for full in streams:

@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast
 
 from slotwise.analysis.explain import Explanation, explain_state
+from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, GiveUp
-from slotwise.model.errors import SlotwiseError
+from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.event import (
     Event,
     JobCancelled,
@@ -21,6 +22,7 @@ from slotwise.model.event import (
     PhaseClosed,
     TaskFinished,
 )
+from slotwise.model.fitting import check_fits
 from slotwise.model.job import Job, PhaseId
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
@@ -30,10 +32,13 @@ from slotwise.runtime.local.arrivals import Entry as Put
 from slotwise.runtime.local.arrivals import StopTask
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.call_stream import CallResult
+from slotwise.runtime.local.hosts import on_this_machine
+from slotwise.scheduler import ALLOCATORS, QUEUEINGS
 from slotwise.sessions.calls import PHASE, Binding, CallSubmitter, OpenCalls
 from slotwise.sessions.changes import ChangesJobs
 from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
 from slotwise.sessions.futures import Future
+from slotwise.sessions.hosts import ChangesHosts
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sources import Entry, Slots, Source, processors
 from slotwise.workload.workload import CommandJob, ProgramJob, Workload
@@ -45,15 +50,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Session(ChangesJobs):
+class Session(ChangesJobs, ChangesHosts):
     """Runs calls and jobs in worker processes of this machine, at any time, from any thread.
 
     Use it as a context: at the end of the block it waits for all jobs; if the block raises, it
     cancels them first. A session that is still open at the end of the program waits, too.
 
     slots      the number of worker processes, or their number by kind; by default, the number
-               of processors
-    scheduler  the name of the scheduler; see `slotwise.scheduler.SCHEDULERS`
+               of processors. Or a `Cluster`, whose hosts are emulated on this machine
+    scheduler  the name of the scheduler; see `slotwise.scheduler.ALLOCATORS`
     pools      the pools with their shares; jobs may also name others
 
     The options are those of `slotwise.run`. InputError for options that do not fit;
@@ -62,20 +67,28 @@ class Session(ChangesJobs):
 
     def __init__(
         self,
-        slots: Slots | None = None,
+        slots: Slots | Cluster | None = None,
         scheduler: str = "flex",
         *,
         pools: Iterable[Pool] = (),
         **options: Unpack[Options],
     ) -> None:
         refuse_unknown(options)
-        cluster = LocalBackend.cluster(processors() if slots is None else slots)
+        if scheduler in QUEUEINGS:
+            raise InputError(
+                f"{scheduler} plans whole tasks of known work, and that of calls is unknown;"
+                f" take one of {', '.join(ALLOCATORS)} for a session"
+            )
+        if isinstance(slots, Cluster):
+            cluster = on_this_machine(slots)
+        else:
+            cluster = LocalBackend.cluster(processors() if slots is None else slots)
         source = Source(Workload((), pools=tuple(pools)), ()).with_options(
             preemption=options.get("preemption")
         )
         spec = RunSpec(scheduler, "live", (), cluster, source, options, {})
         header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
-        self._header, self._cluster = header, cluster
+        self._pools, self._objective = source.pools(), Objective(**header.objective)
         self._scheduler_name: str = header.scheduler["name"]
         self._calls: dict[str, OpenCalls] = {}  # by job
         self._jobs: dict[str, tuple[Future[Any], Execution]] = {}
@@ -95,11 +108,6 @@ class Session(ChangesJobs):
         self._loop.start(self._ended)
         _OPEN.add(self)
 
-    @property
-    def slots(self) -> int:
-        """The number of slots."""
-        return sum(self._cluster.capacity.values())
-
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call `fn(*args, **kwargs)` in a worker process, as a job; returns at once.
 
@@ -117,17 +125,24 @@ class Session(ChangesJobs):
         weight: float = 1.0,
         deadline: float | None = None,
         priority: str = "normal",
-        slots: int | None = None,
+        slots: int = 1,
+        slots_max: int | None = None,
     ) -> SessionExecutor:
         """An executor (`concurrent.futures.Executor`) whose calls are the tasks of one job.
 
-        deadline  seconds after the first call
-        slots     the most slots that its calls hold at once
+        deadline   seconds after the first call
+        slots      the slots of one host that each call occupies; it has as many processors
+        slots_max  the most slots that its calls hold at once
+
+        InputError for values that no job can have, and for more slots than a host or the pool
+        has.
         """
-        binding = Binding(name, pool, weight, deadline, priority, slots)
-        binding.job("check", 0.0, grows=True)  # Refuses values that no job can have.
-        most = self.slots if slots is None else min(slots, self.slots)
-        return SessionExecutor(CallSubmitter(self, binding, grows=True), most)
+        binding = Binding(name, pool, weight, deadline, priority, slots, slots_max)
+        job = binding.job(name, 0.0, grows=True)
+        self.check_job(job)
+        check_fits(job, self._state.cluster, self._pools)
+        most = self.slots if slots_max is None else min(slots_max, self.slots)
+        return SessionExecutor(CallSubmitter(self, binding, grows=True), max(1, most // slots))
 
     def map(
         self,
@@ -159,14 +174,15 @@ class Session(ChangesJobs):
         now = self.now
         entry = _arriving(entry, now, self.unused)
         source = Source(Workload((), folder=Path(folder)), (entry,))
-        (execution,) = source.executions(self._cluster)
-        objective = Objective(**self._header.objective)
-        check_jobs([execution.job], self._cluster, objective, self._state.pools)
+        cluster = self._state.cluster
+        (execution,) = source.executions(cluster)
+        check_jobs([execution.job], cluster, self._objective, self._state.pools)
         execution.open()
         future: Future[Any] = Future(self, execution.job.id)
         try:
             with self.lock:
                 self.check_open(had_waited=False)
+                self.check_job(execution.job)
                 self._jobs[execution.job.id] = (future, execution)
                 self.put(execution)
         except BaseException:
@@ -252,6 +268,11 @@ class Session(ChangesJobs):
         self._calls[stream.job] = stream
         self.put(stream.stream)
 
+    def check_job(self, job: Job) -> None:
+        """InputError for a job without what the pools or the objective need now."""
+        self._pools.check_holds_jobs(job.pool)
+        self._objective.check([job])
+
     def unused(self, name: str) -> str:
         """A name that no job of this session has had, from the wanted one."""
         base, _, number = name.rpartition("-")
@@ -285,6 +306,13 @@ class Session(ChangesJobs):
             self._none_waits.notify_all()
 
     # In the thread of the loop.
+
+    def _jobs_left(self) -> list[Job]:
+        """The jobs that are not over, also those that have not arrived yet."""
+        jobs = [calls.stream.job for calls in self._calls.values()]
+        jobs += [execution.job for _, execution in self._jobs.values()]
+        arrived = [phases[0].job for phases in self._state.jobs_left()]
+        return [*arrived, *(job for job in jobs if not self._state.phases_of(job.id))]
 
     def _ended(self, error: BaseException | None) -> None:
         """The loop has ended: after `close`, or by an error."""

@@ -58,6 +58,10 @@ class Arrivals:
         assert self._is_open, "only an open backend hears of jobs later"
         self._inbox.append(entry)
 
+    def put_back(self, entry: Entry) -> None:
+        """Let an entry that was taken be the next one again."""
+        self._inbox.appendleft(entry)
+
     def take(self, now: float) -> Iterator[Entry]:
         """What has arrived by now and was not taken before."""
         while self._given and self._given[0].job.arrival <= now:

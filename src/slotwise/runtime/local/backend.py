@@ -17,10 +17,10 @@ from slotwise.model.decision import GiveUp, Launch, Preempt
 from slotwise.model.event import (
     Event,
     HostAdded,
+    HostChange,
     HostDrained,
     HostJoined,
     HostLost,
-    HostRemoved,
     JobArrived,
     PhaseClosed,
     Request,
@@ -30,7 +30,8 @@ from slotwise.programs.execution import Execution
 from slotwise.runtime.executing import Executing, Pickle
 from slotwise.runtime.local.arrivals import Arrivals, Ask, Entry, StopTask
 from slotwise.runtime.local.held_slots import HeldSlots
-from slotwise.runtime.local.unresponsive import HostChange, ResponseMonitor
+from slotwise.runtime.local.unresponsive import HostChange as ResponseChange
+from slotwise.runtime.local.unresponsive import ResponseMonitor
 from slotwise.runtime.local.workers import Reply, Workers
 
 HOST = "localhost"
@@ -122,6 +123,14 @@ class LocalBackend:
         self._arrivals.put(entry)
         self._workers.wake()
 
+    def hear(self, event: Request | HostChange) -> None:
+        """Tell the state of an event in this turn; for functions that were asked for."""
+        if isinstance(event, HostChange):
+            self._change_hosts(event)
+        else:
+            self._events.append(event)
+            self._apply(event)
+
     def answer_all(self) -> None:
         """Call what was asked, but not heard before the end."""
         for entry in self._arrivals.take(self.now):
@@ -173,20 +182,22 @@ class LocalBackend:
     def _take_arrivals(self, now: float) -> None:
         """Report the jobs that have arrived by now, and what other threads have put.
 
-        The state hears of a change of the hosts, and of what a function that was asked for has
-        done, before the next entry is taken.
+        A function that was asked for sees the state after all that was put before. The state
+        hears of what it does, as of a change of the hosts, before the next entry is taken.
         """
         for entry in self._arrivals.take(now):
-            if isinstance(entry, HostAdded | HostDrained | HostRemoved):
-                self.change_hosts(entry)
+            if isinstance(entry, HostChange):
+                self._change_hosts(entry)
                 return
             if isinstance(entry, Request):
-                self._events.append(entry)
-                self._apply(entry)
+                self.hear(entry)
             elif isinstance(entry, StopTask):
                 self._stop_task(entry)
             elif isinstance(entry, Ask):
-                entry.function()
+                if self._events:  # The state hears of these first.
+                    self._arrivals.put_back(entry)
+                else:
+                    entry.function()
                 return
             else:
                 if entry.job.id not in self._jobs:
@@ -200,10 +211,9 @@ class LocalBackend:
         elif isinstance(request, PhaseClosed):
             self._jobs.close_phase(request.phase)
 
-    def change_hosts(self, change: HostAdded | HostDrained | HostRemoved) -> None:
+    def _change_hosts(self, change: HostChange) -> None:
         """Start the workers of a host, or end them: at once, or when its last task has ended.
 
-        For the thread of the loop, once before the state hears of it; others `put` the event.
         A task whose output is being committed is not lost with its host, which is reported as
         drained. No effect on a host that is not there. SlotwiseError if workers cannot be
         started; then the host is not added.
@@ -338,9 +348,9 @@ class LocalBackend:
         """Report hosts that are now unresponsive, overdue, or back; end stuck workers."""
         now = self.now
         for host, change in self._monitor.look(now):
-            if change is HostChange.LOST:
+            if change is ResponseChange.LOST:
                 self._events.append(HostLost(now, host))
-            elif change is HostChange.OVERDUE:
+            elif change is ResponseChange.OVERDUE:
                 seconds = self._monitor.seconds(host, now)
                 for slot in self._slots.on(host, self._slots.held):
                     self._abandon(slot, f"host {host} has not responded for {seconds:.1f} s")
