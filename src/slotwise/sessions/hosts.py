@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from slotwise.model.cluster import ANY_KIND, Host
+from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostDrained, HostRemoved
-from slotwise.runtime.local.hosts import check_emulated
+from slotwise.runtime.local.backend import LocalBackend
+from slotwise.runtime.local.hosts import check_emulated, on_this_machine
 from slotwise.runtime.state import State
+from slotwise.sessions.claims_of_cores import ClaimOfCores, claim_cores
 from slotwise.sessions.loop_thread import LoopThread
-from slotwise.sources import Slots
+from slotwise.sources import Slots, processors
+
+
+def claimed_cluster(slots: Slots | Cluster | None) -> tuple[Cluster, ClaimOfCores]:
+    """The hosts of a new session, and its entry among the sessions on this machine.
+
+    InputError for hosts that cannot be emulated.
+    """
+    if slots is None:
+        count, claim = claim_cores(None, processors())
+        return LocalBackend.cluster(count), claim
+    if isinstance(slots, Cluster):
+        cluster = on_this_machine(slots)
+    else:
+        cluster = LocalBackend.cluster(slots)
+    return cluster, claim_cores(sum(cluster.capacity.values()), processors())[1]
 
 
 class ChangesHosts:

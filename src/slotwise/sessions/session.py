@@ -32,15 +32,14 @@ from slotwise.runtime.local.arrivals import Entry as Put
 from slotwise.runtime.local.arrivals import StopTask
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.call_stream import CallResult
-from slotwise.runtime.local.hosts import on_this_machine
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS
 from slotwise.sessions.calls import PHASE, Binding, CallSubmitter, OpenCalls
 from slotwise.sessions.changes import ChangesJobs
 from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
 from slotwise.sessions.futures import Future
-from slotwise.sessions.hosts import ChangesHosts
+from slotwise.sessions.hosts import ChangesHosts, claimed_cluster
 from slotwise.sessions.loop_thread import LoopThread
-from slotwise.sources import Entry, Slots, Source, processors
+from slotwise.sources import Entry, Slots, Source
 from slotwise.workload.workload import CommandJob, ProgramJob, Workload
 
 REST_SECONDS = 0.05
@@ -57,7 +56,8 @@ class Session(ChangesJobs, ChangesHosts):
     cancels them first. A session that is still open at the end of the program waits, too.
 
     slots      the number of worker processes, or their number by kind; by default, the number
-               of processors. Or a `Cluster`, whose hosts are emulated on this machine
+               of processors that other sessions of the same user leave, with a warning if there
+               are any. Or a `Cluster`, whose hosts are emulated on this machine
     scheduler  the name of the scheduler; see `slotwise.scheduler.ALLOCATORS`
     pools      the pools with their shares; jobs may also name others
 
@@ -79,11 +79,18 @@ class Session(ChangesJobs, ChangesHosts):
                 f"{scheduler} plans whole tasks of known work, and that of calls is unknown;"
                 f" take one of {', '.join(ALLOCATORS)} for a session"
             )
-        if isinstance(slots, Cluster):
-            cluster = on_this_machine(slots)
-        else:
-            cluster = LocalBackend.cluster(processors() if slots is None else slots)
-        source = Source(Workload((), pools=tuple(pools)), ()).with_options(
+        cluster, self._claim = claimed_cluster(slots)
+        try:
+            self._open(cluster, scheduler, tuple(pools), options)
+        except BaseException:
+            self._claim.close()
+            raise
+
+    def _open(
+        self, cluster: Cluster, scheduler: str, pools: tuple[Pool, ...], options: Options
+    ) -> None:
+        self._claimed = cluster
+        source = Source(Workload((), pools=pools), ()).with_options(
             preemption=options.get("preemption")
         )
         spec = RunSpec(scheduler, "live", (), cluster, source, options, {})
@@ -316,6 +323,7 @@ class Session(ChangesJobs, ChangesHosts):
 
     def _ended(self, error: BaseException | None) -> None:
         """The loop has ended: after `close`, or by an error."""
+        self._claim.close()
         with self._none_waits:
             self._error, self._is_ended = error, True
             self._none_waits.notify_all()
@@ -324,6 +332,9 @@ class Session(ChangesJobs, ChangesHosts):
 
     def _hear(self, now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
         """Tell futures what ended in a turn, after new tasks were started."""
+        if self._state.cluster is not self._claimed:
+            self._claimed = self._state.cluster
+            self._claim.update(self.slots)
         settled, self._settled = self._settled, []
         for future, result in settled:
             future.settle(result)
