@@ -19,7 +19,6 @@ class PhaseState(ShareNode):
     """A phase in progress. It changes only through its methods, and each is O(1).
 
     Each task takes one byte, plus an index from hosts and racks to the tasks with input there.
-
     The tasks of a phase that continues another are `blocked` until the tasks that they continue
     are done. Then each may run only on the host of the task that it continues.
 
@@ -394,9 +393,8 @@ class PhaseState(ShareNode):
 
     def count_bad_end(self, task: int, is_lost: bool) -> int:
         """How often a task has failed (or lost its slot, if `is_lost`), including now."""
-        key = (task, is_lost)
-        self._bad_ends[key] = count = self._bad_ends.get(key, 0) + 1
-        return count
+        self._bad_ends[task, is_lost] = self._bad_ends.get((task, is_lost), 0) + 1
+        return self._bad_ends[task, is_lost]
 
     def _numbered(self, task: int) -> tuple[int, int]:
         return task, self._tries.get(task, 0) + 1

@@ -71,6 +71,7 @@ class StateRequests(StateParts):
         jobs = {phase.job.pool for phase in self._phases.values()}
         self.pools = PoolTree(event.pools).with_pools(sorted(jobs))
         self._shares = SharesByKind(self._hosts.free)
+        self._shares.at(self.now)
         self._of_kind = self._shares.of
         for phase in self._phases.values():
             phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)

@@ -35,9 +35,10 @@ from slotwise.runtime.local.call_stream import CallResult
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS
 from slotwise.sessions.calls import PHASE, Binding, CallSubmitter, OpenCalls
 from slotwise.sessions.changes import ChangesJobs
-from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
+from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import ChangesHosts, claimed_cluster
+from slotwise.sessions.lazy_map import AHEAD, map_lazily
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sources import Entry, Slots, Source
 from slotwise.workload.workload import CommandJob, ProgramJob, Workload
@@ -155,7 +156,7 @@ class Session(ChangesJobs, ChangesHosts):
         self,
         fn: Callable[..., T],
         *iterables: Iterable[Any],
-        chunksize: int = 1,
+        chunksize: int | None = None,
         ahead: int | None = None,
         **binding: Any,
     ) -> Iterator[T]:
@@ -163,8 +164,8 @@ class Session(ChangesJobs, ChangesHosts):
 
         Items are read as results are asked for: `ahead` tasks are submitted before that (by
         default four for each slot), so that memory is bounded also for endless iterables. A
-        task makes `chunksize` calls. The other options are those of `executor`. If the iterator
-        is closed, the remaining calls are cancelled.
+        task makes `chunksize` calls; by default, as many as take about 10 ms. The other options
+        are those of `executor`. If the iterator is closed, the remaining calls are cancelled.
         """
         executor = self.executor(**{"name": getattr(fn, "__name__", "map"), **binding})
         most = AHEAD * self.slots if ahead is None else ahead
