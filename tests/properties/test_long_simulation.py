@@ -1,7 +1,7 @@
 """Many simulated hours of random jobs, requests, hosts and failures.
 
-By default a day for each scheduler; with `--slow` 1,000 hours in all, or as many for each as
-the environment variable LONG_HOURS says.
+By default some hours for each scheduler; with `--slow` 1,000 hours in all, or as many for each
+as the environment variable LONG_HOURS says.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Header, read_log
 from slotwise.record.log_file import LogFile
 from slotwise.record.plausible import Plausible
+from slotwise.runtime.finished import Finished
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.loop import turn
 from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
@@ -67,7 +68,7 @@ TREES = (
     (),
 )
 OBJECTIVES = (("response", "sum"), ("stretch", "max"), ("tardiness", "sum"), ("sla", "sum"))
-NAMES = ("flex", "fair", "fifo", "flowflex-fast")
+NAMES = ("flex", "fair", "fifo", "flex-on-fair")
 
 
 @dataclass(frozen=True)
@@ -213,8 +214,10 @@ def play(name: str, hours: float, log: Path) -> State:
 @pytest.mark.parametrize("name", NAMES)
 def test_all_invariants_hold_for_many_hours(name: str, tmp_path: Path) -> None:
     """All jobs end, the replay is identical, and no more is kept than after a few hours."""
-    hours = float(os.environ.get("LONG_HOURS", examples(10, slow=250)))
+    hours = float(os.environ.get("LONG_HOURS", examples(3, slow=250)))
     long = play(name, hours, tmp_path / "long.jsonl")
     assert replay_log(read_log(tmp_path / "long.jsonl")).is_identical
-    short = play(name, 5, tmp_path / "short.jsonl")
-    assert size_of(long) <= size_of(short) + 50
+    short = play(name, 2, tmp_path / "short.jsonl")
+    for state in (long, short):
+        state._finished = Finished()  # It has the last phases, on any number of hosts.
+    assert size_of(long) <= size_of(short) + 20
