@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from slotwise.analysis.explain import Explanation
+from slotwise.runtime.local.call_files import StoredResult
 from slotwise.runtime.local.call_stream import CallResult, input_of_call, number_of_input
 from slotwise.runtime.local.worker import pickled
 
@@ -116,10 +117,10 @@ class Future(futures.Future[T], Generic[T]):
         with suppress(futures.InvalidStateError):
             self.set_exception(error)
 
-    def pickled(self) -> bytes:
-        """The pickle of the result of a future that is done."""
+    def packed(self) -> bytes | StoredResult:
+        """The result of a future that is done, as another call gets it."""
         found: object = super().result(0)
-        return found.pickle if isinstance(found, CallResult) else pickled(found)
+        return found.packed if isinstance(found, CallResult) else pickled(found)
 
     def raised(self) -> BaseException | None:
         """What the call of a future that is done raised."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast
+from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
 from slotwise.analysis.explain import Explanation, explain_state
 from slotwise.model.decision import Decision, GiveUp
@@ -24,7 +24,7 @@ from slotwise.model.event import (
     PoolsChanged,
     TaskFinished,
 )
-from slotwise.model.job import Job, PhaseId
+from slotwise.model.job import PhaseId
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
@@ -33,13 +33,17 @@ from slotwise.running import Options, RunSpec, check_jobs, refuse_unknown
 from slotwise.runtime.local.arrivals import Entry as Put
 from slotwise.runtime.local.arrivals import StopTask
 from slotwise.runtime.local.backend import LocalBackend
+from slotwise.runtime.local.call_files import CallFiles
 from slotwise.runtime.local.call_stream import CallResult
+from slotwise.sessions.arriving import Names, arriving
 from slotwise.sessions.calls import PHASE, Binding, Calls, OpenCalls
 from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
 from slotwise.sessions.futures import Future
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sources import Entry, Slots, Source, processors
-from slotwise.workload.workload import CommandJob, ProgramJob, Workload
+from slotwise.workload.file import read_job
+from slotwise.workload.workload import Workload
+from slotwise.workload.workload import command as slotwise_command
 
 REST_SECONDS = 0.05
 """Seconds between allocations that arrivals and ends cause."""
@@ -83,7 +87,7 @@ class Session:
         self._calls: dict[str, OpenCalls] = {}  # by job
         self._jobs: dict[str, tuple[Future[Any], Execution]] = {}
         self._settled: list[tuple[Future[Any], CallResult]] = []
-        self._names: dict[str, int] = {}
+        self.unused = Names().unused
         self.lock = threading.RLock()
         self._single = Calls(self, Binding(), grows=False)
         self._waiting = 0  # calls that wait for the results of others
@@ -91,6 +95,7 @@ class Session:
         self._is_closed = self._is_ended = False
         self._error: BaseException | None = None
         records = [record for record in (self._hear, options.get("progress")) if record]
+        self.files = CallFiles()
         self._loop = LoopThread(
             header, lambda: LocalBackend((), cluster, is_open=True), records, options.get("log")
         )
@@ -151,16 +156,39 @@ class Session:
         most = AHEAD * self.slots if ahead is None else ahead
         return map_lazily(executor, fn, iterables, chunksize, max(1, most))
 
-    def run(self, entry: Entry, *, folder: str | Path = ".") -> Future[Any]:
-        """Run a job of any kind: a program, `Calls`, or a `Job` of stated work, which sleeps.
+    def command(
+        self,
+        command: str | Sequence[str],
+        *,
+        output: str | Path | None = None,
+        id: str = "command",
+        **options: Any,
+    ) -> Future[str]:
+        """Run a command in each task of a job: a list of words, or a text for /bin/sh.
 
-        It arrives now. If its id was used before, it gets a number behind it. The result of the
-        future is that of the job: the results of `Calls`, the output of a program, or None.
-        Relative paths of programs begin at `folder`. InputError for a job that cannot be run;
-        the future of a job that fails has a SlotwiseError with the reason.
+        output  the folder for what the tasks print, `task-00000.out` and `task-00000.err` and
+                so on. By default a temporary folder, which is removed when the session closes
+
+        The result of the future is this folder. The other options are those of
+        `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. InputError as for `run`.
         """
-        now = self.now
-        entry = _arriving(entry, now, self.unused)
+        if output is None:
+            output = self.files.new_folder()
+        return self.run(slotwise_command(command, output, id=id, **options))
+
+    def run(self, entry: Entry | Mapping[str, Any], *, folder: str | Path = ".") -> Future[Any]:
+        """Run a job of any kind: a program, commands, `Calls`, or a `Job`, which sleeps.
+
+        It may also be a mapping, like an entry of `jobs` in a workload file. It arrives now,
+        and its deadline and steps move with it. If its id was used before, it gets a number
+        behind it. The result of the future is that of the job: the results of `Calls`, the
+        output of a program or of commands, or None. Relative paths begin at `folder`.
+        InputError for a job that cannot be run; the future of a job that fails has a
+        SlotwiseError with the reason.
+        """
+        if isinstance(entry, Mapping):
+            entry = read_job(entry, self.slots, Path(folder))
+        entry = arriving(entry, self.now, self.unused)
         source = Source(Workload((), folder=Path(folder)), (entry,))
         (execution,) = source.executions(self._cluster)
         objective = Objective(**self._header.objective)
@@ -257,6 +285,7 @@ class Session:
                     calls.close()
                 self.put(JobsClosed(self.now))
         self._loop.join()
+        self.files.close()
         _OPEN.discard(self)
 
     def __enter__(self) -> Self:
@@ -312,21 +341,6 @@ class Session:
         """Add the calls of a new job; the caller holds the lock."""
         self._calls[stream.job] = stream
         self.put(stream.stream)
-
-    def unused(self, name: str) -> str:
-        """A name that no job of this session has had, from the wanted one."""
-        base, _, number = name.rpartition("-")
-        with self.lock:
-            if number.isdecimal() and int(number) <= self._names.get(base, 0):
-                name = base
-            elif name not in self._names:
-                self._names[name] = 1
-                return name
-            while True:
-                self._names[name] += 1
-                numbered = f"{name}-{self._names[name]}"
-                if numbered not in self._names:
-                    return numbered
 
     def check_open(self, *, had_waited: bool) -> None:
         """RuntimeError if no more calls are accepted; those that waited still are."""
@@ -390,15 +404,6 @@ class Session:
         with self.lock:
             of_calls = [one for c in self._calls.values() for one in c.of_task.values()]
             return [*of_calls, *(future for future, _ in self._jobs.values())]
-
-
-def _arriving(entry: Entry, now: float, unused: Callable[[str], str]) -> Entry:
-    """The job as it arrives now, with an id that was not used before."""
-    if isinstance(entry, Job | ProgramJob | CommandJob):
-        return replace(entry, id=unused(entry.id), arrival=now)
-    job = replace(entry.job, id=unused(entry.job.id), arrival=now)
-    cast(Any, entry).job = job
-    return entry
 
 
 _OPEN: weakref.WeakSet[Session] = weakref.WeakSet()
