@@ -23,7 +23,8 @@ from slotwise.model.host_changes import with_kinds
 from slotwise.model.network import Network
 from slotwise.opening import is_same_file
 from slotwise.programs.execution import HasInputSizes
-from slotwise.record.log import Log, check_log, following
+from slotwise.record.log import Log, following
+from slotwise.record.log_file import check_log
 from slotwise.record.remembering import Remembering
 from slotwise.report import page
 from slotwise.results import Result, Results, RunInterrupted, RunUnrecorded

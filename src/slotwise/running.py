@@ -23,7 +23,8 @@ from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
-from slotwise.record.log import Header, Log, LogFile
+from slotwise.record.log import Header, Log
+from slotwise.record.log_file import LogFile
 from slotwise.record.remembering import Remembering
 from slotwise.results import Result, RunInterrupted, RunUnrecorded
 from slotwise.runtime.backend import Backend

@@ -15,7 +15,8 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
-from slotwise.record.log import Log, LogFile
+from slotwise.record.log import Log
+from slotwise.record.log_file import LogFile
 from slotwise.report.explanation import explanation_lines
 from slotwise.runtime.simulated.outages import Outage
 from slotwise.runtime.simulated.simulation import Simulation

@@ -21,7 +21,8 @@ from slotwise.model.event import TaskEnded, TaskFailed, TaskFinished, TaskKilled
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool
 from slotwise.programs.calls import Calls
-from slotwise.record.log import Log, LogFile, read_log
+from slotwise.record.log import Log, read_log
+from slotwise.record.log_file import LogFile
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
 

@@ -12,7 +12,8 @@ import slotwise
 from properties.test_runs import Case, cases, reread
 from slotwise.analysis.metrics import Meter
 from slotwise.analysis.timeline import timeline_of
-from slotwise.record.log import Log, LogFile, read_log
+from slotwise.record.log import Log, read_log
+from slotwise.record.log_file import LogFile
 from tiers import examples
 
 

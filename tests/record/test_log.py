@@ -15,7 +15,8 @@ from slotwise.model.event import JobArrived, TaskFailed
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record import codec
-from slotwise.record.log import FORMAT, Header, Log, LogFile, Turn, read_log
+from slotwise.record.log import FORMAT, Header, Log, Turn, read_log
+from slotwise.record.log_file import LogFile
 
 HEADER = Header(
     backend="simulated",

@@ -6,18 +6,15 @@ and the decisions made on them. All other results are computed from it.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from io import TextIOWrapper
 from itertools import islice
 from math import inf
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, overload
 
 from slotwise.model.cluster import GRACE_SECONDS, Cluster
 from slotwise.model.decision import Decision
@@ -25,9 +22,8 @@ from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.event import Event
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
-from slotwise.opening import open_to_read, open_to_write
+from slotwise.opening import open_to_read
 from slotwise.record import codec
-from slotwise.record.own_files import refuse_foreign
 from slotwise.record.plausible import Plausible
 
 FORMAT = 1
@@ -174,79 +170,8 @@ class Log:
         self.turns.append(Turn(now, events, decisions))
 
 
-def check_log(path: str | Path) -> None:
-    """InputError if a log must not be written here because the file exists and is no log."""
-    refuse_foreign(path, MARK, f"log {str(path)!r}")
-
-
-class LogFile:
-    """A log on disk: a record for the loop that writes each turn as it comes.
-
-    An earlier log is replaced. InputError if another run is still writing it, or if the file
-    exists and is no log. While it is open, no other run can write to it.
-    """
-
-    def __init__(self, path: str | Path, header: Header) -> None:
-        self._path, self._header = path, header
-        self.has_begun = False  # Until then, the file has an earlier log.
-        check_log(path)
-        with _telling(path):
-            self._file = TextIOWrapper(open_to_write(path, is_emptied=False), encoding="utf-8")
-            self.is_kept = os.path.isfile(path)  # Unlike a pipe or a device.
-            if self.is_kept:
-                self._lock()
-
-    def log(self) -> Log:
-        """The log that was written, with its turns to be read from the file."""
-        return Log(self._header, FileTurns(self._path, self._header))
-
-    def __call__(
-        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
-    ) -> None:
-        """Write one turn; before the first, empty the file and write the header."""
-        self._begin()
-        self._write(Turn(now, events, decisions).to_plain())
-
-    def _begin(self) -> None:
-        # Not earlier: a run that fails validation must keep the previous log.
-        if not self.has_begun:
-            with _telling(self._path):
-                if self.is_kept:
-                    self._file.truncate(0)
-            self._write(self._header.to_plain())
-            self.has_begun = True
-
-    def _lock(self) -> None:
-        """Lock the file for as long as it is open."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.close()
-            raise InputError(
-                f"log {str(self._path)!r} is being written by another run; name another file"
-            ) from None
-
-    def _write(self, plain: dict[str, Any]) -> None:
-        with _telling(self._path):
-            self._file.write(json.dumps(plain, separators=(",", ":")) + "\n")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self._begin()
-        with _telling(self._path):
-            self._file.close()
-
-
 @contextmanager
-def _telling(path: str | Path, remedy: str = "name another file") -> Iterator[None]:
+def telling(path: str | Path, remedy: str = "name another file") -> Iterator[None]:
     """Convert an OSError to an InputError that names the log."""
     try:
         yield
@@ -288,7 +213,7 @@ class FileTurns(Sequence[Turn]):
     def __init__(self, path: str | Path, header: Header) -> None:
         self._named, self._path, self._header = path, os.path.abspath(path), header
         self._count: int | None = None
-        with _telling(path, READABLE), open_to_read(path) as file:
+        with telling(path, READABLE), open_to_read(path) as file:
             self._end = file.seek(0, os.SEEK_END)
             file.seek(max(0, self._end - TAIL_BYTES))
             self._tail = file.read(TAIL_BYTES)
@@ -319,7 +244,7 @@ class FileTurns(Sequence[Turn]):
 
 def _lines(path: str | Path, end: float = inf, tail: bytes = b"") -> Iterator[bytes]:
     """The complete lines of a file up to `end`; InputError if no `tail` is before it."""
-    with _telling(path, READABLE), open_to_read(path) as file:
+    with telling(path, READABLE), open_to_read(path) as file:
         if tail:
             file.seek(int(end) - len(tail))
             if file.read(len(tail)) != tail:

@@ -40,6 +40,11 @@ class Jobs:
         self._given_up: set[str] = set()  # They are not over while they hold slots.
         self._in_order: dict[str, list[PhaseState]] = {}  # of `ready`, until it changes
 
+    def add_kind(self, kind: str) -> None:
+        """Add a kind of slot, if it is new."""
+        self.ready.setdefault(kind, {})
+        self.wide.setdefault(kind, {})
+
     def __len__(self) -> int:
         return len(self._phases_of)
 

@@ -19,7 +19,6 @@ class PhaseState(ShareNode):
     """A phase in progress. It changes only through its methods, and each is O(1).
 
     Each task takes one byte, plus an index from hosts and racks to the tasks with input there.
-
     The tasks of a phase that continues another are `blocked` until the tasks that they continue
     are done. Then each may run only on the host of the task that it continues.
 
@@ -73,6 +72,8 @@ class PhaseState(ShareNode):
     )
 
     parent: PoolState
+    deferred_since: float | None
+    deferred_until: float | None
 
     def __init__(
         self,
@@ -101,8 +102,7 @@ class PhaseState(ShareNode):
         self.counted = 0  # its demand as counted in the shares above it
         self.is_ready = False
         self.lacks_input = False  # It waits again, because input of it was lost.
-        self.deferred_since: float | None = None
-        self.deferred_until: float | None = None
+        self.deferred_since = self.deferred_until = None
         self.has_passed = False
         self.launches: dict[int, tuple[Launch, float, float]] = {}
         self.stopping: dict[int, PoolState | None] = {}
@@ -229,12 +229,7 @@ class PhaseState(ShareNode):
 
     def locality(self, task: int, host: str) -> Locality:
         """How far a task would run from its input on this host."""
-        blocks = self.phase.tasks.blocks
-        if not blocks or host in blocks[task].hosts:
-            return Locality.NODE
-        rack_of = self._cluster.rack_of
-        near = any(rack_of.get(home) == rack_of[host] for home in blocks[task].hosts)
-        return Locality.RACK if near else Locality.ANY
+        return self._homes.locality(task, host) if self.phase.tasks.blocks else Locality.NODE
 
     def next_task_on(self, hosts: Collection[str]) -> tuple[int, int, str] | None:
         """Like `next_task`, among the tasks with input on one of these hosts; also the host."""
@@ -251,11 +246,7 @@ class PhaseState(ShareNode):
         return None if task is None else self._numbered(task)
 
     def is_unseen(self, now: float) -> bool:
-        """Whether nothing is known of its work.
-
-        Its work is not stated, none of its tasks has ended, and the running ones have on
-        average done less work than the default estimate of a task.
-        """
+        """Whether nothing is known of its work; see `model.snapshot.PhaseView`."""
         if self.phase.tasks.work is not None or self.done:
             return False
         return not self.running or self._elapsed(now) < self._each * len(self.launches)
@@ -402,24 +393,8 @@ class PhaseState(ShareNode):
 
     def count_bad_end(self, task: int, is_lost: bool) -> int:
         """How often a task has failed (or lost its slot, if `is_lost`), including now."""
-        key = (task, is_lost)
-        self._bad_ends[key] = count = self._bad_ends.get(key, 0) + 1
-        return count
-
-    def check(self) -> None:
-        """Assert that its counters agree with its tasks. O(tasks); for tests."""
-        status = self._status
-        assert self.pending == status.count(PENDING)
-        assert self.running == status.count(RUNNING) * self.width
-        assert status.count(RUNNING) == len(self.launches)
-        assert self.done == status.count(DONE)
-        assert self.blocked == status.count(BLOCKED)
-        assert self.stopping.keys() <= self.launches.keys()
-        assert 0 <= self.away <= self.running
-        assert self.running <= self.max_share, "a phase never exceeds its max share"
-        waits = self.waits_for and not self.lacks_input
-        assert not self.running or not waits, "no task runs before its phase is ready"
-        assert self.waits_for or not self.lacks_input, "what lacks input waits for it"
+        self._bad_ends[task, is_lost] = self._bad_ends.get((task, is_lost), 0) + 1
+        return self._bad_ends[task, is_lost]
 
     def _numbered(self, task: int) -> tuple[int, int]:
         return task, self._tries.get(task, 0) + 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from math import inf
-from typing import Any, Literal
+from typing import Any
 
 from slotwise.estimation.extrapolation import DEFAULT_WORK
 from slotwise.model.cluster import Cluster
@@ -46,17 +46,12 @@ from slotwise.model.event import (
     TaskKilled,
     TasksAdded,
 )
-from slotwise.model.job import Job, Phase, PhaseId
+from slotwise.model.job import PhaseId
 from slotwise.model.pool import Pool
-from slotwise.model.pool_tree import PoolTree
-from slotwise.runtime.finished import Finished
-from slotwise.runtime.hosts import Hosts
-from slotwise.runtime.jobs import Jobs, hold_followers, release_followers, tell_followers
+from slotwise.runtime.phase_check import check_phase
 from slotwise.runtime.phase_state import PhaseState
-from slotwise.runtime.pool_state import PoolState
-from slotwise.runtime.queues import Queues
-from slotwise.runtime.shares_by_kind import SharesByKind
-from slotwise.runtime.state_view import StateView
+from slotwise.runtime.state_hosts import StateHosts
+from slotwise.runtime.state_requests import StateRequests
 
 ATTEMPTS_MAX = 4
 """The number of attempts of a task before its job fails."""
@@ -64,14 +59,11 @@ ATTEMPTS_MAX = 4
 LOSSES_MAX = 16
 """The number of times that a task may lose its slot before it is taken to be the cause."""
 
-CANCELLED = "cancelled"
-"""The reason why a cancelled job failed."""
-
 UNSEEN = frozenset({LaunchDropped, JobsClosed})
 """Events after which no policy decides anything else than before."""
 
 
-class State(StateView):
+class State(StateRequests, StateHosts):
     """All jobs, phases, slots and waits, as the result of events and decisions.
 
     A job that is over leaves it: it grows with what is alive, not with what has been.
@@ -88,24 +80,8 @@ class State(StateView):
         default_work: float = DEFAULT_WORK,
     ) -> None:
         """A task may fail `attempts_max` times and lose its slot `losses_max` times."""
-        self.cluster = cluster
-        self.pools = PoolTree(pools)
-        self.now = 0.0
-        self.doomed: dict[str, str] = {}
-        self.is_stale = self.has_changed = self.has_shrunk = False
-        self.epoch_ends = self.reallocates_from = -inf
-        self.objective: tuple[str, Literal["sum", "max"]] | None = None
-        self._is_closed = False  # No more jobs arrive.
+        super().__init__(cluster, pools, default_work)
         self._limits = {False: attempts_max, True: losses_max}
-        self._default_work = default_work
-        self._hosts = Hosts(cluster)
-        self._queues = Queues()
-        self._finished = Finished()
-        self._jobs = Jobs(cluster.capacity)
-        self._phases = self._jobs.phases
-        self.completed, self.failed = self._jobs.completed, self._jobs.failed
-        self._shares = SharesByKind(self._hosts.free)
-        self._of_kind = self._shares.of
         self._waits: list[tuple[float, PhaseId]] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
             JobArrived: self._job_arrived,
@@ -180,79 +156,6 @@ class State(StateView):
         self._add_pool_of(job)
         self._begin(self._jobs.arrive(job, self.pools, self._phase))
 
-    def _jobs_closed(self, event: JobsClosed) -> None:
-        self._is_closed = True
-
-    def _job_cancelled(self, event: JobCancelled) -> None:
-        if event.job in self._jobs and not self._jobs.is_given_up(event.job):
-            self.doomed[event.job] = CANCELLED
-
-    def _job_changed(self, event: JobChanged) -> None:
-        if event.job not in self._jobs or self._jobs.is_given_up(event.job):
-            return
-        old = self._jobs.job(event.job)
-        job = event.applied_to(old)
-        self._add_pool_of(job)
-        admitted = self._jobs.change(job, self.pools)
-        if job.pool != old.pool:
-            for phase in self._jobs.phases_of(job.id):
-                phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
-            self._recount()
-        self._queues.is_outdated = True
-        self._reallocate_now()
-        self._begin(admitted)
-
-    def _tasks_added(self, event: TasksAdded) -> None:
-        phase = self._phases.get(event.phase)
-        if phase is None or self._jobs.is_given_up(phase.job.id):
-            return  # Its job is over.
-        was_idle = not phase.pending and not phase.running
-        self._jobs.replace(phase.job.grown(event.phase.phase, event.count))
-        phase.grow(event.count)
-        self.has_shrunk = self._queues.is_outdated = True  # Its demand grew.
-        if was_idle:
-            self._make_ready(phase)
-        else:
-            self._settle(phase, 0)
-
-    def _phase_closed(self, event: PhaseClosed) -> None:
-        phase = self._phases.get(event.phase)
-        if phase is not None:
-            phase.is_open = False
-            if not phase.pending and not phase.running:
-                self._phase_done(phase, event.at)
-
-    def _pools_changed(self, event: PoolsChanged) -> None:
-        """Replace the pools. The turns of pools and the clocks of their shortages restart."""
-        jobs = {phase.job.pool for phase in self._phases.values()}
-        self.pools = PoolTree(event.pools).with_pools(sorted(jobs))
-        self._shares = SharesByKind(self._hosts.free)
-        self._of_kind = self._shares.of
-        for phase in self._phases.values():
-            phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
-            phase.stopping = dict.fromkeys(phase.stopping)
-        self._recount()
-        self._reallocate_now()
-        self._begin(self._jobs.readmit(self.pools))
-
-    def _objective_changed(self, event: ObjectiveChanged) -> None:
-        self.objective = (event.penalty, event.aggregate)
-        self._reallocate_now()
-
-    def _reallocate_now(self) -> None:
-        self.is_stale, self.reallocates_from = True, -inf
-
-    def _add_pool_of(self, job: Job) -> None:
-        if job.pool not in self.pools or job.pool in self.pools.inner:
-            self.pools = self.pools.with_pools([job.pool])
-
-    def _begin(self, jobs: Iterable[Job]) -> None:
-        for job in jobs:
-            self._queues.is_outdated = True
-            for phase in self._jobs.phases_of(job.id):
-                if not phase.waits_for:
-                    self._make_ready(phase)
-
     def _task_finished(self, event: TaskFinished) -> None:
         phase = self._phases.get(event.phase)
         ended = phase and phase.end(event.task, event.attempt)
@@ -287,63 +190,6 @@ class State(StateView):
         if phase is not None:
             phase.keep(event.task, event.kept)
             self._jobs.forget_if_over(phase.job.id)
-
-    def _output_lost(self, event: OutputLost) -> None:
-        """Make tasks pending again. No effect on tasks that are not done."""
-        phase = self._phases.get(event.phase)
-        if phase is None or self._jobs.is_given_up(phase.job.id):
-            return
-        tasks = [task for task in event.tasks if phase.undo(task)]
-        if not tasks:
-            return
-        self._queues.is_outdated = self.is_stale = True
-        self._jobs.phase_undone(phase)
-        for task in tasks:
-            self._block_if_early(phase, task)
-        for other in hold_followers(phase, tasks):
-            if other.waits_for or not other.has_tasks:
-                self._make_unready(other)
-            else:
-                self._settle(other, 0)
-        if phase.waits_for or phase.is_ready or not phase.has_tasks:
-            self._settle(phase, 0)
-        else:
-            self._make_ready(phase)
-
-    def _host_lost(self, event: HostLost) -> None:
-        self._hosts.lose(event.host)
-        self._hosts_changed()
-
-    def _host_joined(self, event: HostJoined) -> None:
-        self._hosts.join(event.host)
-        self._hosts_changed()
-
-    def _host_added(self, event: HostAdded) -> None:
-        for kind in self._hosts.add(event.host):
-            self._jobs.ready[kind] = {}
-            self._shares.add(kind, self.now, self.pools)
-        self._hosts_changed()
-
-    def _host_leaves(self, event: HostDrained | HostRemoved) -> None:
-        """The host leaves now, or when its last attempt has ended.
-
-        Attempts on a removed host are lost: their ends are reported in the same turn.
-        """
-        self._hosts.leave(event.host)
-        self._let_go(event.host)
-        self._hosts_changed()
-        for phase in self._phases.values():
-            if phase.is_pinned and phase.has_pinned_to(event.host):
-                self._strand(phase, event.host)
-
-    def _hosts_changed(self) -> None:
-        """Update shares: slots, held ones included, were added or removed."""
-        self._queues.is_outdated = self.is_stale = True
-        if self.cluster is not self._hosts.cluster:
-            self.cluster = self._hosts.cluster
-            for phase in self._phases.values():
-                phase.move_to(self.cluster)
-        self._recount()
 
     # Decisions.
 
@@ -386,8 +232,6 @@ class State(StateView):
             self._make_unready(phase)
         self._jobs.forget_if_over(decision.job)
 
-    # Helpers. Each updates one index.
-
     def _put_back(self, event: TaskFailed | TaskKilled) -> PhaseState | None:
         """End an attempt without a result. Its phase, or None if the message came too late."""
         phase = self._phases.get(event.phase)
@@ -405,96 +249,10 @@ class State(StateView):
             self._strand(phase, ended[0].host)
         return phase
 
-    def _block_if_early(self, phase: PhaseState, task: int) -> None:
-        """Block a pending task if the output of the task that it continues was lost."""
-        if phase.phase.continues is not None:
-            before = self._phases[PhaseId(phase.job.id, phase.phase.continues)]
-            if not before.is_done(task):
-                phase.block(task)
-
-    def _free_slot(self, phase: PhaseState, launch: Launch) -> None:
-        self._hosts.free[phase.slot_kind].give_back(launch.host, phase.width)
-        if phase.stopping:
-            self._of_kind[phase.slot_kind].ended(phase, launch.task)
-
-    def _settle_end(self, phase: PhaseState, launch: Launch) -> None:
-        """Update the shares above a phase after one of its attempts has ended."""
-        if launch.host not in self._hosts.lost:
-            self._settle(phase, -phase.width)
-            return
-        if self._let_go(launch.host):
-            self._hosts_changed()
-        else:
-            self._recount()
-        self.has_shrunk = True  # It may use more slots of responsive hosts.
-
-    def _let_go(self, host: str) -> bool:
-        """Remove a host that is to leave if no attempt runs there; whether it has left now."""
-        has_left = self._hosts.forget_if_idle(host)
-        if has_left:
-            self._finished.forget(host)
-        return has_left
-
-    def _strand(self, phase: PhaseState, host: str) -> None:
-        """A pending task can only run on a host that leaves: its job cannot succeed."""
-        if not self._jobs.is_given_up(phase.job.id):
-            reason = f"host {host} leaves, where a task of phase {phase.id.phase} must run"
-            self.doomed.setdefault(phase.job.id, reason)
-
-    def _recount(self) -> None:
-        self._shares.recount(self._phases.values(), self._hosts.lost)
-
-    def _settle(self, phase: PhaseState, held: int) -> None:
-        self._of_kind[phase.slot_kind].settle(phase, held)
-
-    def _make_ready(self, phase: PhaseState) -> None:
-        self._jobs.make_ready(phase)
-        self._settle(phase, 0)
-        self.is_stale = True
-
-    def _make_unready(self, phase: PhaseState) -> None:
-        self._jobs.make_unready(phase)
-        self._settle(phase, 0)
-        self.is_stale = True
-
-    def _tell_followers(self, phase: PhaseState, task: int, host: str) -> None:
-        """Update the phases that need not wait for all tasks of this phase."""
-        for other in tell_followers(phase, task, host):
-            if other.is_pinned and not self._hosts.is_staying(host):
-                self._strand(other, host)
-            if other.is_ready:
-                self.has_shrunk = True  # Its demand grew; the next epoch handles it.
-                self._settle(other, 0)
-            elif not self._jobs.is_given_up(phase.job.id):
-                self._make_ready(other)
-
-    def _phase_done(self, phase: PhaseState, at: float) -> None:
-        self._make_unready(phase)
-        if phase.blocked or phase.is_open:
-            return  # Its other tasks continue tasks that are not done, or were not added yet.
-        if not self._jobs.is_given_up(phase.job.id):
-            for other in release_followers(phase):
-                self._make_ready(other)
-            self._begin(self._jobs.phase_done(phase, at, self.pools))
-            if phase.job.id in self.completed:
-                self.doomed.pop(phase.job.id, None)  # It was cancelled too late.
-        self._jobs.forget_if_over(phase.job.id)
-
-    def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
-        share = self._share(job, phase, self.cluster.slot_kind(phase.kind))
-        return PhaseState(
-            job, phase, order, share, self.pools, self.cluster, self._default_work
-        )
-
-    def _share(self, job: Job, phase: Phase, slot_kind: str) -> PoolState:
-        """The share of its pool that a phase counts against."""
-        keys = self.pools.shares(job.pool, phase.kind)
-        return self._of_kind[slot_kind].share(keys, self.pools)
-
     def check(self) -> None:
         """Assert every invariant. O(size of the state); for tests."""
         for phase in self._phases.values():
-            phase.check()
+            check_phase(phase)
         assert self.cluster is self._hosts.cluster
         for kind in self.cluster.capacity:
             phases = [phase for phase in self._phases.values() if phase.slot_kind == kind]

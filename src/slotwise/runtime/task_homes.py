@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from slotwise.model.cluster import Cluster
+from slotwise.model.decision import Locality
 from slotwise.model.job import Block
 from slotwise.workload.placement import PlacedBlocks
 
@@ -70,6 +71,15 @@ class TaskHomes:
                     return task, host
                 del by_host[host]
         return None
+
+    def locality(self, task: int, host: str) -> Locality:
+        """How far a task with an input block would run from it on this host."""
+        homes = self._blocks[task].hosts
+        if host in homes:
+            return Locality.NODE
+        rack_of = self._cluster.rack_of
+        is_near = any(rack_of.get(home) == rack_of[host] for home in homes)
+        return Locality.RACK if is_near else Locality.ANY
 
     def task_in(self, rack: str) -> int | None:
         """A pending task with input in this rack."""

@@ -25,7 +25,7 @@ PHASE = "call"
 T = TypeVar("T")
 
 
-class Host(Control, Protocol):
+class CallHost(Control, Protocol):
     """The session, as calls see it."""
 
     lock: threading.RLock
@@ -84,7 +84,7 @@ class Binding:
 class OpenCalls:
     """The futures of the calls of one job that are not done, by task (`Settled`)."""
 
-    def __init__(self, host: Host, job: Job) -> None:
+    def __init__(self, host: CallHost, job: Job) -> None:
         self._host = host
         self.stream = CallStream(job, self, host.files)
         self.grows = self._is_open = job.phases[0].grows
@@ -132,10 +132,10 @@ class OpenCalls:
             future.fail(SlotwiseError(f"job {self.job!r} failed: {reason}"))
 
 
-class Calls:
+class CallSubmitter:
     """Submits calls with a common binding: each as a job, or all as one that grows."""
 
-    def __init__(self, host: Host, binding: Binding, *, grows: bool) -> None:
+    def __init__(self, host: CallHost, binding: Binding, *, grows: bool) -> None:
         self._host, self._binding, self._grows = host, binding, grows
         self._streams: list[OpenCalls] = []  # The last one gets further calls.
 

@@ -10,7 +10,7 @@ from concurrent import futures
 from itertools import chain, islice
 from typing import Any, ParamSpec, TypeVar
 
-from slotwise.sessions.calls import Calls
+from slotwise.sessions.calls import CallSubmitter
 from slotwise.sessions.futures import Future
 
 P = ParamSpec("P")
@@ -29,7 +29,7 @@ class SessionExecutor(futures.Executor):
     repeated, and if it fails again and again, only its own future has the error.
     """
 
-    def __init__(self, calls: Calls, slots: int) -> None:
+    def __init__(self, calls: CallSubmitter, slots: int) -> None:
         self._calls, self._max_workers = calls, slots  # Dask reads `_max_workers`.
         self._lock = threading.Lock()
         self._is_shut_down = False

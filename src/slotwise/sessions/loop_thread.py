@@ -13,7 +13,8 @@ from typing import TypeVar
 from slotwise.model.decision import Decision
 from slotwise.model.event import Event
 from slotwise.objective.objective import Objective
-from slotwise.record.log import Header, LogFile
+from slotwise.record.log import Header
+from slotwise.record.log_file import LogFile
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.local.arrivals import Ask
 from slotwise.runtime.local.backend import LocalBackend

@@ -17,16 +17,12 @@ from slotwise.model.errors import SlotwiseError
 from slotwise.model.event import (
     Event,
     JobCancelled,
-    JobChanged,
     JobsClosed,
-    ObjectiveChanged,
     PhaseClosed,
-    PoolsChanged,
     TaskFinished,
 )
 from slotwise.model.job import PhaseId
 from slotwise.model.pool import Pool
-from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
 from slotwise.programs.execution import Execution
 from slotwise.running import Options, RunSpec, check_jobs, refuse_unknown
@@ -36,7 +32,8 @@ from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.call_files import CallFiles
 from slotwise.runtime.local.call_stream import CallResult
 from slotwise.sessions.arriving import Names, arriving
-from slotwise.sessions.calls import PHASE, Binding, Calls, OpenCalls
+from slotwise.sessions.calls import PHASE, Binding, CallSubmitter, OpenCalls
+from slotwise.sessions.changes import ChangesJobs
 from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
 from slotwise.sessions.futures import Future
 from slotwise.sessions.loop_thread import LoopThread
@@ -52,7 +49,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Session:
+class Session(ChangesJobs):
     """Runs calls and jobs in worker processes of this machine, at any time, from any thread.
 
     Use it as a context: at the end of the block it waits for all jobs; if the block raises, it
@@ -89,7 +86,7 @@ class Session:
         self._settled: list[tuple[Future[Any], CallResult]] = []
         self.unused = Names().unused
         self.lock = threading.RLock()
-        self._single = Calls(self, Binding(), grows=False)
+        self._single = CallSubmitter(self, Binding(), grows=False)
         self._waiting = 0  # calls that wait for the results of others
         self._none_waits = threading.Condition(self.lock)
         self._is_closed = self._is_ended = False
@@ -135,7 +132,7 @@ class Session:
         binding = Binding(name, pool, weight, deadline, priority, slots)
         binding.job("check", 0.0, grows=True)  # Refuses values that no job can have.
         most = self.slots if slots is None else min(slots, self.slots)
-        return SessionExecutor(Calls(self, binding, grows=True), most)
+        return SessionExecutor(CallSubmitter(self, binding, grows=True), most)
 
     def map(
         self,
@@ -205,59 +202,6 @@ class Session:
             raise
         return future
 
-    def change(
-        self,
-        future: Future[Any],
-        *,
-        priority: str | None = None,
-        weight: float | None = None,
-        pool: str | None = None,
-        deadline: float | None = None,
-    ) -> None:
-        """Change properties of a job while it runs; those not given stay.
-
-        `deadline` in seconds from now. Tasks that run continue. No effect on a job that is
-        over. InputError for a value that no job can have.
-        """
-
-        def change() -> None:
-            for phase in self._state.phases_of(future.job)[:1]:
-                old, now = phase.job, self.now
-                event = JobChanged(
-                    now,
-                    old.id,
-                    old.priority if priority is None else priority,
-                    old.weight if weight is None else weight,
-                    old.pool if pool is None else pool,
-                    old.deadline if deadline is None else now + deadline,
-                )
-                event.applied_to(old)
-                self._state.pools.with_pools([event.pool])
-                self.put(event)
-
-        self._loop.ask(change)
-
-    def set_pools(self, pools: Iterable[Pool]) -> None:
-        """Replace the pools, with their weights and shares; jobs keep theirs by name.
-
-        InputError for pools that do not fit together, or that leave a pool of a job without
-        jobs of its own.
-        """
-        given = tuple(pools)
-
-        def change() -> None:
-            used = {phase.job.pool for job in self._state.jobs_left() for phase in job}
-            PoolTree(given).with_pools(sorted(used))
-            self.put(PoolsChanged(self.now, given))
-
-        self._loop.ask(change)
-
-    def set_objective(self, objective: Objective | str) -> None:
-        """Replace the objective. InputError for a name that is no penalty."""
-        named = Objective.named(objective) if isinstance(objective, str) else objective
-        event = ObjectiveChanged(self.now, named.penalty, named.aggregate)
-        self._loop.ask(lambda: self.put(event))
-
     def jobs(self) -> list[Explanation]:
         """The jobs that are not over, in order of arrival: what each holds, and why."""
 
@@ -325,12 +269,7 @@ class Session:
         """Make callbacks outside the thread of the loop."""
         self._loop.call_back(calls)
 
-    # For calls (`Host`).
-
-    @property
-    def now(self) -> float:
-        """Seconds since the session began."""
-        return self._loop.backend.now
+    # For calls (`CallHost`).
 
     def put(self, entry: Put) -> None:
         """Give an entry to the loop; the caller holds the lock."""

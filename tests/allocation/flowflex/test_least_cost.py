@@ -16,6 +16,7 @@ import slotwise.allocation.flowflex.least_cost as least_cost_module
 from oracles.dags import Flows as Drawn
 from oracles.dags import flows, paper_flows
 from oracles.flow_problems import flow_problems, problem_of, rankings
+from oracles.network_rounding import rounding
 from slotwise.allocation.flowflex.chains import chains_of
 from slotwise.allocation.flowflex.flows import FlowNode, FlowProblem
 from slotwise.allocation.flowflex.further_deadlines import bounding_completions
@@ -35,22 +36,6 @@ EXAMPLES = examples(20, slow=1000)
 SUMS = [Objective(name) for name in ("response", "stretch", "tardy", "tardiness", "sla")]
 """Metrics that are never negative, as the theorems require."""
 FRACTIONS = (0.5, 0.25, 0.75, 0.9)
-
-
-def rounding(problem: FlowProblem, network: LeastCost) -> float:
-    """The effect of whole units of work and cost on the value of the network."""
-    highest = (
-        problem.costs.at(np.maximum(network.ends[-1], problem.alone)) - base(problem)
-    ).max()
-    units = problem.volume.sum() / problem.volume
-    return highest * (float(units.max()) * 2.0**-28 + len(problem) * 2.0**-29) + NEAR * abs(
-        network.bound
-    )
-
-
-def base(problem: FlowProblem) -> Floats:
-    """The minimum cost of each flow."""
-    return problem.costs.at(problem.alone)
 
 
 def width(network: LeastCost) -> float:

@@ -1,0 +1,90 @@
+"""Writing a log to a file, turn by turn."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Sequence
+from io import TextIOWrapper
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from slotwise.model.decision import Decision
+from slotwise.model.errors import InputError
+from slotwise.model.event import Event
+from slotwise.opening import open_to_write
+from slotwise.record.log import MARK, FileTurns, Header, Log, Turn, telling
+from slotwise.record.own_files import refuse_foreign
+
+
+def check_log(path: str | Path) -> None:
+    """InputError if a log must not be written here because the file exists and is no log."""
+    refuse_foreign(path, MARK, f"log {str(path)!r}")
+
+
+class LogFile:
+    """A log on disk: a record for the loop that writes each turn as it comes.
+
+    An earlier log is replaced. InputError if another run is still writing it, or if the file
+    exists and is no log. While it is open, no other run can write to it.
+    """
+
+    def __init__(self, path: str | Path, header: Header) -> None:
+        self._path, self._header = path, header
+        self.has_begun = False  # Until then, the file has an earlier log.
+        check_log(path)
+        with telling(path):
+            self._file = TextIOWrapper(open_to_write(path, is_emptied=False), encoding="utf-8")
+            self.is_kept = os.path.isfile(path)  # Unlike a pipe or a device.
+            if self.is_kept:
+                self._lock()
+
+    def log(self) -> Log:
+        """The log that was written, with its turns to be read from the file."""
+        return Log(self._header, FileTurns(self._path, self._header))
+
+    def __call__(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        """Write one turn; before the first, empty the file and write the header."""
+        self._begin()
+        self._write(Turn(now, events, decisions).to_plain())
+
+    def _begin(self) -> None:
+        # Not earlier: a run that fails validation must keep the previous log.
+        if not self.has_begun:
+            with telling(self._path):
+                if self.is_kept:
+                    self._file.truncate(0)
+            self._write(self._header.to_plain())
+            self.has_begun = True
+
+    def _lock(self) -> None:
+        """Lock the file for as long as it is open."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise InputError(
+                f"log {str(self._path)!r} is being written by another run; name another file"
+            ) from None
+
+    def _write(self, plain: dict[str, Any]) -> None:
+        with telling(self._path):
+            self._file.write(json.dumps(plain, separators=(",", ":")) + "\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._begin()
+        with telling(self._path):
+            self._file.close()

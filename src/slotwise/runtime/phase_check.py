@@ -1,0 +1,22 @@
+"""Whether the counters of a phase agree with its tasks; for tests."""
+
+from __future__ import annotations
+
+from slotwise.runtime.phase_state import PhaseState
+from slotwise.runtime.task_homes import BLOCKED, DONE, PENDING, RUNNING
+
+
+def check_phase(phase: PhaseState) -> None:
+    """Assert that the counters of a phase agree with its tasks. O(tasks)."""
+    status = phase._status
+    assert phase.pending == status.count(PENDING)
+    assert phase.running == status.count(RUNNING) * phase.width
+    assert status.count(RUNNING) == len(phase.launches)
+    assert phase.done == status.count(DONE)
+    assert phase.blocked == status.count(BLOCKED)
+    assert phase.stopping.keys() <= phase.launches.keys()
+    assert 0 <= phase.away <= phase.running
+    assert phase.running <= phase.max_share, "a phase never exceeds its max share"
+    waits = phase.waits_for and not phase.lacks_input
+    assert not phase.running or not waits, "no task runs before its phase is ready"
+    assert phase.waits_for or not phase.lacks_input, "what lacks input waits for it"

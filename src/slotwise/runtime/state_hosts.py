@@ -1,0 +1,66 @@
+"""How the state changes when hosts come or go, or output is lost."""
+
+from __future__ import annotations
+
+from slotwise.model.event import (
+    HostAdded,
+    HostDrained,
+    HostJoined,
+    HostLost,
+    HostRemoved,
+    OutputLost,
+)
+from slotwise.runtime.jobs import hold_followers
+from slotwise.runtime.state_parts import StateParts
+
+
+class StateHosts(StateParts):
+    """The part of the state that handles hosts, and output that is lost with them."""
+
+    def _host_lost(self, event: HostLost) -> None:
+        self._hosts.lose(event.host)
+        self._hosts_changed()
+
+    def _host_joined(self, event: HostJoined) -> None:
+        self._hosts.join(event.host)
+        self._hosts_changed()
+
+    def _host_added(self, event: HostAdded) -> None:
+        for kind in self._hosts.add(event.host):
+            self._jobs.add_kind(kind)
+            self._shares.add(kind, self.now, self.pools)
+        self._hosts_changed()
+
+    def _host_leaves(self, event: HostDrained | HostRemoved) -> None:
+        """The host leaves now, or when its last attempt has ended.
+
+        Attempts on a removed host are lost: their ends are reported in the same turn.
+        """
+        self._hosts.leave(event.host)
+        self._let_go(event.host)
+        self._hosts_changed()
+        for phase in self._phases.values():
+            if phase.is_pinned and phase.has_pinned_to(event.host):
+                self._strand(phase, event.host)
+
+    def _output_lost(self, event: OutputLost) -> None:
+        """Make tasks pending again. No effect on tasks that are not done."""
+        phase = self._phases.get(event.phase)
+        if phase is None or self._jobs.is_given_up(phase.job.id):
+            return
+        tasks = [task for task in event.tasks if phase.undo(task)]
+        if not tasks:
+            return
+        self._queues.is_outdated = self.is_stale = True
+        self._jobs.phase_undone(phase)
+        for task in tasks:
+            self._block_if_early(phase, task)
+        for other in hold_followers(phase, tasks):
+            if other.waits_for or not other.has_tasks:
+                self._make_unready(other)
+            else:
+                self._settle(other, 0)
+        if phase.waits_for or phase.is_ready or not phase.has_tasks:
+            self._settle(phase, 0)
+        else:
+            self._make_ready(phase)
