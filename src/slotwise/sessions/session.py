@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-from slotwise.analysis.explain import Explanation, explain_state
+from slotwise.analysis.explain import Explanation
 from slotwise.model.decision import Decision, GiveUp
 from slotwise.model.errors import SlotwiseError
 from slotwise.model.event import (
@@ -37,6 +37,8 @@ from slotwise.sessions.changes import ChangesJobs
 from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
 from slotwise.sessions.futures import Future
 from slotwise.sessions.loop_thread import LoopThread
+from slotwise.sessions.notebook import cells_of_notebook
+from slotwise.sessions.shows import ShowsJobs
 from slotwise.sources import Entry, Slots, Source, processors
 from slotwise.workload.file import read_job
 from slotwise.workload.workload import Workload
@@ -49,7 +51,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Session(ChangesJobs):
+class Session(ChangesJobs, ShowsJobs):
     """Runs calls and jobs in worker processes of this machine, at any time, from any thread.
 
     Use it as a context: at the end of the block it waits for all jobs; if the block raises, it
@@ -92,11 +94,13 @@ class Session(ChangesJobs):
         self._is_closed = self._is_ended = False
         self._error: BaseException | None = None
         records = [record for record in (self._hear, options.get("progress")) if record]
+        self._turns = self._over = 0
         self.files = CallFiles()
         self._loop = LoopThread(
             header, lambda: LocalBackend((), cluster, is_open=True), records, options.get("log")
         )
         self._state = self._loop.state
+        self.cells = cells_of_notebook()
         self._loop.start(self._ended)
         _OPEN.add(self)
 
@@ -202,16 +206,6 @@ class Session(ChangesJobs):
             raise
         return future
 
-    def jobs(self) -> list[Explanation]:
-        """The jobs that are not over, in order of arrival: what each holds, and why."""
-
-        def explain_all() -> list[Explanation]:
-            jobs = [phases[0].job for phases in self._state.jobs_left()]
-            name = self._scheduler_name
-            return [explain_state(self._state, job.id, job.pool, name) for job in jobs]
-
-        return self._loop.ask(explain_all)
-
     def close(self, *, cancels: bool = False) -> None:
         """Accept no more jobs, wait for those that were submitted, and end the workers.
 
@@ -230,6 +224,10 @@ class Session(ChangesJobs):
                 self.put(JobsClosed(self.now))
         self._loop.join()
         self.files.close()
+        if self.cells is not None:
+            self.cells.close()
+        if self._display is not None:
+            self._display.close()
         _OPEN.discard(self)
 
     def __enter__(self) -> Self:
@@ -258,10 +256,8 @@ class Session(ChangesJobs):
         """The slots that a job holds, and why."""
 
         def explain() -> Explanation:
-            phases = self._state.phases_of(job)
-            pool = phases[0].job.pool if phases else ""
-            found = explain_state(self._state, job, pool, self._scheduler_name)
-            return found if phases else replace(found, status="over")
+            found = self._explained(job)
+            return found if found.phases else replace(found, status="over")
 
         return self._loop.ask(explain)
 
@@ -310,6 +306,7 @@ class Session(ChangesJobs):
 
     def _hear(self, now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
         """Tell futures what ended in a turn, after new tasks were started."""
+        self._turns += 1
         settled, self._settled = self._settled, []
         for future, result in settled:
             future.settle(result)
@@ -325,6 +322,7 @@ class Session(ChangesJobs):
     def _end_if_over(self, job: str) -> None:
         if self._state.phases_of(job):
             return
+        self._over += 1
         self._calls.pop(job, None)
         if job in self._jobs:
             future, execution = self._jobs.pop(job)
@@ -333,6 +331,7 @@ class Session(ChangesJobs):
                 future.set_result(getattr(found, "results", getattr(found, "output", None)))
 
     def _fail(self, job: str, reason: str) -> None:
+        self._over += 1
         if calls := self._calls.pop(job, None):
             calls.fail(reason)
         if job in self._jobs:
