@@ -105,7 +105,7 @@ def test_a_session_shows_a_table_of_its_jobs(tmp_path: Path) -> None:
             for cell in (">both<", ">narrow<", "</span> running<", "</span>0/2<", ">1<"):
                 assert cell in html
             assert "task 1</strong>: " in second._repr_html_()
-            assert " waiting</p>" in second._repr_html_()
+            assert " waiting</span></p>" in second._repr_html_()
         assert second.result(PATIENCE) == go
     assert "0 of 2 slots held, 0 jobs not over, 1 over</p>" in session._repr_html_()
 

@@ -21,6 +21,7 @@ _COLOURS = {
     "done": DONE,
     "failed": FAILED,
 }
+_TABLE = "border-collapse: collapse; margin: 0; color: inherit; font-size: inherit"
 _CELL = "padding: 4px 14px 4px 0; text-align: left; vertical-align: middle"
 _RULE = "border-bottom: 1px solid rgba(128, 128, 128, 0.3)"
 _FRAME = "overflow-x: auto; font-variant-numeric: tabular-nums; line-height: 1.4"
@@ -115,8 +116,7 @@ def _table(jobs: Sequence[ShownJob]) -> str:
     head = "".join(f'<th style="{_CELL}; {_RULE}">{title}</th>' for title in titles)
     body = "".join(f"<tr>{''.join(_cells(job))}</tr>" for job in jobs)
     return (
-        '<table style="border-collapse: collapse; margin: 0">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f'<table style="{_TABLE}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
     )
 
 
@@ -128,7 +128,8 @@ def _cells(job: ShownJob) -> list[str]:
 
 
 def _state(state: str, colour: str) -> str:
-    return f'<span style="color: {colour}">●</span> {escape(state)}'
+    dot = f'<span style="color: {colour}">●</span>'
+    return f'<span style="white-space: nowrap">{dot} {escape(state)}</span>'
 
 
 def _progress(job: ShownJob) -> str:
