@@ -72,12 +72,17 @@ class Binding:
     priority: str = "normal"
     slots: int | None = None
 
-    def job(self, name: str, now: float, *, grows: bool) -> Job:
+    def job(self, *, grows: bool) -> Job:
         """A job of one call, to which more may be added if it `grows`."""
         phase = Phase(PHASE, Tasks(1), slots_max=self.slots, grows=grows)
-        deadline = None if self.deadline is None else now + self.deadline
         return Job(
-            name, (phase,), now, self.pool, self.weight, deadline, priority=self.priority
+            self.name,
+            (phase,),
+            0.0,
+            self.pool,
+            self.weight,
+            self.deadline,
+            priority=self.priority,
         )
 
 
@@ -136,7 +141,8 @@ class CallSubmitter:
     """Submits calls with a common binding: each as a job, or all as one that grows."""
 
     def __init__(self, host: CallHost, binding: Binding, *, grows: bool) -> None:
-        self._host, self._binding, self._grows = host, binding, grows
+        self._host, self._grows = host, grows
+        self._job = binding.job(grows=grows)
         self._streams: list[OpenCalls] = []  # The last one gets further calls.
 
     def submit(
@@ -180,9 +186,9 @@ class CallSubmitter:
         streams = self._streams
         if streams and streams[-1].stream.count < CALLS_MOST:
             return streams[-1]
-        host, binding = self._host, self._binding
-        job = binding.job(host.unused(binding.name), host.now, grows=self._grows)
-        stream = OpenCalls(host, job)
+        host, job, now = self._host, self._job, self._host.now
+        deadline = None if job.deadline is None else now + job.deadline
+        stream = OpenCalls(host, job.again(host.unused(job.id), now, deadline))
         if self._grows:
             for full in streams:
                 full.close()

@@ -34,8 +34,9 @@ from slotwise.runtime.local.call_stream import CallResult
 from slotwise.sessions.arriving import Names, arriving
 from slotwise.sessions.calls import PHASE, Binding, CallSubmitter, OpenCalls
 from slotwise.sessions.changes import ChangesJobs
-from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
+from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
+from slotwise.sessions.lazy_map import AHEAD, map_lazily
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import cells_of_notebook
 from slotwise.sessions.shows import ShowsJobs
@@ -134,7 +135,6 @@ class Session(ChangesJobs, ShowsJobs):
         slots     the most slots that its calls hold at once
         """
         binding = Binding(name, pool, weight, deadline, priority, slots)
-        binding.job("check", 0.0, grows=True)  # Refuses values that no job can have.
         most = self.slots if slots is None else min(slots, self.slots)
         return SessionExecutor(CallSubmitter(self, binding, grows=True), most)
 
@@ -142,7 +142,7 @@ class Session(ChangesJobs, ShowsJobs):
         self,
         fn: Callable[..., T],
         *iterables: Iterable[Any],
-        chunksize: int = 1,
+        chunksize: int | None = None,
         ahead: int | None = None,
         **binding: Any,
     ) -> Iterator[T]:
@@ -150,8 +150,8 @@ class Session(ChangesJobs, ShowsJobs):
 
         Items are read as results are asked for: `ahead` tasks are submitted before that (by
         default four for each slot), so that memory is bounded also for endless iterables. A
-        task makes `chunksize` calls. The other options are those of `executor`. If the iterator
-        is closed, the remaining calls are cancelled.
+        task makes `chunksize` calls; by default, as many as take about 10 ms. The other options
+        are those of `executor`. If the iterator is closed, the remaining calls are cancelled.
         """
         executor = self.executor(**{"name": getattr(fn, "__name__", "map"), **binding})
         most = AHEAD * self.slots if ahead is None else ahead

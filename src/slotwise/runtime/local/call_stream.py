@@ -232,10 +232,15 @@ def run_call(
     except running.Stopped:
         raise
     except BaseException as error:
-        text = story(error)
-        error.__traceback__ = None
-        try:
-            return False, pickled((error, text))
-        except Exception:
-            plain = SlotwiseError(f"{type(error).__name__}: {error}")
-            return False, pickle.dumps((plain, text))
+        return False, failure(error)
+
+
+def failure(error: BaseException) -> bytes:
+    """The pickle of an exception and its traceback, as a `CallResult` holds it."""
+    text = story(error)
+    error.__traceback__ = None
+    try:
+        return pickled((error, text))
+    except Exception:
+        plain = SlotwiseError(f"{type(error).__name__}: {error}")
+        return pickle.dumps((plain, text))
