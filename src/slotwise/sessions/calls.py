@@ -12,6 +12,7 @@ from slotwise.model.errors import SlotwiseError
 from slotwise.model.event import PhaseClosed, TasksAdded
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.runtime.local.arrivals import Entry
+from slotwise.runtime.local.call_files import CallFiles
 from slotwise.runtime.local.call_stream import Call, CallResult, CallStream, pickled_call
 from slotwise.sessions.futures import Control, Future
 
@@ -28,6 +29,7 @@ class CallHost(Control, Protocol):
     """The session, as calls see it."""
 
     lock: threading.RLock
+    files: CallFiles
 
     @property
     def now(self) -> float:
@@ -94,7 +96,7 @@ class OpenCalls:
 
     def __init__(self, host: CallHost, job: Job) -> None:
         self._host = host
-        self.stream = CallStream(job, self)
+        self.stream = CallStream(job, self, host.files)
         self.grows = self._is_open = job.phases[0].grows
         self.of_task: dict[int, Future[Any]] = {}
 
@@ -227,7 +229,7 @@ class CallSubmitter:
             future.fail(error)
         elif not future.cancelled():
             try:
-                pickles = (one.pickled() for one in inputs)
-                self._add(future, (call, *pickles), had_waited=True)
+                packed = (one.packed() for one in inputs)
+                self._add(future, (call, *packed), had_waited=True)
             except Exception as refused:
                 future.fail(refused)
