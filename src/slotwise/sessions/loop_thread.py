@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent import futures
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
@@ -47,6 +47,9 @@ class LoopThread:
         self._is_over = False
         self._lock = threading.Lock()
         with ExitStack() as stack:
+            for record in self._records:
+                if isinstance(record, AbstractContextManager):
+                    stack.enter_context(record)
             if log is not None:
                 self._records.append(stack.enter_context(LogFile(log, header)))
             self.backend = stack.enter_context(make_backend())

@@ -41,6 +41,7 @@ from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import ChangesHosts, claimed_cluster
 from slotwise.sessions.lazy_map import AHEAD, map_lazily
+from slotwise.sessions.learning import Learning
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import cells_of_notebook
 from slotwise.sessions.shows import ShowsJobs
@@ -67,6 +68,8 @@ class Session(ChangesJobs, ChangesHosts, ShowsJobs):
                are any. Or a `Cluster`, whose hosts are emulated on this machine
     scheduler  the name of the scheduler; see `slotwise.scheduler.ALLOCATORS`
     pools      the pools with their shares; jobs may also name others
+    history    a database of earlier runs, created if it is missing: it gives the estimated work
+               of programs, and each task of a program that ends is added to it
 
     The options are those of `slotwise.run`. InputError for options that do not fit;
     SlotwiseError if the workers cannot be started.
@@ -78,6 +81,7 @@ class Session(ChangesJobs, ChangesHosts, ShowsJobs):
         scheduler: str = "flex",
         *,
         pools: Iterable[Pool] = (),
+        history: str | Path | None = None,
         **options: Unpack[Options],
     ) -> None:
         refuse_unknown(options)
@@ -88,6 +92,7 @@ class Session(ChangesJobs, ChangesHosts, ShowsJobs):
             )
         cluster, self._claim = claimed_cluster(slots)
         try:
+            self._learning = Learning(history, cluster, options.get("log"))
             self._open(cluster, scheduler, tuple(pools), options)
         except BaseException:
             self._claim.close()
@@ -112,9 +117,10 @@ class Session(ChangesJobs, ChangesHosts, ShowsJobs):
         self._single = CallSubmitter(self, Binding(), grows=False)
         self._waiting = 0  # calls that wait for the results of others
         self._none_waits = threading.Condition(self.lock)
-        self._is_closed = self._is_ended = False
+        self._is_closed = self._is_ended = self._has_ended_jobs = False
         self._error: BaseException | None = None
-        records = [record for record in (self._hear, options.get("progress")) if record]
+        others = (self._learning.record, options.get("progress"))
+        records = [*filter(None, others), self._hear]
         self._turns = self._over = 0
         self.files = CallFiles()
         self._loop = LoopThread(
@@ -213,7 +219,8 @@ class Session(ChangesJobs, ChangesHosts, ShowsJobs):
         if isinstance(entry, Mapping):
             entry = read_job(entry, self.slots, Path(folder))
         entry = arriving(entry, self.now, self.unused)
-        source = Source(Workload((), folder=Path(folder)), (entry,))
+        workload = Workload((), folder=Path(folder))
+        source = Source(workload, (entry,), self._learning.rates)
         cluster = self._state.cluster
         (execution,) = source.executions(cluster)
         check_jobs([execution.job], cluster, self._objective, self._state.pools)
@@ -224,6 +231,7 @@ class Session(ChangesJobs, ChangesHosts, ShowsJobs):
                 self.check_open(had_waited=False)
                 self.check_job(execution.job)
                 self._jobs[execution.job.id] = (future, execution)
+                self._learning.begin(execution)
                 self.put(execution)
         except BaseException:
             execution.close(succeeded=False)
@@ -235,18 +243,32 @@ class Session(ChangesJobs, ChangesHosts, ShowsJobs):
 
         With `cancels`, jobs that are not over are cancelled first. Idempotent.
         """
+        try:
+            self._end_jobs(cancels)
+        except KeyboardInterrupt:  # Nobody waits any longer.
+            self._end_jobs(True)
+            raise
+        finally:
+            self._free()
+
+    def _end_jobs(self, cancels: bool) -> None:
+        """Accept no more jobs; wait until all are over, or cancel them."""
         with self.lock:
-            was_closed, self._is_closed = self._is_closed, True
+            self._is_closed = True
         if cancels:
             for future in self._pending():
                 future.cancel()
-        if not was_closed:
-            with self._none_waits:
-                self._none_waits.wait_for(lambda: not self._waiting or self._is_ended)
+        with self._none_waits:
+            self._none_waits.wait_for(lambda: not self._waiting or self._is_ended)
+            if not self._has_ended_jobs:
+                self._has_ended_jobs = True
                 for calls in list(self._calls.values()):
                     calls.close()
                 self.put(JobsClosed(self.now))
         self._loop.join()
+
+    def _free(self) -> None:
+        """Remove what the session has put elsewhere."""
         self.files.close()
         if self.cells is not None:
             self.cells.close()
@@ -366,6 +388,7 @@ class Session(ChangesJobs, ChangesHosts, ShowsJobs):
         self._calls.pop(job, None)
         if job in self._jobs:
             future, execution = self._jobs.pop(job)
+            self._learning.end(job)
             found: Any = execution
             if future.start():
                 future.set_result(getattr(found, "results", getattr(found, "output", None)))
@@ -376,6 +399,7 @@ class Session(ChangesJobs, ChangesHosts, ShowsJobs):
             calls.fail(reason)
         if job in self._jobs:
             future, _ = self._jobs.pop(job)
+            self._learning.end(job)
             future.fail(SlotwiseError(f"job {job!r} failed: {reason}"))
 
     def _pending(self) -> list[Future[Any]]:

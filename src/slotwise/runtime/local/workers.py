@@ -209,8 +209,8 @@ class Workers:
     def wake(self) -> None:
         """Make `wait` return soon. May be called from any thread; no effect after `close`."""
         if not self._has_rung:
+            self._has_rung = True
             with self._bell_lock:
-                self._has_rung = True
                 if self._bell >= 0:
                     os.eventfd_write(self._bell, 1)
 
