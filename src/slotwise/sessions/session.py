@@ -28,12 +28,12 @@ from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
 from slotwise.programs.execution import Execution
 from slotwise.running import Options, RunSpec, check_jobs, refuse_unknown
-from slotwise.runtime.local.arrivals import Entry as Put
 from slotwise.runtime.local.arrivals import StopTask
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.call_files import CallFiles
 from slotwise.runtime.local.call_stream import CallResult
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS
+from slotwise.sessions.accepting import AcceptsCalls
 from slotwise.sessions.arriving import Names, arriving
 from slotwise.sessions.calls import PHASE, Binding, CallSubmitter, OpenCalls
 from slotwise.sessions.changes import ChangesJobs
@@ -57,7 +57,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Session(ChangesJobs, ChangesHosts, ShowsJobs):
+class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
     """Runs calls and jobs in worker processes of this machine, at any time, from any thread.
 
     Use it as a context: at the end of the block it waits for all jobs; if the block raises, it
@@ -310,40 +310,6 @@ class Session(ChangesJobs, ChangesHosts, ShowsJobs):
     def call_back(self, calls: Callable[[], None]) -> None:
         """Make callbacks outside the thread of the loop."""
         self._loop.call_back(calls)
-
-    # For calls (`CallHost`).
-
-    def put(self, entry: Put) -> None:
-        """Give an entry to the loop; the caller holds the lock."""
-        if not self._is_ended:
-            self._loop.backend.put(entry)
-
-    def enter(self, stream: OpenCalls) -> None:
-        """Add the calls of a new job; the caller holds the lock."""
-        self._calls[stream.job] = stream
-        self.put(stream.stream)
-
-    def check_job(self, job: Job) -> None:
-        """InputError for a job without what the pools or the objective need now."""
-        self._pools.check_holds_jobs(job.pool)
-        self._objective.check([job])
-
-    def check_open(self, *, had_waited: bool) -> None:
-        """RuntimeError if no more calls are accepted; those that waited still are."""
-        if self._error is not None:
-            raise SlotwiseError(f"the session has failed: {self._error}") from self._error
-        if self._is_ended or (self._is_closed and not had_waited):
-            raise RuntimeError("cannot schedule new futures after shutdown")
-
-    def settle(self, future: Future[Any], result: CallResult) -> None:
-        """Give a future its result at the end of the turn."""
-        self._settled.append((future, result))
-
-    def waits(self, more: int) -> None:
-        """Count calls that wait for the results of others."""
-        with self._none_waits:
-            self._waiting += more
-            self._none_waits.notify_all()
 
     # In the thread of the loop.
 
