@@ -12,7 +12,7 @@ from slotwise.report.session_table import ShownJob, future_html
 from slotwise.runtime.local.call_files import StoredResult
 from slotwise.runtime.local.call_stream import CallResult, input_of_call, number_of_input
 from slotwise.runtime.local.worker import pickled, summary
-from slotwise.sessions.notebook import Cells
+from slotwise.sessions.notebook import NotebookCells
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ STATES = {
 class Control(Protocol):
     """What a future asks of its session."""
 
-    cells: Cells | None
+    cells: NotebookCells | None
     """What is told of new futures, in a notebook."""
 
     def shown_job(self, job: str) -> ShownJob | None:

@@ -16,7 +16,7 @@ REDRAW_SECONDS = 0.5
 """Seconds between two looks at whether the display of a session has changed."""
 
 
-class Cells:
+class NotebookCells:
     """The futures that were created while the current cell of a notebook runs.
 
     If the cell ends with KeyboardInterrupt, those that are not done are cancelled.
@@ -52,12 +52,12 @@ class Cells:
                 future.cancel()
 
 
-def cells_of_notebook() -> Cells | None:
+def cells_of_notebook() -> NotebookCells | None:
     """What hears of the cells of IPython; None if this process does not run it."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if hasattr(ipython, "get_ipython") else None
     events = getattr(shell, "events", None)
-    return None if events is None else Cells(events)
+    return None if events is None else NotebookCells(events)
 
 
 class LiveDisplay:
