@@ -44,6 +44,10 @@ class CallHost(Control, Protocol):
         """Add the calls of a new job; the caller holds the lock."""
         ...
 
+    def check_job(self, job: Job) -> None:
+        """InputError for a job without what the pools or the objective need now."""
+        ...
+
     def unused(self, name: str) -> str:
         """A name that no job has had, from the wanted one."""
         ...
@@ -70,11 +74,12 @@ class Binding:
     weight: float = 1.0
     deadline: float | None = None
     priority: str = "normal"
-    slots: int | None = None
+    slots: int = 1
+    slots_max: int | None = None
 
     def job(self, *, grows: bool) -> Job:
         """A job of one call, to which more may be added if it `grows`."""
-        phase = Phase(PHASE, Tasks(1), slots_max=self.slots, grows=grows)
+        phase = Phase(PHASE, Tasks(1), slots=self.slots, slots_max=self.slots_max, grows=grows)
         return Job(
             self.name,
             (phase,),
@@ -187,6 +192,7 @@ class CallSubmitter:
         if streams and streams[-1].stream.count < CALLS_MOST:
             return streams[-1]
         host, job, now = self._host, self._job, self._host.now
+        host.check_job(job)
         deadline = None if job.deadline is None else now + job.deadline
         stream = OpenCalls(host, job.again(host.unused(job.id), now, deadline))
         if self._grows:

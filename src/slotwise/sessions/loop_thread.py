@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from slotwise.model.decision import Decision
-from slotwise.model.event import Event
+from slotwise.model.event import Event, HostChange, Request
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header
 from slotwise.record.log_file import LogFile
@@ -90,6 +90,11 @@ class LoopThread:
             else:
                 self.backend.put(Ask(call))
         return answer.result()
+
+    def hear(self, event: Request | HostChange) -> None:
+        """Tell the state of an event, in a function that `ask` calls; none after the end."""
+        if not self._is_over:
+            self.backend.hear(event)
 
     def call_back(self, calls: Callable[[], None]) -> None:
         """Make callbacks: here, or in a thread of their own if this is that of the loop."""

@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
 from slotwise.analysis.explain import Explanation
+from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, GiveUp
-from slotwise.model.errors import SlotwiseError
+from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.event import (
     Event,
     JobCancelled,
@@ -21,7 +22,8 @@ from slotwise.model.event import (
     PhaseClosed,
     TaskFinished,
 )
-from slotwise.model.job import PhaseId
+from slotwise.model.fitting import check_fits
+from slotwise.model.job import Job, PhaseId
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
 from slotwise.programs.execution import Execution
@@ -31,16 +33,18 @@ from slotwise.runtime.local.arrivals import StopTask
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.call_files import CallFiles
 from slotwise.runtime.local.call_stream import CallResult
+from slotwise.scheduler import ALLOCATORS, QUEUEINGS
 from slotwise.sessions.arriving import Names, arriving
 from slotwise.sessions.calls import PHASE, Binding, CallSubmitter, OpenCalls
 from slotwise.sessions.changes import ChangesJobs
 from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
+from slotwise.sessions.hosts import ChangesHosts, claimed_cluster
 from slotwise.sessions.lazy_map import AHEAD, map_lazily
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import cells_of_notebook
 from slotwise.sessions.shows import ShowsJobs
-from slotwise.sources import Entry, Slots, Source, processors
+from slotwise.sources import Entry, Slots, Source
 from slotwise.workload.file import read_job
 from slotwise.workload.workload import Workload
 from slotwise.workload.workload import command as slotwise_command
@@ -52,15 +56,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Session(ChangesJobs, ShowsJobs):
+class Session(ChangesJobs, ChangesHosts, ShowsJobs):
     """Runs calls and jobs in worker processes of this machine, at any time, from any thread.
 
     Use it as a context: at the end of the block it waits for all jobs; if the block raises, it
     cancels them first. A session that is still open at the end of the program waits, too.
 
     slots      the number of worker processes, or their number by kind; by default, the number
-               of processors
-    scheduler  the name of the scheduler; see `slotwise.scheduler.SCHEDULERS`
+               of processors that other sessions of the same user leave, with a warning if there
+               are any. Or a `Cluster`, whose hosts are emulated on this machine
+    scheduler  the name of the scheduler; see `slotwise.scheduler.ALLOCATORS`
     pools      the pools with their shares; jobs may also name others
 
     The options are those of `slotwise.run`. InputError for options that do not fit;
@@ -69,20 +74,35 @@ class Session(ChangesJobs, ShowsJobs):
 
     def __init__(
         self,
-        slots: Slots | None = None,
+        slots: Slots | Cluster | None = None,
         scheduler: str = "flex",
         *,
         pools: Iterable[Pool] = (),
         **options: Unpack[Options],
     ) -> None:
         refuse_unknown(options)
-        cluster = LocalBackend.cluster(processors() if slots is None else slots)
-        source = Source(Workload((), pools=tuple(pools)), ()).with_options(
+        if scheduler in QUEUEINGS:
+            raise InputError(
+                f"{scheduler} plans whole tasks of known work, and that of calls is unknown;"
+                f" take one of {', '.join(ALLOCATORS)} for a session"
+            )
+        cluster, self._claim = claimed_cluster(slots)
+        try:
+            self._open(cluster, scheduler, tuple(pools), options)
+        except BaseException:
+            self._claim.close()
+            raise
+
+    def _open(
+        self, cluster: Cluster, scheduler: str, pools: tuple[Pool, ...], options: Options
+    ) -> None:
+        self._claimed = cluster
+        source = Source(Workload((), pools=pools), ()).with_options(
             preemption=options.get("preemption")
         )
         spec = RunSpec(scheduler, "live", (), cluster, source, options, {})
         header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
-        self._header, self._cluster = header, cluster
+        self._pools, self._objective = source.pools(), Objective(**header.objective)
         self._scheduler_name: str = header.scheduler["name"]
         self._calls: dict[str, OpenCalls] = {}  # by job
         self._jobs: dict[str, tuple[Future[Any], Execution]] = {}
@@ -105,11 +125,6 @@ class Session(ChangesJobs, ShowsJobs):
         self._loop.start(self._ended)
         _OPEN.add(self)
 
-    @property
-    def slots(self) -> int:
-        """The number of slots."""
-        return sum(self._cluster.capacity.values())
-
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call `fn(*args, **kwargs)` in a worker process, as a job; returns at once.
 
@@ -127,16 +142,24 @@ class Session(ChangesJobs, ShowsJobs):
         weight: float = 1.0,
         deadline: float | None = None,
         priority: str = "normal",
-        slots: int | None = None,
+        slots: int = 1,
+        slots_max: int | None = None,
     ) -> SessionExecutor:
         """An executor (`concurrent.futures.Executor`) whose calls are the tasks of one job.
 
-        deadline  seconds after the first call
-        slots     the most slots that its calls hold at once
+        deadline   seconds after the first call
+        slots      the slots of one host that each call occupies; it has as many processors
+        slots_max  the most slots that its calls hold at once
+
+        InputError for values that no job can have, and for more slots than a host or the pool
+        has.
         """
-        binding = Binding(name, pool, weight, deadline, priority, slots)
-        most = self.slots if slots is None else min(slots, self.slots)
-        return SessionExecutor(CallSubmitter(self, binding, grows=True), most)
+        binding = Binding(name, pool, weight, deadline, priority, slots, slots_max)
+        job = binding.job(grows=True)
+        self.check_job(job)
+        check_fits(job, self._state.cluster, self._pools)
+        most = self.slots if slots_max is None else min(slots_max, self.slots)
+        return SessionExecutor(CallSubmitter(self, binding, grows=True), max(1, most // slots))
 
     def map(
         self,
@@ -191,14 +214,15 @@ class Session(ChangesJobs, ShowsJobs):
             entry = read_job(entry, self.slots, Path(folder))
         entry = arriving(entry, self.now, self.unused)
         source = Source(Workload((), folder=Path(folder)), (entry,))
-        (execution,) = source.executions(self._cluster)
-        objective = Objective(**self._header.objective)
-        check_jobs([execution.job], self._cluster, objective, self._state.pools)
+        cluster = self._state.cluster
+        (execution,) = source.executions(cluster)
+        check_jobs([execution.job], cluster, self._objective, self._state.pools)
         execution.open()
         future: Future[Any] = Future(self, execution.job.id)
         try:
             with self.lock:
                 self.check_open(had_waited=False)
+                self.check_job(execution.job)
                 self._jobs[execution.job.id] = (future, execution)
                 self.put(execution)
         except BaseException:
@@ -277,6 +301,11 @@ class Session(ChangesJobs, ShowsJobs):
         self._calls[stream.job] = stream
         self.put(stream.stream)
 
+    def check_job(self, job: Job) -> None:
+        """InputError for a job without what the pools or the objective need now."""
+        self._pools.check_holds_jobs(job.pool)
+        self._objective.check([job])
+
     def check_open(self, *, had_waited: bool) -> None:
         """RuntimeError if no more calls are accepted; those that waited still are."""
         if self._error is not None:
@@ -296,8 +325,16 @@ class Session(ChangesJobs, ShowsJobs):
 
     # In the thread of the loop.
 
+    def _jobs_left(self) -> list[Job]:
+        """The jobs that are not over, also those that have not arrived yet."""
+        jobs = [calls.stream.job for calls in self._calls.values()]
+        jobs += [execution.job for _, execution in self._jobs.values()]
+        arrived = [phases[0].job for phases in self._state.jobs_left()]
+        return [*arrived, *(job for job in jobs if not self._state.phases_of(job.id))]
+
     def _ended(self, error: BaseException | None) -> None:
         """The loop has ended: after `close`, or by an error."""
+        self._claim.close()
         with self._none_waits:
             self._error, self._is_ended = error, True
             self._none_waits.notify_all()
@@ -307,6 +344,9 @@ class Session(ChangesJobs, ShowsJobs):
     def _hear(self, now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
         """Tell futures what ended in a turn, after new tasks were started."""
         self._turns += 1
+        if self._state.cluster is not self._claimed:
+            self._claimed = self._state.cluster
+            self._claim.update(self.slots)
         settled, self._settled = self._settled, []
         for future, result in settled:
             future.settle(result)

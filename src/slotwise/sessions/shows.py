@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import islice
 
 from slotwise.analysis.explain import Explanation, explain_state
-from slotwise.model.cluster import Cluster
 from slotwise.report.notebook_progress import notebook_display
 from slotwise.report.session_table import ROWS_MOST, ShownJob, ShownSession, session_html
 from slotwise.runtime.state import State
@@ -19,7 +18,6 @@ class ShowsJobs:
 
     _loop: LoopThread
     _state: State
-    _cluster: Cluster
     _scheduler_name: str
     _turns: int
     _over: int
@@ -29,14 +27,14 @@ class ShowsJobs:
 
     def jobs(self) -> list[Explanation]:
         """The jobs that are not over, in order of arrival: what each holds, and why."""
-        return self._loop.ask(lambda: [self._explained(job) for job in self._jobs_left()])
+        return self._loop.ask(lambda: [self._explained(job) for job in self._names_left()])
 
     def shown_job(self, job: str) -> ShownJob | None:
         """A job with the numbers of its tasks; None if it is over or has not arrived."""
         return self._loop.ask(lambda: self._shown(job) if self._state.phases_of(job) else None)
 
     def __repr__(self) -> str:
-        slots = sum(self._cluster.capacity.values())
+        slots = sum(self._state.cluster.capacity.values())
         state = "closed" if self._is_closed else "open"
         return f"<Session of {slots} slots under {self._scheduler_name}: {state}>"
 
@@ -55,7 +53,7 @@ class ShowsJobs:
 
     # In the thread of the loop.
 
-    def _jobs_left(self) -> Iterator[str]:
+    def _names_left(self) -> Iterator[str]:
         yield from (phases[0].job.id for phases in self._state.jobs_left())
         yield from self._state.awaiting_admission
 
@@ -71,8 +69,8 @@ class ShowsJobs:
         return ShownJob(self._explained(job), tasks, running)
 
     def _shown_session(self) -> ShownSession:
-        jobs = [self._shown(job) for job in islice(self._jobs_left(), ROWS_MOST)]
-        state, kinds = self._state, self._cluster.capacity
+        jobs = [self._shown(job) for job in islice(self._names_left(), ROWS_MOST)]
+        state, kinds = self._state, self._state.cluster.capacity
         slots = sum(state.capacity(kind) for kind in kinds)
         free = sum(sum(state.free(kind).values()) for kind in kinds)
         return ShownSession(
@@ -81,7 +79,7 @@ class ShowsJobs:
             slots,
             max(0, slots - free),
             jobs,
-            sum(1 for _ in self._jobs_left()),
+            sum(1 for _ in self._names_left()),
             self._over,
             self._waiting,
         )
