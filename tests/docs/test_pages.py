@@ -11,6 +11,7 @@ RUN_PAGES = (
     "docs/tutorial.md",
     "docs/workload-file.md",
     "docs/howto/use-from-python.md",
+    "docs/howto/sessions.md",
     "docs/howto/read-a-report.md",
     "docs/howto/replay-a-trace.md",
     "docs/howto/history.md",

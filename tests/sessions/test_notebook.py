@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -161,7 +162,10 @@ def test_a_session_is_redrawn_while_it_runs(shell: Notebook, tmp_path: Path) -> 
     assert len(shell.shown) == count
 
 
-def test_an_interrupted_cell_cancels_its_own_jobs(shell: Notebook, tmp_path: Path) -> None:
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), asyncio.CancelledError()])
+def test_an_interrupted_cell_cancels_its_own_jobs(
+    shell: Notebook, tmp_path: Path, interrupt: BaseException
+) -> None:
     """Jobs of other cells continue, also those of cells that ended with another error."""
     with Session(2, "fair") as session:
         with session.executor() as executor, released(tmp_path / "go") as go:
@@ -175,7 +179,7 @@ def test_an_interrupted_cell_cancels_its_own_jobs(shell: Notebook, tmp_path: Pat
                 session.submit(repr, earlier),
             ]
             mine.append(session.run(Job("asleep", (Phase("p", Tasks(1, 1000.0)),))))
-            shell.end_cell(KeyboardInterrupt())
+            shell.end_cell(interrupt)
             assert [future.cancelled() for future in mine] == [True] * 3
             shell.end_cell(KeyboardInterrupt())  # Of a cell that began before the session.
             assert not earlier.cancelled()

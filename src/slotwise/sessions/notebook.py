@@ -19,7 +19,8 @@ REDRAW_SECONDS = 0.5
 class NotebookCells:
     """The futures that were created while the current cell of a notebook runs.
 
-    If the cell ends with KeyboardInterrupt, those that are not done are cancelled.
+    If the cell is interrupted, those that are not done are cancelled. A cell that awaits ends
+    with CancelledError of asyncio then, and any other cell with KeyboardInterrupt.
     """
 
     def __init__(self, events: Any) -> None:
@@ -45,8 +46,11 @@ class NotebookCells:
         self._created = weakref.WeakSet()
 
     def _end(self, result: Any = None) -> None:
+        from asyncio import CancelledError  # Slow to import; IPython has done so.
+
         created, self._created = self._created, None
-        if isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt):
+        error = getattr(result, "error_in_exec", None)
+        if isinstance(error, KeyboardInterrupt | CancelledError):
             # Pending ones first, so that none of them starts meanwhile.
             for future in sorted(created or (), key=lambda future: future.running()):
                 future.cancel()
