@@ -101,7 +101,7 @@ class Session(ChangesJobs, ChangesHosts):
         self._calls: dict[str, OpenCalls] = {}  # by job
         self._jobs: dict[str, tuple[Future[Any], Execution]] = {}
         self._settled: list[tuple[Future[Any], CallResult]] = []
-        self._names: dict[str, int] = {}
+        self._names: dict[str, int] = {}  # the last number behind each name
         self.lock = threading.RLock()
         self._single = CallSubmitter(self, Binding(), grows=False)
         self._waiting = 0  # calls that wait for the results of others
@@ -284,17 +284,12 @@ class Session(ChangesJobs, ChangesHosts):
     def unused(self, name: str) -> str:
         """A name that no job of this session has had, from the wanted one."""
         base, _, number = name.rpartition("-")
+        if not (base and number.isdecimal()):
+            base, number = name, "1"
         with self.lock:
-            if number.isdecimal() and int(number) <= self._names.get(base, 0):
-                name = base
-            elif name not in self._names:
-                self._names[name] = 1
-                return name
-            while True:
-                self._names[name] += 1
-                numbered = f"{name}-{self._names[name]}"
-                if numbered not in self._names:
-                    return numbered
+            last, wanted = self._names.get(base, 0), int(number)
+            self._names[base] = max(last + 1, wanted)
+        return name if wanted > last else f"{base}-{last + 1}"
 
     def check_open(self, *, had_waited: bool) -> None:
         """RuntimeError if no more calls are accepted; those that waited still are."""
