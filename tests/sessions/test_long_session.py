@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 from runtime.test_memory import size_of
+from sessions.small_calls import double, work
 from slotwise import (
     Calls,
     InputError,
@@ -51,17 +52,6 @@ OBJECTIVES = ("response", "stretch", "lateness")
 
 Expected = tuple["futures.Future[Any]", object, bool]
 """A future, its value, and whether it may fail instead."""
-
-
-def work(number: int, seconds: float) -> int:
-    """A call that lasts a while."""
-    time.sleep(seconds)
-    return 2 * number
-
-
-def double(number: int) -> int:
-    """A task of `Calls`."""
-    return 2 * number
 
 
 class Users:

@@ -75,8 +75,8 @@ class ChangesHosts:
         """Let nothing more begin on a host; with `drain` its tasks continue to their ends.
 
         Otherwise its worker processes are killed at once, and its tasks begin again elsewhere.
-        Does not wait for these. Without any host, jobs wait for the next one. No effect on a host that
-        is drained already, if it is to be drained. InputError for an unknown name.
+        Does not wait for these. Without any host, jobs wait for the next one. To drain a host
+        again has no effect. InputError for an unknown name.
         """
 
         def remove() -> None:

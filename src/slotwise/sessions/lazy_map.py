@@ -69,7 +69,7 @@ class _Mapping:
         items: Iterator[tuple[Any, ...]],
         chunksize: int | None,
     ) -> None:
-        self._executor, self._each, self._items = executor, _Each(fn), items
+        self._executor, self._each, self._items = executor, _EachTimed(fn), items
         self._is_fixed = chunksize is not None
         self._size = chunksize or 1
         self._open: deque[Future[Chunk]] = deque()
@@ -104,7 +104,7 @@ def _next_size(size: int, last: Chunk) -> int:
     return max(1, int(min(wanted, GROWTH_MOST * len(last.values), CALLS_MOST)))
 
 
-class _Each:
+class _EachTimed:
     """Calls a function for each item of a chunk, in one task."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:

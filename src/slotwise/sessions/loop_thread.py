@@ -72,8 +72,10 @@ class LoopThread:
     def ask(self, question: Callable[[], T]) -> T:
         """The answer of a function that is called in the thread of the loop.
 
-        After the end of the loop it is called here.
+        In that thread, and after the end of the loop, it is called here.
         """
+        if threading.current_thread() is self._thread:
+            return question()
         answer: futures.Future[T] = futures.Future()
 
         def call() -> None:

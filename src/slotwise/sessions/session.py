@@ -5,13 +5,13 @@ from __future__ import annotations
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast
+from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-from slotwise.analysis.explain import Explanation, explain_state
+from slotwise.analysis.explain import Explanation
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, GiveUp
 from slotwise.model.errors import InputError, SlotwiseError
@@ -31,8 +31,10 @@ from slotwise.running import Options, RunSpec, check_jobs, refuse_unknown
 from slotwise.runtime.local.arrivals import Entry as Put
 from slotwise.runtime.local.arrivals import StopTask
 from slotwise.runtime.local.backend import LocalBackend
+from slotwise.runtime.local.call_files import CallFiles
 from slotwise.runtime.local.call_stream import CallResult
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS
+from slotwise.sessions.arriving import Names, arriving
 from slotwise.sessions.calls import PHASE, Binding, CallSubmitter, OpenCalls
 from slotwise.sessions.changes import ChangesJobs
 from slotwise.sessions.executor import SessionExecutor
@@ -40,8 +42,12 @@ from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import ChangesHosts, claimed_cluster
 from slotwise.sessions.lazy_map import AHEAD, map_lazily
 from slotwise.sessions.loop_thread import LoopThread
+from slotwise.sessions.notebook import cells_of_notebook
+from slotwise.sessions.shows import ShowsJobs
 from slotwise.sources import Entry, Slots, Source
-from slotwise.workload.workload import CommandJob, ProgramJob, Workload
+from slotwise.workload.file import read_job
+from slotwise.workload.workload import Workload
+from slotwise.workload.workload import command as slotwise_command
 
 REST_SECONDS = 0.05
 """Seconds between allocations that arrivals and ends cause."""
@@ -50,7 +56,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Session(ChangesJobs, ChangesHosts):
+class Session(ChangesJobs, ChangesHosts, ShowsJobs):
     """Runs calls and jobs in worker processes of this machine, at any time, from any thread.
 
     Use it as a context: at the end of the block it waits for all jobs; if the block raises, it
@@ -101,7 +107,7 @@ class Session(ChangesJobs, ChangesHosts):
         self._calls: dict[str, OpenCalls] = {}  # by job
         self._jobs: dict[str, tuple[Future[Any], Execution]] = {}
         self._settled: list[tuple[Future[Any], CallResult]] = []
-        self._names: dict[str, int] = {}  # the last number behind each name
+        self.unused = Names().unused
         self.lock = threading.RLock()
         self._single = CallSubmitter(self, Binding(), grows=False)
         self._waiting = 0  # calls that wait for the results of others
@@ -109,10 +115,13 @@ class Session(ChangesJobs, ChangesHosts):
         self._is_closed = self._is_ended = False
         self._error: BaseException | None = None
         records = [record for record in (self._hear, options.get("progress")) if record]
+        self._turns = self._over = 0
+        self.files = CallFiles()
         self._loop = LoopThread(
             header, lambda: LocalBackend((), cluster, is_open=True), records, options.get("log")
         )
         self._state = self._loop.state
+        self.cells = cells_of_notebook()
         self._loop.start(self._ended)
         _OPEN.add(self)
 
@@ -146,7 +155,7 @@ class Session(ChangesJobs, ChangesHosts):
         has.
         """
         binding = Binding(name, pool, weight, deadline, priority, slots, slots_max)
-        job = binding.job(name, 0.0, grows=True)
+        job = binding.job(grows=True)
         self.check_job(job)
         check_fits(job, self._state.cluster, self._pools)
         most = self.slots if slots_max is None else min(slots_max, self.slots)
@@ -171,16 +180,39 @@ class Session(ChangesJobs, ChangesHosts):
         most = AHEAD * self.slots if ahead is None else ahead
         return map_lazily(executor, fn, iterables, chunksize, max(1, most))
 
-    def run(self, entry: Entry, *, folder: str | Path = ".") -> Future[Any]:
-        """Run a job of any kind: a program, `Calls`, or a `Job` of stated work, which sleeps.
+    def command(
+        self,
+        command: str | Sequence[str],
+        *,
+        output: str | Path | None = None,
+        id: str = "command",
+        **options: Any,
+    ) -> Future[str]:
+        """Run a command in each task of a job: a list of words, or a text for /bin/sh.
 
-        It arrives now. If its id was used before, it gets a number behind it. The result of the
-        future is that of the job: the results of `Calls`, the output of a program, or None.
-        Relative paths of programs begin at `folder`. InputError for a job that cannot be run;
-        the future of a job that fails has a SlotwiseError with the reason.
+        output  the folder for what the tasks print, `task-00000.out` and `task-00000.err` and
+                so on. By default a temporary folder, which is removed when the session closes
+
+        The result of the future is this folder. The other options are those of
+        `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. InputError as for `run`.
         """
-        now = self.now
-        entry = _arriving(entry, now, self.unused)
+        if output is None:
+            output = self.files.new_folder()
+        return self.run(slotwise_command(command, output, id=id, **options))
+
+    def run(self, entry: Entry | Mapping[str, Any], *, folder: str | Path = ".") -> Future[Any]:
+        """Run a job of any kind: a program, commands, `Calls`, or a `Job`, which sleeps.
+
+        It may also be a mapping, like an entry of `jobs` in a workload file. It arrives now,
+        and its deadline and steps move with it. If its id was used before, it gets a number
+        behind it. The result of the future is that of the job: the results of `Calls`, the
+        output of a program or of commands, or None. Relative paths begin at `folder`.
+        InputError for a job that cannot be run; the future of a job that fails has a
+        SlotwiseError with the reason.
+        """
+        if isinstance(entry, Mapping):
+            entry = read_job(entry, self.slots, Path(folder))
+        entry = arriving(entry, self.now, self.unused)
         source = Source(Workload((), folder=Path(folder)), (entry,))
         cluster = self._state.cluster
         (execution,) = source.executions(cluster)
@@ -197,16 +229,6 @@ class Session(ChangesJobs, ChangesHosts):
             execution.close(succeeded=False)
             raise
         return future
-
-    def jobs(self) -> list[Explanation]:
-        """The jobs that are not over, in order of arrival: what each holds, and why."""
-
-        def explain_all() -> list[Explanation]:
-            jobs = [phases[0].job for phases in self._state.jobs_left()]
-            name = self._scheduler_name
-            return [explain_state(self._state, job.id, job.pool, name) for job in jobs]
-
-        return self._loop.ask(explain_all)
 
     def close(self, *, cancels: bool = False) -> None:
         """Accept no more jobs, wait for those that were submitted, and end the workers.
@@ -225,6 +247,11 @@ class Session(ChangesJobs, ChangesHosts):
                     calls.close()
                 self.put(JobsClosed(self.now))
         self._loop.join()
+        self.files.close()
+        if self.cells is not None:
+            self.cells.close()
+        if self._display is not None:
+            self._display.close()
         _OPEN.discard(self)
 
     def __enter__(self) -> Self:
@@ -253,10 +280,8 @@ class Session(ChangesJobs, ChangesHosts):
         """The slots that a job holds, and why."""
 
         def explain() -> Explanation:
-            phases = self._state.phases_of(job)
-            pool = phases[0].job.pool if phases else ""
-            found = explain_state(self._state, job, pool, self._scheduler_name)
-            return found if phases else replace(found, status="over")
+            found = self._explained(job)
+            return found if found.phases else replace(found, status="over")
 
         return self._loop.ask(explain)
 
@@ -280,16 +305,6 @@ class Session(ChangesJobs, ChangesHosts):
         """InputError for a job without what the pools or the objective need now."""
         self._pools.check_holds_jobs(job.pool)
         self._objective.check([job])
-
-    def unused(self, name: str) -> str:
-        """A name that no job of this session has had, from the wanted one."""
-        base, _, number = name.rpartition("-")
-        if not (base and number.isdecimal()):
-            base, number = name, "1"
-        with self.lock:
-            last, wanted = self._names.get(base, 0), int(number)
-            self._names[base] = max(last + 1, wanted)
-        return name if wanted > last else f"{base}-{last + 1}"
 
     def check_open(self, *, had_waited: bool) -> None:
         """RuntimeError if no more calls are accepted; those that waited still are."""
@@ -328,6 +343,7 @@ class Session(ChangesJobs, ChangesHosts):
 
     def _hear(self, now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
         """Tell futures what ended in a turn, after new tasks were started."""
+        self._turns += 1
         if self._state.cluster is not self._claimed:
             self._claimed = self._state.cluster
             self._claim.update(self.slots)
@@ -346,6 +362,7 @@ class Session(ChangesJobs, ChangesHosts):
     def _end_if_over(self, job: str) -> None:
         if self._state.phases_of(job):
             return
+        self._over += 1
         self._calls.pop(job, None)
         if job in self._jobs:
             future, execution = self._jobs.pop(job)
@@ -354,6 +371,7 @@ class Session(ChangesJobs, ChangesHosts):
                 future.set_result(getattr(found, "results", getattr(found, "output", None)))
 
     def _fail(self, job: str, reason: str) -> None:
+        self._over += 1
         if calls := self._calls.pop(job, None):
             calls.fail(reason)
         if job in self._jobs:
@@ -364,15 +382,6 @@ class Session(ChangesJobs, ChangesHosts):
         with self.lock:
             of_calls = [one for c in self._calls.values() for one in c.of_task.values()]
             return [*of_calls, *(future for future, _ in self._jobs.values())]
-
-
-def _arriving(entry: Entry, now: float, unused: Callable[[str], str]) -> Entry:
-    """The job as it arrives now, with an id that was not used before."""
-    if isinstance(entry, Job | ProgramJob | CommandJob):
-        return replace(entry, id=unused(entry.id), arrival=now)
-    job = replace(entry.job, id=unused(entry.job.id), arrival=now)
-    cast(Any, entry).job = job
-    return entry
 
 
 _OPEN: weakref.WeakSet[Session] = weakref.WeakSet()
