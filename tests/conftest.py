@@ -63,6 +63,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason="slow; run with --slow"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _sessions_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Sessions of this process do not hear of those of other processes of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def forker() -> Iterator[Forker]:
     """Forks processes of the command."""

@@ -11,11 +11,13 @@ RUN_PAGES = (
     "docs/tutorial.md",
     "docs/workload-file.md",
     "docs/howto/use-from-python.md",
+    "docs/howto/sessions.md",
     "docs/howto/read-a-report.md",
     "docs/howto/replay-a-trace.md",
     "docs/howto/history.md",
     "docs/howto/emulate-a-cluster.md",
     "docs/howto/run-commands.md",
+    "docs/howto/change-hosts.md",
 )
 
 

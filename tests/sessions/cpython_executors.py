@@ -43,6 +43,8 @@ CLASSES = {
 class NoSession:
     """What a future asks of its session, for futures that belong to none."""
 
+    cells = None
+
     def cancel(self, future: Future[Any]) -> None:
         """Do nothing: no call runs."""
 
@@ -50,7 +52,10 @@ class NoSession:
         """No job exists."""
         raise AssertionError
 
-    def progress(self, future: Future[Any]) -> None:
+    def shown_job(self, job: str) -> None:
+        """No job exists."""
+
+    def progress(self, job: str, task: int) -> None:
         """No call runs."""
 
     def call_back(self, calls: Callable[[], None]) -> None:

@@ -344,3 +344,33 @@ def test_the_log_of_a_session_replays(tmp_path: Path) -> None:
     assert replay(log).is_identical
     assert read_log(log).header.jobs_expected is None
     assert explain(log, "first", 0.0).job == "first"
+
+
+def test_a_session_learns_from_its_programs(tmp_path: Path) -> None:
+    """The second session knows the work of a program that the first one ran."""
+    (tmp_path / "in.txt").write_text("a b a\n" * 1000)
+    works = []
+    for number in range(2):
+        with Session(1, history=tmp_path / "history.db") as session:
+            output = f"out-{number}"
+            done = session.run(mapreduce("wordcount", "in.txt", output), folder=tmp_path)
+            assert done.result(PATIENCE) == str(tmp_path / output)
+            works.append(session._learning.rates.by_phase.keys())
+    assert not works[0]
+    assert {phase for _, phase in works[1]} == {"map", "reduce"}
+
+
+def test_an_interrupted_close_cancels_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the end of the block waits for a call that does not end."""
+    session = Session(1)
+    stuck = session.submit(wait_for_file, "/no/such/file")
+    join = session._loop.join
+
+    def interrupt() -> None:
+        monkeypatch.setattr(session._loop, "join", join)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session._loop, "join", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        session.close()
+    assert stuck.cancelled()

@@ -32,6 +32,7 @@ def with_measuring(claims: Claims) -> Claims:
     min_share = [float(low) for low in claims.min_share]
     pools = [*claims.groups, Group(1.0, claims.capacity, inf)]  # All slots are number -1.
     held, room = _rooms(claims, pools)
+    left = sum(room)
     for claim in compress(range(len(claims)), claims.unseen):
         path = [claims.group[claim]]
         while path[-1] >= 0:
@@ -47,7 +48,10 @@ def with_measuring(claims: Claims) -> Claims:
             held[pool] += more
             inside = min(more, room[pool])
             room[pool] -= inside
+            left -= inside
             more -= inside
+        if left < SLOT and not any(room):
+            break  # Nothing is left for the others, which may be thousands.
     return replace(claims, min_share=min_share)
 
 

@@ -114,8 +114,13 @@ class Cluster:
         return replace(self, hosts=hosts, kinds=frozenset(self.capacity))
 
     def check_slots(self, kind: str, slots: int) -> None:
-        """InputError if no host has this number of slots for phases of this kind."""
+        """InputError if no host has this number of slots for phases of this kind.
+
+        One slot is there, or will be when a host of the kind comes.
+        """
         slot_kind = self.slot_kind(kind)
+        if slots == 1 or not self.hosts:
+            return
         host = max(self.hosts, key=lambda host: host.slots.get(slot_kind, 0))
         if (largest := host.slots.get(slot_kind, 0)) < slots:
             raise InputError(

@@ -255,6 +255,15 @@ class Job:
         known = [work for work in works if work is not None]
         return sum(known) if len(known) == len(works) else None
 
+    def again(self, name: str, arrival: float, deadline: float | None) -> Job:
+        """The same job with another id and other times; only these are not checked again.
+
+        It takes a tenth of the time of making and checking a job.
+        """
+        job = object.__new__(Job)
+        job.__dict__.update(self.__dict__, id=name, arrival=arrival, deadline=deadline)
+        return job
+
     def grown(self, phase: str, count: int) -> Job:
         """This job with further tasks in a phase that grows."""
         phases = tuple(

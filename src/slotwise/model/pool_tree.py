@@ -37,6 +37,7 @@ class PoolTree(Mapping[str, Pool]):
             self._pools[pool.name] = pool
         self._paths: dict[str, tuple[Pool, ...]] = {}
         self._kinds_above: dict[str, frozenset[str]] = {}
+        self._shares: dict[tuple[str, str], tuple[ShareKey, ...]] = {}
         for name in self._pools:
             self._find_path(name)
         self.inner = frozenset(p.parent for p in self._pools.values() if p.parent is not None)
@@ -61,11 +62,14 @@ class PoolTree(Mapping[str, Pool]):
 
         If a pool separates kinds, so do all pools below it: the shares are a forest, too.
         """
+        if found := self._shares.get((name, kind)):
+            return found
         keys, apart = [], False
         for pool in self._paths[name]:
             apart = apart or kind in pool.kinds
             keys.append(ShareKey(pool.name, kind if apart else ANY_KIND))
-        return tuple(keys)
+        self._shares[name, kind] = found = tuple(keys)
+        return found
 
     def preemption(self, name: str) -> Preemption | None:
         """How this pool takes slots back: its own setting, or that of the nearest one above."""

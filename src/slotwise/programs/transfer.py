@@ -51,9 +51,43 @@ def put(value: object, folders: Iterable[str], name: str) -> Handle:
     Raises what pickling raises, and OSError if no folder has room.
     """
     parts = _parts(value)
-    sizes = [part.nbytes for part in parts]
-    if sum(sizes) <= INLINE_MOST:
+    if sum(part.nbytes for part in parts) <= INLINE_MOST:
         return Handle(tuple(map(bytes, parts)))
+    return _store(parts, folders, name)
+
+
+def pack(value: object, folders: Iterable[str], name: str) -> bytes | Handle:
+    """The pickle of a value; for a large one, the handle of a file like that of `put`.
+
+    Buffers of at most `INLINE_MOST` bytes are in the pickle, so that these arrays can be
+    written to by the receiver. A small value takes no longer than to pickle it. Raises what
+    pickling raises.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+
+    def take(buffer: pickle.PickleBuffer) -> bool:
+        is_small = buffer.raw().nbytes <= INLINE_MOST
+        if not is_small:
+            buffers.append(buffer)
+        return is_small
+
+    body = _pickled(value, take, buffers)
+    if not buffers and len(body) <= INLINE_MOST:
+        return body
+    try:
+        parts = [memoryview(body), *(buffer.raw() for buffer in buffers)]
+        return _store(parts, folders, name)
+    except OSError:  # There is no room: it travels as a pickle.
+        return _pickled(value, None, [])
+
+
+def unpack(packed: bytes | Handle) -> Any:
+    """The value that was packed. Raises what `get` raises."""
+    return get(packed) if isinstance(packed, Handle) else pickle.loads(packed)
+
+
+def _store(parts: list[memoryview[int]], folders: Iterable[str], name: str) -> Handle:
+    sizes = [part.nbytes for part in parts]
     spans, end = [], 0
     for size in sizes:
         spans.append((end, size))
@@ -80,13 +114,21 @@ def get(handle: Handle) -> Any:
     """
     if not handle.path:
         return pickle.loads(handle.parts[0], buffers=handle.parts[1:])
+    return loaded(handle, content(handle))
+
+
+def content(handle: Handle) -> memoryview[int]:
+    """The content of the file of a handle. It stays when the file is removed."""
     with open(handle.path, "rb") as file:
-        if len(_mapped) < MAPPED_MOST:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            _mapped.add(mapped)
-            whole = memoryview(mapped)
-        else:
-            whole = memoryview(file.read())
+        if len(_mapped) >= MAPPED_MOST:
+            return memoryview(file.read())
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    _mapped.add(mapped)
+    return memoryview(mapped)
+
+
+def loaded(handle: Handle, whole: memoryview[int]) -> Any:
+    """The value of a handle, from the content of its file."""
     first, *buffers = [whole[start : start + size] for start, size in handle.spans]
     return pickle.loads(first, buffers=buffers)
 
@@ -142,29 +184,33 @@ def _remove_all(folders: list[WorkFolder], pid: int) -> None:
 
 def _parts(value: object) -> list[memoryview[int]]:
     """The pickle of a value, followed by its buffers."""
-    for dumps in (_plain, _by_value):
-        buffers: list[pickle.PickleBuffer] = []
-        try:
-            body = dumps(value, buffers.append)
-            # Plain pickle stores classes of `__main__` by name, but that is a different module
-            # in the other process.
-            if dumps is _by_value or b"__main__" not in body:
-                return [memoryview(body), *(buffer.raw() for buffer in buffers)]
-        except Exception:
-            if dumps is _by_value:
-                raise
-    raise AssertionError("cloudpickle returns or raises")
+    buffers: list[pickle.PickleBuffer] = []
+    body = _pickled(value, buffers.append, buffers)
+    return [memoryview(body), *(buffer.raw() for buffer in buffers)]
 
 
-def _plain(value: object, take: Callable[[pickle.PickleBuffer], object]) -> bytes:
-    return pickle.dumps(value, protocol=5, buffer_callback=take)
+def _pickled(
+    value: object,
+    take: Callable[[pickle.PickleBuffer], object] | None,
+    taken: list[pickle.PickleBuffer],
+) -> bytes:
+    """The pickle of a value: by plain pickle, which is fast, or by cloudpickle if needed.
 
-
-def _by_value(value: object, take: Callable[[pickle.PickleBuffer], object]) -> bytes:
+    `take` gets the buffers. Those that it adds to `taken` are not in the pickle.
+    """
+    try:
+        body = pickle.dumps(value, protocol=5, buffer_callback=take)
+        # Plain pickle stores classes of `__main__` by name, but that is a different module in
+        # the other process.
+        if b"__main__" not in body:
+            return body
+    except Exception:
+        pass
     import cloudpickle
 
-    body: bytes = cloudpickle.dumps(value, protocol=5, buffer_callback=take)
-    return body
+    taken.clear()
+    by_value: bytes = cloudpickle.dumps(value, protocol=5, buffer_callback=take)
+    return by_value
 
 
 def _free(folder: str) -> int:

@@ -12,7 +12,7 @@ from typing import Self
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, Launch
 from slotwise.model.errors import InputError
-from slotwise.model.event import Event, TaskEnded, TaskFinished, TaskKilled
+from slotwise.model.event import Event, HostAdded, TaskEnded, TaskFinished, TaskKilled
 from slotwise.model.job import PhaseId
 from slotwise.model.observation import Observation, Sizes
 from slotwise.record.history import append_history, create_history
@@ -50,6 +50,9 @@ class Remembering:
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
         """Collect the tasks that ended in one turn."""
+        for event in events:
+            if isinstance(event, HostAdded):
+                self._speeds[event.host.name] = event.host.speed
         if seen := list(self._seen(events)):
             with self._lock:
                 self._waiting += seen

@@ -29,14 +29,16 @@ class Admission:
 
     def arrive(self, job: Job, pools: PoolTree) -> Iterator[Job]:
         """Add a job that arrived. The jobs that may begin now."""
-        place = (-PRIORITIES[job.priority], self._arrived, job)
         self._arrived += 1
+        if not any(pool.jobs_max for pool in pools.path(job.pool)):
+            return iter((job,))
+        place = (-PRIORITIES[job.priority], self._arrived, job)
         insort(self._waiting.setdefault(job.pool, []), place)
         return self._admit(pools)
 
     def leave(self, job: Job, pools: PoolTree) -> Iterator[Job]:
         """Remove an admitted job that is over. The jobs that may begin now."""
-        self._running.subtract(pool.name for pool in pools.path(job.pool))
+        self._running.subtract(_limited(job, pools))
         return self._admit(pools) if self._waiting else iter(())
 
     def change(self, old: Job, job: Job, pools: PoolTree) -> Iterator[Job]:
@@ -48,14 +50,14 @@ class Admission:
                 insort(self._waiting.setdefault(job.pool, []), new)
                 break
         else:
-            self._running.subtract(pool.name for pool in pools.path(old.pool))
-            self._running.update(pool.name for pool in pools.path(job.pool))
+            self._running.subtract(_limited(old, pools))
+            self._running.update(_limited(job, pools))
             self._excess |= self._running
         return self._admit(pools)
 
     def recount(self, admitted: Iterable[Job], pools: PoolTree) -> Iterator[Job]:
         """Count the admitted jobs anew, in new pools. The jobs that may begin now."""
-        self._running = Counter(pool.name for job in admitted for pool in pools.path(job.pool))
+        self._running = Counter(name for job in admitted for name in _limited(job, pools))
         self._excess = self._running.copy()
         return self._admit(pools)
 
@@ -84,7 +86,7 @@ class Admission:
         ]:
             first = min(fit)
             job = first[2]
-            self._running.update(pool.name for pool in pools.path(job.pool))
+            self._running.update(_limited(job, pools))
             self._drop(first)
             yield job
 
@@ -97,3 +99,8 @@ class Admission:
 
     def _has_room(self, pool: Pool) -> bool:
         return pool.jobs_max is None or self._running[pool.name] < pool.jobs_max
+
+
+def _limited(job: Job, pools: PoolTree) -> list[str]:
+    """The pools of a job that run a limited number of jobs; only these are counted."""
+    return [pool.name for pool in pools.path(job.pool) if pool.jobs_max is not None]

@@ -127,7 +127,7 @@ class Executing:
         self._jobs: dict[str, LiveJob] = {}
         # Attempts reported as lost that may still run.
         self._abandoned: dict[Launch, LiveJob] = {}
-        self._commits: dict[str, threading.Thread] = {}
+        self._commits: dict[str, tuple[threading.Thread, Launch]] = {}
         self._committed: deque[tuple[LiveJob, Launch, float, BaseException | None]] = deque()
 
     def __contains__(self, job: object) -> bool:
@@ -255,7 +255,7 @@ class Executing:
         """Report the last tasks of jobs whose commits have ended."""
         while self._committed:
             live, launch, seconds, error = self._committed.popleft()
-            self._commits.pop(live.execution.job.id).join()
+            self._commits.pop(live.execution.job.id)[0].join()
             later, live.later = live.later, None
             for attempt in later or ():
                 live.discard(attempt)
@@ -269,8 +269,12 @@ class Executing:
     def end_commits(self) -> None:
         """Wait for the commits in progress: their output stays, complete."""
         with undisturbed():
-            for commit in self._commits.values():
+            for commit, _ in self._commits.values():
                 commit.join()
+
+    def is_committing(self, host: str) -> bool:
+        """Whether the output of a job is being committed whose last task ran on a host."""
+        return any(launch.host == host for _, launch in self._commits.values())
 
     def close(self) -> None:
         """Remove the output of jobs that are not done. Nothing runs any more. Idempotent."""
@@ -326,7 +330,7 @@ class Executing:
 
         live.later = []
         thread = threading.Thread(target=commit, name=f"commit of {live.execution.job.id}")
-        self._commits[live.execution.job.id] = thread
+        self._commits[live.execution.job.id] = thread, launch
         thread.start()
 
     def _unkept(self, launch: Launch, error: Exception) -> None:

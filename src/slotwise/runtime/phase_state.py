@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from math import inf
 
 from slotwise.estimation.extrapolation import work_left
 from slotwise.model.cluster import Cluster
@@ -11,7 +10,7 @@ from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree
 from slotwise.runtime.ordering import ShareNode
-from slotwise.runtime.pool_state import PoolState, path_to
+from slotwise.runtime.pool_state import PoolState
 from slotwise.runtime.task_homes import BLOCKED, DONE, PENDING, RUNNING, TaskHomes
 
 
@@ -124,21 +123,22 @@ class PhaseState(ShareNode):
 
     def enter(self, pool: PoolState, pools: PoolTree) -> None:
         """Count against the share of a pool from now on; the caller updates the counts."""
-        phase, job, cluster = self.phase, self.job, self._cluster
         self.parent = pool
-        self.shares = pools.shares(job.pool, phase.kind)
-        self._limits = tuple(share for share in path_to(pool) if share.max_share < inf)
+        self.shares = pools.shares(self.job.pool, self.phase.kind)
+        self._limits, self._excusers = pool.limits, pool.excusers
         self.is_limited = bool(self._limits)
-        self._excusers = tuple(share for share in path_to(pool) if share.preemption is not None)
         # The effect of a guarantee, or of a weight by size, changes with each of its tasks.
-        is_by_size = pools[job.pool].job_weights == "size"
-        self._is_sensitive = is_by_size or any(p.min_share > 0 for p in path_to(pool))
-        # It must not hold slots, or parts of a max share, that its predecessors need.
+        self._is_sensitive = pool.is_guaranteed or pools[self.job.pool].job_weights == "size"
+        self.early = self.phase.slow_start < 1 and self._may_begin_early(pools)
+
+    def _may_begin_early(self, pools: PoolTree) -> bool:
+        """Whether it holds neither slots, nor parts of a max share, that predecessors need."""
         limited = {share.key for share in self._limits}
-        self.early = phase.slow_start < 1 and all(
-            cluster.slot_kind(job.by_name[name].kind) != self.slot_kind
-            and limited.isdisjoint(pools.shares(job.pool, job.by_name[name].kind))
-            for name in phase.after
+        before = [self.job.by_name[name].kind for name in self.phase.after]
+        return all(
+            self._cluster.slot_kind(kind) != self.slot_kind
+            and limited.isdisjoint(pools.shares(self.job.pool, kind))
+            for kind in before
         )
 
     def grow(self, count: int) -> None:

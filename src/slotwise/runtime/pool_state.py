@@ -51,22 +51,28 @@ class PoolState(ShareNode):
     `min_share` and `max_share` apply to this kind of slot, or, with a `total`, to all of its
     parts together; `holds_totals` is set if there are such shares below it. `is_overdue` means
     that it may take slots back, `is_starving` that it may do so for its min share; `starving`
-    counts such shares among itself and those below it. It exceeds `max_share` only up to
+    counts such shares among itself and those below it. Of itself and the shares that contain it
+    (`above`), `limits` have a max share, `excusers` take slots back, and `is_guaranteed` if one
+    has a min share. It exceeds `max_share` only up to
     `excess`, the slots that it held when hosts or pools last changed.
     """
 
     __slots__ = (
+        "above",
         "backlogged",
         "below",
         "coming",
         "demand",
         "depth",
         "excess",
+        "excusers",
         "fair_due",
         "holds_totals",
+        "is_guaranteed",
         "is_overdue",
         "is_starving",
         "key",
+        "limits",
         "max_share",
         "min_share",
         "min_share_due",
@@ -101,6 +107,11 @@ class PoolState(ShareNode):
             parent.below += 1
         self.key, self.slot_kind = key, slot_kind
         self.min_share, self.max_share, self.preemption = min_share, max_share, preemption
+        above = () if parent is None else (parent, *parent.above)
+        self.above: tuple[PoolState, ...] = above
+        self.limits = tuple(share for share in (self, *above) if share.max_share < inf)
+        self.excusers = tuple(p for p in (self, *above) if p.preemption is not None)
+        self.is_guaranteed = any(share.min_share > 0 for share in (self, *above))
         self.demand = self.stopping = self.coming = self.starving = 0
         self.excess = 0
         self.service = 0.0

@@ -12,6 +12,7 @@ from slotwise.model.errors import SlotwiseError
 from slotwise.model.event import PhaseClosed, TasksAdded
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.runtime.local.arrivals import Entry
+from slotwise.runtime.local.call_files import CallFiles
 from slotwise.runtime.local.call_stream import Call, CallResult, CallStream, pickled_call
 from slotwise.sessions.futures import Control, Future
 
@@ -28,6 +29,7 @@ class CallHost(Control, Protocol):
     """The session, as calls see it."""
 
     lock: threading.RLock
+    files: CallFiles
 
     @property
     def now(self) -> float:
@@ -40,6 +42,10 @@ class CallHost(Control, Protocol):
 
     def enter(self, stream: OpenCalls) -> None:
         """Add the calls of a new job; the caller holds the lock."""
+        ...
+
+    def check_job(self, job: Job) -> None:
+        """InputError for a job without what the pools or the objective need now."""
         ...
 
     def unused(self, name: str) -> str:
@@ -68,14 +74,20 @@ class Binding:
     weight: float = 1.0
     deadline: float | None = None
     priority: str = "normal"
-    slots: int | None = None
+    slots: int = 1
+    slots_max: int | None = None
 
-    def job(self, name: str, now: float, *, grows: bool) -> Job:
+    def job(self, *, grows: bool) -> Job:
         """A job of one call, to which more may be added if it `grows`."""
-        phase = Phase(PHASE, Tasks(1), slots_max=self.slots, grows=grows)
-        deadline = None if self.deadline is None else now + self.deadline
+        phase = Phase(PHASE, Tasks(1), slots=self.slots, slots_max=self.slots_max, grows=grows)
         return Job(
-            name, (phase,), now, self.pool, self.weight, deadline, priority=self.priority
+            self.name,
+            (phase,),
+            0.0,
+            self.pool,
+            self.weight,
+            self.deadline,
+            priority=self.priority,
         )
 
 
@@ -84,7 +96,7 @@ class OpenCalls:
 
     def __init__(self, host: CallHost, job: Job) -> None:
         self._host = host
-        self.stream = CallStream(job, self)
+        self.stream = CallStream(job, self, host.files)
         self.grows = self._is_open = job.phases[0].grows
         self.of_task: dict[int, Future[Any]] = {}
 
@@ -134,7 +146,8 @@ class CallSubmitter:
     """Submits calls with a common binding: each as a job, or all as one that grows."""
 
     def __init__(self, host: CallHost, binding: Binding, *, grows: bool) -> None:
-        self._host, self._binding, self._grows = host, binding, grows
+        self._host, self._grows = host, grows
+        self._job = binding.job(grows=grows)
         self._streams: list[OpenCalls] = []  # The last one gets further calls.
 
     def submit(
@@ -178,9 +191,10 @@ class CallSubmitter:
         streams = self._streams
         if streams and streams[-1].stream.count < CALLS_MOST:
             return streams[-1]
-        host, binding = self._host, self._binding
-        job = binding.job(host.unused(binding.name), host.now, grows=self._grows)
-        stream = OpenCalls(host, job)
+        host, job, now = self._host, self._job, self._host.now
+        host.check_job(job)
+        deadline = None if job.deadline is None else now + job.deadline
+        stream = OpenCalls(host, job.again(host.unused(job.id), now, deadline))
         if self._grows:
             for full in streams:
                 full.close()
@@ -215,7 +229,7 @@ class CallSubmitter:
             future.fail(error)
         elif not future.cancelled():
             try:
-                pickles = (one.pickled() for one in inputs)
-                self._add(future, (call, *pickles), had_waited=True)
+                packed = (one.packed() for one in inputs)
+                self._add(future, (call, *packed), had_waited=True)
             except Exception as refused:
                 future.fail(refused)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,10 +11,11 @@ from slotwise.model.event import (
     ObjectiveChanged,
     PoolsChanged,
 )
+from slotwise.model.fitting import check_fits
+from slotwise.model.job import Job
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
-from slotwise.runtime.local.arrivals import Entry as Put
 from slotwise.runtime.state import State
 from slotwise.sessions.futures import Future
 from slotwise.sessions.loop_thread import LoopThread
@@ -22,16 +24,19 @@ from slotwise.sessions.loop_thread import LoopThread
 class ChangesJobs:
     """The part of a session that changes jobs, pools and the objective."""
 
+    lock: threading.RLock
     _loop: LoopThread
     _state: State
+    _pools: PoolTree
+    _objective: Objective
 
     @property
     def now(self) -> float:
         """Seconds since the session began."""
         return self._loop.backend.now
 
-    def put(self, entry: Put) -> None:
-        """Give an entry to the loop; the caller holds the lock."""
+    def _jobs_left(self) -> list[Job]:
+        """The jobs that are not over, also those that have not arrived yet."""
         raise NotImplementedError
 
     def change(
@@ -60,9 +65,9 @@ class ChangesJobs:
                     old.pool if pool is None else pool,
                     old.deadline if deadline is None else now + deadline,
                 )
-                event.applied_to(old)
-                self._state.pools.with_pools([event.pool])
-                self.put(event)
+                pools = self._state.pools.with_pools([event.pool])
+                check_fits(event.applied_to(old), self._state.cluster, pools)
+                self._loop.hear(event)
 
         self._loop.ask(change)
 
@@ -75,14 +80,26 @@ class ChangesJobs:
         given = tuple(pools)
 
         def change() -> None:
-            used = {phase.job.pool for job in self._state.jobs_left() for phase in job}
-            PoolTree(given).with_pools(sorted(used))
-            self.put(PoolsChanged(self.now, given))
+            with self.lock:
+                tree = PoolTree(given)
+                tree.with_pools(sorted({job.pool for job in self._jobs_left()}))
+                self._pools = tree
+                self._loop.hear(PoolsChanged(self.now, given))
 
         self._loop.ask(change)
 
     def set_objective(self, objective: Objective | str) -> None:
-        """Replace the objective. InputError for a name that is no penalty."""
+        """Replace the objective.
+
+        InputError for a name that is no penalty, or if a job lacks the deadline that it needs.
+        """
         named = Objective.named(objective) if isinstance(objective, str) else objective
         event = ObjectiveChanged(self.now, named.penalty, named.aggregate)
-        self._loop.ask(lambda: self.put(event))
+
+        def change() -> None:
+            with self.lock:
+                named.check(self._jobs_left())
+                self._objective = named
+                self._loop.hear(event)
+
+        self._loop.ask(change)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from itertools import chain, islice
 from typing import Any, ParamSpec, TypeVar
@@ -15,9 +14,6 @@ from slotwise.sessions.futures import Future
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-AHEAD = 4
-"""The calls for each slot that `Session.map` submits before their results are asked for."""
 
 
 class SessionExecutor(futures.Executor):
@@ -77,39 +73,6 @@ class SessionExecutor(futures.Executor):
                     future.cancel()
         if wait:
             futures.wait(pending)
-
-
-def map_lazily(
-    executor: SessionExecutor,
-    fn: Callable[..., T],
-    iterables: tuple[Iterable[Any], ...],
-    chunksize: int,
-    ahead: int,
-) -> Generator[T, None, None]:
-    """The results of `fn` in order; `ahead` tasks are submitted before they are asked for."""
-    if chunksize < 1:
-        raise ValueError("chunksize must be >= 1.")
-    pieces = chunks(zip(*iterables, strict=False), chunksize)
-    open_ = deque(executor.submit(_Each(fn), piece) for piece in islice(pieces, ahead))
-    return _results(executor, _Each(fn), pieces, open_)
-
-
-def _results(
-    executor: SessionExecutor,
-    each: Callable[..., list[T]],
-    pieces: Iterator[list[Any]],
-    open_: deque[Future[list[T]]],
-) -> Generator[T, None, None]:
-    try:
-        while open_:
-            found = open_.popleft().result()
-            for piece in islice(pieces, 1):
-                open_.append(executor.submit(each, piece))
-            yield from found
-    finally:
-        for future in reversed(open_):
-            future.cancel()
-        executor.shutdown(wait=False)
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

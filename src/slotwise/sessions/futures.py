@@ -8,17 +8,35 @@ from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from slotwise.analysis.explain import Explanation
+from slotwise.report.session_table import ShownJob, future_html
+from slotwise.runtime.local.call_files import StoredResult
 from slotwise.runtime.local.call_stream import CallResult, input_of_call, number_of_input
-from slotwise.runtime.local.worker import pickled
+from slotwise.runtime.local.worker import pickled, summary
+from slotwise.sessions.notebook import NotebookCells
 
 T = TypeVar("T")
 
-PENDING, RUNNING = "PENDING", "RUNNING"
-"""The states of a `concurrent.futures.Future` before it is done."""
+PENDING, RUNNING, FINISHED = "PENDING", "RUNNING", "FINISHED"
+"""States of a `concurrent.futures.Future`."""
+
+STATES = {
+    PENDING: "waiting",
+    RUNNING: "running",
+    "CANCELLED": "cancelled",
+    "CANCELLED_AND_NOTIFIED": "cancelled",
+}
+"""The states of a future that has no result, as it shows them."""
 
 
 class Control(Protocol):
     """What a future asks of its session."""
+
+    cells: NotebookCells | None
+    """What is told of new futures, in a notebook."""
+
+    def shown_job(self, job: str) -> ShownJob | None:
+        """A job that is not over, with the numbers of its tasks."""
+        ...
 
     def cancel(self, future: Future[Any]) -> None:
         """Stop a call or a job."""
@@ -28,7 +46,7 @@ class Control(Protocol):
         """The slots that a job holds, and why."""
         ...
 
-    def progress(self, future: Future[Any]) -> tuple[float, float | None] | None:
+    def progress(self, job: str, task: int) -> tuple[float, float | None] | None:
         """What a call that runs has reported."""
         ...
 
@@ -50,6 +68,8 @@ class Future(futures.Future[T], Generic[T]):
     def __init__(self, control: Control, job: str = "", task: int | None = None) -> None:
         super().__init__()
         self.job, self.task, self._control = job, task, control
+        if control.cells is not None:
+            control.cells.add(self)
 
     def cancel(self) -> bool:
         """Cancel it, also if it runs. False if it is done."""
@@ -92,7 +112,38 @@ class Future(futures.Future[T], Generic[T]):
 
         The total is None if the call does not know it. None unless it runs and has reported.
         """
-        return self._control.progress(self)
+        if self.task is None or not self.running():
+            return None
+        return self._control.progress(self.job, self.task)
+
+    def __repr__(self) -> str:
+        # It is called with locks held, so that it cannot ask the loop.
+        state, problem = self._status()
+        text = f"{state}: {problem}" if problem else state
+        return f"<Future of {self._name()}: {text}>"
+
+    def _repr_html_(self) -> str:
+        state, problem = self._status()
+        job = None if self.done() or not self.job else self._control.shown_job(self.job)
+        if job is not None and self.task is None:
+            state = job.state
+        return future_html(self._name(), state, job, problem)
+
+    def _name(self) -> str:
+        if not self.job:
+            return "a call"
+        return f"job {self.job}" + ("" if self.task is None else f", task {self.task}")
+
+    def _status(self) -> tuple[str, str]:
+        """Its state, and why it has no result."""
+        if self._state == PENDING and not self.job:
+            return "waiting", "for the results of other calls"
+        if self._state == PENDING and self.task is None:
+            return "not done", ""
+        if self._state != FINISHED:
+            return STATES[self._state], ""
+        error = self._exception
+        return ("done", "") if error is None else ("failed", summary(error))
 
     def __await__(self) -> Generator[Any, None, T]:
         import asyncio
@@ -127,10 +178,10 @@ class Future(futures.Future[T], Generic[T]):
         with suppress(futures.InvalidStateError):
             self.set_exception(error)
 
-    def pickled(self) -> bytes:
-        """The pickle of the result of a future that is done."""
+    def packed(self) -> bytes | StoredResult:
+        """The result of a future that is done, as another call gets it."""
         found: object = super().result(0)
-        return found.pickle if isinstance(found, CallResult) else pickled(found)
+        return found.packed if isinstance(found, CallResult) else pickled(found)
 
     def raised(self) -> BaseException | None:
         """What the call of a future that is done raised."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent import futures
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
 
 from slotwise.model.decision import Decision
-from slotwise.model.event import Event
+from slotwise.model.event import Event, HostChange, Request
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header
 from slotwise.record.log_file import LogFile
@@ -47,6 +47,9 @@ class LoopThread:
         self._is_over = False
         self._lock = threading.Lock()
         with ExitStack() as stack:
+            for record in self._records:
+                if isinstance(record, AbstractContextManager):
+                    stack.enter_context(record)
             if log is not None:
                 self._records.append(stack.enter_context(LogFile(log, header)))
             self.backend = stack.enter_context(make_backend())
@@ -72,8 +75,10 @@ class LoopThread:
     def ask(self, question: Callable[[], T]) -> T:
         """The answer of a function that is called in the thread of the loop.
 
-        After the end of the loop it is called here.
+        In that thread, and after the end of the loop, it is called here.
         """
+        if threading.current_thread() is self._thread:
+            return question()
         answer: futures.Future[T] = futures.Future()
 
         def call() -> None:
@@ -88,6 +93,11 @@ class LoopThread:
             else:
                 self.backend.put(Ask(call))
         return answer.result()
+
+    def hear(self, event: Request | HostChange) -> None:
+        """Tell the state of an event, in a function that `ask` calls; none after the end."""
+        if not self._is_over:
+            self.backend.hear(event)
 
     def call_back(self, calls: Callable[[], None]) -> None:
         """Make callbacks: here, or in a thread of their own if this is that of the loop."""

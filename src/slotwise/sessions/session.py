@@ -5,15 +5,16 @@ from __future__ import annotations
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast
+from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-from slotwise.analysis.explain import Explanation, explain_state
+from slotwise.analysis.explain import Explanation
+from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, GiveUp
-from slotwise.model.errors import SlotwiseError
+from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.event import (
     Event,
     JobCancelled,
@@ -21,22 +22,33 @@ from slotwise.model.event import (
     PhaseClosed,
     TaskFinished,
 )
+from slotwise.model.fitting import check_fits
 from slotwise.model.job import Job, PhaseId
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
 from slotwise.programs.execution import Execution
 from slotwise.running import Options, RunSpec, check_jobs, refuse_unknown
-from slotwise.runtime.local.arrivals import Entry as Put
 from slotwise.runtime.local.arrivals import StopTask
 from slotwise.runtime.local.backend import LocalBackend
+from slotwise.runtime.local.call_files import CallFiles
 from slotwise.runtime.local.call_stream import CallResult
+from slotwise.scheduler import ALLOCATORS, QUEUEINGS
+from slotwise.sessions.accepting import AcceptsCalls
+from slotwise.sessions.arriving import Names, arriving
 from slotwise.sessions.calls import PHASE, Binding, CallSubmitter, OpenCalls
 from slotwise.sessions.changes import ChangesJobs
-from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
+from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
+from slotwise.sessions.hosts import ChangesHosts, claimed_cluster
+from slotwise.sessions.lazy_map import AHEAD, map_lazily
+from slotwise.sessions.learning import Learning
 from slotwise.sessions.loop_thread import LoopThread
-from slotwise.sources import Entry, Slots, Source, processors
-from slotwise.workload.workload import CommandJob, ProgramJob, Workload
+from slotwise.sessions.notebook import cells_of_notebook
+from slotwise.sessions.shows import ShowsJobs
+from slotwise.sources import Entry, Slots, Source
+from slotwise.workload.file import read_job
+from slotwise.workload.workload import Workload
+from slotwise.workload.workload import command as slotwise_command
 
 REST_SECONDS = 0.05
 """Seconds between allocations that arrivals and ends cause."""
@@ -45,16 +57,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Session(ChangesJobs):
+class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
     """Runs calls and jobs in worker processes of this machine, at any time, from any thread.
 
     Use it as a context: at the end of the block it waits for all jobs; if the block raises, it
     cancels them first. A session that is still open at the end of the program waits, too.
 
     slots      the number of worker processes, or their number by kind; by default, the number
-               of processors
-    scheduler  the name of the scheduler; see `slotwise.scheduler.SCHEDULERS`
+               of processors that other sessions of the same user leave, with a warning if there
+               are any. Or a `Cluster`, whose hosts are emulated on this machine
+    scheduler  the name of the scheduler; see `slotwise.scheduler.ALLOCATORS`
     pools      the pools with their shares; jobs may also name others
+    history    a database of earlier runs, created if it is missing: it gives the estimated work
+               of programs, and each task of a program that ends is added to it
 
     The options are those of `slotwise.run`. InputError for options that do not fit;
     SlotwiseError if the workers cannot be started.
@@ -62,43 +77,59 @@ class Session(ChangesJobs):
 
     def __init__(
         self,
-        slots: Slots | None = None,
+        slots: Slots | Cluster | None = None,
         scheduler: str = "flex",
         *,
         pools: Iterable[Pool] = (),
+        history: str | Path | None = None,
         **options: Unpack[Options],
     ) -> None:
         refuse_unknown(options)
-        cluster = LocalBackend.cluster(processors() if slots is None else slots)
-        source = Source(Workload((), pools=tuple(pools)), ()).with_options(
+        if scheduler in QUEUEINGS:
+            raise InputError(
+                f"{scheduler} plans whole tasks of known work, and that of calls is unknown;"
+                f" take one of {', '.join(ALLOCATORS)} for a session"
+            )
+        cluster, self._claim = claimed_cluster(slots)
+        try:
+            self._learning = Learning(history, cluster, options.get("log"))
+            self._open(cluster, scheduler, tuple(pools), options)
+        except BaseException:
+            self._claim.close()
+            raise
+
+    def _open(
+        self, cluster: Cluster, scheduler: str, pools: tuple[Pool, ...], options: Options
+    ) -> None:
+        self._claimed = cluster
+        source = Source(Workload((), pools=pools), ()).with_options(
             preemption=options.get("preemption")
         )
         spec = RunSpec(scheduler, "live", (), cluster, source, options, {})
         header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
-        self._header, self._cluster = header, cluster
+        self._pools, self._objective = source.pools(), Objective(**header.objective)
         self._scheduler_name: str = header.scheduler["name"]
         self._calls: dict[str, OpenCalls] = {}  # by job
         self._jobs: dict[str, tuple[Future[Any], Execution]] = {}
         self._settled: list[tuple[Future[Any], CallResult]] = []
-        self._names: dict[str, int] = {}
+        self.unused = Names().unused
         self.lock = threading.RLock()
         self._single = CallSubmitter(self, Binding(), grows=False)
         self._waiting = 0  # calls that wait for the results of others
         self._none_waits = threading.Condition(self.lock)
-        self._is_closed = self._is_ended = False
+        self._is_closed = self._is_ended = self._has_ended_jobs = False
         self._error: BaseException | None = None
-        records = [record for record in (self._hear, options.get("progress")) if record]
+        others = (self._learning.record, options.get("progress"))
+        records = [*filter(None, others), self._hear]
+        self._turns = self._over = 0
+        self.files = CallFiles()
         self._loop = LoopThread(
             header, lambda: LocalBackend((), cluster, is_open=True), records, options.get("log")
         )
         self._state = self._loop.state
+        self.cells = cells_of_notebook()
         self._loop.start(self._ended)
         _OPEN.add(self)
-
-    @property
-    def slots(self) -> int:
-        """The number of slots."""
-        return sum(self._cluster.capacity.values())
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call `fn(*args, **kwargs)` in a worker process, as a job; returns at once.
@@ -117,26 +148,34 @@ class Session(ChangesJobs):
         weight: float = 1.0,
         deadline: float | None = None,
         priority: str = "normal",
-        slots: int | None = None,
+        slots: int = 1,
+        slots_max: int | None = None,
         ahead: int | None = None,
     ) -> SessionExecutor:
         """An executor (`concurrent.futures.Executor`) whose calls are the tasks of one job.
 
-        deadline  seconds after the first call
-        slots     the most slots that its calls hold at once
-        ahead     how many calls Dask submits before the first of them ends; by default the
-                  number of slots, with which the scheduler does not see how large a job is
+        deadline   seconds after the first call
+        slots      the slots of one host that each call occupies; it has as many processors
+        slots_max  the most slots that its calls hold at once
+        ahead      how many calls Dask submits before the first of them ends; by default the
+                   number of slots, with which the scheduler does not see how large a job is
+
+        InputError for values that no job can have, and for more slots than a host or the pool
+        has.
         """
-        binding = Binding(name, pool, weight, deadline, priority, slots)
-        binding.job("check", 0.0, grows=True)  # Refuses values that no job can have.
-        most = self.slots if slots is None else min(slots, self.slots)
-        return SessionExecutor(CallSubmitter(self, binding, grows=True), ahead or most)
+        binding = Binding(name, pool, weight, deadline, priority, slots, slots_max)
+        job = binding.job(grows=True)
+        self.check_job(job)
+        check_fits(job, self._state.cluster, self._pools)
+        most = self.slots if slots_max is None else min(slots_max, self.slots)
+        calls = CallSubmitter(self, binding, grows=True)
+        return SessionExecutor(calls, ahead or max(1, most // slots))
 
     def map(
         self,
         fn: Callable[..., T],
         *iterables: Iterable[Any],
-        chunksize: int = 1,
+        chunksize: int | None = None,
         ahead: int | None = None,
         **binding: Any,
     ) -> Iterator[T]:
@@ -144,66 +183,101 @@ class Session(ChangesJobs):
 
         Items are read as results are asked for: `ahead` tasks are submitted before that (by
         default four for each slot), so that memory is bounded also for endless iterables. A
-        task makes `chunksize` calls. The other options are those of `executor`. If the iterator
-        is closed, the remaining calls are cancelled.
+        task makes `chunksize` calls; by default, as many as take about 10 ms. The other options
+        are those of `executor`. If the iterator is closed, the remaining calls are cancelled.
         """
         executor = self.executor(**{"name": getattr(fn, "__name__", "map"), **binding})
         most = AHEAD * self.slots if ahead is None else ahead
         return map_lazily(executor, fn, iterables, chunksize, max(1, most))
 
-    def run(self, entry: Entry, *, folder: str | Path = ".") -> Future[Any]:
-        """Run a job of any kind: a program, `Calls`, or a `Job` of stated work, which sleeps.
+    def command(
+        self,
+        command: str | Sequence[str],
+        *,
+        output: str | Path | None = None,
+        id: str = "command",
+        **options: Any,
+    ) -> Future[str]:
+        """Run a command in each task of a job: a list of words, or a text for /bin/sh.
 
-        It arrives now. If its id was used before, it gets a number behind it. The result of the
-        future is that of the job: the results of `Calls`, the output of a program, or None.
-        Relative paths of programs begin at `folder`. InputError for a job that cannot be run;
-        the future of a job that fails has a SlotwiseError with the reason.
+        output  the folder for what the tasks print, `task-00000.out` and `task-00000.err` and
+                so on. By default a temporary folder, which is removed when the session closes
+
+        The result of the future is this folder. The other options are those of
+        `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. InputError as for `run`.
         """
-        now = self.now
-        entry = _arriving(entry, now, self.unused)
-        source = Source(Workload((), folder=Path(folder)), (entry,))
-        (execution,) = source.executions(self._cluster)
-        objective = Objective(**self._header.objective)
-        check_jobs([execution.job], self._cluster, objective, self._state.pools)
+        if output is None:
+            output = self.files.new_folder()
+        return self.run(slotwise_command(command, output, id=id, **options))
+
+    def run(self, entry: Entry | Mapping[str, Any], *, folder: str | Path = ".") -> Future[Any]:
+        """Run a job of any kind: a program, commands, `Calls`, or a `Job`, which sleeps.
+
+        It may also be a mapping, like an entry of `jobs` in a workload file. It arrives now,
+        and its deadline and steps move with it. If its id was used before, it gets a number
+        behind it. The result of the future is that of the job: the results of `Calls`, the
+        output of a program or of commands, or None. Relative paths begin at `folder`.
+        InputError for a job that cannot be run; the future of a job that fails has a
+        SlotwiseError with the reason.
+        """
+        if isinstance(entry, Mapping):
+            entry = read_job(entry, self.slots, Path(folder))
+        entry = arriving(entry, self.now, self.unused)
+        workload = Workload((), folder=Path(folder))
+        source = Source(workload, (entry,), self._learning.rates)
+        cluster = self._state.cluster
+        (execution,) = source.executions(cluster)
+        check_jobs([execution.job], cluster, self._objective, self._state.pools)
         execution.open()
         future: Future[Any] = Future(self, execution.job.id)
         try:
             with self.lock:
                 self.check_open(had_waited=False)
+                self.check_job(execution.job)
                 self._jobs[execution.job.id] = (future, execution)
+                self._learning.begin(execution)
                 self.put(execution)
         except BaseException:
             execution.close(succeeded=False)
             raise
         return future
 
-    def jobs(self) -> list[Explanation]:
-        """The jobs that are not over, in order of arrival: what each holds, and why."""
-
-        def explain_all() -> list[Explanation]:
-            jobs = [phases[0].job for phases in self._state.jobs_left()]
-            name = self._scheduler_name
-            return [explain_state(self._state, job.id, job.pool, name) for job in jobs]
-
-        return self._loop.ask(explain_all)
-
     def close(self, *, cancels: bool = False) -> None:
         """Accept no more jobs, wait for those that were submitted, and end the workers.
 
         With `cancels`, jobs that are not over are cancelled first. Idempotent.
         """
+        try:
+            self._end_jobs(cancels)
+        except KeyboardInterrupt:  # Nobody waits any longer.
+            self._end_jobs(True)
+            raise
+        finally:
+            self._free()
+
+    def _end_jobs(self, cancels: bool) -> None:
+        """Accept no more jobs; wait until all are over, or cancel them."""
         with self.lock:
-            was_closed, self._is_closed = self._is_closed, True
+            self._is_closed = True
         if cancels:
             for future in self._pending():
                 future.cancel()
-        if not was_closed:
-            with self._none_waits:
-                self._none_waits.wait_for(lambda: not self._waiting or self._is_ended)
+        with self._none_waits:
+            self._none_waits.wait_for(lambda: not self._waiting or self._is_ended)
+            if not self._has_ended_jobs:
+                self._has_ended_jobs = True
                 for calls in list(self._calls.values()):
                     calls.close()
                 self.put(JobsClosed(self.now))
         self._loop.join()
+
+    def _free(self) -> None:
+        """Remove what the session has put elsewhere."""
+        self.files.close()
+        if self.cells is not None:
+            self.cells.close()
+        if self._display is not None:
+            self._display.close()
         _OPEN.discard(self)
 
     def __enter__(self) -> Self:
@@ -232,74 +306,27 @@ class Session(ChangesJobs):
         """The slots that a job holds, and why."""
 
         def explain() -> Explanation:
-            phases = self._state.phases_of(job)
-            pool = phases[0].job.pool if phases else ""
-            found = explain_state(self._state, job, pool, self._scheduler_name)
-            return found if phases else replace(found, status="over")
+            found = self._explained(job)
+            return found if found.phases else replace(found, status="over")
 
         return self._loop.ask(explain)
-
-    def progress(self, future: Future[Any]) -> tuple[float, float | None] | None:
-        """What a call that runs has reported."""
-        task = future.task
-        if task is None or not future.running():
-            return None
-        return self._loop.ask(
-            lambda: self._loop.backend.progress(PhaseId(future.job, PHASE), task)
-        )
 
     def call_back(self, calls: Callable[[], None]) -> None:
         """Make callbacks outside the thread of the loop."""
         self._loop.call_back(calls)
 
-    # For calls (`CallHost`).
-
-    def put(self, entry: Put) -> None:
-        """Give an entry to the loop; the caller holds the lock."""
-        if not self._is_ended:
-            self._loop.backend.put(entry)
-
-    def enter(self, stream: OpenCalls) -> None:
-        """Add the calls of a new job; the caller holds the lock."""
-        self._calls[stream.job] = stream
-        self.put(stream.stream)
-
-    def unused(self, name: str) -> str:
-        """A name that no job of this session has had, from the wanted one."""
-        base, _, number = name.rpartition("-")
-        with self.lock:
-            if number.isdecimal() and int(number) <= self._names.get(base, 0):
-                name = base
-            elif name not in self._names:
-                self._names[name] = 1
-                return name
-            while True:
-                self._names[name] += 1
-                numbered = f"{name}-{self._names[name]}"
-                if numbered not in self._names:
-                    return numbered
-
-    def check_open(self, *, had_waited: bool) -> None:
-        """RuntimeError if no more calls are accepted; those that waited still are."""
-        if self._error is not None:
-            raise SlotwiseError(f"the session has failed: {self._error}") from self._error
-        if self._is_ended or (self._is_closed and not had_waited):
-            raise RuntimeError("cannot schedule new futures after shutdown")
-
-    def settle(self, future: Future[Any], result: CallResult) -> None:
-        """Give a future its result at the end of the turn."""
-        self._settled.append((future, result))
-
-    def waits(self, more: int) -> None:
-        """Count calls that wait for the results of others."""
-        with self._none_waits:
-            self._waiting += more
-            self._none_waits.notify_all()
-
     # In the thread of the loop.
+
+    def _jobs_left(self) -> list[Job]:
+        """The jobs that are not over, also those that have not arrived yet."""
+        jobs = [calls.stream.job for calls in self._calls.values()]
+        jobs += [execution.job for _, execution in self._jobs.values()]
+        arrived = [phases[0].job for phases in self._state.jobs_left()]
+        return [*arrived, *(job for job in jobs if not self._state.phases_of(job.id))]
 
     def _ended(self, error: BaseException | None) -> None:
         """The loop has ended: after `close`, or by an error."""
+        self._claim.close()
         with self._none_waits:
             self._error, self._is_ended = error, True
             self._none_waits.notify_all()
@@ -308,6 +335,10 @@ class Session(ChangesJobs):
 
     def _hear(self, now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
         """Tell futures what ended in a turn, after new tasks were started."""
+        self._turns += 1
+        if self._state.cluster is not self._claimed:
+            self._claimed = self._state.cluster
+            self._claim.update(self.slots)
         settled, self._settled = self._settled, []
         for future, result in settled:
             future.settle(result)
@@ -323,33 +354,28 @@ class Session(ChangesJobs):
     def _end_if_over(self, job: str) -> None:
         if self._state.phases_of(job):
             return
+        self._over += 1
         self._calls.pop(job, None)
         if job in self._jobs:
             future, execution = self._jobs.pop(job)
+            self._learning.end(job)
             found: Any = execution
             if future.start():
                 future.set_result(getattr(found, "results", getattr(found, "output", None)))
 
     def _fail(self, job: str, reason: str) -> None:
+        self._over += 1
         if calls := self._calls.pop(job, None):
             calls.fail(reason)
         if job in self._jobs:
             future, _ = self._jobs.pop(job)
+            self._learning.end(job)
             future.fail(SlotwiseError(f"job {job!r} failed: {reason}"))
 
     def _pending(self) -> list[Future[Any]]:
         with self.lock:
             of_calls = [one for c in self._calls.values() for one in c.of_task.values()]
             return [*of_calls, *(future for future, _ in self._jobs.values())]
-
-
-def _arriving(entry: Entry, now: float, unused: Callable[[str], str]) -> Entry:
-    """The job as it arrives now, with an id that was not used before."""
-    if isinstance(entry, Job | ProgramJob | CommandJob):
-        return replace(entry, id=unused(entry.id), arrival=now)
-    job = replace(entry.job, id=unused(entry.job.id), arrival=now)
-    cast(Any, entry).job = job
-    return entry
 
 
 _OPEN: weakref.WeakSet[Session] = weakref.WeakSet()

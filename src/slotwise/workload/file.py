@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
+from typing import Any
 
 from pydantic import ValidationError
 
 from slotwise.model.errors import InputError
+from slotwise.model.job import Job
 from slotwise.opening import open_to_read
 from slotwise.workload.building import build
 from slotwise.workload.complaint import complaint, place
 from slotwise.workload.schema import PhaseEntry, WorkloadEntry
-from slotwise.workload.text import Path, parse_text
-from slotwise.workload.workload import Workload
+from slotwise.workload.text import Lines, Path, parse_text
+from slotwise.workload.workload import CommandJob, ProgramJob, Workload
 from slotwise.workload.yaml_text import NESTED_TOO_DEEPLY
 
 SIZE_MOST = 256 << 20
@@ -53,10 +55,28 @@ def parse_workload(text: str, folder: FilePath | None = None) -> Workload:
         raise InputError(NESTED_TOO_DEEPLY) from error
 
 
+def read_job(
+    stated: Mapping[str, object], slots: int, folder: FilePath | None = None
+) -> Job | ProgramJob | CommandJob:
+    """A job from a mapping that is like an entry of `jobs` in a workload file.
+
+    It may name any pool. Work without a number of tasks is cut for this number of slots.
+    Raises InputError as `read_workload` does.
+    """
+    job = dict(stated)
+    pools = [{"name": job["pool"]}] if job.get("pool", "default") != "default" else []
+    data = {"slotwise": 1, "cluster": {"slots": slots}, "pools": pools, "jobs": [job]}
+    return _validated(data, Lines(""), folder or FilePath()).jobs[0]
+
+
 def _parse(text: str, folder: FilePath) -> Workload:
     data, lines = parse_text(text)
     if not isinstance(data, dict):
         raise InputError("the file must contain keys and values; begin it with `slotwise: 1`")
+    return _validated(data, lines, folder)
+
+
+def _validated(data: dict[str, Any], lines: Lines, folder: FilePath) -> Workload:
     try:
         entry = WorkloadEntry.model_validate(data)
     except ValidationError as error:

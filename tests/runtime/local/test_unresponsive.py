@@ -64,7 +64,7 @@ def test_within_the_grace_tasks_continue_unaffected(
     On a slow host the pauses by pacing neither make it unresponsive nor end that state.
     """
     scene = play(marking(tmp_path), grace=600.0, speed=speed)
-    while not all(worker.ready for worker in scene.backend._workers._workers):
+    while not all(worker.ready for worker in scene.backend._workers._workers.values()):
         assert scene.events_until(scene.backend.now + 0.01) == []
     begun = scene.backend.now
     for task in range(2):

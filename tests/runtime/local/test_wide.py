@@ -60,7 +60,7 @@ def test_a_stuck_idle_worker_is_replaced(play: Play, tmp_path: Path) -> None:
     scene = play(marking(tmp_path), slots=2)
     scene.launch(0, "a")
     wait_for_marks(tmp_path, 1)
-    ((slot, idle),) = scene.backend._idle.items()
+    ((slot, idle),) = scene.backend._slots._idle.items()
     pids = scene.backend._workers.pids()
     scene.signal(signal.SIGSTOP, [pids[idle[0]]])
     while scene.backend._workers.pids()[idle[0]] == pids[idle[0]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 
-from slotwise.model.event import JobsClosed, Request, TasksAdded
+from slotwise.model.event import HostChange, JobsClosed, Request, TasksAdded
 from slotwise.model.job import PhaseId
 from slotwise.programs.execution import Execution
 
@@ -27,7 +27,7 @@ class Ask:
     function: Callable[[], None]
 
 
-Entry = Execution | Request | StopTask | Ask
+Entry = Execution | Request | HostChange | StopTask | Ask
 """What another thread may ask for: a job, an event as it stands, or an action."""
 
 
@@ -46,7 +46,9 @@ class Arrivals:
 
     @property
     def next_at(self) -> float:
-        """When the next arrival is due, as far as known."""
+        """When the next arrival is due, as far as known; entries that were put are due."""
+        if self._inbox:
+            return -inf
         if self._given:
             return self._given[0].job.arrival
         return inf if self._is_open or self._has_closed else -inf
@@ -55,6 +57,10 @@ class Arrivals:
         """Add a job that arrives now, or a request."""
         assert self._is_open, "only an open backend hears of jobs later"
         self._inbox.append(entry)
+
+    def put_back(self, entry: Entry) -> None:
+        """Let an entry that was taken be the next one again."""
+        self._inbox.appendleft(entry)
 
     def take(self, now: float) -> Iterator[Entry]:
         """What has arrived by now and was not taken before."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from math import inf
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,9 @@ from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.decision import GiveUp, Launch, Preempt
 from slotwise.model.event import (
     Event,
+    HostAdded,
+    HostChange,
+    HostDrained,
     HostJoined,
     HostLost,
     JobArrived,
@@ -26,7 +30,9 @@ from slotwise.model.job import PhaseId
 from slotwise.programs.execution import Execution
 from slotwise.runtime.executing import Executing, Pickle
 from slotwise.runtime.local.arrivals import Arrivals, Ask, Entry, StopTask
-from slotwise.runtime.local.unresponsive import HostChange, ResponseMonitor
+from slotwise.runtime.local.held_slots import HeldSlots
+from slotwise.runtime.local.unresponsive import HostChange as ResponseChange
+from slotwise.runtime.local.unresponsive import ResponseMonitor
 from slotwise.runtime.local.workers import Reply, Workers
 
 HOST = "localhost"
@@ -55,6 +61,8 @@ class LocalBackend:
     output of jobs that are not done.
 
     If it `is_open`, jobs and requests may be `put` until `JobsClosed`, by which the run ends.
+    So may changes of the hosts: those that were added get worker processes, and those that
+    leave lose them.
 
     SlotwiseError if the worker processes cannot be started.
     """
@@ -70,20 +78,10 @@ class LocalBackend:
         self._arrivals = Arrivals(given, is_open=is_open)
         self._events: list[Event] = []  # events that `wait` returns next
         cluster = slots if isinstance(slots, Cluster) else self.cluster(slots)
-        self._host_of = [
-            host for host in cluster.hosts for _ in range(sum(host.slots.values()))
-        ]
-        # The slots of each host in which nothing runs; the next one is last.
-        self._free: dict[str, list[int]] = {host.name: [] for host in cluster.hosts}
-        for slot in reversed(range(len(self._host_of))):
-            self._free[self._host_of[slot].name].append(slot)
-        self._held: dict[int, Launch] = {}
-        # The further slots of attempts that occupy several; their workers do nothing.
-        self._idle: dict[int, list[int]] = {}
+        self._slots = HeldSlots()
         self._ends: dict[int, float] = {}  # when attempts that were asked to stop are killed
-        # Attempts reported as lost that unresponsive hosts may still run.
-        self._abandoned: dict[int, Launch] = {}
-        speeds = [host.speed for host in self._host_of]
+        self._drained: set[str] = set()  # hosts that leave when their last task has ended
+        speeds = [speed for host in cluster.hosts for speed in _speeds(host)]
         try:
             for execution in given:
                 execution.open()
@@ -93,6 +91,9 @@ class LocalBackend:
             for execution in given:
                 execution.close(succeeded=False)
             raise
+        numbers = iter(range(len(speeds)))
+        for host in cluster.hosts:
+            self._slots.add(host, list(islice(numbers, len(_speeds(host)))))
         self._jobs = Executing(
             now=lambda: self.now,
             report=lambda event: self._events.append(event),
@@ -101,7 +102,9 @@ class LocalBackend:
         )
         for execution in given:
             self._jobs.add(execution)
-        self._monitor = ResponseMonitor(self._free, cluster.grace, self._workers.is_stopped)
+        self._monitor = ResponseMonitor(
+            self._slots.of_host, cluster.grace, self._workers.is_stopped
+        )
         self._zero = time.monotonic()
 
     @staticmethod
@@ -121,6 +124,14 @@ class LocalBackend:
         """
         self._arrivals.put(entry)
         self._workers.wake()
+
+    def hear(self, event: Request | HostChange) -> None:
+        """Tell the state of an event in this turn; for functions that were asked for."""
+        if isinstance(event, HostChange):
+            self._change_hosts(event)
+        else:
+            self._events.append(event)
+            self._apply(event)
 
     def answer_all(self) -> None:
         """Call what was asked, but not heard before the end."""
@@ -146,7 +157,7 @@ class LocalBackend:
         due = inf if until is None else until
         due = min(due, self._arrivals.next_at)
         while True:
-            wake = min(due, self._monitor.next_look)
+            wake = min(due, self._monitor.next_look, self._arrivals.next_at)
             if self._ends:
                 wake = min([wake, *self._ends_heard().values()])
             timeout = 0.0 if self._events else max(0.0, wake - self.now)
@@ -163,21 +174,33 @@ class LocalBackend:
                     if end <= now:
                         self._kill(slot)
             self._jobs.hear_commits()
+            if self._drained:
+                self._let_go_of_drained()
             self._take_arrivals(now)
             if self._events or due <= now:
                 events, self._events = self._events, []
                 return events
 
     def _take_arrivals(self, now: float) -> None:
-        """Report the jobs that have arrived by now, and what other threads have put."""
+        """Report the jobs that have arrived by now, and what other threads have put.
+
+        A function that was asked for sees the state after all that was put before. The state
+        hears of what it does, as of a change of the hosts, before the next entry is taken.
+        """
         for entry in self._arrivals.take(now):
+            if isinstance(entry, HostChange):
+                self._change_hosts(entry)
+                return
             if isinstance(entry, Request):
-                self._events.append(entry)
-                self._apply(entry)
+                self.hear(entry)
             elif isinstance(entry, StopTask):
                 self._stop_task(entry)
             elif isinstance(entry, Ask):
-                entry.function()
+                if self._events:  # The state hears of these first.
+                    self._arrivals.put_back(entry)
+                else:
+                    entry.function()
+                return
             else:
                 if entry.job.id not in self._jobs:
                     self._jobs.add(entry)
@@ -190,15 +213,62 @@ class LocalBackend:
         elif isinstance(request, PhaseClosed):
             self._jobs.close_phase(request.phase)
 
+    def _change_hosts(self, change: HostChange) -> None:
+        """Start the workers of a host, or end them: at once, or when its last task has ended.
+
+        A task whose output is being committed is not lost with its host, which is reported as
+        drained. No effect on a host that is not there. SlotwiseError if workers cannot be
+        started; then the host is not added.
+        """
+        slots = self._slots
+        if isinstance(change, HostAdded):
+            host = change.host
+            assert host.name not in slots.of_host, "a host is added once until it leaves"
+            numbers = self._workers.add(_speeds(host))
+            slots.add(host, numbers)
+            self._monitor.add(host.name, numbers)
+        elif change.host not in slots.of_host:
+            return
+        elif isinstance(change, HostDrained):
+            if change.host in self._drained:
+                return
+            self._drained.add(change.host)
+        else:
+            is_drained = change.host in self._drained
+            self._remove(change.host)
+            if self._jobs.is_committing(change.host):
+                if is_drained:
+                    return
+                change = HostDrained(change.at, change.host)
+        self._events.append(change)
+
+    def _remove(self, host: str) -> None:
+        """End the workers of a host; its attempts are lost."""
+        slots = self._slots
+        for slot in slots.on(host, slots.held):
+            self._jobs.failed(self._release(slot), f"host {host} was removed", lost=True)
+        abandoned = [slots.release_abandoned(s) for s in slots.on(host, slots.abandoned)]
+        self._workers.remove(slots.remove(host))
+        for launch in abandoned:
+            self._jobs.over(launch)
+        self._monitor.remove(host)
+        self._drained.discard(host)
+
+    def _let_go_of_drained(self) -> None:
+        """End the workers of drained hosts whose last tasks have ended, or were lost."""
+        for host in sorted(self._drained):
+            if not self._slots.on(host, self._slots.held):
+                self._remove(host)
+
     def _stop_task(self, stop: StopTask) -> None:
-        for slot, launch in self._held.items():
+        for slot, launch in self._slots.held.items():
             if (launch.phase, launch.task) == (stop.phase, stop.task):
                 self._kill(slot)
                 return
 
     def progress(self, phase: PhaseId, task: int) -> tuple[float, float | None] | None:
         """What a task that runs has reported; only in the thread of the loop."""
-        for slot, launch in self._held.items():
+        for slot, launch in self._slots.held.items():
             if (launch.phase, launch.task) == (phase, task):
                 return self._workers.progress(slot)
         return None
@@ -221,14 +291,11 @@ class LocalBackend:
         self.close()
 
     def _launch(self, launch: Launch) -> None:
-        free, width = self._free[launch.host], self._jobs.slots_of(launch)
-        start = self._jobs.begin(launch, _lacking(len(free), width, launch.host))
+        width = self._jobs.slots_of(launch)
+        start = self._jobs.begin(launch, self._slots.obstacle(launch.host, width))
         if start is None:
             return
-        slot = free.pop()
-        if width > 1:
-            self._idle[slot] = [free.pop() for _ in range(width - 1)]
-        self._held[slot] = launch
+        slot = self._slots.take(launch, width)
         self._monitor.take_stopped(slot)
         key, runner = start.runner_key, start.runner
         self._workers.start(slot, key, runner, start.arguments, start.kept, sleeps=start.sleeps)
@@ -239,7 +306,7 @@ class LocalBackend:
         If several instants were given at which to kill an attempt, the earliest applies.
         """
         wanted = (preempt.phase, preempt.task, preempt.attempt)
-        for slot, launch in self._held.items():
+        for slot, launch in self._slots.held.items():
             if (launch.phase, launch.task, launch.attempt) == wanted:
                 end = -inf if preempt.until is None else preempt.until
                 if end <= self.now:
@@ -256,9 +323,8 @@ class LocalBackend:
         unresponsive = self._monitor.unresponsive
         if not unresponsive:
             return self._ends
-        return {
-            s: end for s, end in self._ends.items() if self._host_of[s].name not in unresponsive
-        }
+        host_of = self._slots.host_of
+        return {s: at for s, at in self._ends.items() if host_of[s].name not in unresponsive}
 
     def _kill(self, slot: int) -> None:
         self._workers.kill(slot)
@@ -266,17 +332,13 @@ class LocalBackend:
 
     def _release(self, slot: int) -> Launch:
         """Free the slots of an attempt that is over. The launch of the attempt."""
-        free = self._free[self._host_of[slot].name]
-        free += self._idle.pop(slot, ())
-        free.append(slot)
         self._ends.pop(slot, None)
-        return self._held.pop(slot)
+        return self._slots.release(slot)
 
     def _abandon(self, slot: int, reason: str) -> None:
         """End the attempt in a slot of an unresponsive host, which may still run it."""
-        launch = self._abandoned[slot] = self._release(slot)
-        self._free[self._host_of[slot].name].remove(slot)
-        self._jobs.abandoned(launch, reason)
+        self._ends.pop(slot, None)
+        self._jobs.abandoned(self._slots.abandon(slot), reason)
 
     def _not_abandoned(self, outcomes: list[Reply]) -> list[Reply]:
         """The replies of attempts that are not abandoned.
@@ -284,9 +346,9 @@ class LocalBackend:
         A host that replies may be back, so the next look is now.
         """
         for outcome in outcomes:
-            if self._host_of[outcome.slot].name in self._monitor.unresponsive:
+            if self._slots.host_of[outcome.slot].name in self._monitor.unresponsive:
                 self._monitor.next_look = -inf
-            if outcome.slot in self._abandoned:
+            if outcome.slot in self._slots.abandoned:
                 self._free_abandoned(outcome.slot)
                 outcomes = [one for one in outcomes if one is not outcome]
         return outcomes
@@ -295,39 +357,35 @@ class LocalBackend:
         """Report hosts that are now unresponsive, overdue, or back; end stuck workers."""
         now = self.now
         for host, change in self._monitor.look(now):
-            if change is HostChange.LOST:
+            if change is ResponseChange.LOST:
                 self._events.append(HostLost(now, host))
-            elif change is HostChange.OVERDUE:
+            elif change is ResponseChange.OVERDUE:
                 seconds = self._monitor.seconds(host, now)
-                for slot in self._slots_of(host, self._held):
+                for slot in self._slots.on(host, self._slots.held):
                     self._abandon(slot, f"host {host} has not responded for {seconds:.1f} s")
             else:
-                for slot in self._slots_of(host, self._abandoned):
+                for slot in self._slots.on(host, self._slots.abandoned):
                     self._workers.kill(slot)
                     self._free_abandoned(slot)
                 self._events.append(HostJoined(now, host))
         for slot, seconds in self._monitor.stuck(now).items():
             self._workers.kill(slot)
-            if slot in self._held:
+            if slot in self._slots.held:
                 reason = f"its worker process has been stopped for {seconds:.1f} s (SIGSTOP)"
                 self._jobs.failed(self._release(slot), reason, lost=True)
 
-    def _slots_of(self, host: str, slots: Iterable[int]) -> list[int]:
-        return [slot for slot in slots if self._host_of[slot].name == host]
-
     def _free_abandoned(self, slot: int) -> None:
         """An abandoned attempt has ended on its host, too."""
-        self._free[self._host_of[slot].name].append(slot)
-        self._jobs.over(self._abandoned.pop(slot))
+        self._jobs.over(self._slots.release_abandoned(slot))
 
     def _hear(self, outcome: Reply) -> None:
-        if outcome.slot in self._abandoned:  # Its host has just become overdue.
+        if outcome.slot in self._slots.abandoned:  # Its host has just become overdue.
             self._free_abandoned(outcome.slot)
             return
         launch = self._release(outcome.slot)
         if outcome.status == "stopped":
             assert isinstance(outcome.value, Pickle)
-            work = self._computed(launch, outcome) * self._host_of[outcome.slot].speed
+            work = self._computed(launch, outcome) * self._slots.host_of[outcome.slot].speed
             self._jobs.stopped(launch, outcome.value, work)
         elif outcome.status == "done":
             self._jobs.finished(launch, outcome.value, self._computed(launch, outcome))
@@ -342,15 +400,9 @@ class LocalBackend:
         return max(0.0, outcome.seconds - stopped)
 
 
-def _lacking(free: int, width: int, host: str) -> str:
-    """Why a task that occupies `width` slots cannot begin; empty if it can."""
-    if free >= width:
-        return ""
-    return (
-        f"fewer than {width} workers of {host} are free"
-        if free
-        else f"no worker of {host} is free"
-    )
+def _speeds(host: Host) -> list[float]:
+    """The speed of each slot of a host."""
+    return [host.speed] * sum(host.slots.values())
 
 
 def _by_kind(slots: int | Mapping[str, int]) -> Mapping[str, int]:

@@ -6,18 +6,25 @@ import multiprocessing
 import pickle
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, cast
 
 from slotwise import task as running
 from slotwise.model.errors import SlotwiseError
 from slotwise.model.job import Job
+from slotwise.programs.transfer import Handle, pack, unpack
+from slotwise.runtime.local.call_files import CallFiles, StoredResult
 from slotwise.runtime.local.worker import pickled, story
 
-Call = tuple[bytes, ...]
-"""The pickle of a function with its arguments, and the pickles of its inputs."""
+Call = tuple[bytes | StoredResult, ...]
+"""The pickle of a function with its arguments, and its inputs, the large ones in files."""
 
 LOSSES_MAX = 4
 """How often a call may lose its worker process before it fails."""
+
+
+SMALL = frozenset((type(None), bool, int, float))
+"""Types of values that are pickled without a search for large parts, which takes longer."""
 
 
 class Settled(Protocol):
@@ -37,24 +44,25 @@ class Settled(Protocol):
 
 
 class CallResult:
-    """What a call returned or raised, as a pickle."""
+    """What a call returned or raised, as a pickle; a large value is in a file."""
 
-    __slots__ = ("is_value", "pickle")
+    __slots__ = ("is_value", "packed")
 
-    def __init__(self, is_value: bool, pickle_of_it: bytes) -> None:
+    def __init__(self, is_value: bool, packed: bytes | StoredResult) -> None:
         """`is_value` if it returned; otherwise it raised."""
-        self.is_value, self.pickle = is_value, pickle_of_it
+        self.is_value, self.packed = is_value, packed
 
     def value(self) -> object:
         """What the call returned. Raises what unpickling raises."""
         assert self.is_value
-        return pickle.loads(self.pickle)
+        packed = self.packed
+        return packed.value() if isinstance(packed, StoredResult) else pickle.loads(packed)
 
     def error(self) -> BaseException:
         """What the call raised; its cause has the traceback in the worker process."""
         assert not self.is_value
         try:
-            error, text = pickle.loads(self.pickle)
+            error, text = pickle.loads(cast(bytes, self.packed))
         except Exception as unreadable:
             return SlotwiseError(f"the exception of a call cannot be read: {unreadable}")
         assert isinstance(error, BaseException)
@@ -72,10 +80,11 @@ class CallStream:
 
     runner_key = "slotwise call"
 
-    def __init__(self, job: Job, settled: Settled) -> None:
+    def __init__(self, job: Job, settled: Settled, files: CallFiles) -> None:
         self.job = job
-        self.runner: Callable[..., object] = CallRunner()
+        self.runner: Callable[..., object] = CallRunner(files.folders)
         self._settled = settled
+        self._files, self._number = files, files.new_number()
         self._calls: dict[int, Call] = {}
         self._losses: dict[int, int] = {}
         self.count = 0
@@ -98,8 +107,12 @@ class CallStream:
         return True
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
-        """The pickles of the call and of its inputs."""
-        return self._calls[task]
+        """The numbers of the attempt, which name its file, and the call with its inputs."""
+        call = self._calls[task]
+        if len(call) == 1:
+            return (self._number, task, attempt, call[0])
+        inputs = (i.handle if isinstance(i, StoredResult) else i for i in call[1:])
+        return (self._number, task, attempt, call[0], *inputs)
 
     def describe(self, phase: str, task: int) -> str:
         """The call and the job, for messages."""
@@ -108,7 +121,10 @@ class CallStream:
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
         """Pass on the result of a call."""
         assert isinstance(result, tuple)
-        self._end(task, CallResult(*result))
+        is_value, packed = result
+        if isinstance(packed, Handle):
+            packed = self._files.keep(packed)
+        self._end(task, CallResult(is_value, packed))
 
     def absorbs(self, phase: str, task: int, reason: str, is_lost: bool) -> bool:
         """Whether a failed attempt is the result of its call, and is not repeated."""
@@ -116,12 +132,15 @@ class CallStream:
             self._losses[task] = losses = self._losses.get(task, 0) + 1
             if losses < LOSSES_MAX:
                 return False
+        if is_lost:
+            self._files.discard_all(file_name(self._number, task))
         error = lost_call(reason) if is_lost else SlotwiseError(reason)
         self._end(task, CallResult(False, pickle.dumps((error, reason))))
         return True
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
-        """The attempt was stopped or has failed; a call has no known files to remove."""
+        """The attempt was stopped or has failed: remove the file of its result."""
+        self._files.discard(file_name(self._number, task, attempt))
         if task in self._calls:
             self._settled.stopped(task)
 
@@ -180,13 +199,18 @@ def number_of_input(future: object) -> int | None:
 
 def input_of_call(number: int) -> object:
     """The value of an input, in the worker process in which the call is unpickled."""
-    pickle_of_it = _collected.pickles[number]
+    packed = _collected.inputs_packed[number]
     if number not in _collected.values:
-        _collected.values[number] = pickle.loads(pickle_of_it)
+        _collected.values[number] = unpack(packed)
     return _collected.values[number]
 
 
 _collected = threading.local()
+
+
+def file_name(stream: int, task: int, attempt: int | str = "") -> str:
+    """The name of the file of an attempt; without an attempt, how those of a task begin."""
+    return f"{stream}-{task}-{attempt}"
 
 
 class CallRunner:
@@ -196,33 +220,56 @@ class CallRunner:
     processes of a ProcessPoolExecutor.
     """
 
-    def __call__(self, pickle_of_call: bytes, *inputs: bytes) -> tuple[bool, bytes]:
+    def __init__(self, folders: tuple[str, ...]) -> None:
+        """The folders are those for large values."""
+        self._folders = folders
+
+    def __call__(self, *arguments: Any) -> tuple[bool, bytes | Handle]:
         """Make a call here."""
-        return run_call(pickle_of_call, *inputs)
+        return run_call(self._folders, *arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _runner_with_key, (bytes(multiprocessing.current_process().authkey),)
+        key = bytes(multiprocessing.current_process().authkey)
+        return _runner_with_key, (self._folders, key)
 
 
-def _runner_with_key(key: bytes) -> Callable[..., object]:
+def _runner_with_key(folders: tuple[str, ...], key: bytes) -> Callable[..., object]:
     multiprocessing.current_process().authkey = key
-    return run_call
+    return partial(run_call, folders)
 
 
-def run_call(pickle_of_call: bytes, *inputs: bytes) -> tuple[bool, bytes]:
-    """Make a call in a worker process: (True, value) or (False, exception), as pickles."""
+def run_call(
+    folders: tuple[str, ...],
+    stream: int,
+    task: int,
+    attempt: int,
+    pickle_of_call: bytes,
+    *inputs: bytes | Handle,
+) -> tuple[bool, bytes | Handle]:
+    """Make a call in a worker process: (True, value) or (False, exception), as pickles.
+
+    A large value goes to a file in one of the folders.
+    """
     try:
-        _collected.pickles, _collected.values = inputs, {}
+        _collected.inputs_packed, _collected.values = inputs, {}
         fn, args, kwargs = pickle.loads(pickle_of_call)
-        _collected.pickles = _collected.values = None
-        return True, pickled(fn(*args, **kwargs))
+        _collected.inputs_packed = _collected.values = None
+        value = fn(*args, **kwargs)
+        if type(value) in SMALL:
+            return True, pickle.dumps(value, protocol=5)
+        return True, pack(value, folders, file_name(stream, task, attempt))
     except running.Stopped:
         raise
     except BaseException as error:
-        text = story(error)
-        error.__traceback__ = None
-        try:
-            return False, pickled((error, text))
-        except Exception:
-            plain = SlotwiseError(f"{type(error).__name__}: {error}")
-            return False, pickle.dumps((plain, text))
+        return False, failure(error)
+
+
+def failure(error: BaseException) -> bytes:
+    """The pickle of an exception and its traceback, as a `CallResult` holds it."""
+    text = story(error)
+    error.__traceback__ = None
+    try:
+        return pickled((error, text))
+    except Exception:
+        plain = SlotwiseError(f"{type(error).__name__}: {error}")
+        return pickle.dumps((plain, text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeGuard
 
-from slotwise.model.cluster import Cluster
+from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.runtime.local.pacing import SPEED_LEAST
 
@@ -21,20 +21,29 @@ def emulated(cluster: Cluster | None) -> Cluster:
             "there are no hosts to emulate: the workload has no `cluster: hosts`; give it some,"
             " each with name, slots and speed, or run without --emulate-hosts"
         )
+    return on_this_machine(cluster)
+
+
+def on_this_machine(cluster: Cluster) -> Cluster:
+    """The cluster without a heartbeat; InputError for a host that cannot be emulated."""
     fastest = max(host.speed for host in cluster.hosts)
     for host in cluster.hosts:
-        if host.speed > 1:
-            raise InputError(
-                f"host {host.name!r}: speed is {host.speed:g}, and a slot of this machine has"
-                f" speed 1: only slower ones can be emulated; divide all speeds by {fastest:g},"
-                " the largest"
-            )
-        if host.speed < SPEED_LEAST:
-            raise InputError(
-                f"host {host.name!r}: speed is {host.speed:g}; no host slower than"
-                f" {SPEED_LEAST:g} can be emulated"
-            )
+        check_emulated(host, f"divide all speeds by {fastest:g}, the largest")
     return replace(cluster, heartbeat=0.0)
+
+
+def check_emulated(host: Host, remedy: str = "give at most 1") -> None:
+    """InputError for a host with a speed above 1 or below `SPEED_LEAST`."""
+    if host.speed > 1:
+        raise InputError(
+            f"host {host.name!r}: speed is {host.speed:g}, and a slot of this machine has"
+            f" speed 1: only slower ones can be emulated; {remedy}"
+        )
+    if host.speed < SPEED_LEAST:
+        raise InputError(
+            f"host {host.name!r}: speed is {host.speed:g}; no host slower than"
+            f" {SPEED_LEAST:g} can be emulated"
+        )
 
 
 def names_hosts(cluster: Cluster | None) -> TypeGuard[Cluster]:

@@ -177,6 +177,10 @@ class Pacer:
             if started:
                 pace.owed = owed
 
+    def forget(self, slot: int) -> None:
+        """Drop the account of a slot that is removed and has no task."""
+        self._paces.pop(slot, None)
+
     def nudge(self, slot: int) -> None:
         """Let the worker of a slot run now, if we have stopped it, so that it gets a signal.
 

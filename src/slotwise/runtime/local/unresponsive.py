@@ -64,6 +64,18 @@ class ResponseMonitor:
         self._since: dict[int, float] = {}  # when stopped workers were first seen so
         self._seconds: dict[int, float] = {}
 
+    def add(self, host: str, slots: Sequence[int]) -> None:
+        """Check the workers of a further host, too."""
+        if slots:
+            self._slots[host] = list(slots)
+
+    def remove(self, host: str) -> None:
+        """Check the workers of a host no more; it is not unresponsive any more."""
+        self.unresponsive.pop(host, None)
+        for slot in self._slots.pop(host, ()):
+            for known in (self._stopped_at, self._since, self._seconds):
+                known.pop(slot, None)
+
     def look(self, now: float) -> list[tuple[str, HostChange]]:
         """Changes since the last look. Costs about 20 microseconds for each worker."""
         changes = [

@@ -12,10 +12,10 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self
 
 import cloudpickle
 
@@ -24,17 +24,8 @@ from slotwise.runtime.executing import Pickle
 from slotwise.runtime.local.pacing import SPEED_LEAST, Pacer
 from slotwise.runtime.local.process import GarbledError, WorkerProcess
 from slotwise.runtime.local.stopped import is_stopped
-from slotwise.runtime.local.worker import (
-    DONE,
-    FORGET,
-    KEPT,
-    RUNNER,
-    STOPPED,
-    TASK,
-    TORN,
-    pickled,
-    summary,
-)
+from slotwise.runtime.local.user_code import UserCodeError, of_user, pickled_task
+from slotwise.runtime.local.worker import DONE, FORGET, KEPT, RUNNER, STOPPED, TASK, TORN
 from slotwise.task import SPEED_VARIABLE
 
 DEFAULTS = {
@@ -57,12 +48,6 @@ UNREADABLE: dict[type[BaseException], str] = {
     MemoryError: "the result of the task does not fit into memory",
 }
 """Why nothing more can be received from a worker."""
-
-T = TypeVar("T")
-
-
-class UserCodeError(Exception):
-    """User code that runs in the manager has failed; the text is the error type and message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +76,9 @@ class Workers:
     parents have ended, too, survive `kill` and `close`.
 
     `speeds` has a number of at most 1 for each slot: the part of the time for which its worker
-    runs while it has a task. What user code prints goes to the descriptor `stdout`.
+    runs while it has a task. The default is 1. Slots may be added and removed at any time; no
+    number of a slot is used again. What user code prints goes to the descriptor `stdout`; by
+    default that of stderr, so that it does not mix with our own output.
 
     SlotwiseError if a worker process cannot be started.
     """
@@ -105,10 +92,10 @@ class Workers:
         stdout: int = 2,
     ) -> None:
         assert slots >= 1
-        self._speeds = list(speeds or [1.0] * slots)
-        assert len(self._speeds) == slots
-        assert all(SPEED_LEAST <= speed <= 1 for speed in self._speeds)
-        self._pacer = Pacer() if min(self._speeds) < 1 else None
+        speeds = speeds or [1.0] * slots
+        assert len(speeds) == slots
+        self._speeds: dict[int, float] = {}  # by slot
+        self._pacer: Pacer | None = None
         self._paced: set[int] = set()  # slots whose worker will be slowed once it is ready
         self._stdout = stdout
         self._environment = DEFAULTS | os.environ | dict(environment or {})
@@ -121,17 +108,48 @@ class Workers:
         self._has_rung = False
         self._poll.register(self._bell, select.POLLIN)
         self._by_channel: dict[int, int] = {}
-        self._workers: list[WorkerProcess] = []
+        self._workers: dict[int, WorkerProcess] = {}  # by slot
+        self._count = 0  # of slots that were ever there
         try:
-            for slot in range(slots):
-                self._workers.append(self._new_worker(slot))
-        except OSError as error:
-            started = len(self._workers)
+            self.add(speeds)
+        except SlotwiseError:
             self.close()
+            raise
+
+    def add(self, speeds: Sequence[float]) -> list[int]:
+        """Add a slot with a worker for each of these speeds; the slots.
+
+        SlotwiseError if a worker process cannot be started; then none is added.
+        """
+        assert all(SPEED_LEAST <= speed <= 1 for speed in speeds)
+        if self._pacer is None and min(speeds) < 1:
+            self._pacer = Pacer()
+        added: list[int] = []
+        try:
+            for speed in speeds:
+                slot = self._count
+                self._speeds[slot] = speed
+                self._workers[slot] = self._new_worker(slot)
+                self._count += 1
+                added.append(slot)
+        except OSError as error:
+            self._speeds.pop(slot)
+            self.remove(added)
             raise SlotwiseError(
-                f"only {started} of {slots} worker processes could be started:"
+                f"only {len(added)} of {len(speeds)} worker processes could be started:"
                 f" {error.strerror}; use fewer slots"
             ) from error
+        return added
+
+    def remove(self, slots: Iterable[int]) -> None:
+        """Remove slots, and kill their workers with their tasks; `wait` reports nothing."""
+        gone = set(slots)
+        self._early = [outcome for outcome in self._early if outcome.slot not in gone]
+        for slot in sorted(gone):
+            self._end(slot)
+            del self._workers[slot], self._speeds[slot]
+            if self._pacer is not None:
+                self._pacer.forget(slot)
 
     def start(
         self,
@@ -153,10 +171,10 @@ class Workers:
         assert not self._workers[slot].busy
         try:
             if key not in self._runners:
-                sent = _of_user(lambda: cloudpickle.dumps(runner))
+                sent = of_user(lambda: cloudpickle.dumps(runner))
                 # With the path, the worker can import what the user can import here.
                 self._runners[key] = pickle.dumps((sys.path, key, sent))
-            task = _of_user(lambda: _pickled((key, arguments)))
+            task = of_user(lambda: pickled_task((key, arguments)))
         except UserCodeError as error:
             text = f"the task cannot be sent to a worker process: {error}"
             self._early.append(Reply(slot, "error", text))
@@ -194,8 +212,8 @@ class Workers:
     def wake(self) -> None:
         """Make `wait` return soon. May be called from any thread; no effect after `close`."""
         if not self._has_rung:
+            self._has_rung = True
             with self._bell_lock:
-                self._has_rung = True
                 if self._bell >= 0:
                     os.eventfd_write(self._bell, 1)
 
@@ -222,7 +240,7 @@ class Workers:
         """Drop the runner of a key here and in all workers: its job is over."""
         if self._runners.pop(key, None) is None:
             return
-        for worker in self._workers:
+        for worker in self._workers.values():
             if key in worker.keys:
                 worker.keys.remove(key)
                 worker.send(FORGET, pickle.dumps(key))
@@ -241,18 +259,18 @@ class Workers:
 
     def pids(self) -> tuple[int, ...]:
         """The current process id of each slot."""
-        return tuple(worker.pid for worker in self._workers)
+        return tuple(worker.pid for worker in self._workers.values())
 
     def close(self) -> None:
         """Kill all workers and the processes that user code started, and wait for their end."""
         if self._pacer is not None:
             self._pacer.close()
-        ending = self._dying + self._workers
+        ending = [*self._dying, *self._workers.values()]
         for worker in ending:
             worker.kill()
         for worker in ending:
             worker.reap()
-        self._dying, self._workers, self._early = [], [], []
+        self._dying, self._workers, self._early = [], {}, []
         self._by_channel = {}
         with self._bell_lock:
             if self._bell >= 0:
@@ -309,7 +327,7 @@ class Workers:
         if what in (STOPPED, TORN):
             return Reply(slot, "stopped", body, started, seconds)
         try:
-            value = _of_user(lambda: pickle.loads(body))
+            value = of_user(lambda: pickle.loads(body))
         except UserCodeError as error:
             text = f"the result of the task cannot be read: {error}"
             return Reply(slot, "error", text, started, seconds)
@@ -331,13 +349,17 @@ class Workers:
 
     def _replace(self, slot: int, unready: int = 0) -> None:
         """Kill the worker of a slot, if alive, and start another without waiting."""
+        self._end(slot)
+        self._workers[slot] = self._new_worker(slot, unready)
+
+    def _end(self, slot: int) -> None:
+        """Kill the worker of a slot, if alive, without waiting."""
         worker = self._workers[slot]
         self._let_be(slot)
         self._poll.unregister(worker.channel)
         del self._by_channel[worker.channel]
         worker.kill()
         self._dying.append(worker)
-        self._workers[slot] = self._new_worker(slot, unready)
 
     def _new_worker(self, slot: int, unready: int = 0) -> WorkerProcess:
         speed = {SPEED_VARIABLE: repr(self._speeds[slot])}
@@ -365,34 +387,6 @@ class Workers:
     def _watch(self, worker: WorkerProcess) -> None:
         wanted = select.POLLIN | select.POLLOUT if worker.unsent else select.POLLIN
         self._poll.register(worker.channel, wanted)
-
-
-def _of_user(call: Callable[[], T]) -> T:
-    """The result of a call that runs user code, such as pickling.
-
-    UserCodeError for any exception of that code, even SystemExit. A KeyboardInterrupt is taken
-    for that of a signal and is raised, unless a second call raises it again.
-    """
-    try:
-        return call()
-    except KeyboardInterrupt as first:
-        try:
-            call()
-        except KeyboardInterrupt as second:
-            raise UserCodeError(summary(second)) from None
-        except BaseException:
-            raise first from None
-        raise
-    except BaseException as error:
-        raise UserCodeError(summary(error)) from None
-
-
-def _pickled(value: object) -> bytes:
-    """The pickle of a value; modules registered with cloudpickle are pickled by value."""
-    if cloudpickle.list_registry_pickle_by_value():
-        by_value: bytes = cloudpickle.dumps(value, protocol=5)
-        return by_value
-    return pickled(value)
 
 
 def _milliseconds(seconds: float | None) -> float | None:

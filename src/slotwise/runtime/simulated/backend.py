@@ -374,9 +374,11 @@ class SimulatedBackend:
 
 def _grown(jobs: Sequence[Job], requests: Sequence[Request]) -> Iterator[Job]:
     """The jobs with all tasks that are added to them."""
-    added = [request for request in requests if isinstance(request, TasksAdded)]
+    added: dict[str, list[TasksAdded]] = {}
+    for request in requests:
+        if isinstance(request, TasksAdded):
+            added.setdefault(request.phase.job, []).append(request)
     for job in jobs:
-        for one in added:
-            if one.phase.job == job.id:
-                job = job.grown(one.phase.phase, one.count)
+        for one in added.get(job.id, ()):
+            job = job.grown(one.phase.phase, one.count)
         yield job

@@ -1,0 +1,92 @@
+"""The files of large results of calls, which other calls and the caller map."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from contextlib import suppress
+from glob import escape, glob
+from itertools import count
+
+from slotwise.programs.transfer import Handle, TransferFolders, content, discard, loaded
+
+
+class StoredResult:
+    """A large result in a file, which is removed when nothing refers to this object any more.
+
+    Its futures and the calls that wait for it, or run with it, refer to it.
+    """
+
+    __slots__ = ("__weakref__", "_content", "handle")
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+        self._content: memoryview[int] | None = None
+        removes = weakref.finalize(self, _remove, handle.path, os.getpid())
+        removes.atexit = False  # The folder is removed then.
+
+    def value(self) -> object:
+        """The result; its large arrays are read-only. Raises what unpickling raises."""
+        whole = content(self.handle) if self._content is None else self._content
+        return loaded(self.handle, whole)
+
+    def hold(self) -> None:
+        """Map the file, so that the result stays when the file is removed."""
+        if self._content is None:
+            self._content = content(self.handle)
+
+
+class CallFiles:
+    """The files of large results of all calls of a session.
+
+    If the process is killed, the next session of the same user removes them.
+    """
+
+    def __init__(self) -> None:
+        self._folders = TransferFolders()
+        self._stored: weakref.WeakSet[StoredResult] = weakref.WeakSet()
+        self._numbers = count()
+        with suppress(OSError):  # Without a folder, large results travel as pickles.
+            self._folders.open("a session")
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Folders for results, the preferred one first; the last one is on disk."""
+        return self._folders.paths
+
+    def new_number(self) -> int:
+        """A number for a job of calls: its files begin with it."""
+        return next(self._numbers)
+
+    def new_folder(self) -> str:
+        """The path of a folder on disk that does not exist yet, removed with the files."""
+        return os.path.join(self.folders[-1], f"folder-{self.new_number()}")
+
+    def keep(self, handle: Handle) -> StoredResult:
+        """Take over the file of a result."""
+        stored = StoredResult(handle)
+        self._stored.add(stored)
+        return stored
+
+    def discard(self, name: str) -> None:
+        """Remove the file of an attempt that has failed or was stopped, if there is one."""
+        discard(self.folders, name)
+
+    def discard_all(self, prefix: str) -> None:
+        """Remove the files whose names begin like this. O(files)."""
+        for folder in self.folders:
+            for path in glob(f"{escape(os.path.join(folder, prefix))}*"):
+                _remove(path, os.getpid())
+
+    def close(self) -> None:
+        """Remove all files. Results that a future refers to stay, as mapped memory."""
+        for stored in list(self._stored):
+            with suppress(OSError):
+                stored.hold()
+        self._folders.remove()
+
+
+def _remove(path: str, pid: int) -> None:
+    if os.getpid() == pid:  # A forked child does not own it.
+        with suppress(OSError):
+            os.unlink(path)

@@ -1,0 +1,44 @@
+"""Code of users that runs in the manager: pickling, and unpickling of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import cloudpickle
+
+from slotwise.runtime.local.worker import pickled, summary
+
+T = TypeVar("T")
+
+
+class UserCodeError(Exception):
+    """User code that runs in the manager has failed; the text is the error type and message."""
+
+
+def of_user(call: Callable[[], T]) -> T:
+    """The result of a call that runs user code, such as pickling.
+
+    UserCodeError for any exception of that code, even SystemExit. A KeyboardInterrupt is taken
+    for that of a signal and is raised, unless a second call raises it again.
+    """
+    try:
+        return call()
+    except KeyboardInterrupt as first:
+        try:
+            call()
+        except KeyboardInterrupt as second:
+            raise UserCodeError(summary(second)) from None
+        except BaseException:
+            raise first from None
+        raise
+    except BaseException as error:
+        raise UserCodeError(summary(error)) from None
+
+
+def pickled_task(value: object) -> bytes:
+    """The pickle of a value; modules registered with cloudpickle are pickled by value."""
+    if cloudpickle.list_registry_pickle_by_value():
+        by_value: bytes = cloudpickle.dumps(value, protocol=5)
+        return by_value
+    return pickled(value)

@@ -1,0 +1,64 @@
+"""The part of a session that accepts calls (`CallHost`)."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from slotwise.model.errors import SlotwiseError
+from slotwise.model.job import Job
+from slotwise.model.pool_tree import PoolTree
+from slotwise.objective.objective import Objective
+from slotwise.runtime.local.arrivals import Entry as Put
+from slotwise.runtime.local.call_stream import CallResult
+from slotwise.sessions.calls import OpenCalls
+from slotwise.sessions.futures import Future
+from slotwise.sessions.loop_thread import LoopThread
+
+
+class AcceptsCalls:
+    """The part of a session that accepts calls and gives entries to the loop."""
+
+    lock: threading.RLock
+    _loop: LoopThread
+    _pools: PoolTree
+    _objective: Objective
+    _calls: dict[str, OpenCalls]
+    _settled: list[tuple[Future[Any], CallResult]]
+    _none_waits: threading.Condition
+    _waiting: int
+    _error: BaseException | None
+    _is_closed: bool
+    _is_ended: bool
+
+    def put(self, entry: Put) -> None:
+        """Give an entry to the loop; the caller holds the lock."""
+        if not self._is_ended:
+            self._loop.backend.put(entry)
+
+    def enter(self, stream: OpenCalls) -> None:
+        """Add the calls of a new job; the caller holds the lock."""
+        self._calls[stream.job] = stream
+        self.put(stream.stream)
+
+    def check_job(self, job: Job) -> None:
+        """InputError for a job without what the pools or the objective need now."""
+        self._pools.check_holds_jobs(job.pool)
+        self._objective.check([job])
+
+    def check_open(self, *, had_waited: bool) -> None:
+        """RuntimeError if no more calls are accepted; those that waited still are."""
+        if self._error is not None:
+            raise SlotwiseError(f"the session has failed: {self._error}") from self._error
+        if self._is_ended or (self._is_closed and not had_waited):
+            raise RuntimeError("cannot schedule new futures after shutdown")
+
+    def settle(self, future: Future[Any], result: CallResult) -> None:
+        """Give a future its result at the end of the turn."""
+        self._settled.append((future, result))
+
+    def waits(self, more: int) -> None:
+        """Count calls that wait for the results of others."""
+        with self._none_waits:
+            self._waiting += more
+            self._none_waits.notify_all()

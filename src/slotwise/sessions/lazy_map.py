@@ -1,0 +1,122 @@
+"""The results of a function for the items of iterables, which are read as results are taken."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+from slotwise.runtime.local.call_stream import CallResult, failure
+from slotwise.sessions.executor import SessionExecutor
+from slotwise.sessions.futures import Future
+
+AHEAD = 4
+"""The tasks for each slot that are submitted before their results are asked for."""
+
+TASK_SECONDS = 0.01
+"""How long a task should take if the number of its calls is chosen here."""
+
+GROWTH_MOST = 4
+"""A task makes at most this many times as many calls as the one whose result was last taken."""
+
+CALLS_MOST = 10_000
+"""The most calls of a task whose number of calls is chosen here."""
+
+T = TypeVar("T")
+
+
+class Chunk(NamedTuple):
+    """What the calls of one task returned, the seconds they took, and what the last one raised.
+
+    The exception is the pickle of a `CallResult`; the calls after it were not made.
+    """
+
+    values: list[Any]
+    seconds: float
+    raised: bytes | None = None
+
+
+def map_lazily(
+    executor: SessionExecutor,
+    fn: Callable[..., T],
+    iterables: tuple[Iterable[Any], ...],
+    chunksize: int | None,
+    ahead: int,
+) -> Generator[T, None, None]:
+    """The results of `fn` in order; `ahead` tasks are submitted before they are asked for.
+
+    Each task makes `chunksize` calls; None: as many as take about `TASK_SECONDS`. ValueError
+    for a size below 1.
+    """
+    if chunksize is not None and chunksize < 1:
+        raise ValueError(f"chunksize is {chunksize}; give at least 1, or None")
+    mapping = _Mapping(executor, fn, zip(*iterables, strict=False), chunksize)
+    for _ in range(ahead):
+        mapping.submit()
+    return mapping.results()
+
+
+class _Mapping:
+    """The tasks of a map that were submitted, and how many calls the next one makes."""
+
+    def __init__(
+        self,
+        executor: SessionExecutor,
+        fn: Callable[..., Any],
+        items: Iterator[tuple[Any, ...]],
+        chunksize: int | None,
+    ) -> None:
+        self._executor, self._each, self._items = executor, _EachTimed(fn), items
+        self._is_fixed = chunksize is not None
+        self._size = chunksize or 1
+        self._open: deque[Future[Chunk]] = deque()
+
+    def submit(self) -> None:
+        """Submit the next task, if items are left."""
+        if piece := list(islice(self._items, self._size)):
+            self._open.append(self._executor.submit(self._each, piece))
+
+    def results(self) -> Generator[Any, None, None]:
+        """The results in order. Closing it cancels the remaining tasks."""
+        try:
+            while self._open:
+                chunk = self._open.popleft().result()
+                if not self._is_fixed:
+                    self._size = _next_size(self._size, chunk)
+                self.submit()
+                yield from chunk.values
+                if chunk.raised is not None:
+                    raise pickle.loads(chunk.raised).error()
+        finally:
+            for future in reversed(self._open):
+                future.cancel()
+            self._executor.shutdown(wait=False)
+
+
+def _next_size(size: int, last: Chunk) -> int:
+    """The number of calls that take about `TASK_SECONDS`, as far as the last task tells."""
+    if not last.values:
+        return size
+    wanted = TASK_SECONDS * len(last.values) / max(last.seconds, 1e-9)
+    return max(1, int(min(wanted, GROWTH_MOST * len(last.values), CALLS_MOST)))
+
+
+class _EachTimed:
+    """Calls a function for each item of a chunk, in one task."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+
+    def __call__(self, chunk: list[tuple[Any, ...]]) -> Chunk:
+        values: list[Any] = []
+        begun = time.perf_counter()
+        try:
+            for arguments in chunk:
+                values.append(self.fn(*arguments))
+        except Exception as error:
+            raised = pickle.dumps(CallResult(False, failure(error)))
+            return Chunk(values, time.perf_counter() - begun, raised)
+        return Chunk(values, time.perf_counter() - begun)

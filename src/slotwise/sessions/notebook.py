@@ -1,0 +1,92 @@
+"""A session in a notebook: it shows itself, and an interrupted cell cancels its own jobs."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent import futures
+from contextlib import suppress
+from typing import Any
+
+from slotwise.report.notebook_progress import Show
+
+REDRAW_SECONDS = 0.5
+"""Seconds between two looks at whether the display of a session has changed."""
+
+
+class NotebookCells:
+    """The futures that were created while the current cell of a notebook runs.
+
+    If the cell is interrupted, those that are not done are cancelled. A cell that awaits ends
+    with CancelledError of asyncio then, and any other cell with KeyboardInterrupt.
+    """
+
+    def __init__(self, events: Any) -> None:
+        """`events` are those of the shell of IPython. A cell runs already."""
+        self._events = events
+        self._created: weakref.WeakSet[futures.Future[Any]] | None = weakref.WeakSet()
+        self._hears = {"pre_run_cell": self._begin, "post_run_cell": self._end}
+        for name, hear in self._hears.items():
+            events.register(name, hear)
+
+    def add(self, future: futures.Future[Any]) -> None:
+        """Note a new future, in any thread."""
+        if (created := self._created) is not None:
+            created.add(future)
+
+    def close(self) -> None:
+        """Hear of no more cells. Idempotent."""
+        for name, hear in self._hears.items():
+            with suppress(ValueError):
+                self._events.unregister(name, hear)
+
+    def _begin(self, info: Any = None) -> None:
+        self._created = weakref.WeakSet()
+
+    def _end(self, result: Any = None) -> None:
+        from asyncio import CancelledError  # Slow to import; IPython has done so.
+
+        created, self._created = self._created, None
+        error = getattr(result, "error_in_exec", None)
+        if isinstance(error, KeyboardInterrupt | CancelledError):
+            # Pending ones first, so that none of them starts meanwhile.
+            for future in sorted(created or (), key=lambda future: future.running()):
+                future.cancel()
+
+
+def cells_of_notebook() -> NotebookCells | None:
+    """What hears of the cells of IPython; None if this process does not run it."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if hasattr(ipython, "get_ipython") else None
+    events = getattr(shell, "events", None)
+    return None if events is None else NotebookCells(events)
+
+
+class LiveDisplay:
+    """Shows HTML in a cell, and again whenever it has changed, until it is closed."""
+
+    def __init__(self, show: Show, html: Callable[[], str], turns: Callable[[], int]) -> None:
+        """`turns` is cheap, and differs when `html` may differ."""
+        self._show, self._html, self._turns = show, html, turns
+        self._drawn = turns()
+        show(html())
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._redraw, name="slotwise display")
+        self._thread.daemon = True
+        self._thread.start()
+
+    def close(self) -> None:
+        """Show the end, and no more. Idempotent."""
+        if not self._is_closed.is_set():
+            self._is_closed.set()
+            self._thread.join()
+            self._show(self._html())
+
+    def _redraw(self) -> None:
+        while not self._is_closed.wait(REDRAW_SECONDS):
+            turns = self._turns()
+            if turns != self._drawn:
+                self._drawn = turns
+                self._show(self._html())
