@@ -261,17 +261,14 @@ class LocalBackend:
                 self._remove(host)
 
     def _stop_task(self, stop: StopTask) -> None:
-        for slot, launch in self._slots.held.items():
-            if (launch.phase, launch.task) == (stop.phase, stop.task):
-                self._kill(slot)
-                return
+        slot = self._slots.slot_of(stop.phase, stop.task)
+        if slot is not None:
+            self._kill(slot)
 
     def progress(self, phase: PhaseId, task: int) -> tuple[float, float | None] | None:
         """What a task that runs has reported; only in the thread of the loop."""
-        for slot, launch in self._slots.held.items():
-            if (launch.phase, launch.task) == (phase, task):
-                return self._workers.progress(slot)
-        return None
+        slot = self._slots.slot_of(phase, task)
+        return None if slot is None else self._workers.progress(slot)
 
     def close(self) -> None:
         """End all processes; remove the output of unfinished jobs. Idempotent."""
@@ -305,18 +302,17 @@ class LocalBackend:
 
         If several instants were given at which to kill an attempt, the earliest applies.
         """
-        wanted = (preempt.phase, preempt.task, preempt.attempt)
-        for slot, launch in self._slots.held.items():
-            if (launch.phase, launch.task, launch.attempt) == wanted:
-                end = -inf if preempt.until is None else preempt.until
-                if end <= self.now:
-                    self._ends[slot] = end
-                    if slot in self._ends_heard():
-                        self._kill(slot)
-                elif end < self._ends.get(slot, inf):
-                    self._ends[slot] = end
-                    self._workers.tell(slot, self._zero + end)
-                return
+        slot = self._slots.slot_of(preempt.phase, preempt.task)
+        if slot is None or self._slots.held[slot].attempt != preempt.attempt:
+            return
+        end = -inf if preempt.until is None else preempt.until
+        if end <= self.now:
+            self._ends[slot] = end
+            if slot in self._ends_heard():
+                self._kill(slot)
+        elif end < self._ends.get(slot, inf):
+            self._ends[slot] = end
+            self._workers.tell(slot, self._zero + end)
 
     def _ends_heard(self) -> dict[int, float]:
         """When attempts are killed; those of unresponsive hosts only after these are back."""
