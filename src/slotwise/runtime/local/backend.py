@@ -61,8 +61,7 @@ class LocalBackend:
     output of jobs that are not done.
 
     If it `is_open`, jobs and requests may be `put` until `JobsClosed`, by which the run ends.
-    So may changes of the hosts: those that were added get worker processes, and those that
-    leave lose them.
+    So may changes of hosts: added ones get worker processes, those that leave lose them.
 
     SlotwiseError if the worker processes cannot be started.
     """
@@ -85,7 +84,6 @@ class LocalBackend:
         try:
             for execution in given:
                 execution.open()
-            # A session prints nothing itself, so what its calls print goes to stdout.
             self._workers = Workers(len(speeds), speeds=speeds, stdout=1 if is_open else 2)
         except BaseException:
             for execution in given:
@@ -194,7 +192,9 @@ class LocalBackend:
             if isinstance(entry, Request):
                 self.hear(entry)
             elif isinstance(entry, StopTask):
-                self._stop_task(entry)
+                slot = self._slots.slot_of(entry.phase, entry.task)
+                if slot is not None:
+                    self._kill(slot)
             elif isinstance(entry, Ask):
                 if self._events:  # The state hears of these first.
                     self._arrivals.put_back(entry)
@@ -259,11 +259,6 @@ class LocalBackend:
         for host in sorted(self._drained):
             if not self._slots.on(host, self._slots.held):
                 self._remove(host)
-
-    def _stop_task(self, stop: StopTask) -> None:
-        slot = self._slots.slot_of(stop.phase, stop.task)
-        if slot is not None:
-            self._kill(slot)
 
     def progress(self, phase: PhaseId, task: int) -> tuple[float, float | None] | None:
         """What a task that runs has reported; only in the thread of the loop."""
