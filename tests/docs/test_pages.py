@@ -17,6 +17,7 @@ RUN_PAGES = (
     "docs/howto/history.md",
     "docs/howto/emulate-a-cluster.md",
     "docs/howto/run-commands.md",
+    "docs/howto/change-hosts.md",
 )
 
 

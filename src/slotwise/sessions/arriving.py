@@ -26,23 +26,18 @@ class Names:
     """The ids of the jobs of a session."""
 
     def __init__(self) -> None:
-        self._used: dict[str, int] = {}  # with the last number behind each
+        self._last: dict[str, int] = {}  # the last number behind each name
         self._lock = threading.Lock()
 
     def unused(self, name: str) -> str:
         """A name that no job of this session has had: the wanted one, or a number behind it."""
         base, _, number = name.rpartition("-")
+        if not (base and number.isdecimal()):
+            base, number = name, "1"
         with self._lock:
-            if number.isdecimal() and int(number) <= self._used.get(base, 0):
-                name = base
-            elif name not in self._used:
-                self._used[name] = 1
-                return name
-            while True:
-                self._used[name] += 1
-                numbered = f"{name}-{self._used[name]}"
-                if numbered not in self._used:
-                    return numbered
+            last, wanted = self._last.get(base, 0), int(number)
+            self._last[base] = max(last + 1, wanted)
+        return name if wanted > last else f"{base}-{last + 1}"
 
 
 def _moved(stated: Any, now: float, unused: Callable[[str], str]) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostDrained, HostRemoved
@@ -67,14 +69,14 @@ class ChangesHosts:
             present.with_host(host)  # Refuses too many slots.
             self._loop.hear(HostAdded(self._loop.backend.now, host))
 
-        self._loop.ask(add)
+        self._change(add)
 
     def remove_host(self, name: str, drain: bool = True) -> None:
         """Let nothing more begin on a host; with `drain` its tasks continue to their ends.
 
         Otherwise its worker processes are killed at once, and its tasks begin again elsewhere.
-        Returns at once. Without any host, jobs wait for the next one. No effect on a host that
-        is drained already, if it is to be drained. InputError for an unknown name.
+        Does not wait for these. Without any host, jobs wait for the next one. To drain a host
+        again has no effect. InputError for an unknown name.
         """
 
         def remove() -> None:
@@ -86,4 +88,9 @@ class ChangesHosts:
             event = HostDrained if drain else HostRemoved
             self._loop.hear(event(self._loop.backend.now, name))
 
-        self._loop.ask(remove)
+        self._change(remove)
+
+    def _change(self, change: Callable[[], None]) -> None:
+        """Make a change, and wait until the state has heard of it."""
+        self._loop.ask(change)
+        self._loop.ask(lambda: None)

@@ -150,12 +150,15 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         priority: str = "normal",
         slots: int = 1,
         slots_max: int | None = None,
+        ahead: int | None = None,
     ) -> SessionExecutor:
         """An executor (`concurrent.futures.Executor`) whose calls are the tasks of one job.
 
         deadline   seconds after the first call
         slots      the slots of one host that each call occupies; it has as many processors
         slots_max  the most slots that its calls hold at once
+        ahead      how many calls Dask submits before the first of them ends; by default the
+                   number of slots, with which the scheduler does not see how large a job is
 
         InputError for values that no job can have, and for more slots than a host or the pool
         has.
@@ -165,7 +168,8 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         self.check_job(job)
         check_fits(job, self._state.cluster, self._pools)
         most = self.slots if slots_max is None else min(slots_max, self.slots)
-        return SessionExecutor(CallSubmitter(self, binding, grows=True), max(1, most // slots))
+        calls = CallSubmitter(self, binding, grows=True)
+        return SessionExecutor(calls, ahead or max(1, most // slots))
 
     def map(
         self,

@@ -84,7 +84,8 @@ class LocalBackend:
         try:
             for execution in given:
                 execution.open()
-            self._workers = Workers(len(speeds), speeds=speeds)
+            # A session prints nothing itself, so what its calls print goes to stdout.
+            self._workers = Workers(len(speeds), speeds=speeds, stdout=1 if is_open else 2)
         except BaseException:
             for execution in given:
                 execution.close(succeeded=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import threading
 from collections.abc import Callable, Mapping
@@ -81,7 +82,7 @@ class CallStream:
 
     def __init__(self, job: Job, settled: Settled, files: CallFiles) -> None:
         self.job = job
-        self.runner: Callable[..., object] = partial(run_call, files.folders)
+        self.runner: Callable[..., object] = CallRunner(files.folders)
         self._settled = settled
         self._files, self._number = files, files.new_number()
         self._calls: dict[int, Call] = {}
@@ -133,7 +134,7 @@ class CallStream:
                 return False
         if is_lost:
             self._files.discard_all(file_name(self._number, task))
-        error = LostCallError(reason) if is_lost else SlotwiseError(reason)
+        error = lost_call(reason) if is_lost else SlotwiseError(reason)
         self._end(task, CallResult(False, pickle.dumps((error, reason))))
         return True
 
@@ -152,8 +153,11 @@ class CallStream:
         self._settled.done(task, result)
 
 
-class LostCallError(SlotwiseError):
-    """The worker process of a call ended abruptly, several times."""
+def lost_call(reason: str) -> SlotwiseError:
+    """The error of a call whose worker process ended abruptly, several times."""
+    from slotwise.runtime.local.lost_call import LostCallError  # Slow to import, rarely needed.
+
+    return LostCallError(reason)
 
 
 class RemoteTraceback(Exception):
@@ -161,10 +165,10 @@ class RemoteTraceback(Exception):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.text = text
+        self.tb = text  # The name that a ProcessPoolExecutor uses.
 
     def __str__(self) -> str:
-        return f"\n{self.text}"
+        return f"\n{self.tb}"
 
 
 def pickled_call(
@@ -207,6 +211,31 @@ _collected = threading.local()
 def file_name(stream: int, task: int, attempt: int | str = "") -> str:
     """The name of the file of an attempt; without an attempt, how those of a task begin."""
     return f"{stream}-{task}-{attempt}"
+
+
+class CallRunner:
+    """The runner of calls. Its pickle is `run_call`, for a worker that has the caller's key.
+
+    With the key of `multiprocessing`, calls can use the managers of the caller, as in the
+    processes of a ProcessPoolExecutor.
+    """
+
+    def __init__(self, folders: tuple[str, ...]) -> None:
+        """The folders are those for large values."""
+        self._folders = folders
+
+    def __call__(self, *arguments: Any) -> tuple[bool, bytes | Handle]:
+        """Make a call here."""
+        return run_call(self._folders, *arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        key = bytes(multiprocessing.current_process().authkey)
+        return _runner_with_key, (self._folders, key)
+
+
+def _runner_with_key(folders: tuple[str, ...], key: bytes) -> Callable[..., object]:
+    multiprocessing.current_process().authkey = key
+    return partial(run_call, folders)
 
 
 def run_call(

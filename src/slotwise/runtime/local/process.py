@@ -36,7 +36,7 @@ class GarbledError(Exception):
 class WorkerProcess:
     """One worker process with its channel and its lifeline. Only `reap` may block for long."""
 
-    def __init__(self, environment: Mapping[str, str], unready: int) -> None:
+    def __init__(self, environment: Mapping[str, str], unready: int, stdout: int) -> None:
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
         lifeline, ours = os.pipe()
@@ -53,7 +53,7 @@ class WorkerProcess:
                 pass_fds=passed,
                 start_new_session=True,  # A group to kill; and only the manager gets Ctrl-C.
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # What user code prints must not mix with our own output.
+                stdout=stdout,
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -77,7 +77,8 @@ class Workers:
 
     `speeds` has a number of at most 1 for each slot: the part of the time for which its worker
     runs while it has a task. The default is 1. Slots may be added and removed at any time; no
-    number of a slot is used again.
+    number of a slot is used again. What user code prints goes to the descriptor `stdout`; by
+    default that of stderr, so that it does not mix with our own output.
 
     SlotwiseError if a worker process cannot be started.
     """
@@ -88,6 +89,7 @@ class Workers:
         *,
         environment: Mapping[str, str] | None = None,
         speeds: Sequence[float] | None = None,
+        stdout: int = 2,
     ) -> None:
         assert slots >= 1
         speeds = speeds or [1.0] * slots
@@ -95,6 +97,7 @@ class Workers:
         self._speeds: dict[int, float] = {}  # by slot
         self._pacer: Pacer | None = None
         self._paced: set[int] = set()  # slots whose worker will be slowed once it is ready
+        self._stdout = stdout
         self._environment = DEFAULTS | os.environ | dict(environment or {})
         self._runners: dict[str, bytes] = {}
         self._early: list[Reply] = []
@@ -356,7 +359,7 @@ class Workers:
 
     def _new_worker(self, slot: int, unready: int = 0) -> WorkerProcess:
         speed = {SPEED_VARIABLE: repr(self._speeds[slot])}
-        worker = WorkerProcess(self._environment | speed, unready)
+        worker = WorkerProcess(self._environment | speed, unready, self._stdout)
         self._by_channel[worker.channel] = slot
         self._watch(worker)
         return worker

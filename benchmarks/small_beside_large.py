@@ -1,0 +1,128 @@
+"""Small work submitted beside large work on 2 slots: response, as a ratio to alone.
+
+A search of scikit-learn and a computation of Dask's delayed calls, each beside a large one of
+its kind that is under way. On a session the two are an executor each, under FLEX. Plain joblib
+(loky) and plain Dask (threads and processes) run the same on one pool of 2 workers, as in a
+program in which two threads use the same library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+import dask
+import joblib
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import GridSearchCV
+
+import slotwise
+import slotwise.integrations.joblib
+
+SLOTS = 2
+HEAD_START = 0.5
+"""Seconds by which the large work begins before the small one."""
+
+Work = Callable[[], object]
+Config = Callable[[], AbstractContextManager[object]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--times", type=int, default=3, help="measurements of each ratio")
+    parser.add_argument("--large", type=int, default=20, help="the large work in small ones")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print(f"small beside large: {SLOTS} slots, the large work is {options.large} small ones")
+    with slotwise.Session(SLOTS, "flex") as session:
+        rows = {
+            "scikit-learn search": {
+                "slotwise, flex": partial(
+                    joblib.parallel_config, "slotwise", session=session, n_jobs=SLOTS
+                ),
+                "plain joblib (loky)": partial(joblib.parallel_config, "loky", n_jobs=SLOTS),
+            },
+            "Dask computation": {
+                "slotwise, flex": partial(session.executor, ahead=100),
+                "slotwise, flex, no ahead": session.executor,
+                "plain Dask (threads)": partial(shared, ThreadPoolExecutor(SLOTS)),
+                "plain Dask (processes)": partial(shared, ProcessPoolExecutor(SLOTS)),
+            },
+        }
+        make = {"scikit-learn search": search, "Dask computation": computation}
+        for kind, configs in rows.items():
+            for name, config in configs.items():
+                measured = [
+                    beside_alone(make[kind], config, options.large)
+                    for _ in range(options.times)
+                ]
+                alone = statistics.median(alone for alone, _ in measured)
+                times = statistics.median(beside / alone for alone, beside in measured)
+                print(f"{kind:20} {name:24} alone {alone:5.2f} s   beside x {times:5.1f}")
+
+
+def beside_alone(
+    make: Callable[[Config, int], Work], config: Config, large: int
+) -> tuple[float, float]:
+    """The seconds of the small work alone, and beside the large one."""
+    make(config, 1)()  # Workers are up, and have imported what they need.
+    alone = seconds(make(config, 1))
+    other = threading.Thread(target=make(config, large))
+    other.start()
+    time.sleep(HEAD_START)
+    beside = seconds(make(config, 1))
+    other.join()
+    return alone, beside
+
+
+def seconds(work: Work) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def search(config: Config, size: int) -> Work:
+    """A search of 4 settings with 3 folds, `size` times as many settings."""
+    rows, labels = make_classification(400, random_state=0)
+    depths = {"max_depth": [3] * 4 * size}
+    forest = RandomForestClassifier(20, random_state=0, n_jobs=1)
+
+    def work() -> None:
+        with config():
+            GridSearchCV(forest, depths, cv=3, refit=False).fit(rows, labels)
+
+    return work
+
+
+def computation(config: Config, size: int) -> Work:
+    """A tree of sums over 12 calls of 50 ms, `size` times as many calls."""
+    leaves = [dask.delayed(rest)(number) for number in range(12 * size)]
+    total = dask.delayed(sum)([dask.delayed(sum)(leaves[n::4]) for n in range(4)])
+
+    def work() -> None:
+        with config() as executor:
+            dask.compute(total, scheduler=executor)
+
+    return work
+
+
+def rest(number: int) -> int:
+    time.sleep(0.05)
+    return number
+
+
+def shared(executor: Executor) -> AbstractContextManager[Executor]:
+    """An executor that stays open after the block."""
+    return nullcontext(executor)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Connections to other libraries; each module imports one of them."""

@@ -1,0 +1,173 @@
+"""Runs joblib's parallel loops, such as those of scikit-learn, on a session.
+
+    import slotwise.integrations.joblib
+    with joblib.parallel_config(backend="slotwise", pool="research"):
+        GridSearchCV(...).fit(X, y)
+
+The import registers the backend.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from slotwise.model.errors import InputError, MissingExtraError
+from slotwise.sessions.executor import SessionExecutor
+from slotwise.sessions.futures import Future
+from slotwise.sessions.session import Session
+from slotwise.task import SPEED_VARIABLE
+
+try:
+    from joblib.parallel import (
+        AutoBatchingMixin,
+        FallbackToBackend,
+        ParallelBackendBase,
+        SequentialBackend,
+        register_parallel_backend,
+    )
+except ImportError as missing:
+    raise MissingExtraError("the joblib backend", "joblib") from missing
+
+NAME = "slotwise"
+"""The name of the backend in joblib."""
+
+
+class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
+    """Each parallel loop is one job of a session, and each batch of its calls is a task.
+
+    Loops within the calls run one after another in the same slot, so that the slots are never
+    oversubscribed and no call waits for a slot while it holds one.
+
+    session  where the loops run; without it, a session of all processors that is opened at the
+             first loop, serves the whole program, and ends with it
+    options  those of `Session.executor`: name, pool, weight, deadline, priority
+    """
+
+    supports_retrieve_callback = True
+    default_n_jobs = -1
+
+    def __init__(
+        self,
+        nesting_level: int | None = None,
+        inner_max_num_threads: int | None = None,
+        *,
+        session: Session | None = None,
+        **options: Any,
+    ) -> None:
+        """Any other name among the options is a TypeError, at the first loop."""
+        super().__init__(
+            nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads
+        )
+        self._session, self._options = session, {"name": "joblib", **options}
+        self._executor: SessionExecutor | None = None
+        self._open: set[Future[Any]] = set()
+        self._has_one_loop = False
+
+    def effective_n_jobs(self, n_jobs: int | None) -> int:
+        """The slots that a loop may hold; -1 is all of them, -2 all but one."""
+        if n_jobs == 0:
+            raise ValueError("n_jobs == 0 in Parallel has no meaning")
+        if n_jobs is None or self._is_nested():
+            return 1
+        slots = self._get_session().slots
+        return min(n_jobs, slots) if n_jobs > 0 else max(slots + 1 + n_jobs, 1)
+
+    def configure(
+        self,
+        n_jobs: int = 1,
+        parallel: Any = None,
+        prefer: Any = None,
+        require: Any = None,
+        **others: Any,
+    ) -> int:
+        """Begin a loop. With `n_jobs=1` it runs in this process, as in all backends.
+
+        Options for memory-mapped arguments have no effect. InputError for an `initializer`.
+        """
+        if others.get("initializer") is not None:
+            raise InputError(
+                "joblib's backend 'slotwise' takes no initializer, because worker processes"
+                " serve all jobs of a session; call the function within the loop"
+            )
+        if n_jobs == 1 or self._is_nested():
+            raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
+        if not self._has_one_loop:  # It serves all loops of a `with` block, some at once.
+            raise FallbackToBackend(self._for_one_loop())
+        slots = self.effective_n_jobs(n_jobs)
+        self.parallel = parallel
+        self._executor = self._get_session().executor(**{"slots": slots, **self._options})
+        return max(2, slots)  # With 1, joblib would make the calls in this process.
+
+    def submit(
+        self, func: Callable[[], Any], callback: Callable[[Any], Any] | None = None
+    ) -> Future[Any]:
+        """Submit a batch of calls."""
+        assert self._executor is not None
+        future = self._executor.submit(func)
+        self._open.add(future)
+        future.add_done_callback(self._open.discard)
+        if callback is not None:
+            future.add_done_callback(callback)
+        return future
+
+    def retrieve_result_callback(self, out: Future[Any]) -> Any:
+        """The results of a batch that is done."""
+        return out.result()
+
+    def abort_everything(self, ensure_ready: bool = True) -> None:
+        """Cancel the batches that are not done, also those that run."""
+        for future in list(self._open):
+            future.cancel()
+
+    def terminate(self) -> None:
+        """End the job of the loop; the session continues."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+            self._executor = None
+        self.reset_batch_stats()
+
+    def get_nested_backend(self) -> tuple[Any, int | None]:
+        """What loops within the calls use: they run in the slot of their call."""
+        return InSlotBackend(nesting_level=(self.nesting_level or 0) + 1), None
+
+    def _for_one_loop(self) -> SlotwiseBackend:
+        backend = SlotwiseBackend(self.nesting_level, session=self._session, **self._options)
+        backend._has_one_loop = True
+        return backend
+
+    def _is_nested(self) -> bool:
+        """Whether this is the process of a slot or of a pool, which opens no session itself."""
+        is_child = SPEED_VARIABLE in os.environ or multiprocessing.parent_process() is not None
+        return self._session is None and is_child
+
+    def _get_session(self) -> Session:
+        return self._session or _default_session()
+
+
+class InSlotBackend(SequentialBackend):  # type: ignore[misc]
+    """Makes the calls of an inner loop one after another.
+
+    As it is of this module, the worker that receives it knows the backend's name, too.
+    """
+
+
+_lock = threading.Lock()
+
+
+def _default_session() -> Session:
+    """The session of loops that name none. It ends at the end of the program."""
+    with _lock:
+        return _make_default_session()
+
+
+@cache
+def _make_default_session() -> Session:
+    return Session()
+
+
+register_parallel_backend(NAME, SlotwiseBackend)
