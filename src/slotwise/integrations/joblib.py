@@ -100,7 +100,7 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
             raise FallbackToBackend(self._for_one_loop())
         slots = self.effective_n_jobs(n_jobs)
         self.parallel = parallel
-        self._executor = self._get_session().executor(**{"slots": slots, **self._options})
+        self._executor = self._get_session().executor(**{"slots_max": slots, **self._options})
         return max(2, slots)  # With 1, joblib would make the calls in this process.
 
     def submit(
