@@ -37,7 +37,7 @@ PATIENCE = 120.0
 PREEMPTION = Preemption(least_after=0.5, fair_after=2.0, grace=0.2)
 POOLS = (
     Pool("p", slots_min={"task": 1}, preemption=PREEMPTION),
-    Pool("q", slots_max={"task": 1}),
+    Pool("q", slots_max={"task": 2}),  # Two, so that wide calls never wait for other pools.
     Pool("inner", slots_max={"task": 2}),
     Pool("x", parent="inner", weight=3.0),
 )
