@@ -200,7 +200,7 @@ def rest(session: Session) -> int:
 
 def test_a_session_survives_all_that_users_do(tmp_path: Path) -> None:
     """All results are right, the state is consistent, the replay identical, memory bounded."""
-    seconds = float(os.environ.get("LONG_SECONDS", examples(4, slow=3600)))
+    seconds = float(os.environ.get("LONG_SECONDS", examples(2, slow=3600)))
     log, turns = tmp_path / "log", 0
 
     def check(now: float, events: object, decisions: object) -> None:
