@@ -33,7 +33,7 @@ CALLS = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint", "
 
 EXTRAS = (
     "pyarrow", "altair", "vl_convert", "ortools", "numba", "distributed", "dask", "scipy",
-    "pandas", "simpy", "loky", "pebble",
+    "pandas", "simpy", "loky", "pebble", "joblib", "sklearn",
 )  # fmt: skip
 """Packages that only extras and tests install."""
 

@@ -43,12 +43,20 @@ CLASSES = {
 class NoSession:
     """What a future asks of its session, for futures that belong to none."""
 
+    cells = None
+
     def cancel(self, future: Future[Any]) -> None:
         """Do nothing: no call runs."""
 
     def explain(self, job: str) -> Any:
         """No job exists."""
         raise AssertionError
+
+    def shown_job(self, job: str) -> None:
+        """No job exists."""
+
+    def progress(self, job: str, task: int) -> None:
+        """No call runs."""
 
     def call_back(self, calls: Callable[[], None]) -> None:
         """Make the callbacks here."""

@@ -29,6 +29,8 @@ PRIVATE = "reads private tables of processes and threads; the workers belong to 
 PER_CHILD = "a session has no `max_tasks_per_child`"
 OWN_ERROR = "the call fails with what unpickling raised, and the executor is not broken"
 
+REPR = "`repr` names the job and its state, and no address"
+
 EXCEPTIONS = {
     "test_cancel": "`cancel` also stops a call that runs, and tells those who wait at once",
     "test_error_at_task_unpickle": OWN_ERROR,
@@ -42,6 +44,9 @@ EXCEPTIONS = {
     "test_max_tasks_per_child": PER_CHILD,
     "test_max_tasks_per_child_defaults_to_spawn_context": PER_CHILD,
     "test_max_workers_negative": "a session has `slots`, with a message of its own",
+    "test_multiple_set_exception": REPR,
+    "test_multiple_set_result": REPR,
+    "test_repr": REPR,
     "test_saturation": PRIVATE,
     "test_shutdown_deadlock_pickle": PRIVATE,
 }

@@ -25,8 +25,8 @@ class SessionExecutor(futures.Executor):
     repeated, and if it fails again and again, only its own future has the error.
     """
 
-    def __init__(self, calls: CallSubmitter, slots: int) -> None:
-        self._calls, self._max_workers = calls, slots  # Dask reads `_max_workers`.
+    def __init__(self, calls: CallSubmitter, ahead: int) -> None:
+        self._calls, self._max_workers = calls, ahead  # Dask reads `_max_workers`.
         self._lock = threading.Lock()
         self._is_shut_down = False
         self._closes = weakref.finalize(self, calls.close)

@@ -46,6 +46,10 @@ class Control(Protocol):
         """The slots that a job holds, and why."""
         ...
 
+    def progress(self, job: str, task: int) -> tuple[float, float | None] | None:
+        """What a call that runs has reported."""
+        ...
+
     def call_back(self, calls: Callable[[], None]) -> None:
         """Make the callbacks of a future that is done, outside the thread of the loop."""
         ...
@@ -102,6 +106,15 @@ class Future(futures.Future[T], Generic[T]):
     def explain(self) -> Explanation:
         """Its job now: the tasks of each phase by state, the slots that it holds, and why."""
         return self._control.explain(self.job)
+
+    def progress(self) -> tuple[float, float | None] | None:
+        """What the call has reported by `slotwise.task.progress`: what is done, and the total.
+
+        The total is None if the call does not know it. None unless it runs and has reported.
+        """
+        if self.task is None or not self.running():
+            return None
+        return self._control.progress(self.job, self.task)
 
     def __repr__(self) -> str:
         # It is called with locks held, so that it cannot ask the loop.

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from itertools import islice
 
 from slotwise.analysis.explain import Explanation, explain_state
+from slotwise.model.job import PhaseId
 from slotwise.report.notebook_progress import notebook_display
 from slotwise.report.session_table import ROWS_MOST, ShownJob, ShownSession, session_html
 from slotwise.runtime.state import State
+from slotwise.sessions.calls import PHASE
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import LiveDisplay
 
@@ -32,6 +34,11 @@ class ShowsJobs:
     def shown_job(self, job: str) -> ShownJob | None:
         """A job with the numbers of its tasks; None if it is over or has not arrived."""
         return self._loop.ask(lambda: self._shown(job) if self._state.phases_of(job) else None)
+
+    def progress(self, job: str, task: int) -> tuple[float, float | None] | None:
+        """What a call that runs has reported; None unless it runs and has reported."""
+        phase = PhaseId(job, PHASE)
+        return self._loop.ask(lambda: self._loop.backend.progress(phase, task))
 
     def __repr__(self) -> str:
         slots = sum(self._state.cluster.capacity.values())

@@ -26,6 +26,7 @@ from slotwise.model.event import (
     Request,
     TasksAdded,
 )
+from slotwise.model.job import PhaseId
 from slotwise.programs.execution import Execution
 from slotwise.runtime.executing import Executing, Pickle
 from slotwise.runtime.local.arrivals import Arrivals, Ask, Entry, StopTask
@@ -60,8 +61,7 @@ class LocalBackend:
     output of jobs that are not done.
 
     If it `is_open`, jobs and requests may be `put` until `JobsClosed`, by which the run ends.
-    So may changes of the hosts: those that were added get worker processes, and those that
-    leave lose them.
+    So may changes of hosts: added ones get worker processes, those that leave lose them.
 
     SlotwiseError if the worker processes cannot be started.
     """
@@ -84,7 +84,6 @@ class LocalBackend:
         try:
             for execution in given:
                 execution.open()
-            # A session prints nothing itself, so what its calls print goes to stdout.
             self._workers = Workers(len(speeds), speeds=speeds, stdout=1 if is_open else 2)
         except BaseException:
             for execution in given:
@@ -193,7 +192,9 @@ class LocalBackend:
             if isinstance(entry, Request):
                 self.hear(entry)
             elif isinstance(entry, StopTask):
-                self._stop_task(entry)
+                slot = self._slots.slot_of(entry.phase, entry.task)
+                if slot is not None:
+                    self._kill(slot)
             elif isinstance(entry, Ask):
                 if self._events:  # The state hears of these first.
                     self._arrivals.put_back(entry)
@@ -259,11 +260,10 @@ class LocalBackend:
             if not self._slots.on(host, self._slots.held):
                 self._remove(host)
 
-    def _stop_task(self, stop: StopTask) -> None:
-        for slot, launch in self._slots.held.items():
-            if (launch.phase, launch.task) == (stop.phase, stop.task):
-                self._kill(slot)
-                return
+    def progress(self, phase: PhaseId, task: int) -> tuple[float, float | None] | None:
+        """What a task that runs has reported; only in the thread of the loop."""
+        slot = self._slots.slot_of(phase, task)
+        return None if slot is None else self._workers.progress(slot)
 
     def close(self) -> None:
         """End all processes; remove the output of unfinished jobs. Idempotent."""
@@ -297,18 +297,17 @@ class LocalBackend:
 
         If several instants were given at which to kill an attempt, the earliest applies.
         """
-        wanted = (preempt.phase, preempt.task, preempt.attempt)
-        for slot, launch in self._slots.held.items():
-            if (launch.phase, launch.task, launch.attempt) == wanted:
-                end = -inf if preempt.until is None else preempt.until
-                if end <= self.now:
-                    self._ends[slot] = end
-                    if slot in self._ends_heard():
-                        self._kill(slot)
-                elif end < self._ends.get(slot, inf):
-                    self._ends[slot] = end
-                    self._workers.tell(slot, self._zero + end)
-                return
+        slot = self._slots.slot_of(preempt.phase, preempt.task)
+        if slot is None or self._slots.held[slot].attempt != preempt.attempt:
+            return
+        end = -inf if preempt.until is None else preempt.until
+        if end <= self.now:
+            self._ends[slot] = end
+            if slot in self._ends_heard():
+                self._kill(slot)
+        elif end < self._ends.get(slot, inf):
+            self._ends[slot] = end
+            self._workers.tell(slot, self._zero + end)
 
     def _ends_heard(self) -> dict[int, float]:
         """When attempts are killed; those of unresponsive hosts only after these are back."""

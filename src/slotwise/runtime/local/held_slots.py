@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from slotwise.model.cluster import Host
 from slotwise.model.decision import Launch
+from slotwise.model.job import PhaseId
 
 
 class HeldSlots:
@@ -82,6 +83,12 @@ class HeldSlots:
         """Free the slot of an abandoned attempt, which has ended."""
         self._free[self.host_of[slot].name].append(slot)
         return self.abandoned.pop(slot)
+
+    def slot_of(self, phase: PhaseId, task: int) -> int | None:
+        """The slot in which a task runs; None if it does not run."""
+        wanted = (phase, task)
+        held = self.held.items()
+        return next((s for s, launch in held if (launch.phase, launch.task) == wanted), None)
 
     def on(self, host: str, slots: Iterable[int]) -> list[int]:
         """Those of these slots that belong to a host."""

@@ -11,6 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
+from math import isnan
 from typing import Any
 
 from slotwise.programs.descendants import descendants
@@ -163,6 +164,13 @@ class WorkerProcess:
         if not was_asked_to_stop:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
+
+    def progress(self) -> tuple[float, float | None] | None:
+        """What the task that was sent last has reported: what is done, and the total."""
+        _, _, number, done, total = self._word
+        if not self.busy or number != self.tasks:
+            return None
+        return done, None if isnan(total) else total
 
     def kill(self) -> None:
         """End the process and its group by SIGKILL, and drop all messages in transit.

@@ -38,11 +38,12 @@ REPLY = struct.Struct(f"={TOKEN_BYTES}sBddQ")
 DONE, ERROR, STOPPED, TORN = range(4)
 """TORN: a hook stopped the task, perhaps inside an import, so its worker is replaced."""
 
-WORD_BYTES = 16
-"""Size of the stop request: two doubles in shared memory that only the manager writes.
+WORD_BYTES = 40
+"""Size of the shared memory: five doubles, of which the manager writes the first two.
 
 The first is the number of the task that is asked to stop, counted from 1 for each worker; the
-second is the instant at which it is killed, as `time.monotonic()`.
+second is the instant at which it is killed, as `time.monotonic()`. The worker writes the
+others: the number of the task that has reported progress, what is done, and the total.
 """
 
 
@@ -54,7 +55,7 @@ def main(channel: int, lifeline: int, page: int, token: bytes) -> None:
     for inherited in (channel, lifeline):
         os.set_inheritable(inherited, False)
     die_with_manager(lifeline)
-    word = memoryview(mmap.mmap(page, WORD_BYTES, prot=mmap.PROT_READ)).cast("d")
+    word = memoryview(mmap.mmap(page, WORD_BYTES)).cast("d")
     os.close(page)
     server = Server(word)
     server.listen()
@@ -240,7 +241,7 @@ class Server:
         from slotwise import task  # Its import path is not known earlier.
 
         kept, self._kept = self._kept, None
-        self._attempt = attempt = task.begin(self._until(), kept)
+        self._attempt = attempt = task.begin(self._until(), kept, self._report)
         del kept  # Frees the pickle once it is unpickled.
         try:
             return DONE, run(*arguments)
@@ -262,6 +263,11 @@ class Server:
         """A function that returns when the next task is killed, or None without a request."""
         word, number = self._word, self._number
         return lambda: word[1] if word[0] == number else None
+
+    def _report(self, done: float, total: float) -> None:
+        """Show the manager the progress of the current task."""
+        self._word[3], self._word[4] = done, total
+        self._word[2] = self._number
 
 
 def pickled(value: Any) -> bytes:

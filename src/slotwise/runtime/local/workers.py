@@ -253,6 +253,10 @@ class Workers:
             return self._pacer.is_held(slot, pid)
         return is_stopped(pid, by_us=False)
 
+    def progress(self, slot: int) -> tuple[float, float | None] | None:
+        """What the task in a slot has reported: what is done, and the total if known."""
+        return self._workers[slot].progress()
+
     def pids(self) -> tuple[int, ...]:
         """The current process id of each slot."""
         return tuple(worker.pid for worker in self._workers.values())
