@@ -103,7 +103,7 @@ def _waiting_again(snapshot: Snapshot) -> list[PhaseView]:
 
 def _nodes(snapshot: Snapshot, phase: PhaseView) -> list[Node]:
     """The shares that a phase counts against, from the top down."""
-    kind, nodes = snapshot.cluster.slot_kind(phase.phase.kind), []
+    kind, nodes = phase.slot_kind, []
     for key in phase.shares:
         pool = snapshot.pools[key.pool]
         has_number = "task" in pool.slots_min or "task" in pool.slots_max
@@ -174,7 +174,7 @@ class _Needs:
                 self._elsewhere[node] += away
                 above = node
             assert above is not None
-            kind = snapshot.cluster.slot_kind(phase.phase.kind)
+            kind = phase.slot_kind
             row = (kind, usable, min(phase.phase.slots_min, usable))
             self._own.setdefault(above, []).append(row)
         self._found: dict[Node, _Need] = {}
@@ -256,7 +256,7 @@ def assert_taken_rightly(snapshot: Snapshot, decisions: Sequence[Decision]) -> N
             can_use = phase.pending * phase.width + phase.running - _away(snapshot, phase)
             share[phase.shares[-1]] += min(phase.allocated, can_use)
         for phase in _waiting_again(snapshot):
-            if snapshot.cluster.slot_kind(phase.phase.kind) == kind:
+            if phase.slot_kind == kind:
                 expected[phase.shares[-1]] += len(
                     [one for _, one in phase.attempts() if one.host not in snapshot.lost]
                 )

@@ -214,10 +214,10 @@ def play(name: str, hours: float, log: Path) -> State:
 @pytest.mark.parametrize("name", NAMES)
 def test_all_invariants_hold_for_many_hours(name: str, tmp_path: Path) -> None:
     """All jobs end, the replay is identical, and no more is kept than after a few hours."""
-    hours = float(os.environ.get("LONG_HOURS", examples(3, slow=250)))
+    hours = float(os.environ.get("LONG_HOURS", examples(2, slow=250)))
     long = play(name, hours, tmp_path / "long.jsonl")
     assert replay_log(read_log(tmp_path / "long.jsonl")).is_identical
-    short = play(name, 2, tmp_path / "short.jsonl")
+    short = play(name, 1, tmp_path / "short.jsonl")
     for state in (long, short):
         state._finished = Finished()  # It has the last phases, on any number of hosts.
     assert size_of(long) <= size_of(short) + 20

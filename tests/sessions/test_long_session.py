@@ -37,7 +37,7 @@ PATIENCE = 120.0
 PREEMPTION = Preemption(least_after=0.5, fair_after=2.0, grace=0.2)
 POOLS = (
     Pool("p", slots_min={"task": 1}, preemption=PREEMPTION),
-    Pool("q", slots_max={"task": 1}),
+    Pool("q", slots_max={"task": 2}),  # Two, so that wide calls never wait for other pools.
     Pool("inner", slots_max={"task": 2}),
     Pool("x", parent="inner", weight=3.0),
 )
@@ -48,6 +48,9 @@ TREES = (
     (),
 )
 USERS = 2
+ENTRIES_MOST = 1000
+"""An idle session keeps fewer entries, however many jobs it has had."""
+
 OBJECTIVES = ("response", "stretch", "lateness")
 
 Expected = tuple["futures.Future[Any]", object, bool]
@@ -88,7 +91,7 @@ class Users:
             self.expect(self.session.submit(os._exit, 3), None, may_fail=True)
         elif kind < 0.3 and self.expected:
             before, value, _ = self.random.choice(self.expected[-20:])
-            self.expect(self.session.submit(repr, before), repr(value), may_fail=True)
+            self.expect(self.session.submit(list, (before,)), [value], may_fail=True)
         else:
             seconds = self.random.choice([0.0, 0.002, 0.02])
             self.expect(self.session.submit(work, number, seconds), 2 * number)
@@ -197,7 +200,7 @@ def rest(session: Session) -> int:
 
 def test_a_session_survives_all_that_users_do(tmp_path: Path) -> None:
     """All results are right, the state is consistent, the replay identical, memory bounded."""
-    seconds = float(os.environ.get("LONG_SECONDS", examples(4, slow=3600)))
+    seconds = float(os.environ.get("LONG_SECONDS", examples(2, slow=3600)))
     log, turns = tmp_path / "log", 0
 
     def check(now: float, events: object, decisions: object) -> None:
@@ -221,4 +224,4 @@ def test_a_session_survives_all_that_users_do(tmp_path: Path) -> None:
     assert replay(log).is_identical
     counts = sum(user.done for user in users), turns, sum(user.hosts for user in users)
     print("{} results, {} turns, {} hosts were added".format(*counts), sizes)
-    assert max(sizes[1:]) <= sizes[0] + 20
+    assert max(sizes) <= ENTRIES_MOST

@@ -204,6 +204,7 @@ assert run("print('b', b.cancelled()); print('a', a.result(60)); s.close()").suc
 """
 
 
+@pytest.mark.slow
 def test_a_real_ipython_interrupts_a_cell(tmp_path: Path) -> None:
     """SIGINT while a cell waits; the job of the cell before it continues."""
     pytest.importorskip("IPython")

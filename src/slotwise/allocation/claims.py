@@ -182,7 +182,8 @@ def _without_away(
     for phase, number in zip(phases, group, strict=True):
         pool: PoolView | None = phase.pool
         while pool is not None and number >= 0:
-            found[number] = replace(groups[number], slots_max=pool.most_there)
+            # More may be held there than a max share that was lowered meanwhile.
+            found[number] = replace(groups[number], slots_max=max(0, pool.most_there))
             pool, number = pool.parent, groups[number].parent
     return found
 

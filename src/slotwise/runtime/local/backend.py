@@ -386,9 +386,8 @@ class LocalBackend:
     def _computed(self, launch: Launch, outcome: Reply) -> float:
         """The seconds of an attempt, without those during which it was stopped from outside."""
         stopped = self._monitor.take_stopped(outcome.slot)
-        if self._jobs.sleeps(launch):
-            return outcome.seconds  # A sleep continues while its process is stopped.
-        return max(0.0, outcome.seconds - stopped)
+        sleeps = self._jobs.sleeps(launch)  # A sleep continues while its process is stopped.
+        return outcome.seconds if sleeps else max(0.0, outcome.seconds - stopped)
 
 
 def _speeds(host: Host) -> list[float]:
