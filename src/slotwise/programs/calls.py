@@ -23,7 +23,7 @@ Results = Mapping[str, "PhaseResults"]
 class PhaseResults(Sequence[Any]):
     """The results of all tasks of a phase, by the number of the task.
 
-    A result is loaded when it is first used. Arrays in it are read-only.
+    A result is loaded when it is first used.
     """
 
     def __init__(self, handles: Sequence[Handle]) -> None:
@@ -74,7 +74,7 @@ class Calls:
     A function with a second parameter without a default is called with the results of the
     phases that its phase waits for: `function(task, results)`, where `results[phase][task]` is
     what a task of such a phase returned. These results pass from worker to worker; large arrays
-    in them are not copied, and are read-only.
+    in them are not copied.
 
     `results[phase][task]` holds what the calls returned. A function may use `slotwise.task`.
     If a function has an attribute `on_preempt`, it is called with the seconds left when the

@@ -1,8 +1,8 @@
 """Values that pass between processes of one host; large ones in files that receivers map.
 
 `put` writes the buffers of a large value (NumPy arrays, Arrow tables) once, by out-of-band
-pickling (protocol 5), and returns a small handle. `get` maps the file and copies nothing, so
-the arrays that it returns are read-only. The files are in the folders of a `TransferFolders`.
+pickling (protocol 5), and returns a small handle. `get` maps the file and copies nothing but
+the pages that a receiver changes. The files are in the folders of a `TransferFolders`.
 """
 
 from __future__ import annotations
@@ -108,21 +108,24 @@ def _store(parts: list[memoryview[int]], folders: Iterable[str], name: str) -> H
 
 
 def get(handle: Handle) -> Any:
-    """The value of a handle, in any process of the host. Its buffers are read-only.
+    """The value of a handle, in any process of the host. Who changes it changes a copy.
 
     Raises what unpickling raises, and OSError if the file was removed.
     """
     if not handle.path:
-        return pickle.loads(handle.parts[0], buffers=handle.parts[1:])
+        return pickle.loads(handle.parts[0], buffers=map(bytearray, handle.parts[1:]))
     return loaded(handle, content(handle))
 
 
 def content(handle: Handle) -> memoryview[int]:
-    """The content of the file of a handle. It stays when the file is removed."""
+    """The content of the file of a handle. It stays when the file is removed.
+
+    What is written to it stays in this process: only pages that are changed are copied.
+    """
     with open(handle.path, "rb") as file:
         if len(_mapped) >= MAPPED_MOST:
-            return memoryview(file.read())
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return memoryview(bytearray(file.read()))
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     _mapped.add(mapped)
     return memoryview(mapped)
 

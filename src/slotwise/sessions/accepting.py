@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -30,6 +31,7 @@ class AcceptsCalls:
     _error: BaseException | None
     _is_closed: bool
     _is_ended: bool
+    _pid: int
 
     def put(self, entry: Put) -> None:
         """Give an entry to the loop; the caller holds the lock."""
@@ -48,6 +50,11 @@ class AcceptsCalls:
 
     def check_open(self, *, had_waited: bool) -> None:
         """RuntimeError if no more calls are accepted; those that waited still are."""
+        if os.getpid() != self._pid:
+            raise SlotwiseError(
+                "a process that was forked cannot use the session of its parent; open another"
+                " one there, or start it without fork"
+            )
         if self._error is not None:
             raise SlotwiseError(f"the session has failed: {self._error}") from self._error
         if self._is_ended or (self._is_closed and not had_waited):

@@ -74,15 +74,18 @@ class ChangesJobs:
     def set_pools(self, pools: Iterable[Pool]) -> None:
         """Replace the pools, with their weights and shares; jobs keep theirs by name.
 
-        InputError for pools that do not fit together, or that leave a pool of a job without
-        jobs of its own.
+        InputError for pools that do not fit together, that leave a pool of a job without jobs
+        of its own, or whose max share is smaller than a task of a job.
         """
         given = tuple(pools)
 
         def change() -> None:
             with self.lock:
                 tree = PoolTree(given)
-                tree.with_pools(sorted({job.pool for job in self._jobs_left()}))
+                jobs = self._jobs_left()
+                tree.with_pools(sorted({job.pool for job in jobs}))
+                for job in jobs:
+                    check_fits(job, self._state.cluster, tree)
                 self._pools = tree
                 self._loop.hear(PoolsChanged(self.now, given))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -114,6 +115,7 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         self._settled: list[tuple[Future[Any], CallResult]] = []
         self.unused = Names().unused
         self.lock = threading.RLock()
+        self._pid = os.getpid()
         self._single = CallSubmitter(self, Binding(), grows=False)
         self._waiting = 0  # calls that wait for the results of others
         self._none_waits = threading.Condition(self.lock)

@@ -26,7 +26,7 @@ class StoredResult:
         removes.atexit = False  # The folder is removed then.
 
     def value(self) -> object:
-        """The result; its large arrays are read-only. Raises what unpickling raises."""
+        """The result. Raises what unpickling raises."""
         whole = content(self.handle) if self._content is None else self._content
         return loaded(self.handle, whole)
 
