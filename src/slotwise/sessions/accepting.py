@@ -7,11 +7,13 @@ import threading
 from typing import Any
 
 from slotwise.model.errors import SlotwiseError
+from slotwise.model.fitting import check_fits
 from slotwise.model.job import Job
 from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
 from slotwise.runtime.local.arrivals import Entry as Put
 from slotwise.runtime.local.call_stream import CallResult
+from slotwise.runtime.state import State
 from slotwise.sessions.calls import OpenCalls
 from slotwise.sessions.futures import Future
 from slotwise.sessions.loop_thread import LoopThread
@@ -22,6 +24,7 @@ class AcceptsCalls:
 
     lock: threading.RLock
     _loop: LoopThread
+    _state: State
     _pools: PoolTree
     _objective: Objective
     _calls: dict[str, OpenCalls]
@@ -47,6 +50,7 @@ class AcceptsCalls:
         """InputError for a job without what the pools or the objective need now."""
         self._pools.check_holds_jobs(job.pool)
         self._objective.check([job])
+        check_fits(job, self._state.cluster, self._pools)
 
     def check_open(self, *, had_waited: bool) -> None:
         """RuntimeError if no more calls are accepted; those that waited still are."""

@@ -23,7 +23,6 @@ from slotwise.model.event import (
     PhaseClosed,
     TaskFinished,
 )
-from slotwise.model.fitting import check_fits
 from slotwise.model.job import Job, PhaseId
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
@@ -168,7 +167,6 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         binding = Binding(name, pool, weight, deadline, priority, slots, slots_max)
         job = binding.job(grows=True)
         self.check_job(job)
-        check_fits(job, self._state.cluster, self._pools)
         most = self.slots if slots_max is None else min(slots_max, self.slots)
         calls = CallSubmitter(self, binding, grows=True)
         return SessionExecutor(calls, ahead or max(1, most // slots))
