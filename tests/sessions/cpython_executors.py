@@ -14,6 +14,7 @@ import os
 import pkgutil
 import sys
 import unittest
+import warnings
 from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures import process as futures_of_processes
@@ -72,7 +73,9 @@ class OnSession:
     @staticmethod
     def executor_type(max_workers: int, mp_context: object = None) -> SessionExecutor:
         """The executor of a session that has so many slots."""
-        session = Session(max_workers)
+        with warnings.catch_warnings():  # Other tests have sessions, too.
+            warnings.simplefilter("ignore")
+            session = Session(max_workers)
         OnSession.sessions.append(session)
         return session.executor()
 
