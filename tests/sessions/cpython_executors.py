@@ -46,7 +46,7 @@ class NoSession:
 
     cells = None
 
-    def cancel(self, future: Future[Any]) -> None:
+    def stop_cancelled(self, future: Future[Any]) -> None:
         """Do nothing: no call runs."""
 
     def explain(self, job: str) -> Any:

@@ -48,6 +48,8 @@ class AcceptsCalls:
 
     def check_job(self, job: Job) -> None:
         """InputError for a job without what the pools or the objective need now."""
+        for phase in job.phases:
+            self._state.cluster.slot_kind(phase.kind)  # Refuses a kind that no host serves.
         self._pools.check_holds_jobs(job.pool)
         self._objective.check([job])
         check_fits(job, self._state.cluster, self._pools)
@@ -62,7 +64,10 @@ class AcceptsCalls:
         if self._error is not None:
             raise SlotwiseError(f"the session has failed: {self._error}") from self._error
         if self._is_ended or (self._is_closed and not had_waited):
-            raise RuntimeError("cannot schedule new futures after shutdown")
+            raise RuntimeError(
+                "cannot schedule new futures after shutdown: the session is closed;"
+                " open another"
+            )
 
     def settle(self, future: Future[Any], result: CallResult) -> None:
         """Give a future its result at the end of the turn."""

@@ -14,6 +14,7 @@ from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.runtime.local.arrivals import Entry
 from slotwise.runtime.local.call_files import CallFiles
 from slotwise.runtime.local.call_stream import Call, CallResult, CallStream, pickled_call
+from slotwise.sessions.checking import check_number, check_text, check_whole
 from slotwise.sessions.futures import Control, Future
 
 CALLS_MOST = 100_000
@@ -76,6 +77,16 @@ class Binding:
     priority: str = "normal"
     slots: int = 1
     slots_max: int | None = None
+
+    def __post_init__(self) -> None:
+        for what in ("name", "pool", "priority"):
+            check_text(what, getattr(self, what))
+        check_number("weight", self.weight)
+        if self.deadline is not None:
+            check_number("deadline", self.deadline)
+        check_whole("slots", self.slots)
+        if self.slots_max is not None:
+            check_whole("slots_max", self.slots_max)
 
     def job(self, *, grows: bool) -> Job:
         """A job of one call, to which more may be added if it `grows`."""

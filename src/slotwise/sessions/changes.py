@@ -17,6 +17,7 @@ from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
 from slotwise.runtime.state import State
+from slotwise.sessions.checking import check_pools
 from slotwise.sessions.futures import Future
 from slotwise.sessions.loop_thread import LoopThread
 
@@ -77,7 +78,7 @@ class ChangesJobs:
         InputError for pools that do not fit together, that leave a pool of a job without jobs
         of its own, or whose max share is smaller than a task of a job.
         """
-        given = tuple(pools)
+        given = check_pools(pools)
 
         def change() -> None:
             with self.lock:

@@ -38,11 +38,11 @@ class Control(Protocol):
         """A job that is not over, with the numbers of its tasks."""
         ...
 
-    def cancel(self, future: Future[Any]) -> None:
+    def stop_cancelled(self, future: Future[Any]) -> None:
         """Stop a call or a job."""
         ...
 
-    def explain(self, job: str) -> Explanation:
+    def explain(self, job: str | Future[Any]) -> Explanation:
         """The slots that a job holds, and why."""
         ...
 
@@ -81,7 +81,7 @@ class Future(futures.Future[T], Generic[T]):
         if not super().cancel():
             return False
         self.set_running_or_notify_cancel()
-        self._control.cancel(self)
+        self._control.stop_cancelled(self)
         return True
 
     def result(self, timeout: float | None = None) -> T:
@@ -105,7 +105,7 @@ class Future(futures.Future[T], Generic[T]):
 
     def explain(self) -> Explanation:
         """Its job now: the tasks of each phase by state, the slots that it holds, and why."""
-        return self._control.explain(self.job)
+        return self._control.explain(self)
 
     def progress(self) -> tuple[float, float | None] | None:
         """What the call has reported by `slotwise.task.progress`: what is done, and the total.

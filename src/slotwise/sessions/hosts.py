@@ -10,6 +10,7 @@ from slotwise.model.event import HostAdded, HostDrained, HostRemoved
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.hosts import check_emulated, on_this_machine
 from slotwise.runtime.state import State
+from slotwise.sessions.checking import check_number, check_slots, check_text
 from slotwise.sessions.claims_of_cores import ClaimOfCores, claim_cores
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sources import Slots, processors
@@ -54,6 +55,9 @@ class ChangesHosts:
         InputError for a name that is taken, or for slots or a speed that no host here can have;
         SlotwiseError if the workers cannot be started.
         """
+        check_text("the name of a host", name)
+        check_slots(slots)
+        check_number(f"host {name!r}: speed", speed)
         by_kind = {ANY_KIND: slots} if isinstance(slots, int) else dict(slots)
         host = Host(name, by_kind, rack, speed)
         check_emulated(host)

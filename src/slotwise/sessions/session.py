@@ -7,12 +7,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-from slotwise.analysis.explain import Explanation
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, GiveUp
 from slotwise.model.errors import InputError, SlotwiseError
@@ -37,6 +35,12 @@ from slotwise.sessions.accepting import AcceptsCalls
 from slotwise.sessions.arriving import Names, arriving
 from slotwise.sessions.calls import PHASE, Binding, CallSubmitter, OpenCalls
 from slotwise.sessions.changes import ChangesJobs
+from slotwise.sessions.checking import (
+    check_pools,
+    check_preemption,
+    check_slots,
+    check_whole,
+)
 from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import ChangesHosts, claimed_cluster
@@ -90,10 +94,13 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
                 f"{scheduler} plans whole tasks of known work, and that of calls is unknown;"
                 f" take one of {', '.join(ALLOCATORS)} for a session"
             )
+        check_slots(slots)
+        check_preemption(options.get("preemption"))
+        given = check_pools(pools)
         cluster, self._claim = claimed_cluster(slots)
         try:
             self._learning = Learning(history, cluster, options.get("log"))
-            self._open(cluster, scheduler, tuple(pools), options)
+            self._open(cluster, scheduler, given, options)
         except BaseException:
             self._claim.close()
             raise
@@ -167,6 +174,8 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         binding = Binding(name, pool, weight, deadline, priority, slots, slots_max)
         job = binding.job(grows=True)
         self.check_job(job)
+        if ahead is not None:
+            check_whole("ahead", ahead)
         most = self.slots if slots_max is None else min(slots_max, self.slots)
         calls = CallSubmitter(self, binding, grows=True)
         return SessionExecutor(calls, ahead or max(1, most // slots))
@@ -293,7 +302,7 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
 
     # For futures (`Control`).
 
-    def cancel(self, future: Future[Any]) -> None:
+    def stop_cancelled(self, future: Future[Any]) -> None:
         """Stop the call or the job of a future that was cancelled."""
         with self.lock:
             calls = self._calls.get(future.job)
@@ -301,15 +310,6 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
                 self.put(StopTask(PhaseId(future.job, PHASE), future.task))
             elif calls is not None or future.job in self._jobs:
                 self.put(JobCancelled(self.now, future.job))
-
-    def explain(self, job: str) -> Explanation:
-        """The slots that a job holds, and why."""
-
-        def explain() -> Explanation:
-            found = self._explained(job)
-            return found if found.phases else replace(found, status="over")
-
-        return self._loop.ask(explain)
 
     def call_back(self, calls: Callable[[], None]) -> None:
         """Make callbacks outside the thread of the loop."""

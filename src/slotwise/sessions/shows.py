@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from slotwise.analysis.explain import Explanation, explain_state
+from slotwise.model.errors import InputError
 from slotwise.model.job import PhaseId
+from slotwise.programs.execution import Execution
 from slotwise.report.notebook_progress import notebook_display
 from slotwise.report.session_table import ROWS_MOST, ShownJob, ShownSession, session_html
 from slotwise.runtime.state import State
-from slotwise.sessions.calls import PHASE
+from slotwise.sessions.calls import PHASE, OpenCalls
+from slotwise.sessions.futures import Future
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import LiveDisplay
 
@@ -25,11 +30,34 @@ class ShowsJobs:
     _over: int
     _waiting: int
     _is_closed: bool
+    _calls: Mapping[str, OpenCalls]
+    _jobs: Mapping[str, tuple[Future[Any], Execution]]
     _display: LiveDisplay | None = None
 
     def jobs(self) -> list[Explanation]:
         """The jobs that are not over, in order of arrival: what each holds, and why."""
         return self._loop.ask(lambda: [self._explained(job) for job in self._names_left()])
+
+    def explain(self, job: str | Future[Any]) -> Explanation:
+        """The slots that a job holds now, and why; the job may be given by a future.
+
+        InputError for the id of a job that is not under way.
+        """
+        name = job.job if isinstance(job, Future) else job
+
+        def explain() -> Explanation:
+            found = self._explained(name)
+            if found.phases:
+                return found
+            if not isinstance(job, Future) and not (name in self._calls or name in self._jobs):
+                raise InputError(
+                    f"no job {name!r} is under way; jobs() of the session lists those that are"
+                )
+            is_waiting = isinstance(job, Future) and not name and not job.done()
+            text = "waits for the results of other calls" if is_waiting else "over"
+            return replace(found, status=text)
+
+        return self._loop.ask(explain)
 
     def shown_job(self, job: str) -> ShownJob | None:
         """A job with the numbers of its tasks; None if it is over or has not arrived."""

@@ -1,0 +1,78 @@
+"""What users give to a session is checked when they give it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slotwise import InputError, Job, Phase, Pool, Session, Tasks
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"slots": "2"}, "slots is '2'; give a whole number >= 1"),
+        ({"slots": 2.5}, "slots is 2.5; give a whole number >= 1"),
+        ({"slots": {"cpu": "x"}}, "slots: the number of kind 'cpu' is 'x'"),
+        ({"pools": ["a"]}, "pools: 'a' is no pool; give a list"),
+        ({"pools": {"a": 1}}, "pools: {'a': 1} is no pool"),
+        ({"preemption": True}, "preemption is True; give a slotwise.Preemption"),
+    ],
+)
+def test_a_session_refuses_options_of_a_wrong_type(
+    options: dict[str, Any], message: str
+) -> None:
+    """Before it starts any process."""
+    with pytest.raises(InputError) as refused:
+        Session(**{"slots": 1, **options})
+    assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("binding", "message"),
+    [
+        ({"pool": None}, "pool is None; give a text"),
+        ({"pool": ""}, "pool is ''; give a text"),
+        ({"name": None}, "name is None; give a text"),
+        ({"weight": "2"}, "weight is '2'; give a number"),
+        ({"deadline": "60"}, "deadline is '60'; give a number"),
+        ({"slots": 1.0}, "slots is 1.0; give a whole number >= 1"),
+        ({"slots_max": 1.5}, "slots_max is 1.5; give a whole number >= 1"),
+        ({"ahead": -1}, "ahead is -1; give a whole number >= 1"),
+    ],
+)
+def test_an_executor_refuses_options_of_a_wrong_type(
+    session: Session, binding: dict[str, Any], message: str
+) -> None:
+    """At once, and the session goes on."""
+    with pytest.raises(InputError) as refused:
+        session.executor(**binding)
+    assert str(refused.value).startswith(message)
+    assert session.submit(len, "abc").result(120.0) == 3
+
+
+def test_calls_without_slots_of_their_kind_are_refused() -> None:
+    """Calls need slots of the kind "task"."""
+    with Session({"map": 1}) as session:
+        with pytest.raises(InputError, match="no host has slots for phases of kind 'task'"):
+            session.submit(len, "abc")
+        session.run(Job("j", (Phase("p", Tasks(1, 0.0), "map"),))).result(120.0)
+
+
+def test_only_jobs_that_are_under_way_are_explained(session: Session) -> None:
+    """A future that is done says so; the name of a job is checked."""
+    done = session.submit(len, "abc")
+    done.result(120.0)
+    with session.executor(name="idle") as executor:
+        executor.submit(len, "").result(120.0)
+        assert session.explain("idle").job == "idle"
+    assert session.explain(done).status == "over"
+    with pytest.raises(InputError, match="no job 'typo' is under way"):
+        session.explain("typo")
+
+
+def test_pools_are_checked(session: Session) -> None:
+    """Also when they are replaced."""
+    with pytest.raises(InputError, match="pools: 'a' is no pool"):
+        session.set_pools(["a", Pool("b")])  # type: ignore[list-item]
