@@ -135,7 +135,7 @@ def test_hosts_that_cannot_be_are_refused() -> None:
             ("new", 1, 2.0, "only slower ones can be emulated; give at most 1"),
             ("new", 1, 0.0001, "no host slower than 0.001"),
             ("new", 0, 1.0, "slots is 0; give a whole number >= 1"),
-            ("new", -1, 1.0, "use >= 0"),
+            ("new", -1, 1.0, "slots is -1"),
         ):
             with pytest.raises(InputError, match=says):
                 session.add_host(name, slots, speed)
@@ -156,7 +156,10 @@ def test_each_call_of_an_executor_may_occupy_two_slots(tmp_path: Path, marks: Pa
         assert found == 2
         assert [(phase.running, phase.pending) for phase in jobs[0].phases] == [(2, 1)]
         assert [type(call.result(PATIENCE)) for call in calls] == [int, int]
-        for slots, says in ((4, "the largest host, 'localhost', has 3"), (0, "give a whole number >= 1")):
+        for slots, says in (
+            (4, "the largest host, 'localhost', has 3"),
+            (0, "give a whole number"),
+        ):
             with pytest.raises(InputError, match=says):
                 session.executor(slots=slots)
         with pytest.raises(InputError, match="give it at least 2"):
