@@ -14,11 +14,11 @@ def make(task):
 def add(task, results):
     """A second parameter receives the results of the phases that this one waits for."""
     parts = results["make"]
-    return len(parts), parts[0].flags.writeable, int(sum(part.sum() for part in parts))
+    return len(parts), parts[0].flags.owndata, int(sum(part.sum() for part in parts))
 
 
 job = Job("sum", (Phase("make", Tasks(4)), Phase("add", Tasks(1), after=frozenset({"make"}))))
 calls = Calls(job, {"make": make, "add": add})
 result = slotwise.run([calls], slots=2)
 print("failed:", result.failed)
-print("parts, writeable, sum:", calls.results["add"][0])
+print("parts, copied, sum:", calls.results["add"][0])
