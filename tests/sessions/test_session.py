@@ -374,3 +374,88 @@ def test_an_interrupted_close_cancels_the_jobs(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(KeyboardInterrupt):
         session.close()
     assert stuck.cancelled()
+
+
+class Odd(Exception):
+    """An exception whose pickle gives a number."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (int, (3,))
+
+
+def raise_odd() -> None:
+    """A call that raises it."""
+    raise Odd
+
+
+def test_a_call_that_waits_outlives_the_shutdown_of_its_executor(session: Session) -> None:
+    """The end of the block waits for it."""
+    with session.executor() as executor:
+        first = executor.submit(time.sleep, 0.1)
+        second = executor.submit(repr, first)
+    assert second.done()
+    assert second.result(PATIENCE) == "None"
+
+
+def test_a_long_chain_of_calls_fails_with_its_first_call(session: Session) -> None:
+    """All futures end, without a deep recursion."""
+    last = session.submit(fail, "first")
+    for _ in range(1500):
+        last = session.submit(repr, last)
+    with pytest.raises(LookupError, match="first"):
+        last.result(PATIENCE)
+
+
+def test_an_exception_that_cannot_be_read_fails_its_call_only(session: Session) -> None:
+    """The session goes on."""
+    with pytest.raises(SlotwiseError, match="cannot be read"):
+        session.submit(raise_odd).result(PATIENCE)
+    assert session.submit(len, "abc").result(PATIENCE) == 3
+
+
+def test_the_same_calls_run_once_at_a_time(session: Session, tmp_path: Path) -> None:
+    """A second run of the same object is refused while the first goes on."""
+    with released(tmp_path / "go") as go:
+        calls = Calls(Job("once", (Phase("p", Tasks(1)),)), lambda task: wait_for_file(go))
+        first = session.run(calls)
+        with pytest.raises(InputError, match="runs already"):
+            session.run(calls)
+    assert first.result(PATIENCE) == {"p": {0: str(tmp_path / "go")}}
+
+
+def test_cancelled_calls_end_where_no_host_could_run_them() -> None:
+    """A session without hosts closes when its calls were cancelled."""
+    session = Session(1)
+    session.remove_host("localhost", drain=False)
+    executor = session.executor()
+    future = executor.submit(abs, 1)
+    assert future.cancel()
+    session.close()
+    assert future.cancelled()
+
+
+def test_a_callback_may_wait_for_a_call_that_waits_for_another(session: Session) -> None:
+    """Users' callbacks do not delay the steps of other calls."""
+    found: futures.Future[int] = futures.Future()
+    first = session.submit(len, "abc")
+    first.add_done_callback(
+        lambda _: found.set_result(session.submit(abs, session.submit(len, "ab")).result())
+    )
+    assert found.result(PATIENCE) == 2
+
+
+def test_a_future_of_another_session_is_refused(session: Session) -> None:
+    """With a remedy."""
+    with Session(1) as other:
+        future = other.submit(len, "abc")
+        with pytest.raises(InputError, match="another session"):
+            session.submit(abs, future)
+
+
+def test_a_map_gives_its_results_after_the_session_has_closed() -> None:
+    """Those that were submitted; then it says that the session is closed."""
+    with Session(1) as session:
+        results = session.map(abs, range(20), chunksize=1, ahead=3)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(RuntimeError, match="closed"):
+        next(results)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from slotwise.model.errors import SlotwiseError
@@ -78,3 +79,11 @@ class AcceptsCalls:
         with self._none_waits:
             self._waiting += more
             self._none_waits.notify_all()
+
+    def call_back(self, calls: Callable[[], None]) -> None:
+        """Make callbacks outside the thread of the loop."""
+        self._loop.call_back(calls)
+
+    def take_step(self, step: Callable[[], None]) -> None:
+        """Go on with a call whose inputs are done."""
+        self._loop.take_step(step)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from concurrent import futures
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from slotwise.model.errors import SlotwiseError
-from slotwise.model.event import PhaseClosed, TasksAdded
+from slotwise.model.errors import InputError, SlotwiseError
+from slotwise.model.event import JobCancelled, PhaseClosed, TasksAdded
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.runtime.local.arrivals import Entry
 from slotwise.runtime.local.call_files import CallFiles
@@ -131,21 +130,34 @@ class OpenCalls:
         if self._is_open:
             self._is_open = False
             self._host.put(PhaseClosed(self._host.now, PhaseId(self.job, PHASE)))
+            self.end_if_cancelled()
+
+    def end_if_cancelled(self) -> None:
+        """End the job if no more calls come and all that are left were cancelled.
+
+        Otherwise it would wait until they can be launched, which may be never.
+        """
+        left = list(self.of_task.values())
+        if left and not self._is_open and all(future.cancelled() for future in left):
+            self._host.put(JobCancelled(self._host.now, self.job))
 
     def may_start(self, task: int) -> bool:
         """Mark a call as running; False if it was cancelled."""
-        if self.of_task[task].start():
+        future = self.of_task.get(task)
+        if future is not None and future.start():
             return True
-        del self.of_task[task]
+        self.of_task.pop(task, None)
         return False
 
     def stopped(self, task: int) -> None:
         """A call was stopped before it was done; it will start again."""
-        self.of_task[task].put_back()
+        if future := self.of_task.get(task):
+            future.put_back()
 
     def done(self, task: int, result: CallResult) -> None:
         """A call is done."""
-        self._host.settle(self.of_task.pop(task), result)
+        if future := self.of_task.pop(task, None):
+            self._host.settle(future, result)
 
     def fail(self, reason: str) -> None:
         """The job has failed, and so have its calls."""
@@ -160,6 +172,8 @@ class CallSubmitter:
         self._host, self._grows = host, grows
         self._job = binding.job(grows=grows)
         self._streams: list[OpenCalls] = []  # The last one gets further calls.
+        self._waiting: dict[int, Future[Any]] = {}  # Those that wait for inputs, by identity.
+        self._is_closed = False
 
     def submit(
         self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -175,6 +189,10 @@ class CallSubmitter:
             self._host.check_open(had_waited=False)
             future.fail(error)
             return future
+        if not all(one.is_of(self._host) for one in inputs):
+            raise InputError(
+                "a future of another session is among the arguments; give its result instead"
+            )
         if inputs:
             self._wait(future, call, inputs)
         else:
@@ -182,15 +200,18 @@ class CallSubmitter:
         return future
 
     def close(self) -> None:
-        """Submit no more calls."""
+        """Submit no more calls, except those that wait for the results of others."""
         with self._host.lock:
-            for stream in self._streams:
-                stream.close()
+            self._is_closed = True
+            if not self._waiting:
+                for stream in self._streams:
+                    stream.close()
 
     def futures(self) -> list[Future[Any]]:
-        """The futures that are not done, except those that wait for others."""
+        """The futures that are not done."""
         with self._host.lock:
-            return [future for one in self._streams for future in one.of_task.values()]
+            added = [f for one in self._streams for f in list(one.of_task.values())]
+            return [*added, *self._waiting.values()]
 
     def _add(self, future: Future[Any], call: Call, *, had_waited: bool) -> None:
         with self._host.lock:
@@ -215,10 +236,12 @@ class CallSubmitter:
     def _wait(self, future: Future[Any], call: bytes, inputs: list[Future[Any]]) -> None:
         """Submit a call when its inputs are there."""
         left = len(inputs)
-        self._host.check_open(had_waited=False)
-        self._host.waits(1)
+        with self._host.lock:
+            self._host.check_open(had_waited=False)
+            self._host.waits(1)
+            self._waiting[id(future)] = future
 
-        def one_is_done(done: futures.Future[Any]) -> None:
+        def one_is_done() -> None:
             nonlocal left
             with self._host.lock:
                 left -= 1
@@ -227,10 +250,14 @@ class CallSubmitter:
                 try:
                     self._add_after(future, call, inputs)
                 finally:
+                    with self._host.lock:
+                        del self._waiting[id(future)]
+                        if self._is_closed:
+                            self.close()
                     self._host.waits(-1)
 
         for one in inputs:
-            one.add_done_callback(one_is_done)
+            one.when_done(one_is_done)
 
     def _add_after(self, future: Future[Any], call: bytes, inputs: list[Future[Any]]) -> None:
         """Submit a call that has waited. It fails or is cancelled like an input."""

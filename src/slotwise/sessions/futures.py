@@ -54,6 +54,25 @@ class Control(Protocol):
         """Make the callbacks of a future that is done, outside the thread of the loop."""
         ...
 
+    def take_step(self, step: Callable[[], None]) -> None:
+        """Go on with a call whose inputs are done; callbacks of users do not delay it."""
+        ...
+
+
+class PackedError(Exception):
+    """Stands in a future for an exception that is not unpickled yet."""
+
+    def __init__(self, result: CallResult) -> None:
+        super().__init__()
+        self._result = result
+        self._error: BaseException | None = None
+
+    def error(self) -> BaseException:
+        """What the call raised; unpickled once."""
+        if self._error is None:
+            self._error = self._result.error()
+        return self._error
+
 
 class Future(futures.Future[T], Generic[T]):
     """The result of a call or a job in a session.
@@ -68,19 +87,21 @@ class Future(futures.Future[T], Generic[T]):
     def __init__(self, control: Control, job: str = "", task: int | None = None) -> None:
         super().__init__()
         self.job, self.task, self._control = job, task, control
+        self._steps: list[Callable[[], None]] = []
         if control.cells is not None:
             control.cells.add(self)
 
     def cancel(self) -> bool:
         """Cancel it, also if it runs. False if it is done."""
         with self._condition:
-            if self._state == RUNNING:
-                self._state = PENDING
-        if self.cancelled():
-            return True
-        if not super().cancel():
-            return False
-        self.set_running_or_notify_cancel()
+            if self.cancelled():
+                return True
+            if self._state == FINISHED:
+                return False
+            self._state = "CANCELLED"
+            self._condition.notify_all()
+            self.set_running_or_notify_cancel()
+        self._invoke_callbacks()
         self._control.stop_cancelled(self)
         return True
 
@@ -90,16 +111,23 @@ class Future(futures.Future[T], Generic[T]):
         Raises what the call raised, with the traceback in the worker process as its cause;
         CancelledError if it was cancelled; TimeoutError.
         """
-        found = super().result(timeout)
-        return cast(T, found.value()) if isinstance(found, CallResult) else found
+        try:
+            found = super().result(timeout)
+        except PackedError as packed:
+            error = packed.error()
+        else:
+            return cast(T, found.value()) if isinstance(found, CallResult) else found
+        raise error
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the call raised, or None; waits like `result`."""
         found = super().exception(timeout)
+        if isinstance(found, PackedError):
+            return found.error()
         if found is None:
             try:
                 self.result()
-            except Exception as unreadable:
+            except BaseException as unreadable:
                 return unreadable
         return found
 
@@ -143,6 +171,8 @@ class Future(futures.Future[T], Generic[T]):
         if self._state != FINISHED:
             return STATES[self._state], ""
         error = self._exception
+        if isinstance(error, PackedError):
+            error = error.error()
         return ("done", "") if error is None else ("failed", summary(error))
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -171,7 +201,7 @@ class Future(futures.Future[T], Generic[T]):
             if result.is_value:
                 self.set_result(cast(T, result))
             else:
-                self.set_exception(result.error())
+                self.set_exception(PackedError(result))
 
     def fail(self, error: BaseException) -> None:
         """Give it an exception, unless it is done or was cancelled."""
@@ -184,10 +214,25 @@ class Future(futures.Future[T], Generic[T]):
         return found.packed if isinstance(found, CallResult) else pickled(found)
 
     def raised(self) -> BaseException | None:
-        """What the call of a future that is done raised."""
+        """What the call of a future that is done raised; not unpickled."""
         return super().exception(0)
 
+    def is_of(self, control: object) -> bool:
+        """Whether it is of this session."""
+        return self._control is control
+
+    def when_done(self, step: Callable[[], None]) -> None:
+        """Take a step when it is done."""
+        with self._condition:
+            if not self.done():
+                self._steps.append(step)
+                return
+        self._control.take_step(step)
+
     def _invoke_callbacks(self) -> None:
+        steps, self._steps = self._steps, []
+        for step in steps:
+            self._control.take_step(step)
         # A callback may be slow, or wait for another future: not in the thread of the loop.
         if self._done_callbacks:  # type: ignore[attr-defined]
             self._control.call_back(super()._invoke_callbacks)  # type: ignore[misc]

@@ -81,15 +81,21 @@ class _Mapping:
 
     def results(self) -> Generator[Any, None, None]:
         """The results in order. Closing it cancels the remaining tasks."""
+        refused: RuntimeError | None = None
         try:
             while self._open:
                 chunk = self._open.popleft().result()
                 if not self._is_fixed:
                     self._size = _next_size(self._size, chunk)
-                self.submit()
+                try:
+                    self.submit()
+                except RuntimeError as closed:  # What was submitted is still to be taken.
+                    refused = refused or closed
                 yield from chunk.values
                 if chunk.raised is not None:
                     raise pickle.loads(chunk.raised).error()
+            if refused is not None:
+                raise refused
         finally:
             for future in reversed(self._open):
                 future.cancel()

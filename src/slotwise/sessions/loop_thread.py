@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from concurrent import futures
 from contextlib import AbstractContextManager, ExitStack
@@ -44,6 +45,7 @@ class LoopThread:
         )
         self._records = list(records)
         self._callbacks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._steps: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._is_over = False
         self._lock = threading.Lock()
         with ExitStack() as stack:
@@ -61,16 +63,19 @@ class LoopThread:
             target=self._run, args=(ended,), name="slotwise loop", daemon=True
         )
         self._caller = threading.Thread(
-            target=self._call_back, name="slotwise callbacks", daemon=True
+            target=_make_calls, args=(self._callbacks,), name="slotwise callbacks", daemon=True
         )
-        self._thread.start()
-        self._caller.start()
+        self._stepper = threading.Thread(
+            target=_make_calls, args=(self._steps,), name="slotwise steps", daemon=True
+        )
+        for thread in (self._thread, self._caller, self._stepper):
+            thread.start()
 
     def join(self) -> None:
         """Wait for the end of the loop, and of all callbacks."""
-        self._thread.join()
-        if threading.current_thread() is not self._caller:
-            self._caller.join()
+        for thread in (self._thread, self._stepper, self._caller):
+            if threading.current_thread() is not thread:
+                thread.join()
 
     def ask(self, question: Callable[[], T]) -> T:
         """The answer of a function that is called in the thread of the loop.
@@ -100,11 +105,21 @@ class LoopThread:
             self.backend.hear(event)
 
     def call_back(self, calls: Callable[[], None]) -> None:
-        """Make callbacks: here, or in a thread of their own if this is that of the loop."""
-        if threading.current_thread() is self._thread:
-            self._callbacks.put(calls)
+        """Make callbacks of users, in a thread of their own."""
+        self._enqueue(self._callbacks, calls)
+
+    def take_step(self, step: Callable[[], None]) -> None:
+        """Go on with a call that has waited, in a thread where no user code runs."""
+        self._enqueue(self._steps, step)
+
+    def _enqueue(
+        self, queue: SimpleQueue[Callable[[], None] | None], call: Callable[[], None]
+    ) -> None:
+        # Not here: a long chain of calls that fail would be a deep recursion.
+        if self._is_over and threading.current_thread() is not self._thread:
+            call()
         else:
-            calls()
+            queue.put(call)
 
     def _run(self, ended: Callable[[BaseException | None], None]) -> None:
         error: BaseException | None = None
@@ -117,6 +132,7 @@ class LoopThread:
             self._is_over = True
             self.backend.answer_all()
         ended(error)
+        self._steps.put(None)
         self._callbacks.put(None)
 
     def _record(
@@ -125,6 +141,11 @@ class LoopThread:
         for record in self._records:
             record(now, events, decisions)
 
-    def _call_back(self) -> None:
-        while (calls := self._callbacks.get()) is not None:
-            calls()
+
+def _make_calls(queue: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (call := queue.get()) is not None:
+        try:
+            call()
+        except BaseException:  # Of a user's callback, even SystemExit: others go on.
+            traceback.print_exc()
+        del call  # What it refers to may be large.

@@ -231,6 +231,8 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         """
         if isinstance(entry, Mapping):
             entry = read_job(entry, self.slots, Path(folder))
+        if any(execution is entry for _, execution in list(self._jobs.values())):
+            raise InputError("this job runs already; make another object to run it again")
         entry = arriving(entry, self.now, self.unused)
         workload = Workload((), folder=Path(folder))
         source = Source(workload, (entry,), self._learning.rates)
@@ -271,6 +273,9 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         if cancels:
             for future in self._pending():
                 future.cancel()
+            with self.lock:  # Also where no host could run, and so end, a cancelled call.
+                for job in self._calls:
+                    self.put(JobCancelled(self.now, job))
         with self._none_waits:
             self._none_waits.wait_for(lambda: not self._waiting or self._is_ended)
             if not self._has_ended_jobs:
@@ -308,12 +313,9 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
             calls = self._calls.get(future.job)
             if calls is not None and calls.grows and future.task is not None:
                 self.put(StopTask(PhaseId(future.job, PHASE), future.task))
+                calls.end_if_cancelled()
             elif calls is not None or future.job in self._jobs:
                 self.put(JobCancelled(self.now, future.job))
-
-    def call_back(self, calls: Callable[[], None]) -> None:
-        """Make callbacks outside the thread of the loop."""
-        self._loop.call_back(calls)
 
     # In the thread of the loop.
 
@@ -374,8 +376,9 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
 
     def _pending(self) -> list[Future[Any]]:
         with self.lock:
-            of_calls = [one for c in self._calls.values() for one in c.of_task.values()]
-            return [*of_calls, *(future for future, _ in self._jobs.values())]
+            jobs = [*self._calls.values()]
+            of_calls = [future for calls in jobs for future in list(calls.of_task.values())]
+            return [*of_calls, *(future for future, _ in list(self._jobs.values()))]
 
 
 _OPEN: weakref.WeakSet[Session] = weakref.WeakSet()

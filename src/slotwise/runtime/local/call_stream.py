@@ -14,7 +14,7 @@ from slotwise.model.errors import SlotwiseError
 from slotwise.model.job import Job
 from slotwise.programs.transfer import Handle, pack, unpack
 from slotwise.runtime.local.call_files import CallFiles, StoredResult
-from slotwise.runtime.local.worker import pickled, story
+from slotwise.runtime.local.worker import pickled, story, summary
 
 Call = tuple[bytes | StoredResult, ...]
 """The pickle of a function with its arguments, and its inputs, the large ones in files."""
@@ -63,11 +63,13 @@ class CallResult:
         assert not self.is_value
         try:
             error, text = pickle.loads(cast(bytes, self.packed))
-        except Exception as unreadable:
-            return SlotwiseError(f"the exception of a call cannot be read: {unreadable}")
-        assert isinstance(error, BaseException)
-        error.__cause__ = RemoteTraceback(text)
-        return error
+            error.__cause__ = RemoteTraceback(text)
+            if isinstance(error, BaseException):
+                return error
+            problem = f"its pickle gives {error!r}"
+        except BaseException as unreadable:
+            problem = summary(unreadable)
+        return SlotwiseError(f"the exception of a call cannot be read: {problem}")
 
 
 class CallStream:
