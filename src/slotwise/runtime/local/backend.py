@@ -31,8 +31,7 @@ from slotwise.programs.execution import Execution
 from slotwise.runtime.executing import Executing, Pickle
 from slotwise.runtime.local.arrivals import Arrivals, Ask, Entry, StopTask
 from slotwise.runtime.local.held_slots import HeldSlots
-from slotwise.runtime.local.unresponsive import HostChange as ResponseChange
-from slotwise.runtime.local.unresponsive import ResponseMonitor
+from slotwise.runtime.local.unresponsive import ResponseChange, ResponseMonitor
 from slotwise.runtime.local.workers import Reply, Workers
 
 HOST = "localhost"

@@ -18,7 +18,7 @@ length of the stop is measured accurately.
 """
 
 
-class HostChange(Enum):
+class ResponseChange(Enum):
     """What can happen to a host."""
 
     LOST = "it became unresponsive"
@@ -76,7 +76,7 @@ class ResponseMonitor:
             for known in (self._stopped_at, self._since, self._seconds):
                 known.pop(slot, None)
 
-    def look(self, now: float) -> list[tuple[str, HostChange]]:
+    def look(self, now: float) -> list[tuple[str, ResponseChange]]:
         """Changes since the last look. Costs about 20 microseconds for each worker."""
         changes = [
             (host, change)
@@ -121,17 +121,17 @@ class ResponseMonitor:
                 self._since.pop(slot, None)
         return count
 
-    def _changes(self, host: str, stopped: int, now: float) -> list[HostChange]:
+    def _changes(self, host: str, stopped: int, now: float) -> list[ResponseChange]:
         unresponsive = self.unresponsive.get(host)
         changes = []
         is_alone = len(self._slots) == 1
         if unresponsive is None and stopped == len(self._slots[host]) and not is_alone:
             unresponsive = self.unresponsive[host] = _Unresponsive(now, now + self._grace)
-            changes.append(HostChange.LOST)
+            changes.append(ResponseChange.LOST)
         if unresponsive is not None and not stopped:
             del self.unresponsive[host]
-            changes.append(HostChange.JOINED)
+            changes.append(ResponseChange.JOINED)
         elif unresponsive is not None and unresponsive.due <= now:
             unresponsive.due = inf
-            changes.append(HostChange.OVERDUE)
+            changes.append(ResponseChange.OVERDUE)
         return changes
