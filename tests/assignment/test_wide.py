@@ -12,9 +12,11 @@ from slotwise.analysis.metrics import Meter
 from slotwise.analysis.timeline import timeline_of
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Defer, Launch, Preempt
+from slotwise.model.event import HostAdded
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Log
+from slotwise.runtime.simulated.simulation import Simulation
 
 TWO = Cluster.of_slots(2)
 
@@ -162,3 +164,17 @@ def test_explain_names_the_slots_that_it_waits_for(simulated: Callable[..., obje
     watch = simulated(jobs, TWO)
     (phase,) = explain(watch.log, "wide", 2.0).phases
     assert phase.why == "it waits for 2 free slots of one host; at most 1 are free on one"
+
+
+def test_a_wait_goes_on_when_slots_of_the_kind_of_its_phase_come(
+    simulated: Callable[..., object],
+) -> None:
+    """A phase keeps the kind of slots that it had when its job arrived, and its place."""
+    cluster = Cluster((Host("a", {"task": 2}),))
+    one_by_one = (Phase("p", Tasks(30, 1.0), slots_max=1),)
+    narrow = [Job(f"n{n}", one_by_one, arrival=n / 2) for n in range(2)]
+    phases = (Phase("p", Tasks(1, 1.0), "map", slots=2),)
+    wide = Job("wide", phases, arrival=0.75, priority="high")
+    change = HostAdded(0.8, Host("b", {"map": 1}))
+    watch = simulated([*narrow, wide], cluster, (), "fifo", Simulation(changes=(change,)))
+    assert starts(watch.log, "wide") == [1.5]

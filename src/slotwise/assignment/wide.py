@@ -105,7 +105,7 @@ class Waits:
 
         It keeps none while a task of another phase runs that will free enough slots at once.
         """
-        kind = self._snapshot.cluster.slot_kind(phase.phase.kind)
+        kind = phase.pool.slot_kind
         free = self._snapshot.free(kind)
         hosts = [host for host in free if (kind, host) not in self._keepers]
         hosts = [host for host in hosts if self._could_use(phase, kind, host)]
@@ -160,10 +160,7 @@ class Waits:
 
     def _has_host(self, phase: PhaseView) -> bool:
         """Whether a responsive host has slots for one of its tasks."""
-        kind, lost = (
-            self._snapshot.cluster.slot_kind(phase.phase.kind),
-            self._snapshot.lost,
-        )
+        kind, lost = phase.pool.slot_kind, self._snapshot.lost
         hosts = [host for host in self._snapshot.cluster.hosts if host.name not in lost]
         return any(host.slots.get(kind, 0) >= phase.width for host in hosts)
 
