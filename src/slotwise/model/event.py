@@ -109,7 +109,11 @@ class TaskFinished:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailed:
-    """An attempt failed: its own code failed, or (`lost`) its slot died."""
+    """An attempt failed: its own code failed, or (`lost`) its slot died.
+
+    If it `lacks_input`, it has found output of other tasks lost that it reads, and this was
+    reported as OutputLost. It does not count as a failure of the task, nor as a loss.
+    """
 
     at: float
     phase: PhaseId
@@ -117,6 +121,7 @@ class TaskFailed:
     attempt: int
     reason: str
     lost: bool = False
+    lacks_input: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +142,13 @@ class TaskKilled:
 class OutputLost:
     """The output of these done tasks is lost before all that need it have read it.
 
-    They are to be done again. Nothing is lost of a job that is over.
+    They are to be done again. Nothing is lost of a job that is over. The reason may be empty.
     """
 
     at: float
     phase: PhaseId
     tasks: tuple[int, ...]
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

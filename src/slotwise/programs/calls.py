@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from slotwise import task as running
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
-from slotwise.programs.transfer import Handle, TransferFolders, discard, get, put
+from slotwise.programs.lost_input import LostInputError
+from slotwise.programs.transfer import Handle, TransferFolders, discard, get, is_there, put
 
 Function = Callable[[int], object] | Callable[[int, "Results"], object]
 """The function of a phase; it may take the results of the phases that its phase waits for."""
@@ -23,12 +25,25 @@ Results = Mapping[str, "PhaseResults"]
 class PhaseResults(Sequence[Any]):
     """The results of all tasks of a phase, by the number of the task.
 
-    A result is loaded when it is first used.
+    A result is loaded when it is first used. If files of results are lost, LostInputError is
+    raised, and `check` raises it again.
     """
 
-    def __init__(self, handles: Sequence[Handle]) -> None:
-        self._handles = handles
+    def __init__(self, phase: str, given: Handle) -> None:
+        self._phase = phase
+        try:
+            self._handles: Sequence[Handle] = get(given)
+        except OSError as error:
+            if is_there(given):
+                raise
+            raise LostInputError(phase, (), given.path) from error
         self._loaded: dict[int, object] = {}
+        self._lost: LostInputError | None = None
+
+    def check(self) -> None:
+        """LostInputError if results could not be loaded because their files are lost."""
+        if self._lost is not None:
+            raise self._lost
 
     def __len__(self) -> int:
         return len(self._handles)
@@ -38,8 +53,19 @@ class PhaseResults(Sequence[Any]):
             return [self[number] for number in range(len(self))[task]]
         number = range(len(self))[task]
         if number not in self._loaded:
-            self._loaded[number] = get(self._handles[number])
+            try:
+                self._loaded[number] = get(self._handles[number])
+            except OSError:
+                self._lost = LostInputError.of(self._phase, self._files_lost())
+                self.check()
+                raise
         return self._loaded[number]
+
+    def _files_lost(self) -> Iterator[tuple[int, int, str]]:
+        """The tasks whose files are lost, with the attempts in the names of the files."""
+        for task, handle in enumerate(self._handles):
+            if not is_there(handle):
+                yield task, int(handle.path.rpartition("-")[2]), handle.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +87,12 @@ class _Dispatch:
         function: Callable[..., object] = self.functions[phase]
         running.on_stop_request(getattr(function, "on_preempt", None))
         if phase in self.takers:
-            found = {name: PhaseResults(get(handle)) for name, handle in (given or {}).items()}
-            result = function(task, found)
+            found = {name: PhaseResults(name, handle) for name, handle in (given or {}).items()}
+            try:
+                result = function(task, found)
+            finally:  # Also if the function has caught the error.
+                for results in found.values():
+                    results.check()
         else:
             result = function(task)
         return put(result, self.folders, file) if file else result
@@ -106,6 +136,7 @@ class Calls:
             name: {} for phase in takers.values() for name in phase.after
         }
         self._given: dict[str, Handle] = {}  # all results of a phase that is complete
+        self._losses: Counter[str] = Counter()  # by phase
         self.runner: Callable[..., object] = _Dispatch(
             dict(functions), frozenset(takers), self._folders.paths
         )
@@ -150,6 +181,16 @@ class Calls:
             if winner is None or os.path.basename(winner.path) != file:
                 discard(self._folders.paths, file)
 
+    def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
+        """Forget those of the results that are in files, and the list of all results."""
+        passed = self._passed.get(phase, {})
+        lost = [task for task in tasks if task in passed and passed[task].path]
+        for task in lost:
+            del passed[task]
+        self._given.pop(phase, None)
+        self._losses[phase] += 1
+        return lost
+
     def close(self, succeeded: bool) -> None:
         """Remove the files of a job that has failed.
 
@@ -166,7 +207,7 @@ class Calls:
         if phase not in self._given:
             passed = self._passed[phase]
             handles = [passed[task] for task in range(self.job.by_name[phase].tasks.count)]
-            file = f"{self._numbers[phase]}-all"
+            file = f"{self._numbers[phase]}-all-{self._losses[phase]}"
             self._given[phase] = put(handles, self._folders.paths, file)
         return self._given[phase]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, runtime_checkable
 
 from slotwise.model.job import Job
@@ -67,6 +67,19 @@ class ReportsWaiting(Protocol):
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
         """The seconds for which an attempt that has just finished copied or waited."""
+        ...
+
+
+@runtime_checkable
+class LosesOutput(Protocol):
+    """An execution with intermediate output that can be lost, such as files of its tasks."""
+
+    def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
+        """Forget the intermediate output of done tasks, which is lost.
+
+        Those of the tasks that had any; they are done again. May raise OSError, and has no
+        effect then.
+        """
         ...
 
 

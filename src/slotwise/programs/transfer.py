@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from slotwise.programs.lost_input import IncompleteFileError
+
 if TYPE_CHECKING:
     from slotwise.programs.work_folder import WorkFolder
 
@@ -43,6 +45,11 @@ class Handle(NamedTuple):
     parts: tuple[bytes, ...]
     path: str = ""
     spans: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def file_bytes(self) -> int:
+        """The least size of the file."""
+        return sum(self.spans[-1]) if self.spans else 0
 
 
 def put(value: object, folders: Iterable[str], name: str) -> Handle:
@@ -110,7 +117,7 @@ def _store(parts: list[memoryview[int]], folders: Iterable[str], name: str) -> H
 def get(handle: Handle) -> Any:
     """The value of a handle, in any process of the host. Who changes it changes a copy.
 
-    Raises what unpickling raises, and OSError if the file was removed.
+    Raises what unpickling raises, and OSError if the file was removed or is incomplete.
     """
     if not handle.path:
         return pickle.loads(handle.parts[0], buffers=map(bytearray, handle.parts[1:]))
@@ -123,11 +130,21 @@ def content(handle: Handle) -> memoryview[int]:
     What is written to it stays in this process: only pages that are changed are copied.
     """
     with open(handle.path, "rb") as file:
+        if os.fstat(file.fileno()).st_size < handle.file_bytes:
+            raise IncompleteFileError(handle.path)
         if len(_mapped) >= MAPPED_MOST:
             return memoryview(bytearray(file.read()))
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     _mapped.add(mapped)
     return memoryview(mapped)
+
+
+def is_there(handle: Handle) -> bool:
+    """Whether a value can be loaded: it is in its handle, or its file is complete."""
+    try:
+        return not handle.path or os.stat(handle.path).st_size >= handle.file_bytes
+    except FileNotFoundError:
+        return False
 
 
 def loaded(handle: Handle, whole: memoryview[int]) -> Any:

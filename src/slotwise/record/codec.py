@@ -49,6 +49,9 @@ from slotwise.model.pool import Pool, Preemption
 
 Plain = dict[str, Any]
 
+OMITTED = {TaskFailed: "lacks_input", OutputLost: "reason"}
+"""Keys that are left out if they are false or empty, as they usually are."""
+
 
 def encode(entry: Event | Decision) -> Plain:
     """An event or decision as a JSON object."""
@@ -66,10 +69,14 @@ def encode(entry: Event | Decision) -> Plain:
     if isinstance(entry, Enqueue):
         queues = {host: _encode_queue(queue) for host, queue in entry.queues.items()}
         return {"is": "Enqueue", "queues": queues, "jobs": list(entry.jobs)}
-    return {
+    plain = {
         "is": type(entry).__name__,
         **{field.name: getattr(entry, field.name) for field in fields(entry)},
     }
+    omitted = OMITTED.get(type(entry))
+    if omitted is not None and not plain[omitted]:
+        del plain[omitted]
+    return plain
 
 
 def decode(plain: Mapping[str, Any]) -> Event | Decision:

@@ -6,89 +6,26 @@ runs is here, the same for every real backend.
 
 from __future__ import annotations
 
-import threading
-from array import array
-from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Self
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 
 from slotwise.model.decision import Launch
-from slotwise.model.event import Event, LaunchDropped, TaskFailed, TaskFinished, TaskKilled
+from slotwise.model.event import (
+    Event,
+    LaunchDropped,
+    OutputLost,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+)
 from slotwise.model.job import PhaseId
 from slotwise.programs.calls import Sleep
-from slotwise.programs.execution import Execution, ReportsWaiting
+from slotwise.programs.execution import Execution
+from slotwise.programs.lost_input import LostInputError
+from slotwise.runtime.commits import Commits
+from slotwise.runtime.live_job import DONE, LiveJob, Pickle
 from slotwise.runtime.signals import undisturbed
-
-DONE = 2**32 - 1
-"""Replaces the number of the last attempt of a task that is done: no later one is valid."""
-
-Pickle = bytes | bytearray
-"""A value as it is sent between processes; code that only passes it on does not unpickle it."""
-
-
-@dataclass(slots=True)
-class LiveJob:
-    """A job that is not over: its execution, and the numbers of its open and running tasks.
-
-    begun    the number of the last attempt of each task that was begun, by phase; 0: none
-    running  the tasks of which an attempt runs, or has ended and is being committed
-    kept     the values kept by stopped attempts of tasks that are not done, by phase and number
-    waits    the execution, if it reports how long its tasks waited
-    open     the number of phases that may still get tasks
-    skips    whether a task is done without an attempt; None: none is
-    absorbs  whether a task counts as done although its attempt failed; None: none does
-    later    while the output is being committed: attempts to discard afterwards; else None
-    """
-
-    execution: Execution
-    tasks_left: int
-    begun: dict[str, array[int]]
-    runner_key: str
-    running: set[tuple[str, int]] = field(default_factory=set)
-    given_up: bool = False
-    kept: dict[tuple[str, int], Pickle] = field(default_factory=dict)
-    waits: ReportsWaiting | None = None
-    open: int = 0
-    skips: Callable[[str, int], bool] | None = None
-    absorbs: Callable[[str, int, str, bool], bool] | None = None
-    later: list[Launch] | None = None
-
-    @classmethod
-    def of(cls, execution: Execution) -> Self:
-        """A job with no attempt begun."""
-        counts = {phase.name: phase.tasks.count for phase in execution.job.phases}
-        begun = {name: array("I", [0]) * count for name, count in counts.items()}
-        found: Any = execution  # A protocol that is checked at run time takes far longer.
-        return cls(
-            execution,
-            sum(counts.values()),
-            begun,
-            getattr(found, "runner_key", execution.job.id),
-            waits=found if hasattr(found, "waited") else None,
-            open=sum(phase.grows for phase in execution.job.phases),
-            skips=getattr(found, "skips", None),
-            absorbs=getattr(found, "absorbs", None),
-        )
-
-    @property
-    def is_last(self) -> bool:
-        """Whether the job is done when its next task is."""
-        return self.tasks_left == 1 and not self.open
-
-    @property
-    def is_done(self) -> bool:
-        """Whether all tasks are done, and no more come."""
-        return not self.tasks_left and not self.open
-
-    def discard(self, launch: Launch) -> None:
-        """Remove the files of an attempt. What cannot be removed now is when the job closes."""
-        if self.later is not None:
-            self.later.append(launch)
-            return
-        with suppress(OSError):
-            self.execution.discard(launch.phase.phase, launch.task, launch.attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +60,11 @@ class Executing:
         wake: Callable[[], None],
         forget: Callable[[str], None],
     ) -> None:
-        self._now, self._report, self._wake, self._forget_runner = now, report, wake, forget
+        self._now, self._report, self._forget_runner = now, report, forget
         self._jobs: dict[str, LiveJob] = {}
         # Attempts reported as lost that may still run.
         self._abandoned: dict[Launch, LiveJob] = {}
-        self._commits: dict[str, tuple[threading.Thread, Launch]] = {}
-        self._committed: deque[tuple[LiveJob, Launch, float, BaseException | None]] = deque()
+        self._commits = Commits(wake)
 
     def __contains__(self, job: object) -> bool:
         return job in self._jobs
@@ -206,19 +142,44 @@ class Executing:
             with undisturbed():  # No signal comes between the commit and its record.
                 self._store(live, launch, result, seconds)
 
-    def failed(self, launch: Launch, reason: str, *, lost: bool = False) -> None:
-        """An attempt has failed, or was lost with its worker or its host."""
+    def failed(self, launch: Launch, reason: object, *, lost: bool = False) -> None:
+        """An attempt has failed, or was lost with its worker or its host.
+
+        The reason is a text, or a LostInputError: then the lost output is reported, too.
+        """
         live = self._jobs[launch.phase.job]
         name, task = launch.phase.phase, launch.task
-        if live.absorbs is not None and live.absorbs(name, task, reason, lost):
+        lacks_input = False
+        if isinstance(reason, LostInputError):
+            try:
+                lacks_input, lost = self._lacks(live, reason), True
+            except OSError as error:
+                reason = f"{reason}; and its loss cannot be recorded: {_sentence(error)}"
+        if live.absorbs is not None and live.absorbs(name, task, str(reason), lost):
             self._done(live, launch, 0.0)
             return
         live.discard(launch)
-        text = f"{live.execution.describe(launch.phase.phase, launch.task)}: {reason}"
-        self._report(
-            TaskFailed(self._now(), launch.phase, launch.task, launch.attempt, text, lost)
-        )
+        text = f"{live.execution.describe(name, task)}: {reason}"
+        now, attempt = self._now(), launch.attempt
+        self._report(TaskFailed(now, launch.phase, task, attempt, text, lost, lacks_input))
         self._one_less(live, launch)
+
+    def lost_output(self, job: str, phase: str, tasks: Iterable[int], reason: str) -> None:
+        """The intermediate output of these tasks is lost, for example with their host.
+
+        It is reported of tasks that are done and whose output may still be read. No effect if
+        the job is over or its output is being committed. Raises OSError if the loss cannot be
+        recorded.
+        """
+        live = self._jobs.get(job)
+        if live is None or live.given_up or live.later is not None or live.loses is None:
+            return
+        lost = tuple(live.loses(phase, live.needed(phase, tasks)))
+        if lost:
+            for task in lost:
+                live.begun[phase][task] -= DONE
+            live.tasks_left += len(lost)
+            self._report(OutputLost(self._now(), PhaseId(job, phase), lost, reason))
 
     def abandoned(self, launch: Launch, reason: str) -> None:
         """An attempt is lost, but may still run; `over` is told when it does not any more."""
@@ -253,9 +214,8 @@ class Executing:
 
     def hear_commits(self) -> None:
         """Report the last tasks of jobs whose commits have ended."""
-        while self._committed:
-            live, launch, seconds, error = self._committed.popleft()
-            self._commits.pop(live.execution.job.id)[0].join()
+        for launch, seconds, error in self._commits.ended():
+            live = self._jobs[launch.phase.job]
             later, live.later = live.later, None
             for attempt in later or ():
                 live.discard(attempt)
@@ -268,13 +228,11 @@ class Executing:
 
     def end_commits(self) -> None:
         """Wait for the commits in progress: their output stays, complete."""
-        with undisturbed():
-            for commit, _ in self._commits.values():
-                commit.join()
+        self._commits.join()
 
     def is_committing(self, host: str) -> bool:
         """Whether the output of a job is being committed whose last task ran on a host."""
-        return any(launch.host == host for _, launch in self._commits.values())
+        return self._commits.is_on(host)
 
     def close(self) -> None:
         """Remove the output of jobs that are not done. Nothing runs any more. Idempotent."""
@@ -291,7 +249,7 @@ class Executing:
         if live is None or live.given_up:
             return "its job is over"
         begun = live.begun[launch.phase.phase][launch.task]
-        if begun == DONE:
+        if begun >= DONE:
             return "the task is done"
         if (launch.phase.phase, launch.task) in live.running:
             return f"attempt {begun} of the task runs"
@@ -308,7 +266,9 @@ class Executing:
                 seconds -= live.waits.waited(name, task, launch.attempt)
             if live.is_last:
                 if hasattr(execution, "output"):
-                    self._commit(live, launch, seconds)
+                    live.later = []
+                    commit = partial(execution.close, succeeded=True)
+                    self._commits.begin(commit, launch, seconds)
                     return
                 execution.close(succeeded=True)
         except Exception as error:
@@ -316,22 +276,15 @@ class Executing:
             return
         self._done(live, launch, seconds)
 
-    def _commit(self, live: LiveJob, launch: Launch, seconds: float) -> None:
-        """Commit the output in a thread; `hear_commits` reports the end of it."""
+    def _lacks(self, live: LiveJob, lost: LostInputError) -> bool:
+        """Report output that an attempt has found lost, unless this was done before.
 
-        def commit() -> None:
-            problem: BaseException | None = None
-            try:
-                live.execution.close(succeeded=True)
-            except BaseException as error:
-                problem = error
-            self._committed.append((live, launch, seconds, problem))
-            self._wake()
-
-        live.later = []
-        thread = threading.Thread(target=commit, name=f"commit of {live.execution.job.id}")
-        self._commits[live.execution.job.id] = thread, launch
-        thread.start()
+        Whether the attempt lacks output of other tasks, which are done again. Raises OSError.
+        """
+        begun = live.begun[lost.phase]
+        tasks = [task for task, attempt in lost.outputs if begun[task] == DONE + attempt]
+        self.lost_output(live.execution.job.id, lost.phase, tasks, str(lost))
+        return bool(lost.outputs)
 
     def _unkept(self, launch: Launch, error: Exception) -> None:
         self.failed(launch, f"its result cannot be kept: {_sentence(error)}")
@@ -340,7 +293,7 @@ class Executing:
         """A task is done, with its result stored; forget a job that is complete."""
         name, task = launch.phase.phase, launch.task
         live.tasks_left -= 1
-        live.begun[name][task] = DONE
+        live.begun[name][task] = DONE + launch.attempt
         live.kept.pop((name, task), None)
         self._report(TaskFinished(self._now(), launch.phase, task, launch.attempt, seconds))
         if live.is_done and not live.given_up:

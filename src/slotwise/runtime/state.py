@@ -57,7 +57,7 @@ ATTEMPTS_MAX = 4
 """The number of attempts of a task before its job fails."""
 
 LOSSES_MAX = 16
-"""The number of times that a task may lose its slot before it is taken to be the cause."""
+"""The number of times that a task may lose its slot, or its output, before its job fails."""
 
 UNSEEN = frozenset({LaunchDropped, JobsClosed})
 """Events after which no policy decides anything else than before."""
@@ -79,8 +79,8 @@ class State(StateRequests, StateHosts):
         losses_max: int = LOSSES_MAX,
         default_work: float = DEFAULT_WORK,
     ) -> None:
-        """A task may fail `attempts_max` times and lose its slot `losses_max` times."""
-        super().__init__(cluster, pools, default_work)
+        """A task may fail `attempts_max` times and lose slot or output `losses_max` times."""
+        super().__init__(cluster, pools, default_work, losses_max)
         self._limits = {False: attempts_max, True: losses_max}
         self._waits: list[tuple[float, PhaseId]] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -179,10 +179,11 @@ class State(StateRequests, StateHosts):
         phase = self._put_back(event)
         if phase is None:
             return
-        count = phase.count_bad_end(event.task, event.lost)
-        is_given_up = self._jobs.is_given_up(phase.job.id)
-        if count >= self._limits[event.lost] and not is_given_up:
-            self.doomed[phase.job.id] = event.reason
+        if not event.lacks_input:
+            count = phase.count_bad_end(event.task, event.lost)
+            is_given_up = self._jobs.is_given_up(phase.job.id)
+            if count >= self._limits[event.lost] and not is_given_up:
+                self.doomed[phase.job.id] = event.reason
         self._jobs.forget_if_over(phase.job.id)
 
     def _task_killed(self, event: TaskKilled) -> None:

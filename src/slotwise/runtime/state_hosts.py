@@ -55,6 +55,13 @@ class StateHosts(StateParts):
         self._jobs.phase_undone(phase)
         for task in tasks:
             self._block_if_early(phase, task)
+            count = phase.count_bad_end(task, is_lost=True)
+            if count >= self._losses_max:
+                why = f": {event.reason}" if event.reason else ""
+                self.doomed[phase.job.id] = (
+                    f"the output of {phase.id.phase} task {task} was lost; this task has lost"
+                    f" its slot or its output {count} times{why}"
+                )
         for other in hold_followers(phase, tasks):
             if other.waits_for or not other.has_tasks:
                 self._make_unready(other)

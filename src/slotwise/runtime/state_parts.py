@@ -31,6 +31,7 @@ class StateParts(StateView):
         cluster: Cluster,
         pools: Iterable[Pool],
         default_work: float,
+        losses_max: int,
     ) -> None:
         self.cluster = cluster
         self.pools = PoolTree(pools)
@@ -40,7 +41,7 @@ class StateParts(StateView):
         self.epoch_ends = self.reallocates_from = -inf
         self.objective: tuple[str, Literal["sum", "max"]] | None = None
         self._is_closed = False  # No more jobs arrive.
-        self._default_work = default_work
+        self._default_work, self._losses_max = default_work, losses_max
         self._hosts = Hosts(cluster)
         self._queues = Queues()
         self._finished = Finished()

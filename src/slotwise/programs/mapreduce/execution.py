@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -111,6 +111,20 @@ class MapReduceExecution:
         if phase == "reduce" and task in self._winners.get(COPY_PHASE, ()):
             copied = self._layout.attempt_dir(COPY_PHASE, task, self._winners[COPY_PHASE][task])
             shutil.rmtree(copied, ignore_errors=True)
+
+    def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
+        """Forget the map output, or the copies for reduces, of these done tasks.
+
+        Parts of the output and the sample are not intermediate files of tasks.
+        """
+        if phase in (self._writes_parts, "sample"):
+            return ()
+        if phase == "map" and self._finished_maps is not None:
+            self._finished_maps.withdraw(tasks)
+        for task in tasks:
+            del self._winners[phase][task], self._results[phase][task]
+        self._in_place = None
+        return tasks
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
         """The seconds for which an attempt that finished copied or waited for maps."""

@@ -6,6 +6,7 @@ import gc
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from slotwise.programs.mapreduce.layout import COPY_PHASE
@@ -53,15 +54,24 @@ class Runner(TaskSetup):
     def _reduce_side(
         self, phase: str, task: int, attempt: int, source: PairSource
     ) -> TaskResult:
-        """Copy the input of a reduce if needed; reduce it unless this is a copy task."""
+        """Copy the input of a reduce if needed; reduce it unless this is a copy task.
+
+        Raises LostInputError if files of other tasks that it needs are missing or incomplete.
+        """
         begun = time.monotonic()
-        places = source.places(self.layout, task, attempt, self.buckets)
-        copying = time.monotonic() - begun
-        if phase == COPY_PHASE:
-            return TaskResult(0, 0, copying)
-        on_stop_request(self.program.on_preempt)
-        reduce_task = self._bodies()[1]
-        return reduce_task(self, task, attempt, places)._replace(copying=copying)
+        try:
+            places = source.places(self.layout, task, attempt, self.buckets)
+            copying = time.monotonic() - begun
+            if phase == COPY_PHASE:
+                return TaskResult(0, 0, copying)
+            on_stop_request(self.program.on_preempt)
+            reduce_task = self._bodies()[1]
+            return reduce_task(self, task, attempt, places)._replace(copying=copying)
+        except OSError as error:
+            with suppress(OSError):
+                if lost := source.lost(self.layout, task):
+                    raise lost from error
+            raise
 
     def _bodies(self) -> tuple[Callable[..., TaskResult], Callable[..., TaskResult]]:
         # Arrow is imported only for programs that need it.

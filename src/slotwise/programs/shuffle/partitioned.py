@@ -1,9 +1,9 @@
 """Partitioned files, appended to in any order: map outputs and sorted runs.
 
 A file is a sequence of byte chunks, each of one partition; then the index, which has for each
-partition the positions of its chunks in reading order; then the length of the index in 8
-bytes. Chunks of one partition need not be adjacent, so a task that spills appends to the same
-file and never has to merge.
+partition the positions of its chunks in reading order; then the lengths of the chunks and of
+the index, in 8 bytes each. Chunks of one partition need not be adjacent, so a task that spills
+appends to the same file and never has to merge.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from struct import Struct
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
+from slotwise.programs.lost_input import IncompleteFileError
 from slotwise.programs.work_folder import private
 
 BUCKETS = 16
 """Partitions of a file for the tables of one reduce, so that it need not hold all at once."""
 
-_LENGTH_BYTES = 8
+_LENGTHS = Struct("<QQ")
 
 
 class PartitionedWriter:
@@ -50,19 +52,20 @@ class PartitionedWriter:
                 for places in self._index:
                     places.sort()  # Within one turn, in the order of appending.
                 index = pickle.dumps(self._index, protocol=5)
-                self._file.write(index + len(index).to_bytes(_LENGTH_BYTES, "little"))
+                self._file.write(index + _LENGTHS.pack(self.bytes, len(index)))
 
 
 class PartitionedReader:
-    """Reads one file. Only its index stays in memory; the file is open only while reading."""
+    """Reads one file. Only its index stays in memory; the file is open only while reading.
+
+    Raises OSError; IncompleteFileError for a file whose end is missing.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         with path.open("rb") as file:
-            file.seek(-_LENGTH_BYTES, 2)
-            end = file.tell()
-            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-            file.seek(end - length)
+            start, length = _find_index(file, path)
+            file.seek(start)
             self._index: list[list[tuple[int, int, int]]] = pickle.loads(file.read(length))
 
     def chunks(self, partition: int) -> Iterator[bytes]:
@@ -73,4 +76,28 @@ class PartitionedReader:
         with self._path.open("rb") as file:
             for _, offset, size in places:
                 file.seek(offset)
-                yield file.read(size)
+                chunk = file.read(size)
+                if len(chunk) < size:
+                    raise IncompleteFileError(self._path)
+                yield chunk
+
+
+def is_complete(path: Path) -> bool:
+    """Whether a file is there, up to its end. Raises OSError if this cannot be found out."""
+    try:
+        with path.open("rb") as file:
+            _find_index(file, path)
+    except (FileNotFoundError, IncompleteFileError):
+        return False
+    return True
+
+
+def _find_index(file: BinaryIO, path: Path) -> tuple[int, int]:
+    """The start and the length of the index."""
+    size = file.seek(0, 2)
+    if size >= _LENGTHS.size:
+        file.seek(-_LENGTHS.size, 2)
+        start, length = _LENGTHS.unpack(file.read(_LENGTHS.size))
+        if start + length + _LENGTHS.size == size:
+            return start, length
+    raise IncompleteFileError(path)

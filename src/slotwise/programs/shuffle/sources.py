@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from slotwise.programs.lost_input import LostInputError
 from slotwise.programs.mapreduce.layout import COPY_PHASE, Layout
-from slotwise.programs.shuffle.finished_maps import finished_maps
-from slotwise.programs.shuffle.partitioned import PartitionedReader, PartitionedWriter
+from slotwise.programs.shuffle.finished_maps import finished_maps, finished_so_far
+from slotwise.programs.shuffle.partitioned import (
+    PartitionedReader,
+    PartitionedWriter,
+    is_complete,
+)
 
 Place = tuple[Path, int]
 """A partitioned file, and the first of the reduce's partitions in it."""
@@ -20,6 +25,10 @@ class PairSource(Protocol):
 
     def places(self, layout: Layout, task: int, attempt: int, buckets: int) -> Iterable[Place]:
         """The first of the `buckets` partitions of a reduce in each file, in map order."""
+        ...
+
+    def lost(self, layout: Layout, task: int) -> LostInputError | None:
+        """The error for all output that is missing or incomplete, or None."""
         ...
 
 
@@ -33,6 +42,10 @@ class InPlace:
         """The file of each map."""
         for number, winner in enumerate(self.attempts):
             yield layout.map_file(number, winner), task * buckets
+
+    def lost(self, layout: Layout, task: int) -> LostInputError | None:
+        """All map output is needed."""
+        return _lost_maps(layout, enumerate(self.attempts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +61,10 @@ class AsTheyCome:
         copy_partition(layout, task, path, buckets, self.maps)
         return [(path, 0)]
 
+    def lost(self, layout: Layout, task: int) -> LostInputError | None:
+        """The output of maps that have finished by now may be lost."""
+        return _lost_maps(layout, finished_so_far(layout.finished_maps).items())
+
 
 @dataclass(frozen=True, slots=True)
 class Copied:
@@ -58,6 +75,12 @@ class Copied:
     def places(self, layout: Layout, task: int, attempt: int, buckets: int) -> Iterable[Place]:
         """The file of the copy task."""
         return [(layout.copied_file(COPY_PHASE, task, self.attempt), 0)]
+
+    def lost(self, layout: Layout, task: int) -> LostInputError | None:
+        """Only the file of the copy task is needed."""
+        file = layout.copied_file(COPY_PHASE, task, self.attempt)
+        lost = [] if is_complete(file) else [(task, self.attempt, file)]
+        return LostInputError.of(COPY_PHASE, lost)
 
 
 def copy_partition(layout: Layout, task: int, path: Path, buckets: int, maps: int) -> int:
@@ -73,3 +96,8 @@ def copy_partition(layout: Layout, task: int, path: Path, buckets: int, maps: in
                 for chunk in written.chunks(task * buckets + bucket):
                     copy.append(bucket, chunk, number)
     return copy.bytes
+
+
+def _lost_maps(layout: Layout, winners: Iterable[tuple[int, int]]) -> LostInputError | None:
+    files = ((task, attempt, layout.map_file(task, attempt)) for task, attempt in winners)
+    return LostInputError.of("map", (one for one in files if not is_complete(one[2])))

@@ -28,7 +28,8 @@ from slotwise.model.event import (
 )
 from slotwise.model.job import PhaseId
 from slotwise.programs.execution import Execution
-from slotwise.runtime.executing import Executing, Pickle
+from slotwise.runtime.executing import Executing
+from slotwise.runtime.live_job import Pickle
 from slotwise.runtime.local.arrivals import Arrivals, Ask, Entry, StopTask
 from slotwise.runtime.local.held_slots import HeldSlots
 from slotwise.runtime.local.unresponsive import ResponseChange, ResponseMonitor
@@ -380,7 +381,7 @@ class LocalBackend:
         elif outcome.status == "done":
             self._jobs.finished(launch, outcome.value, self._computed(launch, outcome))
         else:
-            self._jobs.failed(launch, str(outcome.value), lost=outcome.status == "lost")
+            self._jobs.failed(launch, outcome.value, lost=outcome.status == "lost")
 
     def _computed(self, launch: Launch, outcome: Reply) -> float:
         """The seconds of an attempt, without those during which it was stopped from outside."""

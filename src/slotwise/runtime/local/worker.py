@@ -38,6 +38,9 @@ REPLY = struct.Struct(f"={TOKEN_BYTES}sBddQ")
 DONE, ERROR, STOPPED, TORN = range(4)
 """TORN: a hook stopped the task, perhaps inside an import, so its worker is replaced."""
 
+LOST_INPUT = "slotwise.programs.lost_input"
+"""The module of the error that is sent as it is; all others are sent as text."""
+
 WORD_BYTES = 40
 """Size of the shared memory: five doubles, of which the manager writes the first two.
 
@@ -231,6 +234,8 @@ class Server:
         except (
             BaseException
         ) as error:  # Some errors of asyncio and of test frameworks are no Exception.
+            if type(error).__module__ == LOST_INPUT:
+                return ERROR, started, seconds, pickle.dumps(error)
             text = f"{trouble}: {summary(error)}" if trouble else story(error)
             return ERROR, started, seconds, pickle.dumps(text)
 

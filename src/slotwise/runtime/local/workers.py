@@ -20,7 +20,7 @@ from typing import Literal, Self
 import cloudpickle
 
 from slotwise.model.errors import SlotwiseError
-from slotwise.runtime.executing import Pickle
+from slotwise.runtime.live_job import Pickle
 from slotwise.runtime.local.pacing import SPEED_LEAST, Pacer
 from slotwise.runtime.local.process import GarbledError, WorkerProcess
 from slotwise.runtime.local.stopped import is_stopped
@@ -54,9 +54,10 @@ UNREADABLE: dict[type[BaseException], str] = {
 class Reply:
     """The outcome of the task in a slot. Times in seconds; `started` as `time.monotonic()`.
 
-    `value` depends on `status`: the result of a task that is done; the traceback of an error;
-    the pickle of the value kept by a task that stopped on request (empty if none); or, for a
-    lost task, a sentence on the end of its worker process (its times are then 0).
+    `value` depends on `status`: the result of a task that is done; the traceback of an error,
+    or a LostInputError; the pickle of the value kept by a task that stopped on request (empty
+    if none); or, for a lost task, a sentence on the end of its worker process (its times are
+    then 0).
     """
 
     slot: int

@@ -1,0 +1,46 @@
+"""The errors of a task that reads output of other tasks, which is missing or incomplete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class IncompleteFileError(OSError):
+    """The end of a file is missing."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(f"{path} is incomplete")
+
+
+class LostInputError(BaseException):
+    """Output of done tasks is lost: they must be done again before the task that reads it.
+
+    It is no Exception, so that `except Exception` in user code does not catch it. It is sent to
+    the manager as it is.
+
+    phase    the phase whose output is lost
+    outputs  its tasks, each with the number of the attempt that wrote the output
+    place    the file that is missing or incomplete
+    """
+
+    def __init__(self, phase: str, outputs: tuple[tuple[int, int], ...], place: str) -> None:
+        super().__init__(phase, outputs, place)
+        self.phase, self.outputs, self.place = phase, outputs, place
+
+    @classmethod
+    def of(
+        cls, phase: str, lost: Iterable[tuple[int, int, str | Path]]
+    ) -> LostInputError | None:
+        """The error for these tasks, attempts and files; None if there are none."""
+        found = tuple(lost)
+        if not found:
+            return None
+        outputs = tuple((task, attempt) for task, attempt, _ in found)
+        return cls(phase, outputs, str(found[0][2]))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.place} is missing or incomplete; find out what removes or changes files"
+            " there while jobs run"
+        )
