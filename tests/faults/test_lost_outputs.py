@@ -88,9 +88,6 @@ class Scene:
 
     def plan(self, name: str, program: str = "Plain", **options: Any) -> MapReduceExecution:
         """A word count of four maps and two reduces."""
-        (self.folder / "in").mkdir(exist_ok=True)
-        for number, line in enumerate(WORDS):
-            (self.folder / f"in/{number}").write_text(f"{line}\n")
         return plan_mapreduce(
             name,
             programs()[program],
@@ -145,7 +142,10 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path, watched: Callable[..., Any]) -> Scene:
-    """A folder to run in."""
+    """A folder with a file for each map."""
+    (tmp_path / "in").mkdir()
+    for number, line in enumerate(WORDS):
+        (tmp_path / f"in/{number}").write_text(f"{line}\n")
     return Scene(tmp_path, watched)
 
 
@@ -215,7 +215,7 @@ def test_a_reduce_that_is_done_is_not_repeated(scene: Scene) -> None:
     """Output is lost when the first of two reduces has ended."""
     execution = scene.plan("a")
     files = [("map", task, 1) for task in range(4)]
-    scene([harmed(execution, lambda attempt: attempt[0] == "reduce", remove, files)])
+    scene([harmed(execution, lambda attempt: attempt == ("reduce", 0, 1), remove, files)])
     assert scene.counts("a") == EXPECTED
     assert scene.lost == [("map", (0, 1, 2, 3))]
     assert scene.repeated == {("map", task): 2 for task in range(4)}

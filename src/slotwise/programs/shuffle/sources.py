@@ -28,7 +28,7 @@ class PairSource(Protocol):
         ...
 
     def lost(self, layout: Layout, task: int) -> LostInputError | None:
-        """The error for all output that is missing or incomplete, or None."""
+        """The error for all files of `places` of other tasks that are lost, or None."""
         ...
 
 
@@ -44,7 +44,7 @@ class InPlace:
             yield layout.map_file(number, winner), task * buckets
 
     def lost(self, layout: Layout, task: int) -> LostInputError | None:
-        """All map output is needed."""
+        """The files of all maps."""
         return _lost_maps(layout, enumerate(self.attempts))
 
 
@@ -62,8 +62,8 @@ class AsTheyCome:
         return [(path, 0)]
 
     def lost(self, layout: Layout, task: int) -> LostInputError | None:
-        """The output of maps that have finished by now may be lost."""
-        return _lost_maps(layout, finished_so_far(layout.finished_maps).items())
+        """The place is a file of its own."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Copied:
         return [(layout.copied_file(COPY_PHASE, task, self.attempt), 0)]
 
     def lost(self, layout: Layout, task: int) -> LostInputError | None:
-        """Only the file of the copy task is needed."""
+        """The file of the copy task."""
         file = layout.copied_file(COPY_PHASE, task, self.attempt)
         lost = [] if is_complete(file) else [(task, self.attempt, file)]
         return LostInputError.of(COPY_PHASE, lost)
@@ -87,14 +87,21 @@ def copy_partition(layout: Layout, task: int, path: Path, buckets: int, maps: in
     """Copy the output of each map for a reduce into one file, as maps finish; return the bytes.
 
     The chunks are read in the order of the map numbers, independent of the order in which the
-    maps finished. One chunk is in memory at a time.
+    maps finished. One chunk is in memory at a time. LostInputError if map output is lost.
     """
     with PartitionedWriter(path, buckets) as copy:
         for number, winner in finished_maps(layout.finished_maps, maps):
-            written = PartitionedReader(layout.map_file(number, winner))
-            for bucket in range(buckets):
-                for chunk in written.chunks(task * buckets + bucket):
-                    copy.append(bucket, chunk, number)
+            try:
+                written = PartitionedReader(layout.map_file(number, winner))
+                for bucket in range(buckets):
+                    for chunk in written.chunks(task * buckets + bucket):
+                        copy.append(bucket, chunk, number)
+            except OSError as error:
+                # It may have been withdrawn meanwhile, or have finished again.
+                known = {**finished_so_far(layout.finished_maps), number: winner}
+                if lost := _lost_maps(layout, known.items()):
+                    raise lost from error
+                raise
     return copy.bytes
 
 
