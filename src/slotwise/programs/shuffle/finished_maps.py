@@ -74,7 +74,9 @@ def finished_maps(
     position, pause = 0, PAUSE_LEAST
     with path.open("rb", buffering=0) as file:
         while len(seen) < count:
-            latest, size = _entries(os.pread(file.fileno(), count * _ENTRY.size, position))
+            # All that is there: a map may be withdrawn by an entry far behind its own.
+            more = os.fstat(file.fileno()).st_size - position
+            latest, size = _entries(os.pread(file.fileno(), more, position))
             if not size:
                 wait(pause)
                 pause = min(2 * pause, PAUSE_MOST)
