@@ -7,11 +7,11 @@ import pytest
 import slotwise
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Launch, Locality, Reallocate
-from slotwise.model.event import JobArrived, OutputLost, TaskFailed, TaskFinished
+from slotwise.model.event import Event, JobArrived, OutputLost, TaskFailed, TaskFinished
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.record import codec
 from slotwise.runtime.simulated.simulation import Simulation
-from slotwise.runtime.state import State
+from slotwise.runtime.state import LOSSES_MAX, State
 
 MAP, REDUCE = PhaseId("j", "map"), PhaseId("j", "reduce")
 
@@ -130,3 +130,43 @@ def test_a_simulated_loss_repeats_a_task() -> None:
     ]
     assert slotwise.replay(result.log).is_identical
     assert result.bound <= result.metrics["value"] == 8.0
+
+
+def test_a_task_that_loses_its_output_again_and_again_dooms_its_job(state: State) -> None:
+    """After as many losses as it may lose slots; the reason has that of the last loss."""
+    for attempt in range(1, LOSSES_MAX + 1):
+        assert state.doomed == {}
+        state.apply(OutputLost(0.0, MAP, (0,), f"disk {attempt} is gone"))
+        state.check()
+        launch(state, MAP, 0, attempt + 1)
+        state.apply(TaskFinished(0.0, MAP, 0, attempt + 1, 1.0))
+    assert state.doomed == {
+        "j": "the output of map task 0 was lost; this task has lost its slot or its output 16"
+        " times: disk 16 is gone"
+    }
+
+
+def test_a_task_that_lacks_input_is_not_to_blame(state: State) -> None:
+    """It may miss its input more often than it may lose its slot."""
+    for attempt in range(1, LOSSES_MAX + 2):
+        lost = TaskFailed(0.0, REDUCE, 0, attempt, "no input", lost=True, lacks_input=True)
+        state.apply(lost)
+        launch(state, REDUCE, 0, attempt + 1)
+    state.check()
+    assert state.doomed == {}
+
+
+@pytest.mark.parametrize(
+    ("event", "key"),
+    [
+        (TaskFailed(1.0, REDUCE, 0, 1, "no input", lost=True, lacks_input=True), "lacks_input"),
+        (OutputLost(1.0, MAP, (1,), "the disk is gone"), "reason"),
+    ],
+    ids=["lacks input", "reason"],
+)
+def test_what_is_rarely_said_is_left_out_of_the_log(event: Event, key: str) -> None:
+    """A key is written only if it says something; without it an event reads as before."""
+    said = codec.encode(event)
+    assert codec.decode(said) == event
+    plain = {name: value for name, value in said.items() if name != key}
+    assert codec.encode(codec.decode(plain)) == plain
