@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.event import LaunchDropped, OutputLost, TaskFailed, TaskFinished
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.programs.lost_input import LostInputError
 from slotwise.runtime.executing import Executing
+from tiers import examples
 
 MAP, REDUCE = PhaseId("j", "map"), PhaseId("j", "reduce")
 
@@ -215,3 +219,47 @@ def test_nothing_is_lost_of_a_job_that_is_being_committed() -> None:
     scene.jobs.end_commits()
     scene.jobs.hear_commits()
     assert [type(event) for event in scene.events] == [TaskFinished] * 2
+
+
+def done_in(scene: Scene) -> set[tuple[PhaseId, int]]:
+    """The tasks that are done, as reported."""
+    done = {(MAP, 0), (MAP, 1)}
+    for event in scene.events:
+        if isinstance(event, TaskFinished):
+            assert (event.phase, event.task) not in done, "a task is done once for each loss"
+            done.add((event.phase, event.task))
+        elif isinstance(event, OutputLost):
+            lost = {(event.phase, task) for task in event.tasks}
+            assert lost <= done, "only the output of a done task is lost"
+            done -= lost
+    return done
+
+
+@given(st.lists(st.tuples(st.sampled_from(["lose", "miss", "reduce"]), st.integers(0, 3))))
+@settings(max_examples=examples(50, slow=2000))
+def test_a_job_ends_when_each_loss_is_made_good(steps: list[tuple[str, int]]) -> None:
+    """Whatever is lost by the backend or missed by a reduce meanwhile."""
+    scene, tries = Scene(), Counter({(MAP, 0): 1, (MAP, 1): 1})
+
+    def begin(phase: PhaseId, task: int) -> Launch:
+        tries[phase, task] += 1
+        return scene.launch(phase, task, tries[phase, task])
+
+    def finish(phase: PhaseId, *tasks: int) -> None:
+        for task in tasks:
+            if (phase, task) not in done_in(scene):
+                scene.finish(begin(phase, task))
+
+    for step, number in [*steps, ("reduce", 0), ("reduce", 1)]:
+        maps, task = [one for one in (0, 1) if number & (1 << one)], number % 2
+        if step == "lose":
+            scene.lose(*maps)
+        elif step == "reduce":
+            finish(MAP, 0, 1)
+            finish(REDUCE, task)
+        elif (REDUCE, task) not in done_in(scene):
+            outputs = [(one, tries[MAP, one]) for one in maps]
+            scene.jobs.failed(begin(REDUCE, task), missing(*outputs))
+    finish(MAP, 0, 1)
+    assert done_in(scene) == {(phase, task) for phase in (MAP, REDUCE) for task in (0, 1)}
+    assert "j" not in scene.jobs
