@@ -24,8 +24,6 @@ from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.simulated.backend import SimulatedBackend, Simulation
 from slotwise.runtime.state import LOSSES_MAX
 
-SLOTS = 3
-
 Losses = Mapping[tuple[str, str, int], int]
 """How often the output of a task is lost, by job, phase and task."""
 
@@ -34,7 +32,7 @@ class Stage(Protocol):
     """Runs jobs on a backend that loses output; the log, and what became of the jobs."""
 
     def __call__(self, jobs: Sequence[Job], losses: Losses) -> Any:
-        """Run them on three slots."""
+        """Run them on two or three slots."""
         ...
 
 
@@ -52,7 +50,7 @@ def simulated(watched: Callable[..., Any]) -> Stage:
             times = losses.get((*event.phase, event.task), 0)
             return 0.0 if event.attempt <= times else None
 
-        cluster = LocalBackend.cluster(SLOTS)
+        cluster = LocalBackend.cluster(3)  # Tasks are repeated while both joins run.
         backend = SimulatedBackend(cluster, jobs, Simulation(loss=loss))
         return watched(backend, jobs, cluster)
 
@@ -64,8 +62,8 @@ def live(watched: Callable[..., Any]) -> Stage:
 
     def run(jobs: Sequence[Job], losses: Losses) -> Any:
         executions = [losing(Calls(job, reader()), losses) for job in jobs]
-        cluster = LocalBackend.cluster(SLOTS)
-        with LocalBackend(executions, SLOTS) as backend:
+        cluster = LocalBackend.cluster(2)
+        with LocalBackend(executions, 2) as backend:
             return watched(backend, jobs, cluster, backend_name="live")
 
     return run
@@ -130,12 +128,10 @@ def ends_of(log: Log) -> Counter[tuple[str, str, int]]:
 @pytest.mark.parametrize(
     "losses",
     [
-        {("a", "map", 1): 1},
         {("a", "map", 0): 1, ("a", "map", 1): 1, ("a", "map", 2): 1},
-        {("a", "map", 2): 3, ("a", "join", 0): 1},
-        {("a", "map", 0): LOSSES_MAX - 1},
+        {("a", "map", 2): LOSSES_MAX - 1, ("a", "join", 0): 1},
     ],
-    ids=["one", "all", "of two phases", "often"],
+    ids=["all of a phase", "often and of two phases"],
 )
 def test_what_is_lost_is_done_again(stage: Stage, losses: Losses) -> None:
     """Each loss repeats its task once; both jobs are done; no task counts as failed."""
@@ -181,7 +177,8 @@ def test_a_log_with_losses_is_replayed_measured_and_explained(
     assert outcome.is_over
     assert 0 < outcome.bound <= outcome.metrics["value"]
     for turn in log.turns:
-        assert explain(log, "a", turn.now).job == "a"
+        if any(isinstance(event, OutputLost) for event in turn.events):
+            assert explain(log, "a", turn.now).job == "a"
 
 
 @pytest.mark.slow

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # Worker processes import this module, but need none of these.
+    from collections.abc import Iterable
+    from pathlib import Path
 
 
 class IncompleteFileError(OSError):

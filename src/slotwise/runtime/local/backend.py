@@ -29,7 +29,6 @@ from slotwise.model.event import (
 from slotwise.model.job import PhaseId
 from slotwise.programs.execution import Execution
 from slotwise.runtime.executing import Executing
-from slotwise.runtime.live_job import Pickle
 from slotwise.runtime.local.arrivals import Arrivals, Ask, Entry, StopTask
 from slotwise.runtime.local.held_slots import HeldSlots
 from slotwise.runtime.local.unresponsive import ResponseChange, ResponseMonitor
@@ -375,7 +374,7 @@ class LocalBackend:
             return
         launch = self._release(outcome.slot)
         if outcome.status == "stopped":
-            assert isinstance(outcome.value, Pickle)
+            assert isinstance(outcome.value, bytes | bytearray)
             work = self._computed(launch, outcome) * self._slots.host_of[outcome.slot].speed
             self._jobs.stopped(launch, outcome.value, work)
         elif outcome.status == "done":
