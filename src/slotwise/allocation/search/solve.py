@@ -70,9 +70,10 @@ def _solve_sum(problem: Malleable, budget: Budget) -> MalleableSolution:
     if are_steps:
         choice = choose_steps(problem, due, budget)
         due, bound = choice.due, choice.bound
-    best = simplest(problem, [order], due)
-    if not problem.costs.are_lines:
-        best = _earlier(best, keeping(problem, due))
+    kept = None if problem.costs.are_lines else keeping(problem, due)
+    best = simplest(problem, [order], due, kept)
+    if kept is not None:
+        best = _earlier(best, kept)
     return replace(best, bound=bound)
 
 
