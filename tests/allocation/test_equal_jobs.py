@@ -25,7 +25,7 @@ SUMS = ("response", "lateness", "stretch", "slowdown", "tardy", "tardiness", "sl
 
 @st.composite
 def equal_jobs(draw: st.DrawFn, most: int) -> Claims:
-    """Up to `most` jobs of a few kinds, mostly of one task, in pools with and without limits."""
+    """Up to `most` jobs of a few kinds, mostly of one task, in two pools."""
     kinds = [
         (
             draw(st.sampled_from([1, 1, 1, 5])),
