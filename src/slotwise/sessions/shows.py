@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from slotwise.analysis.explain import Explanation, explain_state
+from slotwise.analysis.explain import explain_state
+from slotwise.analysis.explanation import Explanation, Explanations
 from slotwise.model.errors import InputError
 from slotwise.model.job import PhaseId
 from slotwise.programs.execution import Execution
@@ -34,9 +35,12 @@ class ShowsJobs:
     _jobs: Mapping[str, tuple[Future[Any], Execution]]
     _display: LiveDisplay | None = None
 
-    def jobs(self) -> list[Explanation]:
-        """The jobs that are not over, in order of arrival: what each holds, and why."""
-        return self._loop.ask(lambda: [self._explained(job) for job in self._names_left()])
+    def jobs(self) -> Explanations:
+        """The jobs that are not over, in order of arrival: what each holds, and why.
+
+        The list prints as a table.
+        """
+        return self._loop.ask(lambda: Explanations(map(self._explained, self._names_left())))
 
     def explain(self, job: str | Future[Any]) -> Explanation:
         """The slots that a job holds now, and why; the job may be given by a future.
