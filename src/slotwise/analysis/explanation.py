@@ -112,10 +112,8 @@ class Explanations(list[Explanation]):
             return "no jobs"
         rows = [("job", "pool", "slots", "waiting", "done", "reason"), *map(_row, self)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        )
+        padded = [map(str.ljust, row, widths) for row in rows]
+        return "\n".join("  ".join(row).rstrip() for row in padded)
 
 
 def explanation_lines(explanation: Explanation) -> Iterator[str]:

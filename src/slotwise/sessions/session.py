@@ -36,10 +36,13 @@ from slotwise.sessions.arriving import Names, arriving
 from slotwise.sessions.calls import PHASE, Binding, CallSubmitter, OpenCalls
 from slotwise.sessions.changes import ChangesJobs
 from slotwise.sessions.checking import (
+    check_mapping,
+    check_names,
+    check_options,
     check_pools,
-    check_preemption,
     check_slots,
     check_whole,
+    checked_entry,
 )
 from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
@@ -50,7 +53,6 @@ from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import cells_of_notebook
 from slotwise.sessions.shows import ShowsJobs
 from slotwise.sources import Entry, Slots, Source
-from slotwise.workload.file import read_job
 from slotwise.workload.workload import Workload
 from slotwise.workload.workload import command as slotwise_command
 
@@ -95,7 +97,7 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
                 f" take one of {', '.join(ALLOCATORS)} for a session"
             )
         check_slots(slots)
-        check_preemption(options.get("preemption"))
+        check_options(options, history)
         given = check_pools(pools)
         cluster, self._claim = claimed_cluster(slots)
         try:
@@ -130,6 +132,7 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         others = (self._learning.record, options.get("progress"))
         records = [*filter(None, others), self._hear]
         self._turns = self._over = 0
+        self._warned_of: set[str] = set()
         self.files = CallFiles()
         self._loop = LoopThread(
             header, lambda: LocalBackend((), cluster, is_open=True), records, options.get("log")
@@ -195,6 +198,8 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         task makes `chunksize` calls; by default, as many as take about 10 ms. The other options
         are those of `executor`. If the iterator is closed, the remaining calls are cancelled.
         """
+        check_mapping(fn, iterables, chunksize, ahead)
+        check_names("Session.map", binding, Binding.__dataclass_fields__)
         executor = self.executor(**{"name": getattr(fn, "__name__", "map"), **binding})
         most = AHEAD * self.slots if ahead is None else ahead
         return map_lazily(executor, fn, iterables, chunksize, max(1, most))
@@ -229,8 +234,7 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         InputError for a job that cannot be run; the future of a job that fails has a
         SlotwiseError with the reason.
         """
-        if isinstance(entry, Mapping):
-            entry = read_job(entry, self.slots, Path(folder))
+        entry = checked_entry(entry, folder, self.slots)
         if any(execution is entry for _, execution in list(self._jobs.values())):
             raise InputError("this job runs already; make another object to run it again")
         entry = arriving(entry, self.now, self.unused)

@@ -16,11 +16,13 @@ from slotwise.report.notebook_progress import notebook_display
 from slotwise.report.session_table import ROWS_MOST, ShownJob, ShownSession, session_html
 from slotwise.runtime.state import State
 from slotwise.sessions.calls import PHASE, OpenCalls
+from slotwise.sessions.checking import part_of_session
 from slotwise.sessions.futures import Future
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import LiveDisplay
 
 
+@part_of_session
 class ShowsJobs:
     """The part of a session that shows its jobs."""
 
