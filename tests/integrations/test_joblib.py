@@ -118,7 +118,7 @@ def test_n_jobs_has_room_for_a_batch() -> None:
     """Otherwise the message says how many it needs."""
     with (
         Session(4) as session,
-        pytest.raises(InputError, match="a loop holds at most 2 .*; give at least n_jobs=3"),
+        pytest.raises(InputError, match=r"a loop holds at most 2 .*; give at least n_jobs=3"),
         joblib.parallel_config("slotwise", session=session, slots=3, n_jobs=2),
     ):
         Parallel()(delayed(abs)(n) for n in (-1, -2))
