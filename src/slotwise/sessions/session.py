@@ -73,7 +73,8 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
                of processors that other sessions of the same user leave, with a warning if there
                are any. Or a `Cluster`, whose hosts are emulated on this machine
     scheduler  the name of the scheduler; see `slotwise.scheduler.ALLOCATORS`
-    pools      the pools with their shares; jobs may also name others
+    pools      the pools with their shares; jobs may also name others, with a warning if some
+               are given here
     history    a database of earlier runs, created if it is missing: it gives the estimated work
                of programs, and each task of a program that ends is added to it
 
