@@ -103,7 +103,7 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         self._executor = self._get_session().executor(**self._most(slots), **self._options)
         return max(2, slots)  # With 1, joblib would make the calls in this process.
 
-    def _most(self, slots: int) -> dict[str, int]:
+    def _most(self, slots: int) -> dict[str, Any]:
         """The option for the most slots of a loop. InputError if no batch fits into them."""
         if "slots_max" in self._options:
             return {}
