@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slotwise import Calls, InputError, Job, Phase, Session, Tasks, mapreduce
+from slotwise import Calls, Host, InputError, Job, Phase, Pool, Session, Tasks, mapreduce
 
 PATIENCE = 120.0
 
@@ -103,11 +103,12 @@ def test_change_refuses_values_that_no_job_can_have(
     refuses(lambda: session.change(done, **changes), message)
 
 
-def test_change_takes_only_futures_of_the_session(session: Session) -> None:
+def test_change_and_explain_take_only_futures_of_the_session(session: Session) -> None:
     """The id of a job is not enough: a future of another session may have the same one."""
     with Session(1) as other:
         foreign = other.submit(len, "abc")
         refuses(lambda: session.change(foreign, weight=2.0), "<Future of job call")
+        refuses(lambda: session.explain(foreign), "this future is of another session")
     refuses(lambda: session.change("call"), "'call' is no future of this session")  # type: ignore[arg-type]
 
 
@@ -176,6 +177,11 @@ def test_a_session_refuses_options_of_a_wrong_type(
         (lambda: Phase("p", Tasks(1), slots="2"), "phase 'p': slots is '2'; give a whole"),
         (lambda: Tasks("1"), "the number of tasks is '1'; give a whole number"),
         (lambda: Tasks(1, ["x"]), "the work of a task is a number >= 0, not 'x'"),
+        (lambda: Pool(3), "the name of a pool is 3; give a text"),
+        (lambda: Pool("a", weight="x"), "pool 'a': weight is 'x'; give a number"),
+        (lambda: Pool("a", slots_max="4"), "pool 'a': slots_max is '4'; give a whole number"),
+        (lambda: Host("a", 3), "host 'a': slots is 3; give whole numbers by kind, such as"),
+        (lambda: Host("a", {"task": 1}, speed="1"), "host 'a': speed is '1'; give a number"),
         (lambda: Calls(JOB, 3), "job 'j': functions is 3; give a function"),
         (lambda: Calls(JOB, {"p": 3}), "job 'j': the function of phase 'p' is 3; give"),
         (lambda: Calls(3, len), "Calls: job is 3; give a slotwise.Job"),

@@ -49,6 +49,8 @@ class ShowsJobs:
 
         InputError for the id of a job that is not under way.
         """
+        if isinstance(job, Future) and not job.is_of(self):
+            raise InputError("this future is of another session; call its own `explain`")
         name = job.job if isinstance(job, Future) else job
 
         def explain() -> Explanation:
