@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from typing import Any
 
 from slotwise.model.errors import InputError, SlotwiseError
-from slotwise.model.fitting import check_fits
 from slotwise.model.job import Job
 from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
+from slotwise.running import check_jobs
 from slotwise.runtime.local.arrivals import Entry as Put
 from slotwise.runtime.local.call_stream import CallResult
 from slotwise.runtime.state import State
@@ -45,19 +45,15 @@ class AcceptsCalls:
         if not self._is_ended:
             self._loop.backend.put(entry)
 
-    def enter(self, stream: OpenCalls) -> None:
-        """Add the calls of a new job; the caller holds the lock."""
-        self._calls[stream.job] = stream
-        self.put(stream.stream)
+    def begin(self, calls: OpenCalls) -> None:
+        """Begin a job of calls; the caller holds the lock."""
+        self._calls[calls.job] = calls
 
     def check_job(self, job: Job) -> None:
         """InputError for a job without what the pools or the objective need now."""
-        for phase in job.phases:
-            self._state.cluster.slot_kind(phase.kind)  # Refuses a kind that no host serves.
         self._pools.check_holds_jobs(job.pool)
         self.warn_of_pool(job.pool)
-        self._objective.check([job])
-        check_fits(job, self._state.cluster, self._pools)
+        check_jobs([job], self._state.cluster, self._objective, self._pools)
 
     def warn_of_pool(self, pool: str) -> None:
         """Warn, once for each name, of a pool that is none of those given to the session."""
