@@ -35,7 +35,7 @@ from slotwise.scheduler import make_scheduler
 from slotwise.sources import Given, Slots, Source, cluster_of, processors, read_source
 
 if TYPE_CHECKING:  # Each command imports what it needs, when it is called.
-    from slotwise.analysis.explain import Explanation
+    from slotwise.analysis.explanation import Explanation
     from slotwise.analysis.replay import Replay
     from slotwise.analysis.waits import Wait
 

@@ -18,6 +18,11 @@ RUN_PAGES = (
     "docs/howto/emulate-a-cluster.md",
     "docs/howto/run-commands.md",
     "docs/howto/change-hosts.md",
+    "docs/howto/concurrent-futures.md",
+    "docs/howto/asyncio.md",
+    # Its block with scikit-learn, which is imported in three processes, takes ten seconds.
+    pytest.param("docs/howto/joblib.md", marks=pytest.mark.slow),
+    "docs/howto/dask-collections.md",
 )
 
 

@@ -101,6 +101,29 @@ def test_options_are_checked(session: Session) -> None:
         Parallel()(delayed(sqrt)(n) for n in range(3))
 
 
+@pytest.mark.parametrize(("n_jobs", "slots"), [(None, 9), (2, 3)])
+def test_batches_of_more_slots_than_there_are_are_refused(
+    session: Session, n_jobs: int | None, slots: int
+) -> None:
+    """The message names the options of joblib, and not those of executors."""
+    message = f"each batch occupies {slots} slots .* the session has 2; give at most slots=2"
+    with (
+        pytest.raises(InputError, match=message),
+        joblib.parallel_config("slotwise", session=session, slots=slots, n_jobs=n_jobs),
+    ):
+        Parallel()(delayed(abs)(n) for n in (-1, -2))
+
+
+def test_n_jobs_has_room_for_a_batch() -> None:
+    """Otherwise the message says how many it needs."""
+    with (
+        Session(4) as session,
+        pytest.raises(InputError, match=r"a loop holds at most 2 .*; give at least n_jobs=3"),
+        joblib.parallel_config("slotwise", session=session, slots=3, n_jobs=2),
+    ):
+        Parallel()(delayed(abs)(n) for n in (-1, -2))
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("on_session")
 def test_scikit_learn_finds_the_same_as_in_one_process() -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
 from math import ceil, inf
-from typing import Any
 
 from slotwise.allocation.tolerances import SLOTS
+from slotwise.analysis.explanation import (
+    Explanation,
+    Holding,
+    Neighbour,
+    PhaseExplained,
+    ShareExplained,
+)
 from slotwise.analysis.queued import why_queued
 from slotwise.analysis.waits import unknown_job
 from slotwise.model.errors import InputError
@@ -24,93 +29,6 @@ from slotwise.scheduler import QUEUEINGS
 
 NEIGHBOURS = 5
 """The number of phases served before and after a phase, and of holders, that are named."""
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """Another phase of the same pool: the slots that it holds and its allocation."""
-
-    job: str
-    phase: str
-    running: int
-    allocated: float
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """A job that holds slots for which another one waits; `running` is their number."""
-
-    job: str
-    pool: str
-    running: int
-
-
-@dataclass(frozen=True, slots=True)
-class ShareExplained:
-    """A pool's share of one kind of slot.
-
-    share    slots that it was allocated, for all of its jobs
-    running  slots that it holds on responsive hosts: only these are shared
-    demand   slots that its jobs can use there
-    least    its min share; most: its max share, None without a limit
-    lacks    a sentence if it is below its min share or its share; otherwise empty
-    """
-
-    pool: str
-    slot_kind: str
-    share: float
-    running: int
-    demand: int
-    least: float
-    most: float | None
-    lacks: str
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseExplained:
-    """One phase of the job: the slots that it holds, its allocation, and the reason (`why`).
-
-    `shares` are those of its pools, the nearest first; `over` are other pools that hold more
-    than their share of the same kind of slot. `before` and `after` are the nearest backlogged
-    phases of its pool that are served before and after it. If hosts have queues, nothing is
-    allocated: `allocated` is None, shares and neighbours are empty. `silent` counts the slots
-    that it holds on unresponsive hosts, by host. `holders` are the jobs of any pool that hold
-    slots of its kind while its tasks wait, the largest first; `holders_more` counts the others.
-    """
-
-    phase: str
-    slot_kind: str
-    running: int
-    silent: dict[str, int]
-    leaving: dict[str, int]
-    stopping: int
-    pending: int
-    done: int
-    allocated: float | None
-    most: int
-    why: str
-    shares: tuple[ShareExplained, ...]
-    over: tuple[ShareExplained, ...]
-    before: tuple[Neighbour, ...]
-    after: tuple[Neighbour, ...]
-    holders: tuple[Holding, ...] = ()
-    holders_more: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """A job at an instant: the slots that it holds, and why. `at` is in seconds."""
-
-    job: str
-    at: float
-    pool: str
-    scheduler: str
-    status: str
-    phases: tuple[PhaseExplained, ...] = ()
-
-    def to_plain(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return asdict(self)
 
 
 def explain(log: Log, job: str, at: float) -> Explanation:

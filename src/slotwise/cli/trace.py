@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from slotwise.cli.terminal import exit_codes
 from slotwise.model.errors import InputError
 from slotwise.opening import is_same_file
 from slotwise.record.own_files import refuse_foreign
+from slotwise.workload.changes_generator import draw_changes
 from slotwise.workload.swim import SwimRates, racked_cluster, read_swim
 from slotwise.workload.writer import MARK, write_workload
 
@@ -48,6 +50,15 @@ def _swim(
     first: Annotated[
         int | None, typer.Option(min=1, help="Import only this number of jobs, from the start.")
     ] = None,
+    host_changes: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Add, lose and drain hosts this number of times, at random instants from 0 to"
+            " the last arrival. At least half of the hosts stay.",
+        ),
+    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random changes of hosts.")] = 0,
 ) -> None:
     """Import a SWIM trace: convert bytes of input, shuffle and output to phases and tasks.
 
@@ -60,11 +71,14 @@ def _swim(
         rates = SwimRates()
         jobs = read_swim(file, rates, first=first)
         cluster = racked_cluster(hosts, slots=slots_per_host, hosts_a_rack=hosts_per_rack)
+        latest = max(job.arrival for job in jobs)
+        rng = np.random.default_rng(seed)
         write_workload(
             jobs,
             output,
             cluster=cluster,
             replicas=replicas,
             block_bytes=rates.block_bytes,
+            changes=draw_changes(cluster, host_changes, latest, rng),
         )
         print(output)

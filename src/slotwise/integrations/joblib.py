@@ -100,8 +100,25 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
             raise FallbackToBackend(self._for_one_loop())
         slots = self.effective_n_jobs(n_jobs)
         self.parallel = parallel
-        self._executor = self._get_session().executor(**{"slots_max": slots, **self._options})
+        self._executor = self._get_session().executor(**self._most(slots), **self._options)
         return max(2, slots)  # With 1, joblib would make the calls in this process.
+
+    def _most(self, slots: int) -> dict[str, Any]:
+        """The option for the most slots of a loop. InputError if no batch fits into them."""
+        if "slots_max" in self._options:
+            return {}
+        each = self._options.get("slots", 1)
+        if isinstance(each, int) and slots < each:
+            all_slots = self._get_session().slots
+            remedy = f"give at most slots={all_slots}"
+            if each <= all_slots:
+                remedy = f"give at least n_jobs={each}, or fewer slots"
+            raise InputError(
+                f"joblib's backend 'slotwise': each batch occupies {each} slots (slots={each}),"
+                f" but a loop holds at most {slots} (n_jobs), and the session has {all_slots};"
+                f" {remedy}"
+            )
+        return {"slots_max": slots}
 
     def submit(
         self, func: Callable[[], Any], callback: Callable[[Any], Any] | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from slotwise.model.errors import InputError
+from slotwise.model.typed import NUMBER, WHOLE
 
 ANY_KIND = "task"
 """The plain kind of slot: it serves phases of every kind that has no slots of its own."""
@@ -28,6 +29,15 @@ class Host:
     speed: float = 1.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.slots, Mapping) or not all(
+            isinstance(count, WHOLE) for count in self.slots.values()
+        ):
+            raise InputError(
+                f"host {self.name!r}: slots is {self.slots!r}; give whole numbers by kind, such"
+                " as {'task': 2}"
+            )
+        if not isinstance(self.speed, NUMBER):
+            raise InputError(f"host {self.name!r}: speed is {self.speed!r}; give a number")
         if not 0 < self.speed < float("inf"):
             raise InputError(f"host {self.name!r}: speed is {self.speed}; it must be > 0")
         for kind, count in self.slots.items():

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from slotwise.model.errors import InputError
+from slotwise.model.typed import NUMBER, WHOLE
 
 PRIORITIES: Mapping[str, float] = MappingProxyType(
     {"very_high": 4.0, "high": 2.0, "normal": 1.0, "low": 0.5, "very_low": 0.25}
@@ -54,6 +55,8 @@ class Tasks:
     def __post_init__(self) -> None:
         if isinstance(self.work, Iterable):  # A list is accepted, too.
             object.__setattr__(self, "work", tuple(self.work))
+        if not isinstance(self.count, WHOLE):
+            raise InputError(f"the number of tasks is {self.count!r}; give a whole number")
         if self.count < 1:
             raise InputError(f"a phase needs at least 1 task, not {self.count}")
         if isinstance(self.work, tuple) and len(self.work) != self.count:
@@ -61,8 +64,10 @@ class Tasks:
         if len(self.blocks) not in (0, self.count):
             raise InputError(f"{len(self.blocks)} blocks for {self.count} tasks")
         for value in self.work if isinstance(self.work, tuple) else (self.work,):
-            if value is not None and not 0 <= value < float("inf"):
-                raise InputError(f"the work of a task is a number >= 0, not {value}")
+            if value is None:
+                continue
+            if not isinstance(value, NUMBER) or not 0 <= value < float("inf"):
+                raise InputError(f"the work of a task is a number >= 0, not {value!r}")
 
     def work_of(self, task: int) -> float | None:
         """The estimated work of one task in seconds; None if not stated."""
@@ -111,6 +116,16 @@ class Phase:
     slots: int = 1
 
     def __post_init__(self) -> None:
+        if not isinstance(self.tasks, Tasks):
+            raise InputError(
+                f"phase {self.name!r}: tasks is {self.tasks!r}; give Tasks(number, work)"
+            )
+        for what in ("slots_min", "slots_max", "slots"):
+            value = getattr(self, what)
+            if not isinstance(value, WHOLE) and not (what == "slots_max" and value is None):
+                raise InputError(
+                    f"phase {self.name!r}: {what} is {value!r}; give a whole number"
+                )
         # One name, a list or a set is accepted, too.
         after = {self.after} if isinstance(self.after, str) else self.after
         object.__setattr__(self, "after", frozenset(after))
@@ -199,15 +214,22 @@ class Job:
     priority: str = "normal"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "phases", tuple(self.phases))
+        self._check_types()
         if not self.phases:
             raise InputError(f"job {self.id!r} has no phases; give it at least one")
         if not 0 <= self.arrival < float("inf"):
-            raise InputError(f"job {self.id!r}: arrival is {self.arrival}; it must be >= 0")
+            raise InputError(
+                f"job {self.id!r}: arrival is {self.arrival}; give a finite number >= 0"
+            )
         if not 0 < self.weight < float("inf"):
-            raise InputError(f"job {self.id!r}: weight is {self.weight}; it must be > 0")
+            raise InputError(
+                f"job {self.id!r}: weight is {self.weight}; give a finite number > 0"
+            )
         if self.deadline is not None and not 0 <= self.deadline < float("inf"):
-            raise InputError(f"job {self.id!r}: deadline is {self.deadline}; it must be >= 0")
+            raise InputError(
+                f"job {self.id!r}: deadline is {self.deadline}; give a finite number >= 0, or"
+                " leave it out"
+            )
         if self.priority not in PRIORITIES:
             raise InputError(
                 f"job {self.id!r}: unknown priority {self.priority!r};"
@@ -274,6 +296,24 @@ class Job:
         )
         return replace(self, phases=phases)
 
+    def _check_types(self) -> None:
+        """InputError for a value of a wrong type; a list of phases is accepted, too."""
+        for what in ("id", "pool", "priority"):
+            value = getattr(self, what)
+            if not isinstance(value, str):
+                raise InputError(f"job {self.id!r}: {what} is {value!r}; give a text")
+        for what in ("arrival", "weight", "deadline"):
+            value = getattr(self, what)
+            if not isinstance(value, NUMBER) and not (what == "deadline" and value is None):
+                raise InputError(f"job {self.id!r}: {what} is {value!r}; give a number")
+        phases = tuple(self.phases) if isinstance(self.phases, Iterable) else (self.phases,)
+        for phase in phases:
+            if not isinstance(phase, Phase) or not isinstance(self.phases, Iterable):
+                raise InputError(
+                    f"job {self.id!r}: phases is {self.phases!r}; give a list of Phase objects"
+                )
+        object.__setattr__(self, "phases", phases)
+
     def _check_order(self) -> None:
         names = [phase.name for phase in self.phases]
         if len(self.by_name) < len(names):
@@ -311,6 +351,8 @@ class Job:
 def _steps(job: str, steps: Iterable[Iterable[float]]) -> tuple[tuple[float, float], ...]:
     """The steps as pairs. InputError for one that is no pair, or that does not increase."""
     pairs = []
+    if not isinstance(steps, Iterable):
+        raise InputError(f"job {job!r}: steps is {steps!r}; give pairs (seconds, cost)")
     for step in steps:
         try:
             at, cost = step
@@ -318,6 +360,8 @@ def _steps(job: str, steps: Iterable[Iterable[float]]) -> tuple[tuple[float, flo
             raise InputError(
                 f"job {job!r}: step {step!r} is no pair; give (seconds, cost)"
             ) from None
+        if not (isinstance(at, NUMBER) and isinstance(cost, NUMBER)):
+            raise InputError(f"job {job!r}: step {step!r}; its time and cost must be numbers")
         if not (0 <= at < float("inf") and 0 <= cost < float("inf")):
             raise InputError(
                 f"job {job!r}: step ({at}, {cost}); its time and its cost must be >= 0"

@@ -9,6 +9,7 @@ from typing import Literal
 
 from slotwise.model.cluster import ANY_KIND
 from slotwise.model.errors import InputError
+from slotwise.model.typed import NUMBER
 
 PoolPolicy = Literal["fair", "fifo"]
 JobWeights = Literal["stated", "size"]
@@ -68,12 +69,23 @@ class Pool:
     preemption: Preemption | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise InputError(f"the name of a pool is {self.name!r}; give a text")
+        if not isinstance(self.weight, NUMBER):
+            raise InputError(f"pool {self.name!r}: weight is {self.weight!r}; give a number")
         if not 0 < self.weight < inf:
             raise InputError(f"pool {self.name!r}: weight is {self.weight}; it must be > 0")
         for name in ("slots_min", "slots_max"):
             shares = getattr(self, name)
             if isinstance(shares, int):  # One number covers all kinds, as in a workload file.
                 object.__setattr__(self, name, {ANY_KIND: shares})
+            elif not isinstance(shares, Mapping) or not all(
+                isinstance(share, NUMBER) for share in shares.values()
+            ):
+                raise InputError(
+                    f"pool {self.name!r}: {name} is {shares!r}; give a whole number, or one for"
+                    " each kind of slot"
+                )
         for kind, min_share in self.slots_min.items():
             max_share = self.slots_max.get(kind)
             if max_share is not None and min_share > max_share:

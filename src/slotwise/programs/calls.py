@@ -113,6 +113,13 @@ class Calls:
     """
 
     def __init__(self, job: Job, functions: Mapping[str, Function] | Function) -> None:
+        if not isinstance(job, Job):
+            raise InputError(f"Calls: job is {job!r}; give a slotwise.Job")
+        if not callable(functions) and not isinstance(functions, Mapping):
+            raise InputError(
+                f"job {job.id!r}: functions is {functions!r}; give a function, or one for each"
+                " phase by its name"
+            )
         if callable(functions):  # One function serves every phase.
             functions = dict.fromkeys(job.by_name, functions)
         for name in sorted(job.by_name.keys() ^ functions.keys()):
@@ -120,6 +127,12 @@ class Calls:
             raise InputError(
                 f"job {job.id!r}: {name!r} {lacks}; give one function for each phase"
             )
+        for name, function in functions.items():
+            if not callable(function):
+                raise InputError(
+                    f"job {job.id!r}: the function of phase {name!r} is {function!r}; give a"
+                    " function"
+                )
         takers = {phase.name: phase for phase in job.phases if _takes(functions[phase.name])}
         for name, phase in takers.items():
             if phase.slow_start < 1:

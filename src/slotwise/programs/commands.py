@@ -17,6 +17,7 @@ from typing import Any
 from slotwise import task as running
 from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.typed import NUMBER, check_whole
 from slotwise.programs.commit import OutputDirectory, check_output
 from slotwise.programs.descendants import children, descendants
 from slotwise.programs.formats.files import absolute
@@ -213,6 +214,12 @@ def plan_commands(
         )
     if any("\0" in word for word in words):
         raise InputError(f"job {job_id!r}: the command has a null character; remove it")
+    check_whole(f"job {job_id!r}: tasks", tasks)
+    if work is not None and not isinstance(work, NUMBER):
+        raise InputError(f"job {job_id!r}: work is {work!r}; give seconds, a number")
+    if not isinstance(cwd, str | os.PathLike | None):
+        raise InputError(f"job {job_id!r}: cwd is {cwd!r}; name a folder")
+    _check_env(job_id, {} if env is None else env)
     if not str(output) or "://" in str(output):
         raise InputError(
             f"job {job_id!r}: output is {str(output)!r}; name a folder of this machine"
@@ -224,6 +231,25 @@ def plan_commands(
     folder = os.path.abspath(os.path.join(base_dir or ".", cwd or "."))
     runner = CommandRunner(job_id, words, tasks, folder, dict(env or {}))
     return Commands(Job(job_id, (phase,), **about), runner, place, overwrite=overwrite)
+
+
+def _check_env(job_id: str, env: object) -> None:
+    """InputError unless it is a mapping of texts that an environment can hold."""
+    if not isinstance(env, Mapping):
+        raise InputError(
+            f"job {job_id!r}: env is {env!r}; give a mapping of names to texts, such as"
+            " {'DEPTH': '8'}"
+        )
+    for name, value in env.items():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise InputError(
+                f"job {job_id!r}: env has the name {name!r}; give a text without '=' and"
+                " null characters"
+            )
+        if not isinstance(value, str) or "\0" in value:
+            raise InputError(
+                f"job {job_id!r}: env: {name} is {value!r}; give a text without null characters"
+            )
 
 
 def _name(task: int, file: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from slotwise.analysis.explain import Explanation, Neighbour, PhaseExplained, ShareExplained
+from slotwise.analysis.explanation import explanation_lines as explanation_lines
 from slotwise.analysis.waits import WAIT_LEAST, WAITS_MOST, Wait
 from slotwise.report.numbers import percent, seconds
 
@@ -13,16 +13,6 @@ HOLDERS_MOST = 3
 
 FREE_LEAST = 0.05
 """Free slots are mentioned if they are more than this fraction of all slots."""
-
-
-def explanation_lines(explanation: Explanation) -> Iterator[str]:
-    """The slots that a job holds at an instant, and the reasons; one fact per line."""
-    yield (
-        f"{explanation.job} at {explanation.at:.6g} s, in pool {explanation.pool} under"
-        f" {explanation.scheduler}: {explanation.status}"
-    )
-    for phase in explanation.phases:
-        yield from _phase_lines(phase)
 
 
 def wait_lines(waits: Sequence[Wait]) -> Iterator[str]:
@@ -65,49 +55,3 @@ def _behind(wait: Wait) -> str:
     if more := len(wait.holders) - len(named):
         words.append(f"{more} more jobs")
     return f", behind {', '.join(words)}"
-
-
-def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
-    stopping = f" ({phase.stopping} asked to stop)" if phase.stopping else ""
-    allocated = "" if phase.allocated is None else f" of {phase.allocated:.6g}"
-    there = phase.running - sum(phase.silent.values()) - sum(phase.leaving.values())
-    slots = "slot" if (there, phase.allocated) == (1, None) else "slots"
-    wait = "1 task waits" if phase.pending == 1 else f"{phase.pending} tasks wait"
-    done = "1 is done" if phase.done == 1 else f"{phase.done} are done"
-    yield (
-        f"  {phase.phase}: holds {there}{stopping}{allocated} {slots} of"
-        f" kind {phase.slot_kind}; {wait}, {done}"
-    )
-    yield f"    because {phase.why}"
-    if phase.silent:
-        held = ", ".join(f"{count} on {host}" for host, count in phase.silent.items())
-        yield f"    on unresponsive hosts: {held}"
-    if phase.leaving:
-        held = ", ".join(f"{count} on {host}" for host, count in phase.leaving.items())
-        yield f"    on hosts that leave when their tasks have ended: {held}"
-    for share in phase.shares:
-        yield f"    pool {share.pool}: {_share(share)}"
-    for share in phase.over:
-        yield f"    above its share: pool {share.pool}, {_share(share)}"
-    if phase.holders:
-        held = ", ".join(f"{h.job} {h.running} (pool {h.pool})" for h in phase.holders)
-        more = f" and {phase.holders_more} more jobs" if phase.holders_more else ""
-        yield f"    these slots are held by {held}{more}"
-    if phase.before:
-        yield f"    served before it in its pool: {_names(phase.before)}"
-    if phase.after:
-        yield f"    served after it: {_names(phase.after)}"
-
-
-def _share(share: ShareExplained) -> str:
-    limits = [f"min {share.least:g}"] if share.least else []
-    limits += [] if share.most is None else [f"max {share.most:g}"]
-    text = f"holds {share.running} of its share of {share.share:.6g}, can use {share.demand}"
-    text += f" ({', '.join(limits)})" if limits else ""
-    return text + (f"; {share.lacks}" if share.lacks else "")
-
-
-def _names(neighbours: Sequence[Neighbour]) -> str:
-    return ", ".join(
-        f"{n.job}/{n.phase} ({n.running} of {n.allocated:.4g})" for n in neighbours
-    )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from slotwise.analysis.explain import Explanation
+from slotwise.analysis.explanation import Explanation
 
 ROWS_MOST = 20
 """The maximum number of jobs in the table."""

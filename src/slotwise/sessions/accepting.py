@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
-from slotwise.model.errors import SlotwiseError
+from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.job import Job
 from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
@@ -16,6 +17,7 @@ from slotwise.runtime.local.arrivals import Entry as Put
 from slotwise.runtime.local.call_stream import CallResult
 from slotwise.runtime.state import State
 from slotwise.sessions.calls import OpenCalls
+from slotwise.sessions.checking import warn_user
 from slotwise.sessions.futures import Future
 from slotwise.sessions.loop_thread import LoopThread
 
@@ -36,6 +38,7 @@ class AcceptsCalls:
     _is_closed: bool
     _is_ended: bool
     _pid: int
+    _warned_of: set[str]
 
     def put(self, entry: Put) -> None:
         """Give an entry to the loop; the caller holds the lock."""
@@ -49,7 +52,28 @@ class AcceptsCalls:
     def check_job(self, job: Job) -> None:
         """InputError for a job without what the pools or the objective need now."""
         self._pools.check_holds_jobs(job.pool)
+        self.warn_of_pool(job.pool)
         check_jobs([job], self._state.cluster, self._objective, self._pools)
+
+    def warn_of_pool(self, pool: str) -> None:
+        """Warn, once for each name, of a pool that is none of those given to the session."""
+        known = self._pools
+        if not known or pool in known or pool == "default" or pool in self._warned_of:
+            return
+        self._warned_of.add(pool)
+        names = list(dict.fromkeys([*(n for n in known if n not in known.inner), "default"]))
+        close = get_close_matches(pool, names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "it is created with weight 1"
+        warn_user(
+            f"pool {pool!r} is not among the pools of the session ({', '.join(names)}); {hint}"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise InputError(
+            "a Session cannot be used inside a call, nor can its executors, because it belongs"
+            " to the process that opened it; pass the futures as arguments of other calls, or"
+            " submit from the calling program"
+        )
 
     def check_open(self, *, had_waited: bool) -> None:
         """RuntimeError if no more calls are accepted; those that waited still are."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+from slotwise.model.errors import InputError
 from slotwise.model.event import (
     JobChanged,
     ObjectiveChanged,
@@ -17,11 +18,18 @@ from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
 from slotwise.runtime.state import State
-from slotwise.sessions.checking import check_pools
+from slotwise.sessions.checking import (
+    check_number,
+    check_pools,
+    check_seconds,
+    check_text,
+    part_of_session,
+)
 from slotwise.sessions.futures import Future
 from slotwise.sessions.loop_thread import LoopThread
 
 
+@part_of_session
 class ChangesJobs:
     """The part of a session that changes jobs, pools and the objective."""
 
@@ -40,6 +48,10 @@ class ChangesJobs:
         """The jobs that are not over, also those that have not arrived yet."""
         raise NotImplementedError
 
+    def warn_of_pool(self, pool: str) -> None:
+        """Warn if a pool is none of those that the session was given."""
+        raise NotImplementedError
+
     def change(
         self,
         future: Future[Any],
@@ -54,6 +66,20 @@ class ChangesJobs:
         `deadline` in seconds from now. Tasks that run continue. No effect on a job that is
         over. InputError for a value that no job can have.
         """
+        if not isinstance(future, Future) or not future.is_of(self):
+            raise InputError(
+                f"{future!r} is no future of this session; give what `submit`, `run` or"
+                " `command` returned"
+            )
+        for what, text in (("pool", pool), ("priority", priority)):
+            if text is not None:
+                check_text(what, text)
+        if weight is not None:
+            check_number("weight", weight)
+        if deadline is not None:
+            check_seconds("deadline", deadline)
+        if pool is not None:
+            self.warn_of_pool(pool)
 
         def change() -> None:
             for phase in self._state.phases_of(future.job)[:1]:
@@ -98,6 +124,10 @@ class ChangesJobs:
         InputError for a name that is no penalty, or if a job lacks the deadline that it needs.
         """
         named = Objective.named(objective) if isinstance(objective, str) else objective
+        if not isinstance(named, Objective):
+            raise InputError(
+                f"objective is {named!r}; give the name of a penalty, or a slotwise.Objective"
+            )
         event = ObjectiveChanged(self.now, named.penalty, named.aggregate)
 
         def change() -> None:

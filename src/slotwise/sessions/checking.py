@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import os
+import sys
+import warnings
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
+from slotwise.model.job import Job
 from slotwise.model.pool import Pool, Preemption
+from slotwise.model.typed import check_number as check_number
+from slotwise.model.typed import check_seconds as check_seconds
+from slotwise.model.typed import check_text as check_text
+from slotwise.model.typed import check_whole as check_whole
+from slotwise.objective.objective import Objective
+from slotwise.running import Options
+from slotwise.sources import Described, Entry
+from slotwise.workload.file import read_job
+
+T = TypeVar("T")
 
 
 def check_slots(slots: object) -> None:
@@ -31,8 +46,17 @@ def check_pools(pools: Any) -> tuple[Pool, ...]:
     raise InputError(f"pools: {pools!r} is no pool; give a list such as [slotwise.Pool('a')]")
 
 
-def check_preemption(preemption: object) -> None:
-    """InputError unless it is a `Preemption` or None."""
+def check_options(options: Options, history: object) -> None:
+    """InputError for options of a session that have a wrong type."""
+    for what, path in (("log", options.get("log")), ("history", history)):
+        if not isinstance(path, str | os.PathLike | None):
+            raise InputError(f"{what} is {path!r}; give a path, as a text or a Path")
+    objective = options.get("objective")
+    if not isinstance(objective, str | Objective | None):
+        raise InputError(
+            f"objective is {objective!r}; give the name of a penalty, or a slotwise.Objective"
+        )
+    preemption = options.get("preemption")
     if preemption is not None and not isinstance(preemption, Preemption):
         raise InputError(
             f"preemption is {preemption!r}; give a slotwise.Preemption, such as"
@@ -40,19 +64,87 @@ def check_preemption(preemption: object) -> None:
         )
 
 
-def check_text(what: str, value: object) -> None:
-    """InputError unless it is a text that is not empty."""
-    if not isinstance(value, str) or not value:
-        raise InputError(f"{what} is {value!r}; give a text that is not empty")
+def checked_entry(entry: Any, folder: Any, slots: int) -> Entry:
+    """The job that `Session.run` was given, perhaps as a mapping.
+
+    InputError unless it is of a kind that `run` takes. The classes `Job`, `Phase` and `Tasks`
+    check their own values.
+    """
+    if not isinstance(folder, str | os.PathLike):
+        raise InputError(f"folder is {folder!r}; give a path, as a text or a Path")
+    if isinstance(entry, Mapping):
+        entry = read_job(entry, slots, Path(folder))
+    stated = entry if isinstance(entry, Job | Described) else getattr(entry, "job", None)
+    if not isinstance(stated, Job | Described) or isinstance(entry, type):
+        raise InputError(
+            f"{_short(entry)} is no job; give one of slotwise.mapreduce(...),"
+            " slotwise.command(...), slotwise.Calls(...) and slotwise.Job(...), or a mapping"
+            " like an entry of `jobs` in a workload file. `submit` takes functions"
+        )
+    check_text("the id of a job", stated.id)
+    job = f"job {stated.id!r}: "
+    check_text(f"{job}pool", stated.pool)
+    check_text(f"{job}priority", stated.priority)
+    check_number(f"{job}weight", stated.weight)
+    check_seconds(f"{job}arrival", stated.arrival)
+    if stated.deadline is not None:
+        check_seconds(f"{job}deadline", stated.deadline)
+    for step in stated.steps:
+        if not isinstance(step, tuple | list) or len(step) != 2:
+            raise InputError(f"{job}step {step!r} is no pair; give (seconds, cost)")
+        for number in step:
+            check_number(f"{job}step {step!r}: {number!r}", number)
+    return cast(Entry, entry)
 
 
-def check_whole(what: str, value: object) -> None:
-    """InputError unless it is a whole number of at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{what} is {value!r}; give a whole number >= 1")
+def check_mapping(
+    fn: object, iterables: Iterable[object], chunksize: object, ahead: object
+) -> None:
+    """InputError unless these are a function, iterables and whole numbers or None."""
+    if not callable(fn):
+        raise InputError(f"fn is {fn!r}; give a function")
+    items = list(iterables)
+    if not items:
+        raise InputError("map has no iterables; give one for each argument of the function")
+    for one in items:
+        if not isinstance(one, Iterable) and not hasattr(one, "__getitem__"):
+            raise InputError(f"{_short(one)} is no iterable; give a list, a range or the like")
+    if chunksize is not None:
+        check_whole("chunksize", chunksize)
+    if ahead is not None:
+        check_whole("ahead", ahead)
 
 
-def check_number(what: str, value: object) -> None:
-    """InputError unless it is a number."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InputError(f"{what} is {value!r}; give a number")
+def check_names(function: str, given: Iterable[str], known: Collection[str]) -> None:
+    """TypeError for an option that the public function does not have, as Python raises it."""
+    for name in given:
+        if name not in known:
+            raise TypeError(
+                f"{function}() got an unexpected keyword argument {name!r};"
+                f" known: {', '.join(known)}"
+            )
+
+
+def warn_user(text: str) -> None:
+    """Warn at the line of the user's code that called slotwise."""
+    package, level = f"{Path(__file__).parents[1]}{os.sep}", 2
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
+
+
+def part_of_session(part: type[T]) -> type[T]:
+    """Name the public methods of a part of a session as its user does.
+
+    So a TypeError of Python for a wrong argument names `Session.change`, for example.
+    """
+    for name, member in vars(part).items():
+        if callable(member) and not name.startswith("_"):
+            member.__qualname__ = f"Session.{name}"
+    return part
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

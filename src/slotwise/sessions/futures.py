@@ -7,7 +7,7 @@ from concurrent import futures
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from slotwise.analysis.explain import Explanation
+from slotwise.analysis.explanation import Explanation
 from slotwise.report.session_table import ShownJob, future_html
 from slotwise.runtime.local.call_files import StoredResult
 from slotwise.runtime.local.call_stream import CallResult, input_of_call, number_of_input

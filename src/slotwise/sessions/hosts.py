@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
@@ -10,7 +10,12 @@ from slotwise.model.event import HostAdded, HostDrained, HostRemoved
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.hosts import check_emulated, on_this_machine
 from slotwise.runtime.state import State
-from slotwise.sessions.checking import check_number, check_slots, check_text
+from slotwise.sessions.checking import (
+    check_number,
+    check_slots,
+    check_text,
+    part_of_session,
+)
 from slotwise.sessions.claims_of_cores import ClaimOfCores, claim_cores
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sources import Slots, processors
@@ -31,6 +36,7 @@ def claimed_cluster(slots: Slots | Cluster | None) -> tuple[Cluster, ClaimOfCore
     return cluster, claim_cores(sum(cluster.capacity.values()), processors())[1]
 
 
+@part_of_session
 class ChangesHosts:
     """The part of a session that changes its hosts; all of them are on this machine."""
 
@@ -56,6 +62,9 @@ class ChangesHosts:
         SlotwiseError if the workers cannot be started.
         """
         check_text("the name of a host", name)
+        check_text(f"host {name!r}: rack", rack)
+        if not isinstance(slots, int | Mapping):
+            raise InputError(f"host {name!r}: slots is {slots!r}; give a whole number >= 1")
         check_slots(slots)
         check_number(f"host {name!r}: speed", speed)
         by_kind = {ANY_KIND: slots} if isinstance(slots, int) else dict(slots)
@@ -82,6 +91,7 @@ class ChangesHosts:
         Does not wait for these. Without any host, jobs wait for the next one. To drain a host
         again has no effect. InputError for an unknown name.
         """
+        check_text("the name of a host", name)
 
         def remove() -> None:
             known = self._state.cluster.by_name

@@ -35,10 +35,13 @@ from slotwise.sessions.arriving import Names, arriving
 from slotwise.sessions.calls import Binding, CallSubmitter, OpenCalls
 from slotwise.sessions.changes import ChangesJobs
 from slotwise.sessions.checking import (
+    check_mapping,
+    check_names,
+    check_options,
     check_pools,
-    check_preemption,
     check_slots,
     check_whole,
+    checked_entry,
 )
 from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
@@ -49,7 +52,6 @@ from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import cells_of_notebook
 from slotwise.sessions.shows import ShowsJobs
 from slotwise.sources import Entry, Slots, Source
-from slotwise.workload.file import read_job
 from slotwise.workload.workload import Workload
 from slotwise.workload.workload import command as slotwise_command
 
@@ -70,7 +72,8 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
                of processors that other sessions of the same user leave, with a warning if there
                are any. Or a `Cluster`, whose hosts are emulated on this machine
     scheduler  the name of the scheduler; see `slotwise.scheduler.ALLOCATORS`
-    pools      the pools with their shares; jobs may also name others
+    pools      the pools with their shares; jobs may also name others, with a warning if some
+               are given here
     history    a database of earlier runs, created if it is missing: it gives the estimated work
                of programs, and each task of a program that ends is added to it
 
@@ -94,7 +97,7 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
                 f" take one of {', '.join(ALLOCATORS)} for a session"
             )
         check_slots(slots)
-        check_preemption(options.get("preemption"))
+        check_options(options, history)
         given = check_pools(pools)
         cluster, self._claim = claimed_cluster(slots)
         try:
@@ -129,6 +132,7 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         others = (self._learning.record, options.get("progress"))
         records = [*filter(None, others), self._hear]
         self._turns = self._over = 0
+        self._warned_of: set[str] = set()
         self.files = CallFiles()
         self._loop = LoopThread(
             header, lambda: LocalBackend((), cluster, is_open=True), records, options.get("log")
@@ -194,6 +198,8 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         task makes `chunksize` calls; by default, as many as take about 10 ms. The other options
         are those of `executor`. If the iterator is closed, the remaining calls are cancelled.
         """
+        check_mapping(fn, iterables, chunksize, ahead)
+        check_names("Session.map", binding, Binding.__dataclass_fields__)
         executor = self.executor(**{"name": getattr(fn, "__name__", "map"), **binding})
         most = AHEAD * self.slots if ahead is None else ahead
         return map_lazily(executor, fn, iterables, chunksize, max(1, most))
@@ -228,8 +234,7 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         InputError for a job that cannot be run; the future of a job that fails has a
         SlotwiseError with the reason.
         """
-        if isinstance(entry, Mapping):
-            entry = read_job(entry, self.slots, Path(folder))
+        entry = checked_entry(entry, folder, self.slots)
         if any(execution is entry for _, execution in list(self._jobs.values())):
             raise InputError("this job runs already; make another object to run it again")
         entry = arriving(entry, self.now, self.unused)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from slotwise.analysis.explain import Explanation, explain_state
+from slotwise.analysis.explain import explain_state
+from slotwise.analysis.explanation import Explanation, Explanations
 from slotwise.model.errors import InputError
 from slotwise.model.job import PhaseId
 from slotwise.programs.execution import Execution
@@ -15,11 +16,13 @@ from slotwise.report.notebook_progress import notebook_display
 from slotwise.report.session_table import ROWS_MOST, ShownJob, ShownSession, session_html
 from slotwise.runtime.state import State
 from slotwise.sessions.calls import PHASE, OpenCalls
+from slotwise.sessions.checking import part_of_session
 from slotwise.sessions.futures import Future
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import LiveDisplay
 
 
+@part_of_session
 class ShowsJobs:
     """The part of a session that shows its jobs."""
 
@@ -34,15 +37,20 @@ class ShowsJobs:
     _jobs: Mapping[str, tuple[Future[Any], Execution]]
     _display: LiveDisplay | None = None
 
-    def jobs(self) -> list[Explanation]:
-        """The jobs that are not over, in order of arrival: what each holds, and why."""
-        return self._loop.ask(lambda: [self._explained(job) for job in self._names_left()])
+    def jobs(self) -> Explanations:
+        """The jobs that are not over, in order of arrival: what each holds, and why.
+
+        The list prints as a table.
+        """
+        return self._loop.ask(lambda: Explanations(map(self._explained, self._names_left())))
 
     def explain(self, job: str | Future[Any]) -> Explanation:
         """The slots that a job holds now, and why; the job may be given by a future.
 
         InputError for the id of a job that is not under way.
         """
+        if isinstance(job, Future) and not job.is_of(self):
+            raise InputError("this future is of another session; call its own `explain`")
         name = job.job if isinstance(job, Future) else job
 
         def explain() -> Explanation:

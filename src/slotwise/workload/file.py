@@ -64,7 +64,8 @@ def read_job(
     Raises InputError as `read_workload` does.
     """
     job = dict(stated)
-    pools = [{"name": job["pool"]}] if job.get("pool", "default") != "default" else []
+    pool = job.get("pool", "default")
+    pools = [{"name": pool}] if isinstance(pool, str) and pool and pool != "default" else []
     data = {"slotwise": 1, "cluster": {"slots": slots}, "pools": pools, "jobs": [job]}
     return _validated(data, Lines(""), folder or FilePath()).jobs[0]
 

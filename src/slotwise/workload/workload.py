@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -168,16 +169,17 @@ def mapreduce(
         raise InputError(f"mapreduce has no setting {unknown[0]!r}; known: {', '.join(known)}")
     if not isinstance(program, str) and id is None:
         id = getattr(program, "name", None) or type(program).__name__
+    name = id or str(program)
     return ProgramJob(
-        id=id or str(program),
+        id=name,
         program=program,
-        inputs=_texts(inputs),
-        output=str(output),
+        inputs=_texts(name, inputs),
+        output=_path(name, "output", output),
         arrival=arrival,
         pool=pool,
         weight=weight,
         deadline=deadline,
-        steps=tuple(steps),
+        steps=_steps(name, steps),
         penalty=penalty,
         priority=priority,
         settings=settings,
@@ -210,15 +212,17 @@ def command(
     prints goes to files in the folder `output`. `work` is the estimated work of all tasks
     together, in seconds. Values are checked when the job runs.
     """
+    if not isinstance(command, Sequence):
+        raise InputError(f"job {id!r}: command is {command!r}; give a text or a list of texts")
     return CommandJob(
         id=id,
         command=command if isinstance(command, str) else tuple(command),
-        output=str(output),
+        output=_path(id, "output", output),
         arrival=arrival,
         pool=pool,
         weight=weight,
         deadline=deadline,
-        steps=tuple(steps),
+        steps=_steps(id, steps),
         penalty=penalty,
         priority=priority,
         settings={
@@ -233,5 +237,19 @@ def command(
     )
 
 
-def _texts(paths: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
-    return (str(paths),) if isinstance(paths, str | Path) else tuple(map(str, paths))
+def _texts(job: str, paths: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
+    if isinstance(paths, Iterable) and not isinstance(paths, str):
+        return tuple(_path(job, "inputs", path) for path in paths)
+    return (_path(job, "inputs", paths),)
+
+
+def _path(job: str, what: str, path: object) -> str:
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"job {job!r}: {what} is {path!r}; give a path, as a text or a Path")
+    return str(path)
+
+
+def _steps(job: str, steps: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    if not isinstance(steps, Iterable):
+        raise InputError(f"job {job!r}: steps is {steps!r}; give pairs (seconds, cost)")
+    return tuple(steps)

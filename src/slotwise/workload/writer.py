@@ -11,6 +11,7 @@ from typing import Any
 
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
+from slotwise.model.event import HostAdded, HostChange, HostDrained
 from slotwise.model.job import Job, Phase
 from slotwise.opening import open_to_write
 from slotwise.workload.schema import VERSION
@@ -25,9 +26,11 @@ def write_workload(
     cluster: Cluster | None = None,
     replicas: int = 0,
     block_bytes: int = 0,
+    changes: Sequence[HostChange] = (),
 ) -> None:
     """Write a workload file with these jobs, and with the cluster for a simulation.
 
+    `changes` are those of the hosts of the cluster, which must be given then.
     `replicas` is the number of hosts that hold each block of input, or 0 if input is on every
     host; `block_bytes` is the number of bytes that each task reads. Pools are written by name
     only, without shares. Default values are left out. The file has a line for each host and
@@ -37,23 +40,32 @@ def write_workload(
     jobs = tuple(jobs)
     if not jobs:
         raise InputError(f"{path}: no jobs to write; give at least one")
+    if changes and cluster is None:
+        raise InputError(f"{path}: changes of the hosts need their cluster; give it, too")
     placement = {"replicas": replicas} if replicas else {}
     if replicas and block_bytes:
         placement["block_bytes"] = block_bytes
     try:
         with TextIOWrapper(open_to_write(path), encoding="utf-8") as stream:
-            stream.writelines(f"{line}\n" for line in _lines(jobs, cluster, placement))
+            stream.writelines(f"{line}\n" for line in _lines(jobs, cluster, placement, changes))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; name a file to write to") from error
 
 
 def _lines(
-    jobs: Sequence[Job], cluster: Cluster | None, placement: Mapping[str, int]
+    jobs: Sequence[Job],
+    cluster: Cluster | None,
+    placement: Mapping[str, int],
+    changes: Sequence[HostChange],
 ) -> Iterator[str]:
     yield MARK
     yield f"slotwise: {VERSION}"
     if cluster is not None:
         yield from _cluster_lines(cluster)
+    if changes:
+        yield "  changes:"
+        for change in changes:
+            yield f"    - {_flow(_change(change))}"
     if placement:
         yield f"placement: {_flow(placement)}"
     pools = dict.fromkeys(job.pool for job in jobs if job.pool != "default")
@@ -71,6 +83,15 @@ def _cluster_lines(cluster: Cluster) -> Iterator[str]:
     yield "  hosts:"
     for host in cluster.hosts:
         yield f"    - {_flow(_host(host))}"
+
+
+def _change(change: HostChange) -> dict[str, Any]:
+    if isinstance(change, HostAdded):
+        return {"at": change.at, "add": _host(change.host)}
+    return {
+        "at": change.at,
+        "drain" if isinstance(change, HostDrained) else "remove": change.host,
+    }
 
 
 def _host(host: Host) -> dict[str, Any]:

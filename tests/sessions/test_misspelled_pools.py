@@ -1,0 +1,46 @@
+"""A pool that the session was not given is created, with a warning if others were given."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from slotwise import Job, Phase, Pool, Session, Tasks
+
+PATIENCE = 120.0
+
+
+def test_an_unknown_pool_is_warned_of_once_at_the_line_that_names_it() -> None:
+    """With the nearest pool that the session was given."""
+    with Session(1, pools=[Pool("all"), Pool("reports", parent="all")]) as session:
+        with pytest.warns(UserWarning, match="reprots") as warned:
+            session.executor(pool="reprots")
+        assert [str(one.message) for one in warned] == [
+            "pool 'reprots' is not among the pools of the session (reports, default);"
+            " did you mean 'reports'?"
+        ]
+        assert warned[0].filename == __file__
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert list(session.map(abs, [-1], pool="reprots")) == [1]
+            session.executor(pool="reports")
+            session.executor(pool="default")
+
+
+def test_a_job_and_a_change_are_warned_of_too() -> None:
+    """Without a pool of a similar name, the warning says what happens."""
+    with Session(1, pools=[Pool("reports")]) as session:
+        with pytest.warns(UserWarning, match="'x' is not .*; it is created with weight 1"):
+            job = session.run(Job("a", (Phase("p", Tasks(1, 1000.0)),), pool="x"))
+        with pytest.warns(UserWarning, match="'y' is not .*; it is created with weight 1"):
+            session.change(job, pool="y")
+        assert job.cancel()
+
+
+def test_without_given_pools_any_may_be_named() -> None:
+    """Nothing is warned of then."""
+    with Session(1) as session, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with session.executor(pool="anything") as executor:
+            assert executor.submit(len, "abc").result(PATIENCE) == 3

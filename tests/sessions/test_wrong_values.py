@@ -1,0 +1,194 @@
+"""Wrong types and values that users give to a session are refused in one sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from slotwise import Calls, Host, InputError, Job, Phase, Pool, Session, Tasks, mapreduce
+
+PATIENCE = 120.0
+
+JOB = Job("j", (Phase("p", Tasks(1, 0.0)),))
+
+
+def refuses(call: Callable[[], object], message: str) -> None:
+    """The call raises an InputError that begins with this message."""
+    with pytest.raises(InputError) as refused:
+        call()
+    assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (None, "None is no job; give one of slotwise.mapreduce(...)"),
+        ("echo hello", "'echo hello' is no job"),
+        (Job, "<class 'slotwise.model.job.Job'> is no job"),
+        ({"id": "a", "work": 1, "pool": 3}, "jobs[0].pool is 3: give a text"),
+        (mapreduce("wordcount", "a", "b", pool=""), "job 'wordcount': pool is ''; give a text"),
+        (mapreduce("wordcount", "a", "b", weight="2"), "job 'wordcount': weight is '2'"),
+        (
+            mapreduce("wordcount", "a", "b", deadline=math.inf),
+            "job 'wordcount': deadline is inf",
+        ),
+        (mapreduce("wordcount", "a", "b", steps=[3]), "job 'wordcount': step 3 is no pair"),
+    ],
+)
+def test_run_refuses_what_is_no_job(session: Session, entry: Any, message: str) -> None:
+    """And jobs with texts or numbers of a wrong type."""
+    refuses(lambda: session.run(entry), message)
+
+
+def test_run_refuses_what_is_no_folder(session: Session) -> None:
+    """Before it looks at the job."""
+    refuses(lambda: session.run(JOB, folder=None), "folder is None; give a path")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pool": None}, "job 'command': pool is None; give a text"),
+        ({"weight": "x"}, "job 'command': weight is 'x'; give a number"),
+        ({"deadline": math.inf}, "job 'command': deadline is inf; give a finite number"),
+        ({"deadline": math.nan}, "job 'command': deadline is nan; give a finite number"),
+        ({"deadline": -3}, "job 'command': deadline is -3; give seconds >= 0"),
+        ({"steps": 3}, "job 'command': steps is 3; give pairs"),
+        ({"output": 3}, "job 'command': output is 3; give a path"),
+        ({"id": None}, "the id of a job is None; give a text"),
+        ({"id": "t", "tasks": "2"}, "job 't': tasks is '2'; give a whole number >= 1"),
+        ({"id": "e", "env": {"A": 3}}, "job 'e': env: A is 3; give a text"),
+        ({"id": "n", "env": {"A=B": ""}}, "job 'n': env has the name 'A=B'; give a text"),
+        ({"id": "l", "env": ["A"]}, "job 'l': env is ['A']; give a mapping"),
+        ({"id": "c", "cwd": 3}, "job 'c': cwd is 3; name a folder"),
+        ({"id": "w", "work": "x"}, "job 'w': work is 'x'; give seconds"),
+        ({"id": "s", "slots_max": "x"}, "phase 'command': slots_max is 'x'; give a whole"),
+    ],
+)
+def test_command_refuses_options_of_a_wrong_type(
+    session: Session, options: dict[str, Any], message: str
+) -> None:
+    """At once, and the session goes on."""
+    refuses(lambda: session.command("true", **options), message)
+    assert session.submit(len, "abc").result(PATIENCE) == 3
+
+
+@pytest.mark.parametrize("command", [None, 3, len])
+def test_command_refuses_what_is_no_command(session: Session, command: Any) -> None:
+    """A command is a text or a list of texts."""
+    refuses(lambda: session.command(command), f"job 'command': command is {command!r}; give a")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"weight": "x"}, "weight is 'x'; give a number"),
+        ({"weight": math.nan}, "weight is nan; give a finite number"),
+        ({"pool": ""}, "pool is ''; give a text"),
+        ({"pool": []}, "pool is []; give a text"),
+        ({"priority": []}, "priority is []; give a text"),
+        ({"deadline": "x"}, "deadline is 'x'; give a number"),
+        ({"deadline": math.inf}, "deadline is inf; give a finite number"),
+        ({"deadline": -1}, "deadline is -1; give seconds >= 0"),
+    ],
+)
+def test_change_refuses_values_that_no_job_can_have(
+    session: Session, changes: dict[str, Any], message: str
+) -> None:
+    """Also for a job that is over."""
+    done = session.submit(len, "abc")
+    refuses(lambda: session.change(done, **changes), message)
+
+
+def test_change_and_explain_take_only_futures_of_the_session(session: Session) -> None:
+    """The id of a job is not enough: a future of another session may have the same one."""
+    with Session(1) as other:
+        foreign = other.submit(len, "abc")
+        refuses(lambda: session.change(foreign, weight=2.0), "<Future of job call")
+        refuses(lambda: session.explain(foreign), "this future is of another session")
+    refuses(lambda: session.change("call"), "'call' is no future of this session")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((3, [1]), {}, "fn is 3; give a function"),
+        ((abs,), {}, "map has no iterables"),
+        ((abs, 3), {}, "3 is no iterable; give a list"),
+        ((abs, [1]), {"chunksize": 1.5}, "chunksize is 1.5; give a whole number >= 1"),
+        ((abs, [1]), {"ahead": 0}, "ahead is 0; give a whole number >= 1"),
+        ((abs, [1]), {"deadline": math.inf}, "deadline is inf; give a finite number"),
+    ],
+)
+def test_map_refuses_values_of_a_wrong_type(
+    session: Session, arguments: tuple[Any, ...], options: dict[str, Any], message: str
+) -> None:
+    """Before it submits a task."""
+    refuses(lambda: session.map(*arguments, **options), message)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda session: session.map(abs, [1], deadlin=1), "Session.map"),
+        (lambda session: session.change(None, slots=1), "Session.change"),
+        (lambda session: session.add_host("a", 1, spede=1), "Session.add_host"),
+    ],
+)
+def test_an_unknown_option_is_a_type_error_with_the_public_function(
+    session: Session, call: Callable[[Session], object], name: str
+) -> None:
+    """As Python raises it."""
+    with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected keyword argument"):
+        call(session)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Session(1, objective=3), "objective is 3; give the name of a penalty"),
+        (lambda: Session(1, log=3), "log is 3; give a path"),
+        (lambda: Session(1, history=3), "history is 3; give a path"),
+    ],
+)
+def test_a_session_refuses_options_of_a_wrong_type(
+    make: Callable[[], Session], message: str
+) -> None:
+    """Before it starts any process."""
+    refuses(make, message)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Job("k", (), weight="3"), "job 'k': weight is '3'; give a number"),
+        (lambda: Job("k", (), pool=3), "job 'k': pool is 3; give a text"),
+        (lambda: Job("k", JOB.phases[0]), "job 'k': phases is Phase("),
+        (lambda: Job("k", (3,)), "job 'k': phases is (3,); give a list of Phase"),
+        (lambda: Job("k", JOB.phases, steps=3), "job 'k': steps is 3; give pairs"),
+        (
+            lambda: Job("k", JOB.phases, deadline=math.inf),
+            "job 'k': deadline is inf; give a fin",
+        ),
+        (lambda: Phase("p", 3), "phase 'p': tasks is 3; give Tasks"),
+        (lambda: Phase("p", Tasks(1), slots="2"), "phase 'p': slots is '2'; give a whole"),
+        (lambda: Tasks("1"), "the number of tasks is '1'; give a whole number"),
+        (lambda: Tasks(1, ["x"]), "the work of a task is a number >= 0, not 'x'"),
+        (lambda: Pool(3), "the name of a pool is 3; give a text"),
+        (lambda: Pool("a", weight="x"), "pool 'a': weight is 'x'; give a number"),
+        (lambda: Pool("a", slots_max="4"), "pool 'a': slots_max is '4'; give a whole number"),
+        (lambda: Host("a", 3), "host 'a': slots is 3; give whole numbers by kind, such as"),
+        (lambda: Host("a", {"task": 1}, speed="1"), "host 'a': speed is '1'; give a number"),
+        (lambda: Calls(JOB, 3), "job 'j': functions is 3; give a function"),
+        (lambda: Calls(JOB, {"p": 3}), "job 'j': the function of phase 'p' is 3; give"),
+        (lambda: Calls(3, len), "Calls: job is 3; give a slotwise.Job"),
+    ],
+)
+def test_the_parts_of_a_job_refuse_values_of_a_wrong_type(
+    make: Callable[[], object], message: str
+) -> None:
+    """When they are made, so that the traceback ends at the line of the user."""
+    refuses(make, message)
