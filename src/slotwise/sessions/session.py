@@ -274,7 +274,7 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
             for future in self._pending():
                 future.cancel()
             with self.lock:  # Also where no host could run, and so end, a cancelled call.
-                for job in self._calls:
+                for job in list(self._calls):  # The loop removes those that are over.
                     self.put(JobCancelled(self.now, job))
         with self._none_waits:
             self._none_waits.wait_for(lambda: not self._waiting or self._is_ended)
