@@ -25,7 +25,7 @@ from slotwise.model.job import Job, PhaseId
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
 from slotwise.programs.execution import Execution
-from slotwise.running import Options, RunSpec, check_jobs, refuse_unknown
+from slotwise.running import Options, RunSpec, check_jobs, refuse_log, refuse_unknown
 from slotwise.runtime.local.arrivals import StopTask
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.call_files import CallFiles
@@ -89,6 +89,7 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         **options: Unpack[Options],
     ) -> None:
         refuse_unknown(options)
+        refuse_log(history, options)
         if scheduler in QUEUEINGS:
             raise InputError(
                 f"{scheduler} plans whole tasks of known work, and that of calls is unknown;"
@@ -99,7 +100,7 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         given = check_pools(pools)
         cluster, self._claim = claimed_cluster(slots)
         try:
-            self._learning = Learning(history, cluster, options.get("log"))
+            self._learning = Learning(history, cluster)
             self._open(cluster, scheduler, given, options)
         except BaseException:
             self._claim.close()
