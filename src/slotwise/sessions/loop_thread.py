@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from concurrent import futures
@@ -65,11 +66,15 @@ class LoopThread:
         for thread in (self._thread, self._steps, self._callbacks):
             thread.start()
 
-    def join(self) -> None:
-        """Wait for the end of the loop, and of all callbacks."""
+    def join(self, timeout: float) -> bool:
+        """Wait for the end of the loop, and of all callbacks. Whether they have ended."""
+        until = time.monotonic() + timeout
         for thread in (self._thread, self._steps, self._callbacks):
             if threading.current_thread() is not thread:
-                thread.join()
+                thread.join(max(0.0, until - time.monotonic()))
+                if thread.is_alive():
+                    return False
+        return True
 
     def ask(self, question: Callable[[], T]) -> T:
         """The answer of a function that is called in the thread of the loop.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,10 @@ def test_an_interrupted_close_cancels_the_jobs(monkeypatch: pytest.MonkeyPatch) 
     stuck = session.submit(wait_for_file, "/no/such/file")
     join = session._loop.join
 
-    def interrupt() -> None:
+    def interrupt(timeout: float) -> bool:
         monkeypatch.setattr(session._loop, "join", join)
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+        return join(timeout)
 
     monkeypatch.setattr(session._loop, "join", interrupt)
     with pytest.raises(KeyboardInterrupt):
