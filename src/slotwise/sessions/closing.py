@@ -76,7 +76,7 @@ class ClosesItself(AcceptsCalls):
             self.cells.close()
         if self._display is not None and self._is_ended:  # Otherwise, nobody would draw it.
             self._display.close()
-        OPEN.discard(self)
+        _OPEN.discard(self)
 
     def _pending(self) -> list[Future[Any]]:
         with self.lock:
@@ -96,16 +96,21 @@ class ClosesItself(AcceptsCalls):
         self.close(cancels=kind is not None)
 
 
-OPEN: weakref.WeakSet[ClosesItself] = weakref.WeakSet()
-"""The sessions that are open."""
+def close_at_exit(session: ClosesItself) -> None:
+    """Wait for a session if it is still open at the end of the program.
 
-
-@atexit.register
-def _close_all() -> None:
-    """Wait for the sessions that are still open at the end of the program.
-
-    If it ends by an interrupt, cancel their jobs.
+    If that ends by an interrupt, cancel its jobs.
     """
+    _OPEN.add(session)
+    # Anew, so that it is called before what was registered since: the removal of their files.
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)
+
+
+_OPEN: weakref.WeakSet[ClosesItself] = weakref.WeakSet()
+
+
+def _close_all() -> None:
     try:
         _close_open(cancels=_ends_by_interrupt())
     except KeyboardInterrupt:  # It may have come before interrupts were held back.
@@ -115,7 +120,7 @@ def _close_all() -> None:
 
 def _close_open(*, cancels: bool) -> None:
     with HeldInterrupts() as held:
-        for session in list(OPEN):
+        for session in list(_OPEN):
             session._close(held, cancels=cancels or held.count > 0)
 
 

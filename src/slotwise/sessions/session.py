@@ -36,7 +36,7 @@ from slotwise.sessions.checking import (
     check_slots,
     check_whole,
 )
-from slotwise.sessions.closing import OPEN, ClosesItself
+from slotwise.sessions.closing import ClosesItself, close_at_exit
 from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import ChangesHosts, claimed_cluster
@@ -133,7 +133,7 @@ class Session(ClosesItself, ChangesJobs, ChangesHosts, ShowsJobs):
         self._state = self._loop.state
         self.cells = cells_of_notebook()
         self._loop.start(self._ended)
-        OPEN.add(self)
+        close_at_exit(self)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call `fn(*args, **kwargs)` in a worker process, as a job; returns at once.
