@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import time
 import weakref
@@ -71,7 +72,8 @@ class ClosesItself(AcceptsCalls):
     def _free(self) -> None:
         """Remove what the session has put elsewhere."""
         self.files.close()
-        self._claim.close()
+        if os.getpid() == self._pid:  # A forked child does not own it.
+            self._claim.close()
         if self.cells is not None:
             self.cells.close()
         if self._display is not None and self._is_ended:  # Otherwise, nobody would draw it.
