@@ -9,7 +9,8 @@ The same run measures
 - HiGHS (scipy, extra `test`): the linear program of the best schedule of all in which the jobs
   end in the same order, at 172 jobs. It has J (J + 3) / 2 variables and about as many rows:
   ten thousand jobs would have fifty million;
-- the exact search for the best order of ten jobs, in Python and compiled.
+- the exact search for the best order of ten jobs, in Python and compiled;
+- the allocation among a thousand equal calls for each objective, beside its plain form.
 
 Quote the ratios of one run; milliseconds depend on the machine and its load.
 """
@@ -19,14 +20,16 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
 
 from oracles.packing_scheme import pack_by_the_book
+from oracles.plain_flex import share_plainly
 from slotwise.allocation.compiled import has_numba
-from slotwise.allocation.flex import contended_first
+from slotwise.allocation.flex import Flex, contended_first
 from slotwise.allocation.grant import grant
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.packing import (
@@ -38,8 +41,11 @@ from slotwise.allocation.packing.scheme import COMPILED_FROM
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.search.exhaustive import search
 from slotwise.allocation.search.orders import by_area
+from slotwise.model.cluster import Cluster
+from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.cost import Line
 from slotwise.objective.costs import Floats
+from slotwise.objective.objective import Objective
 
 GOALS = {172: 1.0, 2_000: 5.0, 10_000: 10.0, 100_000: 100.0}
 """Milliseconds for a decision by phases; the last two with numba."""
@@ -71,6 +77,7 @@ def main() -> None:
         ratios = (f"{way} {t / ours:.0f} x" for way, t in taken.items() if t > ours)
         print(", ".join(ratios) + remark)
     print_searches()
+    print_equal_calls()
 
 
 WAYS = ("Python", "compiled", "Fig. 3", "HiGHS")
@@ -204,6 +211,46 @@ def mean_of(
         ends = completions(p.capacity, p.work, p.min_share, p.max_share, order)
         way(problem, order, problem.value(ends))
     return (time.perf_counter() - start) / len(problems)
+
+
+def print_equal_calls() -> None:
+    """The slots of jobs of one task, and the same in the plain form, which decides the same."""
+    print(f"\nAllocation among {CALLS:,} equal jobs of one task, in ms of processor time")
+    print(f"{'':10}" + "".join(f"{f'{slots} slots':>10}{'plain':>10}" for slots in CALL_SLOTS))
+    for penalty in ("slowdown", "tardy", "tardiness", "sla"):
+        print(f"{penalty:10}", end="")
+        ratios = []
+        for slots in CALL_SLOTS:
+            claims, allocator = equal_calls(slots), Flex(Objective(penalty))
+            ours = processor_time(partial(allocator.share, claims))
+            plain = processor_time(partial(share_plainly, allocator, claims))
+            print(f"{ours:10.1f}{plain:10.1f}", end="", flush=True)
+            ratios.append(plain / ours)
+        print("   plain:", ", ".join(f"{ratio:.1f} x" for ratio in ratios))
+
+
+CALLS, CALL_SLOTS = 1_000, (2, 100)
+
+
+def equal_calls(slots: int) -> Claims:
+    """Calls that arrived one after another, each due at the same time after its arrival."""
+    phase, owner = Phase("task", Tasks(1, 1.0)), []
+    for number in range(CALLS):
+        at = number / CALLS
+        steps = ((at + 100.0, 1.0), (at + 300.0, 2.0))
+        owner.append((Job(f"{number}", (phase,), at, deadline=at + 100.0, steps=steps), phase))
+    claims = Claims.of(slots, [1.0] * CALLS, max_share=[1.0] * CALLS)
+    return replace(claims, owner=owner, cluster=Cluster.of_slots(slots), now=1.0)
+
+
+def processor_time(act: Callable[[], object]) -> float:
+    """The least of three runs, ms."""
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        act()
+        times.append(time.process_time() - start)
+    return min(times) * 1e3
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 All make no-op calls in worker processes on 2 slots:
 
 - the median time from submitting a call to its result, one at a time
-- calls a second: all submitted at once as tasks of one job, and mapped with chunks
+- calls a second as tasks of one job: submitted one by one, as a job of `Calls`, which is
+  submitted as a whole, and mapped with chunks
 - jobs of one call each a second, while 1,000 and 10,000 are alive
 
 Everything is measured in this run; speeds are ratios to slotwise's own in the same row.
@@ -26,13 +27,16 @@ import loky
 from rich.console import Console
 from rich.table import Table
 
-from slotwise import Session
+from slotwise import Calls, Session
+from slotwise.model.job import Job, Phase, Tasks
 
 SLOTS, ROUNDS = 2, 3
 SPAWN = multiprocessing.get_context("spawn")  # Forking with the pools' threads is unsafe.
 GOALS = {
     "latency": "< 0.5 ms",
     "calls": "20,000/s",
+    "whole": "20,000/s",
+    "mapped": "20,000/s",
     "jobs 1000": "5,000/s",
     "jobs 10000": "2,000/s",
 }
@@ -162,6 +166,17 @@ def of_map(size: int) -> float:
         return mapped(session.map(noop, range(10 * size)), 10 * size)
 
 
+def of_whole_job(size: int) -> float:
+    """Calls a second of a job of `Calls`, each of them a task."""
+    with Session(SLOTS) as session:
+        latency(session, 50)
+        job = Job("calls", (Phase("call", Tasks(size)),))
+        begun = time.perf_counter()
+        results = session.run(Calls(job, noop)).result()
+        assert results["call"][size - 1] == size - 1
+        return size / (time.perf_counter() - begun)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--size", type=int, default=20_000, help="calls of one measurement")
@@ -174,12 +189,14 @@ def main() -> None:
         }
         for name, rounds in found.items()
     }
+    best["slotwise"]["whole"] = max(of_whole_job(size) for _ in range(ROUNDS))
     best["slotwise"]["mapped"] = max(of_map(size) for _ in range(ROUNDS))
     table = Table("", *PEERS, "goal", title=f"No-op calls on {SLOTS} slots, best of {ROUNDS}")
     ours = best["slotwise"]
     for key, title in (
         ("latency", "one at a time, median"),
         ("calls", "tasks of one job, submitted one by one"),
+        ("whole", "tasks of one job, submitted as a whole"),
         ("mapped", "mapped with chunks"),
     ):
         cells = []

@@ -2,8 +2,11 @@
 
 A search of scikit-learn and a computation of Dask's delayed calls, each beside a large one of
 its kind that is under way. On a session the two are an executor each, under FLEX. Plain joblib
-(loky) and plain Dask (threads and processes) run the same on one pool of 2 workers, as in a
-program in which two threads use the same library.
+(loky) and plain Dask (threads, processes and a LocalCluster) run the same on one pool of 2
+workers, as in a program in which two threads use the same library.
+
+Plain joblib and Dask on a pool submit a few tasks in advance, so that the small work has turns.
+A LocalCluster, and joblib with `pre_dispatch="all"`, know all tasks of the large work first.
 """
 
 from __future__ import annotations
@@ -14,12 +17,13 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import dask
 import joblib
+from distributed import Client, LocalCluster
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import GridSearchCV
@@ -43,30 +47,44 @@ def main() -> None:
     warnings.simplefilter("ignore")
     print(f"small beside large: {SLOTS} slots, the large work is {options.large} small ones")
     with slotwise.Session(SLOTS, "flex") as session:
-        rows = {
-            "scikit-learn search": {
-                "slotwise, flex": partial(
-                    joblib.parallel_config, "slotwise", session=session, n_jobs=SLOTS
-                ),
-                "plain joblib (loky)": partial(joblib.parallel_config, "loky", n_jobs=SLOTS),
-            },
-            "Dask computation": {
-                "slotwise, flex": partial(session.executor, ahead=100),
-                "slotwise, flex, no ahead": session.executor,
-                "plain Dask (threads)": partial(shared, ThreadPoolExecutor(SLOTS)),
-                "plain Dask (processes)": partial(shared, ProcessPoolExecutor(SLOTS)),
-            },
-        }
-        make = {"scikit-learn search": search, "Dask computation": computation}
-        for kind, configs in rows.items():
-            for name, config in configs.items():
-                measured = [
-                    beside_alone(make[kind], config, options.large)
-                    for _ in range(options.times)
-                ]
-                alone = statistics.median(alone for alone, _ in measured)
-                times = statistics.median(beside / alone for alone, beside in measured)
-                print(f"{kind:20} {name:24} alone {alone:5.2f} s   beside x {times:5.1f}")
+        ours = partial(joblib.parallel_config, "slotwise", session=session, n_jobs=SLOTS)
+        measure("scikit-learn search", "slotwise, flex", search, ours, options)
+        dask_ahead = partial(session.executor, ahead=100)
+        measure("Dask computation", "slotwise, flex", computation, dask_ahead, options)
+        measure(
+            "Dask computation", "slotwise, no ahead", computation, session.executor, options
+        )
+    loky = partial(joblib.parallel_config, "loky", n_jobs=SLOTS)
+    measure("scikit-learn search", "plain joblib (loky)", search, loky, options)
+    all_first = partial(search, pre_dispatch="all")
+    measure("scikit-learn search", "plain joblib, all first", all_first, loky, options)
+    for name, pool in (
+        ("plain Dask (threads)", ThreadPoolExecutor(SLOTS)),
+        ("plain Dask (processes)", ProcessPoolExecutor(SLOTS)),
+    ):
+        measure("Dask computation", name, computation, partial(nullcontext, pool), options)
+    with (
+        LocalCluster(SLOTS, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        cluster_of_two = partial(nullcontext, client)
+        measure(
+            "Dask computation", "plain Dask (cluster)", computation, cluster_of_two, options
+        )
+
+
+def measure(
+    kind: str,
+    name: str,
+    make: Callable[[Config, int], Work],
+    config: Config,
+    options: argparse.Namespace,
+) -> None:
+    """Print a row of the table."""
+    measured = [beside_alone(make, config, options.large) for _ in range(options.times)]
+    alone = statistics.median(alone for alone, _ in measured)
+    times = statistics.median(beside / alone for alone, beside in measured)
+    print(f"{kind:20} {name:24} alone {alone:5.2f} s   beside x {times:5.1f}")
 
 
 def beside_alone(
@@ -89,7 +107,7 @@ def seconds(work: Work) -> float:
     return time.perf_counter() - begun
 
 
-def search(config: Config, size: int) -> Work:
+def search(config: Config, size: int, pre_dispatch: str = "2*n_jobs") -> Work:
     """A search of 4 settings with 3 folds, `size` times as many settings."""
     rows, labels = make_classification(400, random_state=0)
     depths = {"max_depth": [3] * 4 * size}
@@ -97,7 +115,8 @@ def search(config: Config, size: int) -> Work:
 
     def work() -> None:
         with config():
-            GridSearchCV(forest, depths, cv=3, refit=False).fit(rows, labels)
+            found = GridSearchCV(forest, depths, cv=3, refit=False, pre_dispatch=pre_dispatch)
+            found.fit(rows, labels)
 
     return work
 
@@ -117,11 +136,6 @@ def computation(config: Config, size: int) -> Work:
 def rest(number: int) -> int:
     time.sleep(0.05)
     return number
-
-
-def shared(executor: Executor) -> AbstractContextManager[Executor]:
-    """An executor that stays open after the block."""
-    return nullcontext(executor)
 
 
 if __name__ == "__main__":

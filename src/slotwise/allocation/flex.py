@@ -51,11 +51,13 @@ class Flex:
         claims = with_measuring(claims)
         if self.ordering is not None:
             return grant(claims, self.ordering(self.problem(claims)))
-        if not self.budget_seconds and self.objective.aggregate == "sum":
-            slopes = self._slopes(claims)
-            if slopes is not None:
-                return grant(claims, contended_first(claims, slopes))
-        return self._begin(claims)
+        is_short = not self.budget_seconds and self.objective.aggregate == "sum"
+        if is_short and (slopes := self._slopes(claims)) is not None:
+            return grant(claims, contended_first(claims, slopes))
+        problem = self.problem(claims)
+        if is_short and problem.costs.are_lines:
+            return grant(claims, contended_first(claims, problem.costs.slope.tolist()))
+        return self._begin(claims, problem)
 
     def problem(self, claims: Claims) -> Malleable:
         """The claims as a problem that starts now, where each phase has the cost of its job.
@@ -79,11 +81,11 @@ class Flex:
         problem = self.problem(claims)
         return problem, solve(problem, budget)
 
-    def _begin(self, claims: Claims) -> list[float]:
+    def _begin(self, claims: Claims, problem: Malleable) -> list[float]:
         """The first interval of the schedule; left-over slots go by completion time."""
         seconds = BUDGET_SECONDS if self.budget_seconds is None else self.budget_seconds
         steps = seconds / (STEP_SECONDS * max(1, len(claims)))
-        problem, solution = self.solve(claims, Budget(steps))
+        solution = solve(problem, Budget(steps))
         first = np.zeros(len(claims))
         for j, pieces in enumerate(solution.packing):
             if pieces and pieces[0][0] == 0:
@@ -97,15 +99,17 @@ class Flex:
         return cost.since(claims.now + tail_on(job, phase, claims.cluster))
 
     def _slopes(self, claims: Claims) -> Sequence[float] | None:
-        """The slopes of the costs if all are lines, otherwise None: Smith's rule needs them."""
+        """The slopes of the costs if one penalty makes all of them lines, otherwise None."""
         if not any(job.penalty for job, _ in claims.owner):
             match self.objective.penalty:
                 case "response" | "lateness":
                     return [job.weight for job, _ in claims.owner]
                 case "stretch":
                     return [job.weight / (job.work or 1.0) for job, _ in claims.owner]
-        problem = self.problem(claims)
-        return problem.costs.slope.tolist() if problem.costs.are_lines else None
+                case "slowdown":
+                    cluster = claims.cluster
+                    return [job.weight / size_on(job, cluster).alone for job, _ in claims.owner]
+        return None
 
 
 BUDGET_SECONDS = 0.005

@@ -18,7 +18,10 @@ JOBS_KEPT = 10_000
 
 def size_on(job: Job, cluster: Cluster) -> Size:
     """The job's work, and the minimum time that it takes alone. O(phases) at the first call."""
-    return _kept(_On(job, cluster))[0] if len(job.phases) > 1 else _size(job, cluster)
+    if len(job.phases) > 1:
+        return _kept(_On(job, cluster))[0]
+    phase = job.phases[0]
+    return Size(max(phase.work_total() or 0.0, LEAST), max(LEAST, _length(phase, cluster)))
 
 
 def tail_on(job: Job, phase: Phase, cluster: Cluster) -> float:

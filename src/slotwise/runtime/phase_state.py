@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from slotwise.estimation.extrapolation import work_left
+from slotwise.estimation.extrapolation import WORK_LEAST, work_left
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Job, Phase, PhaseId
@@ -91,13 +91,12 @@ class PhaseState(ShareNode):
         self.slot_kind = cluster.slot_kind(phase.kind)
         self.max_share = phase.slots_most
         self.waits_for = set(phase.waits_for)
-        self.is_pinned = phase.continues is not None
-        self.is_open = phase.grows
+        self.is_pinned, self.is_open = phase.continues is not None, phase.grows
         self._cluster = cluster
         self.enter(pool, pools)
         self.behind: list[PhaseState] = []  # the phases that wait for it
         self.pending, self.blocked = (0, count) if self.is_pinned else (count, 0)
-        self.done = 0
+        self.done = self._cursor = 0
         self.counted = 0  # its demand as counted in the shares above it
         self.is_ready = False
         self.lacks_input = False  # It waits again, because input of it was lost.
@@ -106,7 +105,6 @@ class PhaseState(ShareNode):
         self.launches: dict[int, tuple[Launch, float, float]] = {}
         self.stopping: dict[int, PoolState | None] = {}
         self._status = bytearray([BLOCKED] * count if self.is_pinned else count)
-        self._cursor = 0
         self._returned: list[int] = []
         self._tries: dict[int, int] = {}
         self._bad_ends: dict[tuple[int, bool], int] = {}
@@ -255,6 +253,8 @@ class PhaseState(ShareNode):
         """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
         finished, running = self._expected_finished, self._expected_running
         if self._works is None:
+            if not self.done and not self.launches:  # Most phases, if thousands wait.
+                return self.width * max(self._expected_total, WORK_LEAST)
             finished, running = self._each * self.done, self._each * len(self.launches)
         return self.width * work_left(
             expected_pending=max(0.0, self._expected_total - finished - running),

@@ -9,10 +9,10 @@ from typing import Any
 
 from slotwise.model.errors import SlotwiseError
 from slotwise.model.event import JobsClosed
-from slotwise.model.fitting import check_fits
 from slotwise.model.job import Job
 from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
+from slotwise.running import check_jobs
 from slotwise.runtime.local.arrivals import Entry as Put
 from slotwise.runtime.local.call_stream import CallResult
 from slotwise.runtime.state import State
@@ -43,18 +43,14 @@ class AcceptsCalls:
         if not self._is_ended:
             self._loop.backend.put(entry)
 
-    def enter(self, stream: OpenCalls) -> None:
-        """Add the calls of a new job; the caller holds the lock."""
-        self._calls[stream.job] = stream
-        self.put(stream.stream)
+    def begin(self, calls: OpenCalls) -> None:
+        """Begin a job of calls; the caller holds the lock."""
+        self._calls[calls.job] = calls
 
     def check_job(self, job: Job) -> None:
         """InputError for a job without what the pools or the objective need now."""
-        for phase in job.phases:
-            self._state.cluster.slot_kind(phase.kind)  # Refuses a kind that no host serves.
         self._pools.check_holds_jobs(job.pool)
-        self._objective.check([job])
-        check_fits(job, self._state.cluster, self._pools)
+        check_jobs([job], self._state.cluster, self._objective, self._pools)
 
     def check_open(self, *, had_waited: bool) -> None:
         """RuntimeError if no more calls are accepted; those that waited still are."""

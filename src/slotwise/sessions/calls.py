@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from slotwise.model.errors import InputError, SlotwiseError
-from slotwise.model.event import JobCancelled, PhaseClosed, TasksAdded
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
-from slotwise.runtime.local.arrivals import Entry
+from slotwise.model.event import JobCancelled, PhaseClosed
+from slotwise.model.job import Job, Phase, Tasks
+from slotwise.runtime.local.arrivals import Entry, StopTask
 from slotwise.runtime.local.call_files import CallFiles
 from slotwise.runtime.local.call_stream import Call, CallResult, CallStream, pickled_call
 from slotwise.sessions.checking import check_number, check_text, check_whole
@@ -40,8 +40,8 @@ class CallHost(Control, Protocol):
         """Give an entry to the loop; the caller holds the lock."""
         ...
 
-    def enter(self, stream: OpenCalls) -> None:
-        """Add the calls of a new job; the caller holds the lock."""
+    def begin(self, calls: OpenCalls) -> None:
+        """Begin a job of calls; the caller holds the lock."""
         ...
 
     def check_job(self, job: Job) -> None:
@@ -109,6 +109,8 @@ class OpenCalls:
         self.stream = CallStream(job, self, host.files)
         self.grows = self._is_open = job.phases[0].grows
         self.of_task: dict[int, Future[Any]] = {}
+        self._cancelled: set[int] = set()  # the tasks of `of_task` whose calls were cancelled
+        host.begin(self)
 
     @property
     def job(self) -> str:
@@ -117,28 +119,36 @@ class OpenCalls:
 
     def add(self, future: Future[Any], call: Call) -> None:
         """Submit a call, with the lock held."""
-        task = self.stream.add(call)
-        future.job, future.task = self.job, task
-        self.of_task[task] = future
-        if task:
-            self._host.put(TasksAdded(self._host.now, PhaseId(self.job, PHASE), 1))
-        else:
-            self._host.enter(self)
+        stream = self.stream
+        future.job, future.task = stream.job.id, stream.count
+        self.of_task[stream.count] = future
+        if stream.add(call):
+            self._host.put(stream)
 
     def close(self) -> None:
         """Add no more calls, with the lock held. Idempotent."""
-        if self._is_open:
+        if self._is_open and self.stream.count:
             self._is_open = False
-            self._host.put(PhaseClosed(self._host.now, PhaseId(self.job, PHASE)))
-            self.end_if_cancelled()
+            # Put again, as an interrupt may have come before it was put for its last call.
+            self._host.put(self.stream)
+            self._host.put(PhaseClosed(self._host.now, self.stream.phase))
+            self._end_if_cancelled()
 
-    def end_if_cancelled(self) -> None:
+    def cancelled(self, task: int) -> None:
+        """A call was cancelled: stop it; the lock is held."""
+        self._host.put(StopTask(self.stream.phase, task))
+        self._cancelled.add(task)
+        self._end_if_cancelled()
+
+    def _end_if_cancelled(self) -> None:
         """End the job if no more calls come and all that are left were cancelled.
 
         Otherwise it would wait until they can be launched, which may be never.
         """
-        left = list(self.of_task.values())
-        if left and not self._is_open and all(future.cancelled() for future in left):
+        left = self.of_task
+        if self._is_open or not 0 < len(left) <= len(self._cancelled):
+            return
+        if self._cancelled.issuperset(list(left)):  # One of these may have ended meanwhile.
             self._host.put(JobCancelled(self._host.now, self.job))
 
     def may_start(self, task: int) -> bool:
@@ -146,7 +156,7 @@ class OpenCalls:
         future = self.of_task.get(task)
         if future is not None and future.start():
             return True
-        self.of_task.pop(task, None)
+        self._forget(task)
         return False
 
     def stopped(self, task: int) -> None:
@@ -156,13 +166,17 @@ class OpenCalls:
 
     def done(self, task: int, result: CallResult) -> None:
         """A call is done."""
-        if future := self.of_task.pop(task, None):
+        if future := self._forget(task):
             self._host.settle(future, result)
 
     def fail(self, reason: str) -> None:
         """The job has failed, and so have its calls."""
         for future in list(self.of_task.values()):
             future.fail(SlotwiseError(f"job {self.job!r} failed: {reason}"))
+
+    def _forget(self, task: int) -> Future[Any] | None:
+        self._cancelled.discard(task)
+        return self.of_task.pop(task, None)
 
 
 class CallSubmitter:

@@ -17,18 +17,17 @@ from slotwise.model.event import (
     PhaseClosed,
     TaskFinished,
 )
-from slotwise.model.job import Job, PhaseId
+from slotwise.model.job import Job
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
 from slotwise.programs.execution import Execution
-from slotwise.running import Options, RunSpec, check_jobs, refuse_log, refuse_unknown
-from slotwise.runtime.local.arrivals import StopTask
+from slotwise.running import Options, RunSpec, refuse_log, refuse_unknown
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.call_files import CallFiles
 from slotwise.runtime.local.call_stream import CallResult
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS
 from slotwise.sessions.arriving import Names, arriving
-from slotwise.sessions.calls import PHASE, Binding, CallSubmitter, OpenCalls
+from slotwise.sessions.calls import Binding, CallSubmitter, OpenCalls
 from slotwise.sessions.changes import ChangesJobs
 from slotwise.sessions.checking import (
     check_pools,
@@ -234,13 +233,13 @@ class Session(ClosesItself, ChangesJobs, ChangesHosts, ShowsJobs):
         source = Source(workload, (entry,), self._learning.rates)
         cluster = self._state.cluster
         (execution,) = source.executions(cluster)
-        check_jobs([execution.job], cluster, self._objective, self._state.pools)
+        self.check_job(execution.job)
         execution.open()
         future: Future[Any] = Future(self, execution.job.id)
         try:
             with self.lock:
                 self.check_open(had_waited=False)
-                self.check_job(execution.job)
+                self.check_job(execution.job)  # The pools may have changed.
                 self._jobs[execution.job.id] = (future, execution)
                 self._learning.begin(execution)
                 self.put(execution)
@@ -256,8 +255,7 @@ class Session(ClosesItself, ChangesJobs, ChangesHosts, ShowsJobs):
         with self.lock:
             calls = self._calls.get(future.job)
             if calls is not None and calls.grows and future.task is not None:
-                self.put(StopTask(PhaseId(future.job, PHASE), future.task))
-                calls.end_if_cancelled()
+                calls.cancelled(future.task)
             elif calls is not None or future.job in self._jobs:
                 self.put(JobCancelled(self.now, future.job))
 

@@ -71,18 +71,23 @@ def keeping(problem: Malleable, due: Floats) -> MalleableSolution:
     return MalleableSolution.of(problem, packing)
 
 
-def simplest(problem: Malleable, orders: Iterable[Order], due: Floats) -> MalleableSolution:
+def simplest(
+    problem: Malleable,
+    orders: Iterable[Order],
+    due: Floats,
+    kept: MalleableSolution | None = None,
+) -> MalleableSolution:
     """The schedule by the packing scheme in the first of the orders as good as the due dates.
 
     It has fewer pieces, and whole slots if shares are whole numbers. If no order is as good,
-    the schedule is that of the due dates (`keeping`).
+    the schedule is that of the due dates: `kept`, if `keeping` has been called before.
     """
     value = problem.value(np.minimum(due, problem.ends))
     packer = packer_for(problem.capacity, problem.work, problem.min_share, problem.max_share)
     for order in orders:
         if is_as_good(problem.value(packer.completions(order)), value):
             return in_order(problem, order)
-    return keeping(problem, due)
+    return keeping(problem, due) if kept is None else kept
 
 
 def is_as_good(value: float, other: float) -> bool:

@@ -70,9 +70,10 @@ def _solve_sum(problem: Malleable, budget: Budget) -> MalleableSolution:
     if are_steps:
         choice = choose_steps(problem, due, budget)
         due, bound = choice.due, choice.bound
-    best = simplest(problem, [order], due)
-    if not problem.costs.are_lines:
-        best = _earlier(best, keeping(problem, due))
+    kept = None if problem.costs.are_lines else keeping(problem, due)
+    best = simplest(problem, [order], due, kept)
+    if kept is not None:
+        best = _earlier(best, kept)
     return replace(best, bound=bound)
 
 
@@ -96,14 +97,20 @@ def _best_order(
     problem: Malleable, budget: Budget, dates: Callable[[Sequence[int]], Floats]
 ) -> tuple[Order, Floats]:
     """The best order that search finds from any of the known ones, and its due dates."""
+    starts, ends = list(_orders(problem)), problem.ends
+    # Each is needed several times, and with many equal jobs most of the orders are the same.
+    known = {start: dates(list(start)) for start in dict.fromkeys(map(tuple, starts))}
+
+    def dates_of(order: Sequence[int]) -> Floats:
+        found = known.get(tuple(order))
+        return dates(order) if found is None else found
 
     def value(order: Sequence[int]) -> float:
-        return problem.value(np.minimum(dates(order), problem.ends))
+        return problem.value(np.minimum(dates_of(order), ends))
 
-    starts = sorted(_orders(problem), key=value)
-    found = [improve(start, value, budget) for start in starts]
+    found = [improve(start, value, budget) for start in sorted(starts, key=value)]
     order, _ = min(found, key=lambda one: one[1])
-    return order, dates(order)
+    return order, dates_of(order)
 
 
 def _orders(problem: Malleable) -> Iterator[Order]:

@@ -10,6 +10,7 @@ from math import inf
 from slotwise.model.event import HostChange, JobsClosed, Request, TasksAdded
 from slotwise.model.job import PhaseId
 from slotwise.programs.execution import Execution
+from slotwise.runtime.local.call_stream import CallStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,10 @@ class Ask:
 
 
 Entry = Execution | Request | HostChange | StopTask | Ask
-"""What another thread may ask for: a job, an event as it stands, or an action."""
+"""What another thread may ask for: a job, an event as it stands, or an action.
+
+A `CallStream` may be put many times: it stands for the calls added since it was last taken.
+"""
 
 
 class Arrivals:
@@ -72,17 +76,17 @@ class Arrivals:
         inbox = self._inbox
         while inbox:
             entry = inbox.popleft()
-            if isinstance(entry, TasksAdded):
-                yield self._with_next(entry)
+            if isinstance(entry, CallStream):
+                yield from _new_calls(entry, now)
             else:
                 yield entry
 
-    def _with_next(self, first: TasksAdded) -> TasksAdded:
-        """This event together with those for the same phase that follow it."""
-        count, inbox = first.count, self._inbox
-        while (
-            inbox and isinstance(entry := inbox[0], TasksAdded) and entry.phase == first.phase
-        ):
-            count += entry.count
-            inbox.popleft()
-        return TasksAdded(first.at, first.phase, count)
+
+def _new_calls(stream: CallStream, now: float) -> Iterator[Entry]:
+    """What adds the new calls of a stream to its job, which arrives with the first of them."""
+    is_new, count = not stream.taken, stream.take_new()
+    if is_new and count:
+        yield stream
+        count -= 1
+    if count:
+        yield TasksAdded(now, stream.phase, count)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 
 from slotwise import task as running
 from slotwise.model.errors import SlotwiseError
-from slotwise.model.job import Job
+from slotwise.model.job import Job, PhaseId
 from slotwise.programs.transfer import Handle, pack, unpack
 from slotwise.runtime.local.call_files import CallFiles, StoredResult
 from slotwise.runtime.local.worker import pickled, story, summary
@@ -89,14 +89,26 @@ class CallStream:
         self._files, self._number = files, files.new_number()
         self._calls: dict[int, Call] = {}
         self._losses: dict[int, int] = {}
-        self.count = 0
+        self.phase = PhaseId(job.id, job.phases[0].name)
+        self.count = self.taken = 0  # The calls added, and those of which the loop knows.
+        self._is_put = False
 
-    def add(self, call: Call) -> int:
-        """Add a call; its task number. The caller holds a lock."""
-        task = self.count
-        self._calls[task] = call
+    def add(self, call: Call) -> bool:
+        """Add a call, as the task with the number `count`; the caller holds a lock.
+
+        Whether the stream must be put for the loop; otherwise it was put for earlier calls.
+        """
+        self._calls[self.count] = call
         self.count += 1
-        return task
+        was_put, self._is_put = self._is_put, True
+        return not was_put
+
+    def take_new(self) -> int:
+        """How many calls were added since the last time. Called by the loop's thread."""
+        self._is_put = False  # Before they are counted: for later ones it is put again.
+        count = self.count
+        new, self.taken = count - self.taken, count
+        return new
 
     def open(self) -> None:
         """Do nothing: calls reserve no resources."""

@@ -1,0 +1,78 @@
+"""FLEX for sums in its plain form: no result is kept that is needed twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+from unittest.mock import patch
+
+import numpy as np
+
+from slotwise.allocation import flex
+from slotwise.allocation.due_dates.reservations import Promises
+from slotwise.allocation.flex import Flex, contended_first
+from slotwise.allocation.grant import grant
+from slotwise.allocation.malleable import Malleable
+from slotwise.allocation.measuring import with_measuring
+from slotwise.allocation.problem import Claims
+from slotwise.allocation.search import solve
+from slotwise.allocation.search.budget import Budget
+from slotwise.allocation.search.improve import improve
+from slotwise.allocation.search.solution import (
+    PROMISES_MOST,
+    MalleableSolution,
+    in_order,
+    keeping,
+    simplest,
+)
+from slotwise.allocation.search.stepwise import choose_steps
+from slotwise.objective.cost import Steps
+
+
+def share_plainly(allocator: Flex, claims: Claims) -> list[float]:
+    """`Flex.share` for sums, always from the whole problem."""
+    claims = with_measuring(claims)
+    problem = allocator.problem(claims)
+    if not allocator.budget_seconds and problem.costs.are_lines:
+        return grant(claims, contended_first(claims, problem.costs.slope.tolist()))
+    with (
+        patch.object(flex, "solve", solve_plainly),
+        patch.object(Promises, "_add_points", add_points),
+    ):
+        return allocator._begin(claims, problem)
+
+
+def solve_plainly(problem: Malleable, budget: Budget) -> MalleableSolution:
+    """`solve` for sums, where each order is evaluated each time that it is needed."""
+    are_steps = all(isinstance(cost, Steps) for cost in problem.costs)
+    search = budget.part(solve.ROUNDS * len(problem) ** 2) if are_steps else budget
+    dates = solve._dates(problem, budget)
+
+    def value(order: Sequence[int]) -> float:
+        return problem.value(np.minimum(dates(order), problem.ends))
+
+    starts = sorted(solve._orders(problem), key=value)
+    found = [improve(start, value, search) for start in starts]
+    order, _ = min(found, key=lambda one: one[1])
+    due, bound = dates(order), -inf
+    if len(problem) > PROMISES_MOST:
+        return in_order(problem, order)
+    if are_steps:
+        choice = choose_steps(problem, due, budget)
+        due, bound = choice.due, choice.bound
+    best = simplest(problem, [order], due)
+    if not problem.costs.are_lines:
+        best = solve._earlier(best, keeping(problem, due))
+    return replace(best, bound=bound)
+
+
+def add_points(promises: Promises, *instants: float) -> None:
+    """`Promises._add_points` in its plain form."""
+    for instant in instants:
+        place = int(np.searchsorted(promises._at, instant))
+        if place < len(promises._at) and promises._at[place] == instant:
+            continue
+        room = promises.room(np.array([instant]))[0]
+        promises._at = np.insert(promises._at, place, instant)
+        promises._room = np.insert(promises._room, place, room)
