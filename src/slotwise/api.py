@@ -7,7 +7,6 @@ begins.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -21,14 +20,12 @@ from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded
 from slotwise.model.host_changes import with_kinds
 from slotwise.model.network import Network
-from slotwise.opening import is_same_file
 from slotwise.programs.execution import HasInputSizes
 from slotwise.record.log import Log, following
-from slotwise.record.log_file import check_log
 from slotwise.record.remembering import Remembering
 from slotwise.report import page
 from slotwise.results import Result, Results, RunInterrupted, RunUnrecorded
-from slotwise.running import Options, RunSpec, refuse_unknown
+from slotwise.running import Options, RunSpec, existing, refuse_log, refuse_unknown
 from slotwise.runtime.local.hosts import emulated
 from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.scheduler import make_scheduler
@@ -55,7 +52,7 @@ def simulate(
     speeds that the scheduler believes; the simulated hosts have the stated speeds. The history
     is not changed.
     """
-    _refuse_log(history, options)
+    refuse_log(history, options)
     source = _source(workload, options, history)
     return _simulate(source, scheduler, simulation, slots, options)
 
@@ -134,8 +131,8 @@ def run(
     it within seconds. Ctrl-C raises RunInterrupted (a KeyboardInterrupt), which has the result
     so far.
     """
-    _refuse_log(history, options)
-    source = _source(workload, options, _existing(history))
+    refuse_log(history, options)
+    source = _source(workload, options, existing(history))
     cluster = _live_cluster(source, slots, emulate_hosts)
     return _run(source, scheduler, cluster, emulate_hosts, history, options)
 
@@ -216,8 +213,8 @@ def compare(
     names = _check_names([schedulers] if isinstance(schedulers, str) else schedulers)
     apiece = {name: _apart(options, name) for name in names}
     for mine in apiece.values():
-        _refuse_log(history, mine)
-    source = _source(workload, options, _existing(history) if live else history)
+        refuse_log(history, mine)
+    source = _source(workload, options, existing(history) if live else history)
     sources = [
         source.with_options(output_suffix=f"-{name}") if live else source for name in names
     ]
@@ -319,20 +316,6 @@ def _source(workload: Given, options: Options, history: str | Path | None = None
         preemption=options.get("preemption"),
         shuffle=options.get("shuffle"),
     )
-
-
-def _existing(history: str | Path | None) -> str | Path | None:
-    """The history if it exists; None if a run will create it."""
-    return history if history is not None and os.path.exists(history) else None
-
-
-def _refuse_log(history: str | Path | None, options: Options) -> None:
-    """Refuse to write the log over the history, or over a file that is not a log."""
-    log = options.get("log")
-    if history is not None and log is not None and is_same_file(log, history):
-        raise InputError(f"history {str(history)!r} is the log, too; name another file")
-    if log is not None:
-        check_log(log)
 
 
 def _plain(network: Network) -> dict[str, float | None]:

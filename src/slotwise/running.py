@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -23,8 +24,9 @@ from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
 from slotwise.objective.objective import Objective
+from slotwise.opening import is_same_file
 from slotwise.record.log import Header, Log
-from slotwise.record.log_file import LogFile
+from slotwise.record.log_file import LogFile, check_log
 from slotwise.record.remembering import Remembering
 from slotwise.results import Result, RunInterrupted, RunUnrecorded
 from slotwise.runtime.backend import Backend
@@ -192,6 +194,20 @@ def refuse_unknown(options: Options) -> None:
         raise InputError(
             f"unknown option {name!r}; known: {', '.join(Options.__annotations__)}"
         )
+
+
+def refuse_log(history: str | Path | None, options: Options) -> None:
+    """Refuse to write the log over the history, or over a file that is not a log."""
+    log = options.get("log")
+    if history is not None and log is not None and is_same_file(log, history):
+        raise InputError(f"history {str(history)!r} is the log, too; name another file")
+    if log is not None:
+        check_log(log)
+
+
+def existing(history: str | Path | None) -> str | Path | None:
+    """The history if it exists; None if a run will create it."""
+    return history if history is not None and os.path.exists(history) else None
 
 
 def refuse_stranded(jobs: Sequence[Job], cluster: Cluster) -> None:

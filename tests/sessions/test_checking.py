@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,3 +77,15 @@ def test_pools_are_checked(session: Session) -> None:
     """Also when they are replaced."""
     with pytest.raises(InputError, match="pools: 'a' is no pool"):
         session.set_pools(["a", Pool("b")])  # type: ignore[list-item]
+
+
+def test_the_log_and_the_history_are_different_files_of_their_kinds(tmp_path: Path) -> None:
+    """As for a run: neither the history nor any other file is overwritten by the log."""
+    (tmp_path / "notes").write_text("milk\n")
+    with pytest.raises(InputError, match="is the log, too; name another file"):
+        Session(1, history=tmp_path / "h", log=tmp_path / "h")
+    with pytest.raises(InputError, match="notes"):
+        Session(1, log=tmp_path / "notes")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
+        ("notes", "milk\n")
+    ]

@@ -123,6 +123,21 @@ def test_an_open_session_claims_its_slots_and_those_of_its_hosts(folder: Path) -
     assert other_sessions(folder) == []
 
 
+def test_a_forked_child_leaves_the_entry_of_its_parent(folder: Path) -> None:
+    """Also if it closes the session."""
+    with Session(1) as session:
+        assert session.submit(len, "ab").result(120.0) == 2
+        child = os.fork()
+        if child == 0:
+            try:
+                session.close()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert [one.slots for one in other_sessions(folder)] == [1]
+    assert other_sessions(folder) == []
+
+
 def test_a_session_that_cannot_open_leaves_no_entry(folder: Path) -> None:
     """The options are refused after the entry was made."""
     with pytest.raises(InputError, match="attempts_max"):

@@ -6,9 +6,8 @@ import os
 import time
 from pathlib import Path
 
+from sessions.small_calls import await_
 from slotwise import Session, task
-
-PATIENCE = 120.0
 
 
 def report_and_wait(done: float, total: float | None, folder: str) -> str:
@@ -18,14 +17,6 @@ def report_and_wait(done: float, total: float | None, folder: str) -> str:
     while not os.path.exists(os.path.join(folder, "go")):
         time.sleep(0.005)
     return "done"
-
-
-def await_(path: Path) -> None:
-    """Wait in this process until a file exists."""
-    until = time.monotonic() + PATIENCE
-    while not path.exists():
-        assert time.monotonic() < until
-        time.sleep(0.005)
 
 
 def test_a_future_shows_what_its_call_has_reported(tmp_path: Path) -> None:

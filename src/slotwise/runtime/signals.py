@@ -6,6 +6,8 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Self
 
 ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 """The signals that end a run from outside."""
@@ -33,3 +35,43 @@ def undisturbed() -> Iterator[None]:
             signal.signal(number, before[number])
         for late in came:
             signal.raise_signal(late)
+
+
+class HeldInterrupts:
+    """Holds KeyboardInterrupts back until the end of the block, which raises one if any came.
+
+    An exception that a signal handler raises within a lock or within `Thread.join` would leave
+    these in a wrong state. The handler of the user is called at once; only the
+    KeyboardInterrupt that it raises is held back. No effect outside of the main thread.
+
+    count  how many have come
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._handler = signal.getsignal(signal.SIGINT)
+        is_main = threading.current_thread() is threading.main_thread()
+        self._holds = is_main and callable(self._handler)
+
+    def __enter__(self) -> Self:
+        if self._holds:
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._holds:
+            signal.signal(signal.SIGINT, self._handler)
+        if self.count:
+            raise KeyboardInterrupt
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        assert callable(self._handler)
+        try:
+            self._handler(number, frame)
+        except KeyboardInterrupt:
+            self.count += 1

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from slotwise.model.errors import InputError, SlotwiseError
+from slotwise.model.event import JobsClosed
 from slotwise.model.job import Job
 from slotwise.model.pool_tree import PoolTree
 from slotwise.objective.objective import Objective
@@ -32,10 +33,10 @@ class AcceptsCalls:
     _objective: Objective
     _calls: dict[str, OpenCalls]
     _settled: list[tuple[Future[Any], CallResult]]
-    _none_waits: threading.Condition
     _waiting: int
     _error: BaseException | None
     _is_closed: bool
+    _has_ended_jobs: bool
     _is_ended: bool
     _pid: int
     _warned_of: set[str]
@@ -96,9 +97,17 @@ class AcceptsCalls:
 
     def waits(self, more: int) -> None:
         """Count calls that wait for the results of others."""
-        with self._none_waits:
+        with self.lock:
             self._waiting += more
-            self._none_waits.notify_all()
+            self._end_jobs()
+
+    def _end_jobs(self) -> None:
+        """Tell the loop if no more jobs come; the caller holds the lock."""
+        if self._is_closed and not self._waiting and not self._has_ended_jobs:
+            self._has_ended_jobs = True
+            for calls in list(self._calls.values()):
+                calls.close()
+            self.put(JobsClosed(self._loop.backend.now))
 
     def call_back(self, calls: Callable[[], None]) -> None:
         """Make callbacks outside the thread of the loop."""

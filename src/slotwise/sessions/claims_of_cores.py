@@ -41,11 +41,11 @@ class ClaimOfCores:
 
     def close(self) -> None:
         """Remove the entry. Idempotent."""
-        if self._path is not None:
+        file, self._file = self._file, -1  # First: two threads may close it.
+        if self._path is not None and file >= 0:
             with suppress(OSError):
                 self._path.unlink()
-            os.close(self._file)
-            self._file, self._path = -1, None
+            os.close(file)
 
 
 def claim_cores(wanted: int | None, cores: int) -> tuple[int, ClaimOfCores]:

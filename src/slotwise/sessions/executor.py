@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
+from functools import partial
 from itertools import chain, islice
 from typing import Any, ParamSpec, TypeVar
 
@@ -59,7 +60,7 @@ class SessionExecutor(futures.Executor):
         if chunksize == 1:
             return super().map(fn, *iterables, timeout=timeout)
         pieces = chunks(zip(*iterables, strict=False), chunksize)
-        return chain.from_iterable(super().map(_Each(fn), pieces, timeout=timeout))
+        return chain.from_iterable(super().map(partial(_each, fn), pieces, timeout=timeout))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more calls; wait for those that were submitted, or cancel pending ones."""
@@ -82,11 +83,6 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield piece
 
 
-class _Each:
-    """Calls a function for each item of a chunk, in one task."""
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn = fn
-
-    def __call__(self, chunk: list[Any]) -> list[Any]:
-        return [self.fn(*arguments) for arguments in chunk]
+def _each(fn: Callable[..., T], chunk: list[tuple[Any, ...]]) -> list[T]:
+    """What a function returns for each item of a chunk, in one task."""
+    return [fn(*arguments) for arguments in chunk]

@@ -6,6 +6,7 @@ import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -69,7 +70,7 @@ class _Mapping:
         items: Iterator[tuple[Any, ...]],
         chunksize: int | None,
     ) -> None:
-        self._executor, self._each, self._items = executor, _EachTimed(fn), items
+        self._executor, self._each, self._items = executor, partial(_each_timed, fn), items
         self._is_fixed = chunksize is not None
         self._size = chunksize or 1
         self._open: deque[Future[Chunk]] = deque()
@@ -110,19 +111,14 @@ def _next_size(size: int, last: Chunk) -> int:
     return max(1, int(min(wanted, GROWTH_MOST * len(last.values), CALLS_MOST)))
 
 
-class _EachTimed:
-    """Calls a function for each item of a chunk, in one task."""
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn = fn
-
-    def __call__(self, chunk: list[tuple[Any, ...]]) -> Chunk:
-        values: list[Any] = []
-        begun = time.perf_counter()
-        try:
-            for arguments in chunk:
-                values.append(self.fn(*arguments))
-        except Exception as error:
-            raised = pickle.dumps(CallResult(False, failure(error)))
-            return Chunk(values, time.perf_counter() - begun, raised)
-        return Chunk(values, time.perf_counter() - begun)
+def _each_timed(fn: Callable[..., Any], chunk: list[tuple[Any, ...]]) -> Chunk:
+    """Call a function for each item of a chunk, in one task."""
+    values: list[Any] = []
+    begun = time.perf_counter()
+    try:
+        for arguments in chunk:
+            values.append(fn(*arguments))
+    except Exception as error:
+        raised = pickle.dumps(CallResult(False, failure(error)))
+        return Chunk(values, time.perf_counter() - begun, raised)
+    return Chunk(values, time.perf_counter() - begun)

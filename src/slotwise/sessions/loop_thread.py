@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from concurrent import futures
@@ -44,10 +45,10 @@ class LoopThread:
             **header.scheduler, objective=Objective(**header.objective)
         )
         self._records = list(records)
-        self._callbacks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._steps: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._callbacks = CallThread("slotwise callbacks")
+        self._steps = CallThread("slotwise steps")
         self._is_over = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # A question may ask another one.
         with ExitStack() as stack:
             for record in self._records:
                 if isinstance(record, AbstractContextManager):
@@ -62,20 +63,18 @@ class LoopThread:
         self._thread = threading.Thread(
             target=self._run, args=(ended,), name="slotwise loop", daemon=True
         )
-        self._caller = threading.Thread(
-            target=_make_calls, args=(self._callbacks,), name="slotwise callbacks", daemon=True
-        )
-        self._stepper = threading.Thread(
-            target=_make_calls, args=(self._steps,), name="slotwise steps", daemon=True
-        )
-        for thread in (self._thread, self._caller, self._stepper):
+        for thread in (self._thread, self._steps, self._callbacks):
             thread.start()
 
-    def join(self) -> None:
-        """Wait for the end of the loop, and of all callbacks."""
-        for thread in (self._thread, self._stepper, self._caller):
+    def join(self, timeout: float) -> bool:
+        """Wait for the end of the loop, and of all callbacks. Whether they have ended."""
+        until = time.monotonic() + timeout
+        for thread in (self._thread, self._steps, self._callbacks):
             if threading.current_thread() is not thread:
-                thread.join()
+                thread.join(max(0.0, until - time.monotonic()))
+                if thread.is_alive():
+                    return False
+        return True
 
     def ask(self, question: Callable[[], T]) -> T:
         """The answer of a function that is called in the thread of the loop.
@@ -106,20 +105,11 @@ class LoopThread:
 
     def call_back(self, calls: Callable[[], None]) -> None:
         """Make callbacks of users, in a thread of their own."""
-        self._enqueue(self._callbacks, calls)
+        self._callbacks.call(calls)
 
     def take_step(self, step: Callable[[], None]) -> None:
         """Go on with a call that has waited, in a thread where no user code runs."""
-        self._enqueue(self._steps, step)
-
-    def _enqueue(
-        self, queue: SimpleQueue[Callable[[], None] | None], call: Callable[[], None]
-    ) -> None:
-        # Not here: a long chain of calls that fail would be a deep recursion.
-        if self._is_over and threading.current_thread() is not self._thread:
-            call()
-        else:
-            queue.put(call)
+        self._steps.call(step)
 
     def _run(self, ended: Callable[[BaseException | None], None]) -> None:
         error: BaseException | None = None
@@ -132,8 +122,9 @@ class LoopThread:
             self._is_over = True
             self.backend.answer_all()
         ended(error)
-        self._steps.put(None)
-        self._callbacks.put(None)
+        self._steps.end()
+        self._steps.join()  # The last steps may make callbacks.
+        self._callbacks.end()
 
     def _record(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -142,10 +133,43 @@ class LoopThread:
             record(now, events, decisions)
 
 
-def _make_calls(queue: SimpleQueue[Callable[[], None] | None]) -> None:
-    while (call := queue.get()) is not None:
-        try:
-            call()
-        except BaseException:  # Of a user's callback, even SystemExit: others go on.
-            traceback.print_exc()
-        del call  # What it refers to may be large.
+class CallThread(threading.Thread):
+    """Makes calls one after another. After its end, they are made where they are given."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.RLock()  # The garbage collector may call while it is held.
+        self._is_over = False
+
+    def call(self, call: Callable[[], None]) -> None:
+        """Make a call, in this thread before its end. May be called from any thread."""
+        with self._lock:
+            if not self._is_over:
+                self._queue.put(call)
+                return
+        call()
+
+    def end(self) -> None:
+        """Let the thread end when no calls are left, also none that the last ones give."""
+        self._queue.put(None)
+
+    def run(self) -> None:
+        """Make calls until the end."""
+        is_ending = False
+        while not (is_ending and self._is_empty()):
+            call = self._queue.get()
+            if call is None:
+                is_ending = True
+                continue
+            try:
+                call()
+            except BaseException:  # Of a user's callback, even SystemExit: others go on.
+                traceback.print_exc()
+            del call  # What it refers to may be large.
+
+    def _is_empty(self) -> bool:
+        """Whether no call is left. Then none is added any more."""
+        with self._lock:
+            self._is_over = self._queue.empty()
+            return self._is_over

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, ParamSpec, TypeVar, Unpack
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Decision, GiveUp
@@ -17,7 +14,6 @@ from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.event import (
     Event,
     JobCancelled,
-    JobsClosed,
     PhaseClosed,
     TaskFinished,
 )
@@ -25,12 +21,11 @@ from slotwise.model.job import Job
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
 from slotwise.programs.execution import Execution
-from slotwise.running import Options, RunSpec, refuse_unknown
+from slotwise.running import Options, RunSpec, refuse_log, refuse_unknown
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.call_files import CallFiles
 from slotwise.runtime.local.call_stream import CallResult
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS
-from slotwise.sessions.accepting import AcceptsCalls
 from slotwise.sessions.arriving import Names, arriving
 from slotwise.sessions.calls import Binding, CallSubmitter, OpenCalls
 from slotwise.sessions.changes import ChangesJobs
@@ -43,6 +38,7 @@ from slotwise.sessions.checking import (
     check_whole,
     checked_entry,
 )
+from slotwise.sessions.closing import ClosesItself, close_at_exit
 from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import ChangesHosts, claimed_cluster
@@ -62,7 +58,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
+class Session(ClosesItself, ChangesJobs, ChangesHosts, ShowsJobs):
     """Runs calls and jobs in worker processes of this machine, at any time, from any thread.
 
     Use it as a context: at the end of the block it waits for all jobs; if the block raises, it
@@ -91,6 +87,7 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         **options: Unpack[Options],
     ) -> None:
         refuse_unknown(options)
+        refuse_log(history, options)
         if scheduler in QUEUEINGS:
             raise InputError(
                 f"{scheduler} plans whole tasks of known work, and that of calls is unknown;"
@@ -101,7 +98,7 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         given = check_pools(pools)
         cluster, self._claim = claimed_cluster(slots)
         try:
-            self._learning = Learning(history, cluster, options.get("log"))
+            self._learning = Learning(history, cluster)
             self._open(cluster, scheduler, given, options)
         except BaseException:
             self._claim.close()
@@ -126,7 +123,6 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         self._pid = os.getpid()
         self._single = CallSubmitter(self, Binding(), grows=False)
         self._waiting = 0  # calls that wait for the results of others
-        self._none_waits = threading.Condition(self.lock)
         self._is_closed = self._is_ended = self._has_ended_jobs = False
         self._error: BaseException | None = None
         others = (self._learning.record, options.get("progress"))
@@ -140,7 +136,7 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
         self._state = self._loop.state
         self.cells = cells_of_notebook()
         self._loop.start(self._ended)
-        _OPEN.add(self)
+        close_at_exit(self)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call `fn(*args, **kwargs)` in a worker process, as a job; returns at once.
@@ -257,58 +253,6 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
             raise
         return future
 
-    def close(self, *, cancels: bool = False) -> None:
-        """Accept no more jobs, wait for those that were submitted, and end the workers.
-
-        With `cancels`, jobs that are not over are cancelled first. Idempotent.
-        """
-        try:
-            self._end_jobs(cancels)
-        except KeyboardInterrupt:  # Nobody waits any longer.
-            self._end_jobs(True)
-            raise
-        finally:
-            self._free()
-
-    def _end_jobs(self, cancels: bool) -> None:
-        """Accept no more jobs; wait until all are over, or cancel them."""
-        with self.lock:
-            self._is_closed = True
-        if cancels:
-            for future in self._pending():
-                future.cancel()
-            with self.lock:  # Also where no host could run, and so end, a cancelled call.
-                for job in self._calls:
-                    self.put(JobCancelled(self.now, job))
-        with self._none_waits:
-            self._none_waits.wait_for(lambda: not self._waiting or self._is_ended)
-            if not self._has_ended_jobs:
-                self._has_ended_jobs = True
-                for calls in list(self._calls.values()):
-                    calls.close()
-                self.put(JobsClosed(self.now))
-        self._loop.join()
-
-    def _free(self) -> None:
-        """Remove what the session has put elsewhere."""
-        self.files.close()
-        if self.cells is not None:
-            self.cells.close()
-        if self._display is not None:
-            self._display.close()
-        _OPEN.discard(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close(cancels=kind is not None)
-
     # For futures (`Control`).
 
     def stop_cancelled(self, future: Future[Any]) -> None:
@@ -332,9 +276,8 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
     def _ended(self, error: BaseException | None) -> None:
         """The loop has ended: after `close`, or by an error."""
         self._claim.close()
-        with self._none_waits:
+        with self.lock:
             self._error, self._is_ended = error, True
-            self._none_waits.notify_all()
         for future in self._pending():
             future.fail(SlotwiseError(f"the session has failed: {error}"))
 
@@ -376,19 +319,3 @@ class Session(AcceptsCalls, ChangesJobs, ChangesHosts, ShowsJobs):
             future, _ = self._jobs.pop(job)
             self._learning.end(job)
             future.fail(SlotwiseError(f"job {job!r} failed: {reason}"))
-
-    def _pending(self) -> list[Future[Any]]:
-        with self.lock:
-            jobs = [*self._calls.values()]
-            of_calls = [future for calls in jobs for future in list(calls.of_task.values())]
-            return [*of_calls, *(future for future, _ in list(self._jobs.values()))]
-
-
-_OPEN: weakref.WeakSet[Session] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    """Wait for the sessions that are still open at the end of the program."""
-    for session in list(_OPEN):
-        session.close()

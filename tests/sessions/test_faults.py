@@ -1,0 +1,49 @@
+"""Calls that cannot be sent, read or finished, and a bug in the loop."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from sessions.small_calls import PATIENCE, raise_odd
+from slotwise import Session, SlotwiseError
+
+
+def test_a_call_that_cannot_be_pickled_fails_alone(session: Session) -> None:
+    """The error of pickling is that of its future."""
+    with pytest.raises(TypeError, match="pickle"):
+        session.submit(len, threading.Lock()).result(PATIENCE)
+    assert session.submit(len, "abc").result(PATIENCE) == 3
+
+
+def test_an_exception_that_cannot_be_read_fails_its_call_only(session: Session) -> None:
+    """The session goes on."""
+    with pytest.raises(SlotwiseError, match="cannot be read"):
+        session.submit(raise_odd).result(PATIENCE)
+    assert session.submit(len, "abc").result(PATIENCE) == 3
+
+
+def test_a_call_that_kills_its_worker_fails_alone(session: Session) -> None:
+    """It is repeated some times; the other calls of the executor are done."""
+    with session.executor() as executor:
+        killer = executor.submit(os._exit, 3)
+        others = [executor.submit(len, "x" * n) for n in range(20)]
+        with pytest.raises(SlotwiseError, match="exited with code 3"):
+            killer.result(PATIENCE)
+        assert [other.result(PATIENCE) for other in others] == list(range(20))
+
+
+def test_a_bug_in_the_scheduler_fails_all_futures() -> None:
+    """Nobody waits forever."""
+
+    def explode(now: float, events: object, decisions: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    session = Session(1, progress=explode)
+    with pytest.raises(SlotwiseError, match="the session has failed: a bug"):
+        session.submit(len, "abc").result(PATIENCE)
+    with pytest.raises(SlotwiseError, match="the session has failed"):
+        session.submit(len, "abc")
+    session.close()
