@@ -153,11 +153,16 @@ class Users:
             self.session.remove_host(self.random.choice(hosts), self.random.random() < 0.5)
 
     def kill(self) -> None:
-        """Kill a worker process."""
-        backend = self.session._loop.backend
-        pids = self.session._loop.ask(lambda: backend._workers.pids())
-        with suppress(ProcessLookupError):
-            os.kill(self.random.choice(pids), signal.SIGKILL)
+        """Kill a worker process that is ready; if those that start end, the session fails."""
+        workers = self.session._loop.backend._workers
+
+        def kill_one() -> None:
+            pids = [worker.pid for worker in workers._workers.values() if worker.ready]
+            if pids:
+                with suppress(ProcessLookupError):
+                    os.kill(self.random.choice(pids), signal.SIGKILL)
+
+        self.session._loop.ask(kill_one)
 
     def check_done(self, most: int) -> None:
         """Check results, until at most so many are left."""
