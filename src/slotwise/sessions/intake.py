@@ -140,6 +140,12 @@ class Intake:
             for job in list(self._calls):  # The loop removes those that are over.
                 self.put(JobCancelled(self.now, job))
 
+    def _pending(self) -> list[Future[Any]]:
+        with self.lock:
+            jobs = [*self._calls.values()]
+            of_calls = [future for calls in jobs for future in list(calls.of_task.values())]
+            return [*of_calls, *(future for future, _ in list(self.jobs.values()))]
+
     # For calls (`CallHost`).
 
     def put(self, entry: Put) -> None:
@@ -248,12 +254,6 @@ class Intake:
             self._error, self.is_ended = error, True
         for future in self._pending():
             future.fail(SlotwiseError(f"the session has failed: {error}"))
-
-    def _pending(self) -> list[Future[Any]]:
-        with self.lock:
-            jobs = [*self._calls.values()]
-            of_calls = [future for calls in jobs for future in list(calls.of_task.values())]
-            return [*of_calls, *(future for future, _ in list(self.jobs.values()))]
 
     def _hear(self, now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
         """Tell futures what ended in a turn, after new tasks were started."""

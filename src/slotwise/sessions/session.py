@@ -71,7 +71,8 @@ class Session:
     log             file to write the log to
     progress        called for every turn of the loop, with the instant, events and decisions
 
-    InputError for options that do not fit; SlotwiseError if the workers cannot be started.
+    From `objective` on, these are options of `slotwise.run`. InputError for options that do not
+    fit; SlotwiseError if the workers cannot be started.
     """
 
     def __init__(
