@@ -45,7 +45,12 @@ def check_pools(pools: Any) -> tuple[Pool, ...]:
 
 
 def check_options(options: Options, history: object) -> None:
-    """InputError for options of a session that have a wrong type."""
+    """InputError for options that have a wrong type, or that a session does not have."""
+    if options.get("shuffle") is not None:
+        raise InputError(
+            "shuffle is no option of a session, where reduces begin when all maps are done;"
+            " leave it out, or use slotwise.run"
+        )
     for what, path in (("log", options.get("log")), ("history", history)):
         if not isinstance(path, str | os.PathLike | None):
             raise InputError(f"{what} is {path!r}; give a path, as a text or a Path")
