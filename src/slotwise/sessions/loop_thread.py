@@ -41,6 +41,7 @@ class LoopThread:
     ) -> None:
         """`records` get each turn. InputError for a log that cannot be written."""
         self.state = initial_state(header)
+        self.scheduler_name: str = header.scheduler["name"]
         self._scheduler = make_scheduler(
             **header.scheduler, objective=Objective(**header.objective)
         )
