@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import sys
 import time
 import weakref
@@ -43,6 +42,8 @@ _OPEN: weakref.WeakSet[Intake] = weakref.WeakSet()
 
 
 def _close(intake: Intake, held: HeldInterrupts, *, cancels: bool) -> None:
+    if not intake.loop.is_here:
+        return  # A forked child owns nothing of it, and a thread may have held the lock.
     with intake.lock:
         intake.is_closed = True
     if cancels:
@@ -62,8 +63,7 @@ def _close(intake: Intake, held: HeldInterrupts, *, cancels: bool) -> None:
 def _free(intake: Intake) -> None:
     """Remove what the session has put elsewhere."""
     intake.files.close()
-    if os.getpid() == intake.pid:  # A forked child does not own it.
-        intake.claim.close()
+    intake.claim.close()
     if intake.cells is not None:
         intake.cells.close()
     if intake.display is not None and intake.is_ended:  # Otherwise, nobody would draw it.

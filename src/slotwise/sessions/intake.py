@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -59,7 +58,6 @@ class Intake:
         self._settled: list[tuple[Future[Any], CallResult]] = []
         self.unused = Names().unused
         self.lock = threading.RLock()
-        self.pid = os.getpid()
         self.waiting = 0  # calls that wait for the results of others
         self.turns = self.over = 0  # turns of the loop; jobs that are over
         self.is_closed = self.is_ended = self._has_ended_jobs = False
@@ -165,11 +163,7 @@ class Intake:
 
     def check_open(self, *, had_waited: bool) -> None:
         """RuntimeError if no more calls are accepted; those that waited still are."""
-        if os.getpid() != self.pid:
-            raise SlotwiseError(
-                "a process that was forked cannot use the session of its parent; open another"
-                " one there, or start it without fork"
-            )
+        self.loop.check_process()
         if self._error is not None:
             raise SlotwiseError(f"the session has failed: {self._error}") from self._error
         if self.is_ended or (self.is_closed and not had_waited):
@@ -282,8 +276,7 @@ class Intake:
             future, execution = self.jobs.pop(job)
             self.learning.end(job)
             found: Any = execution
-            if future.start():
-                future.set_result(getattr(found, "results", getattr(found, "output", None)))
+            future.finish(getattr(found, "results", getattr(found, "output", None)))
 
     def _fail(self, job: str, reason: str) -> None:
         self.over += 1
