@@ -42,3 +42,11 @@ def test_a_job_without_tasks_does_not_wait() -> None:
     log = log_of(TasksAdded(5.5, CALL, 1), PhaseClosed(9.0, CALL))
     waits = slotwise.explain(log, "calls")
     assert [(wait.start, wait.end) for wait in waits] == [(5.5, 6.0)]
+
+
+def test_the_reason_of_a_job_without_tasks_is_that_more_may_come() -> None:
+    """Until its phase is closed, it is not done."""
+    log = log_of(TasksAdded(5.5, CALL, 1), PhaseClosed(9.0, CALL))
+    (phase,) = slotwise.explain(log, "calls", 3.0).phases
+    assert (phase.running, phase.pending, phase.done) == (0, 0, 1)
+    assert phase.why == "all its tasks are done; more may come"
