@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sessions.small_calls import PATIENCE, released
 
+from sessions.small_calls import PATIENCE, released
 from slotwise import Calls, Future, Job, Phase, Pool, Session, Tasks
 from slotwise.sessions import notebook
 
