@@ -91,11 +91,11 @@ def test_files_of_output_that_vanish_are_named(
     tmp_path: Path, drive: Callable[[Execution], None]
 ) -> None:
     """A command that fails and has removed its own stderr, and one without a folder."""
-    with pytest.raises(SlotwiseError, match="^the command exited with code 3$"):
+    with pytest.raises(SlotwiseError, match=r"^the command exited with code 3$"):
         drive(plan(tmp_path, "rm -r out/_temporary && exit 3"))
     runner = plan(tmp_path, "true").runner
     with pytest.raises(
-        SlotwiseError, match="its output cannot be written to .*missing/out: No"
+        SlotwiseError, match=r"its output cannot be written to .*missing/out: No"
     ):
         runner(0, 0, (str(tmp_path / "missing" / "out"), str(tmp_path / "err")))
 

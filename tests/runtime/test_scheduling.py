@@ -329,23 +329,22 @@ def test_a_rest_is_ten_times_as_long_as_an_allocation_is_estimated_to_take(
     scheduler: str, objective: str, rest: float
 ) -> None:
     """Among 100 phases: 1 ms for linear sums, 30 ms for others; the least rest is 50 ms."""
-    chosen = make_scheduler(scheduler, objective=Objective(objective), rest_seconds=0.05)
-    state = State(Cluster.of_slots(2))
-    snapshot = state.at(0.0)
-    for number in range(100):
-        state.apply(JobArrived(0.0, job(f"{number}", 1, deadline=9.0)))
-    (decision,) = chosen.decide(snapshot)
-    assert isinstance(decision, Reallocate)
-    assert decision.earliest == pytest.approx(rest)
+    assert allocation_of(100, scheduler, objective).earliest == pytest.approx(rest)
 
 
 def test_an_epoch_is_not_shorter_than_the_rest() -> None:
     """With 1,000 phases an allocation about deadlines rests for 3 seconds."""
-    scheduler = make_scheduler("flex", objective=Objective("tardy"), rest_seconds=0.05)
+    decision = allocation_of(1000, "flex", "tardy")
+    assert decision.until == decision.earliest == pytest.approx(3.0)
+
+
+def allocation_of(jobs: int, scheduler: str, objective: str) -> Reallocate:
+    """The first decision when jobs of one task arrive together, with rests of 0.05 s."""
+    chosen = make_scheduler(scheduler, objective=Objective(objective), rest_seconds=0.05)
     state = State(Cluster.of_slots(2))
     snapshot = state.at(0.0)
-    for number in range(1000):
+    for number in range(jobs):
         state.apply(JobArrived(0.0, job(f"{number}", 1, deadline=9.0)))
-    (decision,) = scheduler.decide(snapshot)
+    (decision,) = chosen.decide(snapshot)
     assert isinstance(decision, Reallocate)
-    assert decision.until == decision.earliest == pytest.approx(3.0)
+    return decision
