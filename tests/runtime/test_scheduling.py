@@ -10,7 +10,7 @@ import pytest
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import GiveUp, Launch, Preempt, Reallocate
 from slotwise.model.errors import InputError
-from slotwise.model.event import JobArrived, TaskFinished, TaskKilled
+from slotwise.model.event import HostAdded, JobArrived, TaskFinished, TaskKilled
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
@@ -336,6 +336,25 @@ def test_an_epoch_is_not_shorter_than_the_rest() -> None:
     """With 1,000 phases an allocation about deadlines rests for 3 seconds."""
     decision = allocation_of(1000, "flex", "tardy")
     assert decision.until == decision.earliest == pytest.approx(3.0)
+
+
+def test_an_allocation_follows_a_change_of_hosts_at_once() -> None:
+    """Though the last one was a moment ago: otherwise the old shares would fill the host."""
+    scheduler = make_scheduler("fair", rest_seconds=0.05)
+    state = State(Cluster.of_slots(2))
+    state.at(0.0)
+    for name in ("a", "b"):
+        state.apply(JobArrived(0.0, job(name, 9)))
+    (first,) = scheduler.decide(state)
+    state.apply(first)
+    while decisions := scheduler.decide(state):
+        for decision in decisions:
+            state.apply(decision)
+    state.at(0.01)
+    state.apply(HostAdded(0.01, Host("new", {"task": 2})))
+    (second,) = scheduler.decide(state)
+    assert isinstance(second, Reallocate)
+    assert dict(second.slots) == {PhaseId("a", "map"): 2.0, PhaseId("b", "map"): 2.0}
 
 
 def allocation_of(jobs: int, scheduler: str, objective: str) -> Reallocate:

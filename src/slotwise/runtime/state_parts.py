@@ -63,13 +63,21 @@ class StateParts(StateView):
                     self._make_ready(phase)
 
     def _hosts_changed(self) -> None:
-        """Update shares: slots, held ones included, were added or removed."""
-        self._queues.is_outdated = self.is_stale = True
+        """Update shares: slots, held ones included, were added or removed.
+
+        The next allocation does not wait for the end of a rest: meanwhile the old one would
+        give new slots to phases that hold their shares.
+        """
+        self._queues.is_outdated = True
+        self._reallocate_now()
         if self.cluster is not self._hosts.cluster:
             self.cluster = self._hosts.cluster
             for phase in self._phases.values():
                 phase.move_to(self.cluster)
         self._recount()
+
+    def _reallocate_now(self) -> None:
+        self.is_stale, self.reallocates_from = True, -inf
 
     def _block_if_early(self, phase: PhaseState, task: int) -> None:
         """Block a pending task if the output of the task that it continues was lost."""

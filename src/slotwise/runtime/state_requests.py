@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from slotwise.model.event import (
     JobCancelled,
     JobChanged,
@@ -83,6 +81,3 @@ class StateRequests(StateParts):
     def _objective_changed(self, event: ObjectiveChanged) -> None:
         self.objective = (event.penalty, event.aggregate)
         self._reallocate_now()
-
-    def _reallocate_now(self) -> None:
-        self.is_stale, self.reallocates_from = True, -inf
