@@ -45,7 +45,7 @@ class Racks:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class PlacementNetwork:
     """The network of one round. Phases, groups, tasks and hosts are numbered from 0.
 
     launches      the units of each phase
@@ -70,7 +70,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class CheapestFlow:
     """A cheapest flow.
 
     host    the host of each task that runs next to its input; -1 for others
@@ -89,7 +89,7 @@ def check_installed() -> None:
         raise MissingExtraError("the assigner flow (greedy and delay do not)", "flow")
 
 
-def place(network: Network) -> Placement:
+def place(network: PlacementNetwork) -> CheapestFlow:
     """A cheapest flow; always the same for the same network.
 
     With one price and no racks, a flow is cheapest if and only if it is largest on the local
@@ -112,14 +112,14 @@ class _Numbers:
     rack: int
 
     @classmethod
-    def of(cls, network: Network) -> _Numbers:
+    def of(cls, network: PlacementNetwork) -> _Numbers:
         phase, group = 1, 1 + len(network.launches)
         task = group + len(network.phase_of)
         host = task + len(network.group_of)
         return cls(0, phase, group, task, host, host + len(network.room))
 
 
-def _largest(network: Network) -> Placement:
+def _largest(network: PlacementNetwork) -> CheapestFlow:
     """Maximum flow on the local edges; the units that are left over are remote."""
     from ortools.graph.python.max_flow import SimpleMaxFlow
 
@@ -138,14 +138,14 @@ def _largest(network: Network) -> Placement:
         network.phase_of, np.asarray(flow.flows(inside)), phases
     ).astype(np.int64)
     # One price for all means one size, so each phase has one group.
-    return Placement(
+    return CheapestFlow(
         _chosen(network.tasks, network.hosts, flow.flows(local), tasks),
         np.full(tasks, -1),
         left[network.phase_of],
     )
 
 
-def _cheapest(network: Network) -> Placement:
+def _cheapest(network: PlacementNetwork) -> CheapestFlow:
     """Minimum cost flow."""
     from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
@@ -175,7 +175,7 @@ def _cheapest(network: Network) -> Placement:
     flow.set_node_supply(at.sink, -int(network.launches.sum()))
     status = flow.solve()
     assert status == flow.OPTIMAL, f"the network has a cheapest flow, not {status}"
-    return Placement(
+    return CheapestFlow(
         _chosen(network.tasks, network.hosts, flow.flows(local), tasks),
         np.full(tasks, -1)
         if racks is None
@@ -184,7 +184,7 @@ def _cheapest(network: Network) -> Placement:
     )
 
 
-def _counts(network: Network) -> tuple[int, int, int, int, int]:
+def _counts(network: PlacementNetwork) -> tuple[int, int, int, int, int]:
     sizes = (
         network.launches,
         network.phase_of,
@@ -196,7 +196,7 @@ def _counts(network: Network) -> tuple[int, int, int, int, int]:
     return phases, groups, tasks, edges, hosts
 
 
-def _unit(network: Network) -> int:
+def _unit(network: PlacementNetwork) -> int:
     """The greatest common divisor of all prices, or more if they are very high."""
     prices = network.prices
     if network.racks is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slotwise.assignment.flow_network import Network, Placement, Racks
+from slotwise.assignment.flow_network import PlacementNetwork, CheapestFlow, Racks
 from slotwise.model.decision import Locality
 from slotwise.model.homes import Integers
 from slotwise.model.job import PhaseId
@@ -83,7 +83,7 @@ class Round:
         return int(np.minimum(np.bincount(ends, minlength=len(room)), room).sum())
 
     def placed(
-        self, turns: Sequence[PhaseView], place: Callable[[Network], Placement]
+        self, turns: Sequence[PhaseView], place: Callable[[PlacementNetwork], CheapestFlow]
     ) -> dict[PhaseId, list[Placed]]:
         """Where the tasks of each phase go that has turns, by a cheapest flow."""
         counts = Counter(phase.id for phase in turns)
@@ -163,7 +163,7 @@ class Round:
             self._maps[key] = names, np.array(ends, np.int64)
         return self._maps[key][1]
 
-    def _network(self, parts: Sequence[_Part], with_racks: bool) -> Network:
+    def _network(self, parts: Sequence[_Part], with_racks: bool) -> PlacementNetwork:
         """The network of all phases; those that wait pay most for what is not launched."""
         far = round(GRAIN * self._core_cost)
         high = 1 + max(int(part.prices.max(initial=0)) for part in parts) * far
@@ -177,7 +177,7 @@ class Round:
             tasks = [part.near[0] + at for part, at in zip(parts, first, strict=True)]
             ends = np.concatenate([part.near[1] for part in parts])
             racks = Racks(self._of_host, np.concatenate(tasks), ends, np.concatenate(each))
-        return Network(
+        return PlacementNetwork(
             launches=np.array([part.launches for part in parts], np.int64),
             phase_of=np.repeat(np.arange(len(parts)), groups),
             most=np.concatenate([_most(part) for part in parts]),
@@ -196,7 +196,7 @@ class Round:
     def _take(
         self,
         parts: Sequence[_Part],
-        found: Placement,
+        found: CheapestFlow,
         room: _Room,
         placed: dict[PhaseId, list[Placed]],
     ) -> None:
@@ -298,7 +298,7 @@ def _most(part: _Part) -> Integers:
     )
 
 
-def _all_remote(parts: Sequence[_Part]) -> Placement:
+def _all_remote(parts: Sequence[_Part]) -> CheapestFlow:
     """The placement if no task has input on a free host: the smallest inputs move."""
     remote: list[int] = []
     for part in parts:
@@ -306,7 +306,7 @@ def _all_remote(parts: Sequence[_Part]) -> Placement:
         for most in _most(part).tolist():
             remote.append(min(left, most))
             left -= remote[-1]
-    return Placement(_NONE, _NONE, np.array(remote, np.int64))
+    return CheapestFlow(_NONE, _NONE, np.array(remote, np.int64))
 
 
 def _remote_tasks(part: _Part, remote: list[int], used: set[int]) -> Iterator[int]:
