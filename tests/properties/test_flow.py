@@ -86,7 +86,9 @@ def test_the_allocator_decides_who_gets_slots(
 ) -> None:
     """Until the first task ends, each phase launches as many tasks as under the greedy rule."""
     greedy = replace(case, options=case.options | {"assigner": "greedy", "waits": None})
-    flow = replace(greedy, options=greedy.options | {"assigner": "flow", "core_cost": core_cost})
+    flow = replace(
+        greedy, options=greedy.options | {"assigner": "flow", "core_cost": core_cost}
+    )
     counts = []
     for one in greedy, flow:
         turn = run_case(one).log.turns[0]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.delay import Delay
@@ -40,11 +40,15 @@ class Flow:
     core_cost: float = 1.0
 
     def __post_init__(self) -> None:
-        Delay(self.rack_after, self.any_after)  # It checks the waits.
+        if not 0 <= self.rack_after <= self.any_after < float("inf"):
+            raise InputError(
+                f"flow: the waits are {self.rack_after} and {self.any_after} seconds; they"
+                " must be >= 0, the wait for the rack not longer than the wait for any slot"
+            )
         if not 1 <= self.core_cost <= 1000:
             raise InputError(
-                f"core_cost is {self.core_cost}; give a number from 1 to 1000: the cost of a byte"
-                " from another rack, relative to one from another host of the same rack"
+                f"core_cost is {self.core_cost}; give a number from 1 to 1000: the cost of a"
+                " byte from another rack, relative to one from another host of the same rack"
             )
         check_installed()
 
@@ -53,7 +57,7 @@ class Flow:
         free = [snapshot.free(kind) for kind in snapshot.cluster.capacity]
         if snapshot.has_wide or all(sum(hosts.values()) <= 1 for hosts in free):
             return self._one_by_one.assign(snapshot)  # One slot needs no network.
-        is_cut = False
+        is_cut, now = False, snapshot.now
         for slot_kind in snapshot.cluster.capacity:
             if not snapshot.free(slot_kind):
                 continue
@@ -63,14 +67,14 @@ class Flow:
             launches = list(_in_turn(turns.phases, placed))
             launched = {launch.phase for launch in launches}
             passed = [p for p in one.asked if p.may_launch and p.id not in launched]
-            decisions: list[Decision] = [*launches, *self._defer(snapshot.now, passed)]
+            decisions: list[Decision] = [*launches, *self._defer(now, passed)]
             if decisions:
                 return decisions
             is_cut = is_cut or turns.is_cut
         return self._one_by_one.assign(snapshot) if is_cut else ()
 
     def farthest(self, phase: PhaseView, now: float) -> Locality:
-        """The farthest locality that a phase accepts now; instants are compared, as in Delay."""
+        """The farthest locality that a phase accepts now."""
         if phase.is_pinned:
             return Locality.NODE
         since = now if phase.deferred_since is None else phase.deferred_since
@@ -98,10 +102,8 @@ def _in_turn(
     turns: Sequence[PhaseView], placed: dict[PhaseId, list[Placed]]
 ) -> Iterator[Launch]:
     """The launches in the order of turns; a phase that waits leaves out its last turns."""
-    next_of: defaultdict[PhaseId, int] = defaultdict(int)
+    coming = {name: iter(tasks) for name, tasks in placed.items()}
     for phase in turns:
-        name, number = phase.id, next_of[phase.id]
-        if number < len(placed[name]):
-            task, host, locality = placed[name][number]
-            next_of[name] = number + 1
+        name = phase.id
+        for task, host, locality in islice(coming[name], 1):
             yield Launch(name, task, phase.attempt_of(task), host, locality)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from slotwise.assignment.flow_network import PlacementNetwork, CheapestFlow, Racks
+from slotwise.assignment.flow_network import CheapestFlow, PlacementNetwork, Racks
 from slotwise.model.decision import Locality
 from slotwise.model.homes import Integers
 from slotwise.model.job import PhaseId
@@ -113,7 +114,10 @@ class Round:
             near = self._edges(phase, True)
         is_remote = far is Locality.ANY
         others = np.array(_next_tasks(phase, launches) if is_remote else (), np.int64)
-        prices = self._prices(phase, others), *(self._prices(phase, t) for t, _ in (local, near))
+        prices = (
+            self._prices(phase, others),
+            *(self._prices(phase, t) for t, _ in (local, near)),
+        )
         different = np.unique(np.concatenate(prices))
         if len(different) <= 1:  # Tasks are alike but for their edges: the first ones will do.
             local, near = _first(local, launches), _first(near, launches)
@@ -137,7 +141,7 @@ class Round:
         return np.maximum(phase.homes.bytes_of(tasks), 1)
 
     def _edges(self, phase: PhaseView, is_rack: bool) -> tuple[Integers, Integers]:
-        """The pending tasks with input on a free host, or in its rack, and that host or rack."""
+        """The pending tasks with input on a free host, or in its rack, and the end of each."""
         key = (phase.id, is_rack)
         if key not in self._ends:
             names, tasks, hosts = phase.homes.copies()
@@ -170,7 +174,9 @@ class Round:
         sizes = [len(part.numbers) for part in parts]
         groups = [len(part.prices) for part in parts]
         first, first_group = _starts(sizes), _starts(groups)
-        prices = [p.prices * far if p.is_remote else np.full_like(p.prices, high) for p in parts]
+        prices = [
+            p.prices * far if p.is_remote else np.full_like(p.prices, high) for p in parts
+        ]
         racks = None
         if with_racks:
             each = [p.prices[p.group[p.near[0]]] * GRAIN for p in parts]
@@ -203,16 +209,15 @@ class Round:
         """The flow as tasks on hosts: first those beside their input, then in its rack."""
         first = _starts([len(part.numbers) for part in parts])
         for part, at in zip(parts, first, strict=True):
-            hosts = found.host[at : at + len(part.numbers)]
-            for place in np.flatnonzero(hosts >= 0).tolist():
-                host = room.take(int(hosts[place]))
-                placed[part.phase.id].append((int(part.numbers[place]), host, Locality.NODE))
+            placed[part.phase.id] += [
+                (task, room.take(host), Locality.NODE)
+                for task, host in _ends(part.numbers, found.host[at:])
+            ]
         for part, at in zip(parts, first, strict=True):
-            racks = found.rack[at : at + len(part.numbers)]
-            for place in np.flatnonzero(racks >= 0).tolist():
-                near = room.in_rack(int(racks[place]))
-                assert near is not None, "no more tasks are in a rack than slots"
-                placed[part.phase.id].append((int(part.numbers[place]), near, Locality.RACK))
+            placed[part.phase.id] += [
+                (task, room.in_rack(rack), Locality.RACK)
+                for task, rack in _ends(part.numbers, found.rack[at:])
+            ]
         first_group = _starts([len(part.prices) for part in parts])
         for part, at in zip(parts, first_group, strict=True):
             if part.is_remote:
@@ -225,8 +230,8 @@ class Round:
         """A host for a task that reads remotely: in the rack of its input if possible."""
         for home in sorted(phase.phase.tasks.blocks[task].hosts):
             rack = self._racks.get(self._rack_of.get(home, ""))
-            host = None if rack is None else room.in_rack(rack)
-            if host is not None:
+            if rack is not None and room.has_rack(rack):
+                host = room.in_rack(rack)
                 return host, phase.locality(task, host)
         host = room.any()
         return host, phase.locality(task, host)
@@ -239,7 +244,7 @@ class _Room:
         self._hosts, self._left = hosts, room.tolist()
         order = np.argsort(of_host, kind="stable").tolist()
         starts = np.searchsorted(of_host[order], np.arange(int(of_host.max()) + 2)).tolist()
-        self._of_rack = [iter(order[a:b]) for a, b in zip(starts, starts[1:], strict=False)]
+        self._of_rack = [iter(order[a:b]) for a, b in pairwise(starts)]
         self._now = [next(rack, None) for rack in self._of_rack]
         self._at = 0
 
@@ -249,13 +254,18 @@ class _Room:
         assert self._left[host] >= 0, "no more tasks than slots"
         return self._hosts[host]
 
-    def in_rack(self, rack: int) -> str | None:
-        """A slot of the first host of a rack that has one."""
-        while (host := self._now[rack]) is not None:
-            if self._left[host]:
-                return self.take(host)
+    def has_rack(self, rack: int) -> bool:
+        """Whether a host of a rack has a slot."""
+        while (host := self._now[rack]) is not None and not self._left[host]:
             self._now[rack] = next(self._of_rack[rack], None)
-        return None
+        return host is not None
+
+    def in_rack(self, rack: int) -> str:
+        """A slot of the first host of a rack that has one."""
+        assert self.has_rack(rack), "no more tasks are in a rack than slots"
+        host = self._now[rack]
+        assert host is not None
+        return self.take(host)
 
     def any(self) -> str:
         """A slot of the first host that has one."""
@@ -282,6 +292,13 @@ def _first(edges: tuple[Integers, Integers], most: int) -> tuple[Integers, Integ
     place = np.arange(len(order)) - np.searchsorted(sorted_ends, sorted_ends)
     kept = np.sort(order[place < most])
     return tasks[kept], ends[kept]
+
+
+def _ends(numbers: Integers, ends: Integers) -> Iterator[tuple[int, int]]:
+    """The tasks of a phase that have an end, and their ends."""
+    ends = ends[: len(numbers)]
+    has_end = ends >= 0
+    return zip(numbers[has_end].tolist(), ends[has_end].tolist(), strict=True)
 
 
 def _starts(sizes: Sequence[int]) -> list[int]:

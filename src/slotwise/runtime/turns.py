@@ -26,11 +26,6 @@ class _Ahead(ShareNode):
         self.running, self.away = node.running, node.away
         self.node, self.starving, self.is_starving = node, 0, False
 
-    def ranked(self) -> Rank:
-        """Its key in the order, as in `PoolState.ranked`."""
-        rank = super().ranked()
-        return (rank[0] - STARVING, *rank[1:]) if self.starving else rank
-
 
 class _PhaseAhead(_Ahead):
     """A phase with the number of tasks that it still launches."""
@@ -58,6 +53,21 @@ class _PoolAhead(_Ahead):
         self.rest = iter(pool.backlogged)
         self.next = next(self.rest, None)
 
+    def ranked(self) -> Rank:
+        """Its key in the order, as in `PoolState.ranked`."""
+        rank = super().ranked()
+        return (rank[0] - STARVING, *rank[1:]) if self.starving else rank
+
+    @property
+    def has_one_child(self) -> bool:
+        """Whether all further turns in it are those of one child, or it has none left."""
+        return self.next is None and len(self.had_turns) <= 1
+
+    @property
+    def has_its_share(self) -> bool:
+        """Whether it holds what it is owed, so that it is not starving any more."""
+        return self.running - self.away >= whole(min(self.pool.owed, self.pool.usable))
+
     def first(self, ahead: Callable[[ShareNode], _Ahead]) -> _Ahead | None:
         """The child that is served next; None if there is none left."""
         new, had = self.next, self.had_turns
@@ -76,9 +86,9 @@ class _PoolAhead(_Ahead):
 
     def count(self, child: _Ahead, slots: int) -> None:
         """Its first child got slots; find its place in the order."""
-        if self.pool.below != 1:
+        if self.pool.below != 1:  # Otherwise the child has no siblings.
             self.service = child.serve(self.service, slots)
-        heapreplace(self.had_turns, child.ranked())
+            heapreplace(self.had_turns, child.ranked())
 
 
 def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> Turns:
@@ -96,12 +106,14 @@ def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> T
         return _PhaseAhead(node, most(node))  # type: ignore[arg-type]
 
     path = [_PoolAhead(top)]
+    alone = 0  # The pools at the beginning of the path that have one child each.
     while slots > 0 and path:
         if path[-1].pool.total is not None:
             return Turns(found, is_cut=True)
         child = path[-1].first(ahead)
         if child is None:
             path.pop()
+            alone = min(alone, len(path))
             if path:
                 path[-1].drop_first()
         elif isinstance(child, _PoolAhead):
@@ -109,34 +121,37 @@ def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> T
         else:
             assert isinstance(child, _PhaseAhead)
             width, limits = child.width, path[-1].pool.limits
-            rooms = [limit.room - taken.get(limit, 0) for limit in limits]
-            if child.left <= 0 or width > slots or any(room < width for room in rooms):
+            can = min(slots // width, child.left)
+            if limits:
+                room = min(limit.room - taken.get(limit, 0) for limit in limits)
+                can = min(can, int(max(room, 0) // width))
+            if can == 0:
                 path[-1].drop_first()
                 continue
+            while alone < len(path) and path[alone].has_one_child:
+                alone += 1
             # A phase that is alone at all levels gets all that is left.
-            is_alone = all(pool.next is None and len(pool.had_turns) == 1 for pool in path)
-            count = int(min([slots // width, child.left, *rooms])) if is_alone else 1
+            is_alone = alone == len(path)
+            count = can if is_alone else 1
             for limit in limits:
                 taken[limit] = taken.get(limit, 0) + count * width
             found += [child.phase] * count
             slots -= count * width
             child.left -= count
-            _serve(path, child, count * width)
-            del path[1:]
+            _serve(path, alone, child, count * width)
+            del path[alone + 1 :]
     return Turns(found, is_cut=False)
 
 
-def _serve(path: list[_PoolAhead], child: _Ahead, slots: int) -> None:
-    """Count the slots of a launch on the path to its phase."""
+def _serve(path: list[_PoolAhead], alone: int, child: _Ahead, slots: int) -> None:
+    """Count the slots of a launch where that changes an order: below the first siblings."""
     child.running += slots
-    for pool in path:
+    for depth in range(len(path) - 1, alone - 1, -1):
+        pool = path[depth]
         pool.running += slots
-    for depth, pool in enumerate(path):
-        limit = min(pool.pool.owed, pool.pool.usable)
-        if pool.is_starving and pool.running - pool.away >= whole(limit):
+        if pool.is_starving and pool.has_its_share:
             pool.is_starving = False
             for above in path[: depth + 1]:
                 above.starving -= 1
-    for pool in reversed(path):
         pool.count(child, slots)
         child = pool

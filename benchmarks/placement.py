@@ -1,0 +1,117 @@
+"""The time to place the tasks of a round by minimum cost flow, beside the bare solver.
+
+A round of 1,000 tasks on 200 hosts, 20,000 on 2,000, and 100,000 on 12,500, in one phase for
+each 1,000 tasks, with three copies of each block. The whole decision starts from the state of a
+run and ends with the launches. Goals for it: 10 ms, 150 ms, 1 s. Beside it: the order of phases
+alone, and the solver alone on the same arrays, as a largest flow (all inputs of one size) and
+as a cheapest flow. Once with one free slot on each host, once with slots for all tasks. Then
+inputs of two sizes, and racks, which both need a cheapest flow. All numbers are the processor
+time of this process, the least of `REPEATS` runs.
+
+`scripts/bench placement 1000 200` measures one size only.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from slotwise.assignment import flow_network
+from slotwise.assignment.flow import Flow
+from slotwise.assignment.flow_network import PlacementNetwork, place
+from slotwise.assignment.flow_round import Round
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.decision import Launch, Locality, Reallocate
+from slotwise.model.event import JobArrived
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.runtime.state import State
+from slotwise.workload.placement import place_blocks
+
+SIZES = ((1_000, 200), (20_000, 2_000), (100_000, 12_500))
+COPIES, RACK, PHASE, REPEATS = 3, 40, 1_000, 3
+
+
+def main() -> None:
+    sizes = [tuple(map(int, sys.argv[1:3]))] if len(sys.argv) > 2 else SIZES
+    print(
+        f"{'tasks':>8} {'hosts':>7} {'slots':>8} {'remote':>7} {'decision':>10} {'order':>9}"
+        f" {'largest':>9} {'cheapest':>9}"
+    )
+    for tasks, hosts in sizes:
+        for slots in (1, -(-tasks // hosts)):
+            show(tasks, hosts, slots, Flow(), "")
+        show(tasks, hosts, slots, Flow(), "inputs of two sizes", is_mixed=True)
+        show(tasks, hosts, slots, Flow(core_cost=2), "racks")
+
+
+def show(
+    tasks: int, hosts: int, slots: int, flow: Flow, note: str, is_mixed: bool = False
+) -> None:
+    state = state_of(tasks, hosts, slots, is_mixed)
+    launches = flow.assign(state)
+    remote = sum(
+        launch.locality is not Locality.NODE
+        for launch in launches
+        if isinstance(launch, Launch)
+    )
+    assert len(launches) == min(tasks, hosts * slots)
+    networks: list[PlacementNetwork] = []
+
+    def kept(network: PlacementNetwork) -> flow_network.CheapestFlow:
+        networks.append(network)
+        return place(network)
+
+    one = Round(state, "task", flow.farthest, flow.core_cost)
+    one.placed(state.turns("task", one.most).phases, kept)
+    (network,) = networks
+    whole = least(lambda: flow.assign(state))
+    order = least(lambda: state.turns("task", lambda phase: phase.pending))
+    largest = "-" if note else f"{1e3 * least(lambda: place(network)):7.0f} ms"
+    cheapest = least(lambda: flow_network._cheapest(network))
+    print(
+        f"{tasks:8,} {hosts:7,} {hosts * slots:8,} {remote:7,} {1e3 * whole:7.0f} ms"
+        f" {1e3 * order:6.0f} ms {largest:>9} {1e3 * cheapest:6.0f} ms  {note}"
+    )
+
+
+def state_of(tasks: int, hosts: int, slots: int, is_mixed: bool) -> State:
+    """All jobs have arrived and no task runs."""
+    cluster = Cluster(
+        tuple(Host(f"h{n}", {"task": slots}, f"r{n // RACK}") for n in range(hosts))
+    )
+    jobs = [
+        Job(f"j{number}", (Phase("map", Tasks(min(PHASE, tasks), 1.0)),))
+        for number in range(max(1, tasks // PHASE))
+    ]
+    state = State(cluster)
+    state.at(0.0)
+    for number, job in enumerate(place_blocks(tuple(jobs), cluster, COPIES, 0, block_bytes=64)):
+        if is_mixed:  # The last block of ten is smaller.
+            (phase,) = job.phases
+            blocks = tuple(
+                replace(block, size_bytes=64 if place % 10 < 9 else 17 + number % 5)
+                for place, block in enumerate(phase.tasks.blocks)
+            )
+            job = replace(
+                job, phases=(replace(phase, tasks=replace(phase.tasks, blocks=blocks)),)
+            )
+        state.apply(JobArrived(0.0, job))
+    share = hosts * slots / len(jobs)
+    state.apply(Reallocate({PhaseId(job.id, "map"): share for job in jobs}, until=1e9))
+    return state
+
+
+def least(act: Callable[[], object]) -> float:
+    """The least processor time of some calls, in seconds."""
+    taken = []
+    for _ in range(REPEATS):
+        began = time.process_time()
+        act()
+        taken.append(time.process_time() - began)
+    return min(taken)
+
+
+if __name__ == "__main__":
+    main()
