@@ -219,22 +219,48 @@ class Round:
                 for task, rack in _ends(part.numbers, found.rack[at:])
             ]
         first_group = _starts([len(part.prices) for part in parts])
-        for part, at in zip(parts, first_group, strict=True):
-            if part.is_remote:
-                remote = found.remote[at : at + len(part.prices)]
+        far = [
+            (part, found.remote[at : at + len(part.prices)].tolist())
+            for part, at in zip(parts, first_group, strict=True)
+            if part.is_remote
+        ]
+        for part, remote in far:
+            if any(remote):
+                placed[part.phase.id] += self._in_racks(
+                    part, remote, {task for task, *_ in placed[part.phase.id]}, room
+                )
+        for part, remote in far:
+            if any(remote):
                 used = {task for task, *_ in placed[part.phase.id]}
-                for task in _remote_tasks(part, remote.tolist(), used):
-                    placed[part.phase.id].append((task, *self._far(part.phase, task, room)))
+                for task in _remote_tasks(part, remote, used):
+                    host = room.any()
+                    locality = part.phase.locality(task, host)
+                    placed[part.phase.id].append((task, host, locality))
 
-    def _far(self, phase: PhaseView, task: int, room: _Room) -> tuple[str, Locality]:
-        """A host for a task that reads remotely: in the rack of its input if possible."""
-        for home in sorted(phase.phase.tasks.blocks[task].hosts):
-            rack = self._racks.get(self._rack_of.get(home, ""))
-            if rack is not None and room.has_rack(rack):
+    def _in_racks(
+        self, part: _Part, remote: list[int], used: set[int], room: _Room
+    ) -> Iterator[Placed]:
+        """Remote tasks on slots in the rack of their input, as far as there are some.
+
+        Tasks of one group cost the same, so any of them may be the remote ones.
+        """
+        tasks, racks = self._edges(part.phase, True)
+        has_room = np.array([room.has_rack(rack) for rack in range(len(self._racks))])
+        tasks, racks = tasks[has_room[racks]], racks[has_room[racks]]
+        prices = self._prices(part.phase, tasks)
+        groups = np.searchsorted(part.prices, prices)
+        known = groups < len(part.prices)
+        known[known] = part.prices[groups[known]] == prices[known]
+        pairs = tasks[known].tolist(), racks[known].tolist(), groups[known].tolist()
+        left = sum(remote)
+        for task, rack, group in zip(*pairs, strict=True):
+            if not left:
+                return
+            if remote[group] and task not in used and room.has_rack(rack):
+                used.add(task)
+                remote[group], left = remote[group] - 1, left - 1
                 host = room.in_rack(rack)
-                return host, phase.locality(task, host)
-        host = room.any()
-        return host, phase.locality(task, host)
+                yield task, host, part.phase.locality(task, host)
 
 
 class _Room:
