@@ -4,12 +4,12 @@ The paper states 26 maps with a block of 512 MB each, 8 reduces, 4 hosts with 2 
 of each block, and the times of whole runs. It states neither the network nor the times of
 tasks. Our assumptions, chosen before any run: the links of a host carry 1 Gbit/s; all tasks
 take the same time on average, so that four waves of maps and one of reduces take the 8m21s of
-the paper's run with locality (100 s each); the logarithm of durations has a standard
-deviation of 0.1; reduces get their input in no time. Hosts report at once.
+the paper's run with locality (100 s each); the logarithm of durations has a standard deviation
+of 0.1; reduces get their input in no time. Hosts report at once.
 
 The 100 hosts are those of the figures of delay scheduling (`experiments/slides/cluster.py`):
-4 racks, 2 slots, 3 copies of blocks of 256 MB, maps of 16 s with a spread of 0.3, a report every
-3 s. Twenty jobs of 10 to 200 maps arrive at random in the first minute.
+4 racks, 2 slots, 3 copies of blocks of 256 MB, maps of 16 s with a spread of 0.3, a report
+every 3 s. Twenty jobs of 10 to 200 maps arrive at random in the first minute.
 """
 
 from __future__ import annotations

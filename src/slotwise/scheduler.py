@@ -199,7 +199,7 @@ def make_scheduler(
 ) -> Scheduler | Queueing:
     """The scheduler of these names. `waits` are the two waits of delay scheduling, in seconds.
 
-    `flow` takes them, too, and `core_cost`: the cost of a byte through the core.
+    `flow` takes them, too, and `core_cost`: the cost of a byte from another rack.
     `budget_seconds` is about how long it may search at each decision. Schedulers that plan
     queues minimize weighted completion times, have no epochs and place tasks themselves.
     InputError for unknown names and for options that do not fit together.

@@ -92,12 +92,12 @@ def check_installed() -> None:
 def place(network: PlacementNetwork) -> CheapestFlow:
     """A cheapest flow; always the same for the same network.
 
-    With one price and no racks, a flow is cheapest if and only if it is largest on the local
-    edges, which is several times faster to find.
+    A largest flow on the local edges is several times faster to find. It is cheapest if it
+    leaves no unit over, or if all units that are left over cost the same.
     """
-    if network.racks is None and (network.prices == network.prices[:1]).all():
-        return _largest(network)
-    return _cheapest(network)
+    found = _largest(network)
+    has_one_price = network.racks is None and (network.prices == network.prices[:1]).all()
+    return found if has_one_price or not found.remote.any() else _cheapest(network)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,8 @@ class _Numbers:
 
 
 def _largest(network: PlacementNetwork) -> CheapestFlow:
-    """Maximum flow on the local edges; the units that are left over are remote."""
+    """Maximum flow on the local edges. The units of a phase that are left over are remote, and
+    counted for the only group of the phase; with several groups, only whether there are any."""
     from ortools.graph.python.max_flow import SimpleMaxFlow
 
     at = _Numbers.of(network)
@@ -137,7 +138,6 @@ def _largest(network: PlacementNetwork) -> CheapestFlow:
     left = network.launches - np.bincount(
         network.phase_of, np.asarray(flow.flows(inside)), phases
     ).astype(np.int64)
-    # One price for all means one size, so each phase has one group.
     return CheapestFlow(
         _chosen(network.tasks, network.hosts, flow.flows(local), tasks),
         np.full(tasks, -1),

@@ -107,12 +107,9 @@ class TaskHomes:
         return Copies(every.names, every.tasks[is_pending], every.hosts[is_pending])
 
     def pending(self, most: int) -> Sequence[int]:
-        """The lowest pending tasks, at most so many."""
-        found: list[int] = []
-        at = self._status.find(PENDING)
-        while at >= 0 and len(found) < most:
-            found.append(at)
-            at = self._status.find(PENDING, at + 1)
+        """The lowest pending tasks, at most so many. O(tasks), in numpy."""
+        is_pending = np.frombuffer(self._status, np.uint8) == PENDING
+        found: list[int] = np.flatnonzero(is_pending)[:most].tolist()
         return found
 
     def bytes_of(self, tasks: Integers) -> Integers:
