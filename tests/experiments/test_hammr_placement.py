@@ -25,7 +25,7 @@ pytest.importorskip("ortools")
 
 
 def test_with_costs_most_maps_are_local_and_without_a_quarter() -> None:
-    """A map is on the host of its block by chance once in four hosts; the paper has 6.3 of 26."""
+    """By chance a map is on the host of its block one time in four; the paper has 6.3 of 26."""
     runs = {scheme: [placement_run(PAPER_HOSTS, scheme, n) for n in range(8)]
             for scheme in (FLOW, NO_COSTS)}  # fmt: skip
     local = {scheme: fmean(run.local for run in some) for scheme, some in runs.items()}
