@@ -36,6 +36,7 @@ class Without:
     """FLEX that treats no claim as unseen."""
 
     reads_work: ClassVar[bool] = True
+    phase_seconds: ClassVar[float] = 1e-5
     keeps_min_shares: ClassVar[bool] = True
 
     def share(self, claims: Claims) -> list[float]:

@@ -13,6 +13,7 @@ class LargestFirst:
     """Gives all claims their min shares, then the slack to the largest job first."""
 
     reads_work: ClassVar[bool] = True
+    phase_seconds: ClassVar[float] = 1e-5
     keeps_min_shares: ClassVar[bool] = True
 
     def share(self, claims):

@@ -119,6 +119,11 @@ class SharedLeast:
         """As for the wrapped allocator."""
         return self.allocator.reads_work
 
+    @property
+    def phase_seconds(self) -> float:
+        """As for the wrapped allocator."""
+        return self.allocator.phase_seconds
+
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
         guaranteed = (1 - self.slack) * claims.capacity

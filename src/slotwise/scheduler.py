@@ -44,8 +44,8 @@ EPOCH_SECONDS = 0.5
 PLAN_SECONDS = EPOCH_SECONDS / 2
 """How long a plan may search by default: it would be ready within an epoch."""
 
-REST_PHASES = 500
-"""Ready phases up to which the time between allocations does not grow."""
+REST_TIMES = 10
+"""The least time between allocations, by that which an allocation is estimated to take."""
 
 EPOCH_LEAST = 1e-6
 """Seconds; the shortest epoch."""
@@ -57,9 +57,10 @@ class Scheduler:
 
     Preemption takes slots back for pools that have been below their shares for too long. After
     an allocation, arrivals and ends do not lead to another one for `rest_seconds`: it costs
-    O(n) with n ready phases, which is too much for each of n arrivals. With more than
-    `REST_PHASES` ready phases the time is longer in proportion, so that allocations take a
-    bounded part of the time. `of_objective` makes the allocator again if the objective changes.
+    O(n) with n ready phases, which is too much for each of n arrivals. With many ready phases
+    the time is longer, and epochs are, too: `REST_TIMES` the `phase_seconds` of the allocator
+    for each phase, so that allocations take about a tenth of the time. `of_objective` makes the
+    allocator again if the objective changes.
     """
 
     allocator: Allocator
@@ -81,9 +82,11 @@ class Scheduler:
         epoch_is_over = snapshot.now >= snapshot.epoch_ends
         is_stale = snapshot.is_stale and snapshot.now >= snapshot.reallocates_from
         if is_stale or (epoch_is_over and self._may_differ(snapshot)):
-            slots = allocate(self._allocator(snapshot), snapshot)
-            until = self._epoch_after(snapshot.now)
-            return [Reallocate(slots, until, self._earliest(snapshot))]
+            allocator = self._allocator(snapshot)
+            slots = allocate(allocator, snapshot)
+            earliest = self._earliest(allocator, snapshot)
+            until = max(self._epoch_after(snapshot.now), earliest)
+            return [Reallocate(slots, until, earliest)]
         return self.assigner.assign(snapshot) or preempt(snapshot)
 
     def _allocator(self, snapshot: Snapshot) -> Allocator:
@@ -92,12 +95,13 @@ class Scheduler:
             return self.allocator
         return self.of_objective(Objective(*snapshot.objective))
 
-    def _earliest(self, snapshot: Snapshot) -> float:
+    def _earliest(self, allocator: Allocator, snapshot: Snapshot) -> float:
         """When arrivals and ends may lead to the next allocation."""
         if not self.rest_seconds:
             return -inf
         ready = sum(len(snapshot.ready(kind)) for kind in snapshot.cluster.capacity)
-        return snapshot.now + self.rest_seconds * max(1.0, ready / REST_PHASES)
+        rest = REST_TIMES * allocator.phase_seconds * ready
+        return snapshot.now + max(self.rest_seconds, rest)
 
     def _may_differ(self, snapshot: Snapshot) -> bool:
         """Whether the allocation of a new epoch can differ from the last one."""

@@ -97,6 +97,7 @@ class Recorder:
     """An allocator that records its claims and allocates nothing."""
 
     reads_work: bool
+    phase_seconds: float = 1e-5
     keeps_min_shares: bool = True
     claims: list[Claims] = field(default_factory=list)
 

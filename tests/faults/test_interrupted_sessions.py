@@ -31,13 +31,13 @@ kind = sys.argv[1]
 if "with" in kind:
     with slotwise.Session(2) as session:
         calls = begin(session)
-        print(*session.files.folders, flush=True)
+        print(*session._intake.files.folders, flush=True)
         if "result" in kind:
             calls[0].result()
 else:
     session = slotwise.Session(2)
     calls = begin(session)
-    print(*session.files.folders, flush=True)
+    print(*session._intake.files.folders, flush=True)
     if "result" in kind:
         calls[0].result()
 """

@@ -81,6 +81,25 @@ def test_a_killed_command_shows_its_signal(
     assert str(caught.value) == "the command was killed by signal 9 (SIGKILL)"
 
 
+def test_a_long_command_is_cut_in_messages(tmp_path: Path) -> None:
+    """A message shows its beginning."""
+    job = plan(tmp_path, ["echo", "a" * 1000])
+    assert job.describe("command", 0) == f"task 0 of job j (echo {'a' * 195} ...)"
+
+
+def test_files_of_output_that_vanish_are_named(
+    tmp_path: Path, drive: Callable[[Execution], None]
+) -> None:
+    """A command that fails and has removed its own stderr, and one without a folder."""
+    with pytest.raises(SlotwiseError, match=r"^the command exited with code 3$"):
+        drive(plan(tmp_path, "rm -r out/_temporary && exit 3"))
+    runner = plan(tmp_path, "true").runner
+    with pytest.raises(
+        SlotwiseError, match=r"its output cannot be written to .*missing/out: No"
+    ):
+        runner(0, 0, (str(tmp_path / "missing" / "out"), str(tmp_path / "err")))
+
+
 def test_processes_left_behind_are_killed(
     tmp_path: Path, drive: Callable[[Execution], None]
 ) -> None:

@@ -10,12 +10,13 @@ import pytest
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import GiveUp, Launch, Preempt, Reallocate
 from slotwise.model.errors import InputError
-from slotwise.model.event import TaskFinished, TaskKilled
+from slotwise.model.event import JobArrived, TaskFinished, TaskKilled
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Log
 from slotwise.runtime.simulated.backend import Fault, Simulation
+from slotwise.runtime.state import State
 from slotwise.scheduler import Scheduler, make_allocator, make_scheduler
 
 Simulate = Callable[..., object]
@@ -312,3 +313,38 @@ def test_fractions_of_slots_are_shared_by_weight_in_the_long_run(
     log = simulated(jobs, Cluster.of_slots(slots), name="fair", simulation=simulation).log
     served = Counter(name for at, name in launches(log) if at < 300 / slots)
     assert served["a"] / served.total() == pytest.approx(weights[0] / sum(weights), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "objective", "rest"),
+    [
+        ("fair", "response", 0.05),
+        ("flex", "response", 0.05),
+        ("flex", "tardy", 0.3),
+        ("flex-on-fair", "tardiness", 0.3),
+        ("flowflex-fast", "response", 0.3),
+    ],
+)
+def test_a_rest_is_ten_times_as_long_as_an_allocation_is_estimated_to_take(
+    scheduler: str, objective: str, rest: float
+) -> None:
+    """Among 100 phases: 1 ms for linear sums, 30 ms for others; the least rest is 50 ms."""
+    assert allocation_of(100, scheduler, objective).earliest == pytest.approx(rest)
+
+
+def test_an_epoch_is_not_shorter_than_the_rest() -> None:
+    """With 1,000 phases an allocation about deadlines rests for 3 seconds."""
+    decision = allocation_of(1000, "flex", "tardy")
+    assert decision.until == decision.earliest == pytest.approx(3.0)
+
+
+def allocation_of(jobs: int, scheduler: str, objective: str) -> Reallocate:
+    """The first decision when jobs of one task arrive together, with rests of 0.05 s."""
+    chosen = make_scheduler(scheduler, objective=Objective(objective), rest_seconds=0.05)
+    state = State(Cluster.of_slots(2))
+    snapshot = state.at(0.0)
+    for number in range(jobs):
+        state.apply(JobArrived(0.0, job(f"{number}", 1, deadline=9.0)))
+    (decision,) = chosen.decide(snapshot)
+    assert isinstance(decision, Reallocate)
+    return decision

@@ -54,14 +54,14 @@ def test_an_interrupted_close_cancels_the_jobs(monkeypatch: pytest.MonkeyPatch) 
     """Ctrl-C while the end of the block waits for a call that does not end."""
     session = Session(1)
     stuck = session.submit(wait_for_file, "/no/such/file")
-    join = session._loop.join
+    join = session._intake.loop.join
 
     def interrupt(timeout: float) -> bool:
-        monkeypatch.setattr(session._loop, "join", join)
+        monkeypatch.setattr(session._intake.loop, "join", join)
         signal.raise_signal(signal.SIGINT)
         return join(timeout)
 
-    monkeypatch.setattr(session._loop, "join", interrupt)
+    monkeypatch.setattr(session._intake.loop, "join", interrupt)
     with pytest.raises(KeyboardInterrupt):
         session.close()
     assert stuck.cancelled()
@@ -70,16 +70,16 @@ def test_an_interrupted_close_cancels_the_jobs(monkeypatch: pytest.MonkeyPatch) 
 def test_jobs_that_end_while_others_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop forgets each job of calls before the next one is cancelled."""
     session = Session(1)
-    put = session.put
+    put = session._intake.put
 
     def put_and_wait(entry: Any) -> None:
         put(entry)
         until = time.monotonic() + PATIENCE
-        while isinstance(entry, JobCancelled) and entry.job in session._calls:
+        while isinstance(entry, JobCancelled) and entry.job in session._intake._calls:
             assert time.monotonic() < until
             time.sleep(0.001)
 
-    monkeypatch.setattr(session, "put", put_and_wait)
+    monkeypatch.setattr(session._intake, "put", put_and_wait)
     executors = [session.executor() for _ in range(3)]
     stuck = [executor.submit(time.sleep, 1000.0) for executor in executors]
     session.close(cancels=True)

@@ -22,7 +22,7 @@ NUMBERS = 40_000
 
 def files_of(session: Session) -> list[str]:
     """The files of large results that exist."""
-    folders = [folder for folder in session.files.folders if os.path.isdir(folder)]
+    folders = [folder for folder in session._intake.files.folders if os.path.isdir(folder)]
     return sorted(name for one in folders for name in os.listdir(one) if name != "lock")
 
 
@@ -55,7 +55,7 @@ def test_a_large_array_passes_through_calls_to_the_caller() -> None:
         assert found.result(PATIENCE) == (count * (count - 1) / 2 + 2 * count, True, True)
         array = third.result(PATIENCE)
         assert np.array_equal(array, np.arange(2, count + 2))
-        folders = session.files.folders
+        folders = session._intake.files.folders
     assert not any(map(os.path.exists, folders))
     assert array[-1] == count + 1
 
@@ -78,7 +78,7 @@ def test_results_stay_after_the_end_of_the_session() -> None:
     """The file is removed; the future has its content."""
     with Session(1) as session:
         future = session.submit(np.arange, NUMBERS)
-    assert not any(map(os.path.exists, session.files.folders))
+    assert not any(map(os.path.exists, session._intake.files.folders))
     assert np.array_equal(future.result(), np.arange(NUMBERS))
 
 
@@ -94,20 +94,22 @@ def test_small_arrays_can_be_written_to() -> None:
 def test_without_room_results_travel_as_pickles() -> None:
     """There is no file, and the result is the same."""
     with Session(1) as session:
-        for folder in session.files.folders:
+        for folder in session._intake.files.folders:
             os.rename(folder, f"{folder}-away")
         try:
             found = session.submit(np.arange, NUMBERS).result(PATIENCE)
             assert np.array_equal(found, np.arange(NUMBERS))
         finally:
-            for folder in session.files.folders:
+            for folder in session._intake.files.folders:
                 os.rename(f"{folder}-away", folder)
 
 
 def test_a_killed_worker_leaves_no_file(tmp_path: Path) -> None:
     """The file of its attempt is removed when the call starts again."""
     with Session(1) as session:
-        call = session.submit(leave_and_die, session.files.folders, str(tmp_path / "mark"))
+        call = session.submit(
+            leave_and_die, session._intake.files.folders, str(tmp_path / "mark")
+        )
         assert call.result(PATIENCE) is None
         assert files_of(session) == []
 
@@ -119,7 +121,7 @@ from slotwise import Session
 session = Session(1)
 future = session.submit(numpy.zeros, 100_000)
 future.result()
-print(*session.files.folders, flush=True)
+print(*session._intake.files.folders, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

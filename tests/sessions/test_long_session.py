@@ -154,7 +154,7 @@ class Users:
 
     def kill(self) -> None:
         """Kill a worker process that is ready; if those that start end, the session fails."""
-        workers = self.session._loop.backend._workers
+        workers = self.session._intake.loop.backend._workers
 
         def kill_one() -> None:
             pids = [worker.pid for worker in workers._workers.values() if worker.ready]
@@ -162,7 +162,7 @@ class Users:
                 with suppress(ProcessLookupError):
                     os.kill(self.random.choice(pids), signal.SIGKILL)
 
-        self.session._loop.ask(kill_one)
+        self.session._intake.loop.ask(kill_one)
 
     def check_done(self, most: int) -> None:
         """Check results, until at most so many are left."""
@@ -195,12 +195,12 @@ def rest(session: Session) -> int:
     while session.jobs():  # Cancelled calls may still be stopped.
         assert time.monotonic() < until
         time.sleep(0.01)
-    backend = session._loop.backend
+    intake, backend = session._intake, session._intake.loop.backend
     kept: tuple[Any, ...] = (
-        *(session._calls, session._jobs, session._settled, session._single._streams),
+        *(intake._calls, intake.jobs, intake._settled, session._single._streams),
         *(vars(backend._slots), vars(backend._monitor), vars(backend._jobs), backend._ends),
     )
-    return session._loop.ask(lambda: sum(size_of(part) for part in kept))
+    return intake.loop.ask(lambda: sum(size_of(part) for part in kept))
 
 
 def test_a_session_survives_all_that_users_do(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_session_survives_all_that_users_do(tmp_path: Path) -> None:
         nonlocal turns
         turns += 1
         if turns % 10 == 0:
-            session._state.check()
+            session._intake.state.check()
 
     session = Session(2, "fair", pools=POOLS, log=log, progress=check)
     with session, futures.ThreadPoolExecutor(USERS) as threads:

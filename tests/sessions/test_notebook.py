@@ -6,18 +6,17 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from sessions.small_calls import PATIENCE, released
 from slotwise import Calls, Future, Job, Phase, Pool, Session, Tasks
 from slotwise.sessions import notebook
 
-PATIENCE = 120.0
 HOSTILE = "<script>alert(1)</script>&"
 
 
@@ -39,15 +38,6 @@ def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < until
         time.sleep(0.005)
-
-
-@contextmanager
-def released(path: Path) -> Iterator[str]:
-    """A file that exists at the end of the block, also if the test fails."""
-    try:
-        yield str(path)
-    finally:
-        path.touch()
 
 
 class Notebook:

@@ -101,6 +101,6 @@ def test_a_session_learns_from_its_programs(tmp_path: Path) -> None:
             output = f"out-{number}"
             done = session.run(mapreduce("wordcount", "in.txt", output), folder=tmp_path)
             assert done.result(PATIENCE) == str(tmp_path / output)
-            works.append(session._learning.rates.by_phase.keys())
+            works.append(session._intake.learning.rates.by_phase.keys())
     assert not works[0]
     assert {phase for _, phase in works[1]} == {"map", "reduce"}

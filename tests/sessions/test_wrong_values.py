@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from slotwise import Calls, Host, InputError, Job, Phase, Pool, Session, Tasks, mapreduce
+from slotwise.model.shuffle import Shuffle
 
 PATIENCE = 120.0
 
@@ -151,6 +152,7 @@ def test_an_unknown_option_is_a_type_error_with_the_public_function(
     [
         (lambda: Session(1, objective=3), "objective is 3; give the name of a penalty"),
         (lambda: Session(1, log=3), "log is 3; give a path"),
+        (lambda: Session(1, shuffle=Shuffle()), "shuffle is no option of a session"),
         (lambda: Session(1, history=3), "history is 3; give a path"),
     ],
 )

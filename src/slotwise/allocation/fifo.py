@@ -17,6 +17,7 @@ class Fifo:
     """
 
     reads_work: ClassVar[bool] = False
+    phase_seconds: ClassVar[float] = 1e-5
     keeps_min_shares: ClassVar[bool] = False
 
     def share(self, claims: Claims) -> list[float]:

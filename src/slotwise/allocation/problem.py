@@ -123,6 +123,11 @@ class Allocator(Protocol):
         ...
 
     @property
+    def phase_seconds(self) -> float:
+        """About how long a decision takes for each phase; the same number on every machine."""
+        ...
+
+    @property
     def keeps_min_shares(self) -> bool:
         """Whether each claim always gets its min share, scaled down if these do not fit."""
         ...

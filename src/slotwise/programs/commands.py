@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from slotwise import task as running
 from slotwise.model.errors import InputError, SlotwiseError
@@ -29,6 +29,9 @@ PHASE = "command"
 
 FILES = ("out", "err")
 """What a task leaves: task-00000.out has its stdout, task-00000.err its stderr."""
+
+SHOWN_MOST = 200
+"""How many characters of a command a message shows."""
 
 TAIL_BYTES, TAIL_LINES = 4000, 10
 """How much of the end of its stderr the message on a failed command shows."""
@@ -63,7 +66,7 @@ class CommandRunner:
         before = frozenset(children(os.getpid()))
         _adopt(True)
         try:
-            with open(files[0], "wb") as out, open(files[1], "wb") as err:
+            with _opened(files[0]) as out, _opened(files[1]) as err:
                 code = self._run(task, attempt, out, err, before)
         finally:
             _end_rest(before)
@@ -143,6 +146,8 @@ class Commands:
         """The task and its command, for messages."""
         command = self._command.command
         text = command if isinstance(command, str) else " ".join(command)
+        if len(text) > SHOWN_MOST:
+            text = f"{text[:SHOWN_MOST]} ..."
         return f"task {task} of job {self.job.id} ({text})"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
@@ -303,8 +308,20 @@ def _ended(code: int) -> str:
     return f"was killed by signal {-code}"
 
 
+def _opened(path: str) -> BinaryIO:
+    try:
+        return open(path, "wb")
+    except OSError as error:
+        raise SlotwiseError(
+            f"its output cannot be written to {path}: {error.strerror}; check the folder of the"
+            " output, and that nothing removes it while the job runs"
+        ) from error
+
+
 def _tail(path: str) -> str:
     """The last lines of a file of stderr, with a heading; empty if there are none."""
+    if not os.path.exists(path):  # The command has removed it.
+        return ""
     with open(path, "rb") as file:
         file.seek(max(0, os.path.getsize(path) - TAIL_BYTES))
         lines = file.read().decode("utf-8", "replace").rstrip().splitlines()[-TAIL_LINES:]

@@ -194,13 +194,13 @@ class CallSubmitter:
     ) -> Future[T]:
         """Submit a call. If futures are among its arguments, it waits for their results.
 
-        RuntimeError if the session is closed.
+        RuntimeError after `close`, or if the session is closed.
         """
+        self._check_open(had_waited=False)
         future: Future[T] = Future(self._host)
         try:
             call, inputs = pickled_call(fn, args, kwargs)
         except Exception as error:
-            self._host.check_open(had_waited=False)
             future.fail(error)
             return future
         if not all(one.is_of(self._host) for one in inputs):
@@ -229,8 +229,14 @@ class CallSubmitter:
 
     def _add(self, future: Future[Any], call: Call, *, had_waited: bool) -> None:
         with self._host.lock:
-            self._host.check_open(had_waited=had_waited)
+            self._check_open(had_waited=had_waited)
             self._stream().add(future, call)
+
+    def _check_open(self, *, had_waited: bool) -> None:
+        """RuntimeError if no more calls are accepted; those that waited still are."""
+        if self._is_closed and not had_waited:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        self._host.check_open(had_waited=had_waited)
 
     def _stream(self) -> OpenCalls:
         """The job that gets the next call."""
@@ -251,7 +257,7 @@ class CallSubmitter:
         """Submit a call when its inputs are there."""
         left = len(inputs)
         with self._host.lock:
-            self._host.check_open(had_waited=False)
+            self._check_open(had_waited=False)
             self._host.waits(1)
             self._waiting[id(future)] = future
 

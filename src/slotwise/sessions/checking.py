@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
@@ -21,8 +21,6 @@ from slotwise.objective.objective import Objective
 from slotwise.running import Options
 from slotwise.sources import Described, Entry
 from slotwise.workload.file import read_job
-
-T = TypeVar("T")
 
 
 def check_slots(slots: object) -> None:
@@ -47,7 +45,12 @@ def check_pools(pools: Any) -> tuple[Pool, ...]:
 
 
 def check_options(options: Options, history: object) -> None:
-    """InputError for options of a session that have a wrong type."""
+    """InputError for options that have a wrong type, or that a session does not have."""
+    if options.get("shuffle") is not None:
+        raise InputError(
+            "shuffle is no option of a session, where reduces begin when all maps are done;"
+            " leave it out, or use slotwise.run"
+        )
     for what, path in (("log", options.get("log")), ("history", history)):
         if not isinstance(path, str | os.PathLike | None):
             raise InputError(f"{what} is {path!r}; give a path, as a text or a Path")
@@ -132,17 +135,6 @@ def warn_user(text: str) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, stacklevel=level)
-
-
-def part_of_session(part: type[T]) -> type[T]:
-    """Name the public methods of a part of a session as its user does.
-
-    So a TypeError of Python for a wrong argument names `Session.change`, for example.
-    """
-    for name, member in vars(part).items():
-        if callable(member) and not name.startswith("_"):
-            member.__qualname__ = f"Session.{name}"
-    return part
 
 
 def _short(value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
@@ -28,8 +27,6 @@ class SessionExecutor(futures.Executor):
 
     def __init__(self, calls: CallSubmitter, ahead: int) -> None:
         self._calls, self._max_workers = calls, ahead  # Dask reads `_max_workers`.
-        self._lock = threading.Lock()
-        self._is_shut_down = False
         self._closes = weakref.finalize(self, calls.close)
         self._closes.atexit = False
 
@@ -38,10 +35,7 @@ class SessionExecutor(futures.Executor):
 
         RuntimeError after `shutdown`, or if the session is closed.
         """
-        with self._lock:
-            if self._is_shut_down:
-                raise RuntimeError("cannot schedule new futures after shutdown")
-            return self._calls.submit(fn, args, kwargs)
+        return self._calls.submit(fn, args, kwargs)
 
     def map(
         self,
@@ -64,8 +58,6 @@ class SessionExecutor(futures.Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more calls; wait for those that were submitted, or cancel pending ones."""
-        with self._lock:
-            self._is_shut_down = True
         self._closes()
         pending = self._calls.futures()
         if cancel_futures:

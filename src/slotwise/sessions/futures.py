@@ -203,6 +203,11 @@ class Future(futures.Future[T], Generic[T]):
             else:
                 self.set_exception(PackedError(result))
 
+    def finish(self, value: T) -> None:
+        """Give it the result of its job, unless it is done or was cancelled."""
+        with suppress(futures.InvalidStateError):
+            self.set_result(value)
+
     def fail(self, error: BaseException) -> None:
         """Give it an exception, unless it is done or was cancelled."""
         with suppress(futures.InvalidStateError):

@@ -57,7 +57,9 @@ def map_lazily(
     mapping = _Mapping(executor, fn, zip(*iterables, strict=False), chunksize)
     for _ in range(ahead):
         mapping.submit()
-    return mapping.results()
+    results = mapping.results()
+    next(results)  # Begins it: closing a generator that has not begun has no effect.
+    return results
 
 
 class _Mapping:
@@ -74,29 +76,42 @@ class _Mapping:
         self._is_fixed = chunksize is not None
         self._size = chunksize or 1
         self._open: deque[Future[Chunk]] = deque()
+        self._problem: Exception | None = None
 
     def submit(self) -> None:
-        """Submit the next task, if items are left."""
-        if piece := list(islice(self._items, self._size)):
-            self._open.append(self._executor.submit(self._each, piece))
+        """Submit the next task, if items are left.
+
+        An error, such as one of the iterables, is raised after the results of earlier items.
+        """
+        if self._problem is not None:
+            return
+        piece: list[tuple[Any, ...]] = []
+        try:
+            piece.extend(islice(self._items, self._size))
+        except Exception as error:
+            self._problem = error
+        try:
+            if piece:
+                self._open.append(self._executor.submit(self._each, piece))
+        except Exception as error:
+            self._problem = error
 
     def results(self) -> Generator[Any, None, None]:
-        """The results in order. Closing it cancels the remaining tasks."""
-        refused: RuntimeError | None = None
+        """None, and then the results in order. Closing it cancels the remaining tasks."""
         try:
+            if self._problem is not None and not self._open:
+                raise self._problem
+            yield None
             while self._open:
                 chunk = self._open.popleft().result()
                 if not self._is_fixed:
                     self._size = _next_size(self._size, chunk)
-                try:
-                    self.submit()
-                except RuntimeError as closed:  # What was submitted is still to be taken.
-                    refused = refused or closed
+                self.submit()
                 yield from chunk.values
                 if chunk.raised is not None:
                     raise pickle.loads(chunk.raised).error()
-            if refused is not None:
-                raise refused
+            if self._problem is not None:
+                raise self._problem
         finally:
             for future in reversed(self._open):
                 future.cancel()

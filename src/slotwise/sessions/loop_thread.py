@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import traceback
@@ -13,6 +14,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from slotwise.model.decision import Decision
+from slotwise.model.errors import SlotwiseError
 from slotwise.model.event import Event, HostChange, Request
 from slotwise.objective.objective import Objective
 from slotwise.record.log import Header
@@ -41,6 +43,7 @@ class LoopThread:
     ) -> None:
         """`records` get each turn. InputError for a log that cannot be written."""
         self.state = initial_state(header)
+        self.scheduler_name: str = header.scheduler["name"]
         self._scheduler = make_scheduler(
             **header.scheduler, objective=Objective(**header.objective)
         )
@@ -48,6 +51,7 @@ class LoopThread:
         self._callbacks = CallThread("slotwise callbacks")
         self._steps = CallThread("slotwise steps")
         self._is_over = False
+        self._pid = os.getpid()
         self._lock = threading.RLock()  # A question may ask another one.
         with ExitStack() as stack:
             for record in self._records:
@@ -76,11 +80,26 @@ class LoopThread:
                     return False
         return True
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the loop belongs to this process; a fork copies no threads."""
+        return os.getpid() == self._pid
+
+    def check_process(self) -> None:
+        """SlotwiseError in a process that was forked from that of the loop."""
+        if not self.is_here:
+            raise SlotwiseError(
+                "a process that was forked cannot use the session of its parent; open another"
+                " one there, or start it without fork"
+            )
+
     def ask(self, question: Callable[[], T]) -> T:
         """The answer of a function that is called in the thread of the loop.
 
-        In that thread, and after the end of the loop, it is called here.
+        In that thread, and after the end of the loop, it is called here. SlotwiseError in a
+        forked process.
         """
+        self.check_process()
         if threading.current_thread() is self._thread:
             return question()
         answer: futures.Future[T] = futures.Future()

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, Unpack
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-from slotwise.model.cluster import Cluster
-from slotwise.model.decision import Decision, GiveUp
-from slotwise.model.errors import InputError, SlotwiseError
-from slotwise.model.event import (
-    Event,
-    JobCancelled,
-    PhaseClosed,
-    TaskFinished,
-)
-from slotwise.model.job import Job
+from slotwise.analysis.explanation import Explanation, Explanations
+from slotwise.model.cluster import Cluster, Host
+from slotwise.model.errors import InputError
 from slotwise.model.pool import Pool
 from slotwise.objective.objective import Objective
-from slotwise.programs.execution import Execution
+from slotwise.report.notebook_progress import notebook_display
+from slotwise.report.session_table import ShownSession, session_html
 from slotwise.running import Options, RunSpec, refuse_log, refuse_unknown
-from slotwise.runtime.local.backend import LocalBackend
-from slotwise.runtime.local.call_files import CallFiles
-from slotwise.runtime.local.call_stream import CallResult
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS
-from slotwise.sessions.arriving import Names, arriving
-from slotwise.sessions.calls import Binding, CallSubmitter, OpenCalls
-from slotwise.sessions.changes import ChangesJobs
+from slotwise.sessions import changes, closing, hosts
+from slotwise.sessions.arriving import arriving
+from slotwise.sessions.calls import Binding, CallSubmitter
 from slotwise.sessions.checking import (
     check_mapping,
     check_names,
@@ -38,15 +28,13 @@ from slotwise.sessions.checking import (
     check_whole,
     checked_entry,
 )
-from slotwise.sessions.closing import ClosesItself, close_at_exit
 from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
-from slotwise.sessions.hosts import ChangesHosts, claimed_cluster
+from slotwise.sessions.intake import Intake
 from slotwise.sessions.lazy_map import AHEAD, map_lazily
 from slotwise.sessions.learning import Learning
-from slotwise.sessions.loop_thread import LoopThread
-from slotwise.sessions.notebook import cells_of_notebook
-from slotwise.sessions.shows import ShowsJobs
+from slotwise.sessions.notebook import LiveDisplay
+from slotwise.sessions.shows import explained, names_left, shown_session
 from slotwise.sources import Entry, Slots, Source
 from slotwise.workload.workload import Workload
 from slotwise.workload.workload import command as slotwise_command
@@ -58,23 +46,33 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Session(ClosesItself, ChangesJobs, ChangesHosts, ShowsJobs):
+class Session:
     """Runs calls and jobs in worker processes of this machine, at any time, from any thread.
 
     Use it as a context: at the end of the block it waits for all jobs; if the block raises, it
     cancels them first. A session that is still open at the end of the program waits, too.
 
-    slots      the number of worker processes, or their number by kind; by default, the number
-               of processors that other sessions of the same user leave, with a warning if there
-               are any. Or a `Cluster`, whose hosts are emulated on this machine
-    scheduler  the name of the scheduler; see `slotwise.scheduler.ALLOCATORS`
-    pools      the pools with their shares; jobs may also name others, with a warning if some
-               are given here
-    history    a database of earlier runs, created if it is missing: it gives the estimated work
-               of programs, and each task of a program that ends is added to it
+    slots           the number of worker processes, or their number by kind; by default, the
+                    number of processors that other sessions of the same user leave, with a
+                    warning if there are any. Or a `Cluster`, whose hosts are emulated on this
+                    machine
+    scheduler       the name of the scheduler; see `slotwise.scheduler.ALLOCATORS`
+    pools           the pools with their shares; jobs may also name others, with a warning if
+                    some are given here
+    history         a database of earlier runs, created if it is missing: it gives the estimated
+                    work of programs, and each task of a program that ends is added to it
+    objective       what to minimize: an `Objective`, or the name of a penalty
+    preemption      a `Preemption`: how pools without their own setting take slots back
+    assigner        "greedy" or "delay"
+    waits           delay scheduling's two waits in seconds: for the rack, for any slot
+    epoch_seconds   seconds between decisions on the allocation
+    budget_seconds  about how long flex may search at each decision; None: flex decides
+    attempts_max    how often a task may fail before its job does
+    log             file to write the log to
+    progress        called for every turn of the loop, with the instant, events and decisions
 
-    The options are those of `slotwise.run`. InputError for options that do not fit;
-    SlotwiseError if the workers cannot be started.
+    From `objective` on, these are options of `slotwise.run`. InputError for options that do not
+    fit; SlotwiseError if the workers cannot be started.
     """
 
     def __init__(
@@ -87,6 +85,7 @@ class Session(ClosesItself, ChangesJobs, ChangesHosts, ShowsJobs):
         **options: Unpack[Options],
     ) -> None:
         refuse_unknown(options)
+        check_options(options, history)
         refuse_log(history, options)
         if scheduler in QUEUEINGS:
             raise InputError(
@@ -94,49 +93,20 @@ class Session(ClosesItself, ChangesJobs, ChangesHosts, ShowsJobs):
                 f" take one of {', '.join(ALLOCATORS)} for a session"
             )
         check_slots(slots)
-        check_options(options, history)
-        given = check_pools(pools)
-        cluster, self._claim = claimed_cluster(slots)
+        workload = Workload((), pools=check_pools(pools), preemption=options.get("preemption"))
+        cluster, claim = hosts.claimed_cluster(slots)
         try:
-            self._learning = Learning(history, cluster)
-            self._open(cluster, scheduler, given, options)
+            learning = Learning(history, cluster)
+            source = Source(workload, ())
+            spec = RunSpec(scheduler, "live", (), cluster, source, options, {})
+            header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
+            progress, log = options.get("progress"), options.get("log")
+            self._intake = Intake(header, learning, claim, progress, log)
         except BaseException:
-            self._claim.close()
+            claim.close()
             raise
-
-    def _open(
-        self, cluster: Cluster, scheduler: str, pools: tuple[Pool, ...], options: Options
-    ) -> None:
-        self._claimed = cluster
-        source = Source(Workload((), pools=pools), ()).with_options(
-            preemption=options.get("preemption")
-        )
-        spec = RunSpec(scheduler, "live", (), cluster, source, options, {})
-        header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
-        self._pools, self._objective = source.pools(), Objective(**header.objective)
-        self._scheduler_name: str = header.scheduler["name"]
-        self._calls: dict[str, OpenCalls] = {}  # by job
-        self._jobs: dict[str, tuple[Future[Any], Execution]] = {}
-        self._settled: list[tuple[Future[Any], CallResult]] = []
-        self.unused = Names().unused
-        self.lock = threading.RLock()
-        self._pid = os.getpid()
-        self._single = CallSubmitter(self, Binding(), grows=False)
-        self._waiting = 0  # calls that wait for the results of others
-        self._is_closed = self._is_ended = self._has_ended_jobs = False
-        self._error: BaseException | None = None
-        others = (self._learning.record, options.get("progress"))
-        records = [*filter(None, others), self._hear]
-        self._turns = self._over = 0
-        self._warned_of: set[str] = set()
-        self.files = CallFiles()
-        self._loop = LoopThread(
-            header, lambda: LocalBackend((), cluster, is_open=True), records, options.get("log")
-        )
-        self._state = self._loop.state
-        self.cells = cells_of_notebook()
-        self._loop.start(self._ended)
-        close_at_exit(self)
+        self._single = CallSubmitter(self._intake, Binding(), grows=False)
+        closing.close_at_exit(self._intake)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call `fn(*args, **kwargs)` in a worker process, as a job; returns at once.
@@ -172,11 +142,11 @@ class Session(ClosesItself, ChangesJobs, ChangesHosts, ShowsJobs):
         """
         binding = Binding(name, pool, weight, deadline, priority, slots, slots_max)
         job = binding.job(grows=True)
-        self.check_job(job)
+        self._intake.check_job(job)
         if ahead is not None:
             check_whole("ahead", ahead)
         most = self.slots if slots_max is None else min(slots_max, self.slots)
-        calls = CallSubmitter(self, binding, grows=True)
+        calls = CallSubmitter(self._intake, binding, grows=True)
         return SessionExecutor(calls, ahead or max(1, most // slots))
 
     def map(
@@ -217,7 +187,7 @@ class Session(ClosesItself, ChangesJobs, ChangesHosts, ShowsJobs):
         `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. InputError as for `run`.
         """
         if output is None:
-            output = self.files.new_folder()
+            output = self._intake.files.new_folder()
         return self.run(slotwise_command(command, output, id=id, **options))
 
     def run(self, entry: Entry | Mapping[str, Any], *, folder: str | Path = ".") -> Future[Any]:
@@ -231,91 +201,142 @@ class Session(ClosesItself, ChangesJobs, ChangesHosts, ShowsJobs):
         SlotwiseError with the reason.
         """
         entry = checked_entry(entry, folder, self.slots)
-        if any(execution is entry for _, execution in list(self._jobs.values())):
+        intake = self._intake
+        if any(execution is entry for _, execution in list(intake.jobs.values())):
             raise InputError("this job runs already; make another object to run it again")
-        entry = arriving(entry, self.now, self.unused)
-        workload = Workload((), folder=Path(folder))
-        source = Source(workload, (entry,), self._learning.rates)
-        cluster = self._state.cluster
-        (execution,) = source.executions(cluster)
-        self.check_job(execution.job)
-        execution.open()
-        future: Future[Any] = Future(self, execution.job.id)
-        try:
-            with self.lock:
-                self.check_open(had_waited=False)
-                self.check_job(execution.job)  # The pools may have changed.
-                self._jobs[execution.job.id] = (future, execution)
-                self._learning.begin(execution)
-                self.put(execution)
-        except BaseException:
-            execution.close(succeeded=False)
-            raise
-        return future
+        entry = arriving(entry, intake.now, intake.unused)
+        source = Source(Workload((), folder=Path(folder)), (entry,), intake.learning.rates)
+        (execution,) = source.executions(intake.state.cluster)
+        return intake.run(execution)
 
-    # For futures (`Control`).
+    def close(self, *, cancels: bool = False) -> None:
+        """Accept no more jobs, wait for those that were submitted, and end the workers.
 
-    def stop_cancelled(self, future: Future[Any]) -> None:
-        """Stop the call or the job of a future that was cancelled."""
-        with self.lock:
-            calls = self._calls.get(future.job)
-            if calls is not None and calls.grows and future.task is not None:
-                calls.cancelled(future.task)
-            elif calls is not None or future.job in self._jobs:
-                self.put(JobCancelled(self.now, future.job))
+        With `cancels`, jobs that are not over are cancelled first. Ctrl-C cancels them, too; a
+        further one ends the wait. Then KeyboardInterrupt is raised. Idempotent.
+        """
+        closing.close(self._intake, cancels=cancels)
 
-    # In the thread of the loop.
+    # Changes
 
-    def _jobs_left(self) -> list[Job]:
-        """The jobs that are not over, also those that have not arrived yet."""
-        jobs = [calls.stream.job for calls in self._calls.values()]
-        jobs += [execution.job for _, execution in self._jobs.values()]
-        arrived = [phases[0].job for phases in self._state.jobs_left()]
-        return [*arrived, *(job for job in jobs if not self._state.phases_of(job.id))]
+    def change(
+        self,
+        future: Future[Any],
+        *,
+        priority: str | None = None,
+        weight: float | None = None,
+        pool: str | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        """Change properties of a job while it runs; those not given stay.
 
-    def _ended(self, error: BaseException | None) -> None:
-        """The loop has ended: after `close`, or by an error."""
-        self._claim.close()
-        with self.lock:
-            self._error, self._is_ended = error, True
-        for future in self._pending():
-            future.fail(SlotwiseError(f"the session has failed: {error}"))
+        `deadline` in seconds from now. Tasks that run continue. No effect on a job that is
+        over. InputError for a value that no job can have.
+        """
+        changes.change_job(self._intake, future, priority, weight, pool, deadline)
 
-    def _hear(self, now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
-        """Tell futures what ended in a turn, after new tasks were started."""
-        self._turns += 1
-        if self._state.cluster is not self._claimed:
-            self._claimed = self._state.cluster
-            self._claim.update(self.slots)
-        settled, self._settled = self._settled, []
-        for future, result in settled:
-            future.settle(result)
-        for event in events:
-            if isinstance(event, TaskFinished | PhaseClosed):
-                job = event.phase.job
-                if job in self._jobs or job in self._calls:
-                    self._end_if_over(job)
-        for decision in decisions:
-            if isinstance(decision, GiveUp):
-                self._fail(decision.job, decision.reason)
+    def set_pools(self, pools: Iterable[Pool]) -> None:
+        """Replace the pools, with their weights and shares; jobs keep theirs by name.
 
-    def _end_if_over(self, job: str) -> None:
-        if self._state.phases_of(job):
-            return
-        self._over += 1
-        self._calls.pop(job, None)
-        if job in self._jobs:
-            future, execution = self._jobs.pop(job)
-            self._learning.end(job)
-            found: Any = execution
-            if future.start():
-                future.set_result(getattr(found, "results", getattr(found, "output", None)))
+        InputError for pools that do not fit together, that leave a pool of a job without jobs
+        of its own, or whose max share is smaller than a task of a job.
+        """
+        changes.set_pools(self._intake, pools)
 
-    def _fail(self, job: str, reason: str) -> None:
-        self._over += 1
-        if calls := self._calls.pop(job, None):
-            calls.fail(reason)
-        if job in self._jobs:
-            future, _ = self._jobs.pop(job)
-            self._learning.end(job)
-            future.fail(SlotwiseError(f"job {job!r} failed: {reason}"))
+    def set_objective(self, objective: Objective | str) -> None:
+        """Replace the objective.
+
+        InputError for a name that is no penalty, or if a job lacks the deadline that it needs.
+        """
+        changes.set_objective(self._intake, objective)
+
+    def add_host(self, name: str, slots: Slots, speed: float = 1.0, rack: str = "rack") -> None:
+        """Add a host with its own worker processes; tasks begin there from now on.
+
+        slots  the number of its worker processes, or their number by kind
+        speed  the part of the time for which they run while they have tasks, at most 1
+
+        InputError for a name that is taken, or for slots or a speed that no host here can have;
+        SlotwiseError if the workers cannot be started.
+        """
+        hosts.add_host(self._intake.loop, name, slots, speed, rack)
+
+    def remove_host(self, name: str, drain: bool = True) -> None:
+        """Let nothing more begin on a host; with `drain` its tasks continue to their ends.
+
+        Otherwise its worker processes are killed at once, and its tasks begin again elsewhere.
+        Does not wait for these. Without any host, jobs wait for the next one. To drain a host
+        again has no effect. InputError for an unknown name.
+        """
+        hosts.remove_host(self._intake.loop, name, drain=drain)
+
+    # Views
+
+    @property
+    def now(self) -> float:
+        """Seconds since the session began."""
+        return self._intake.now
+
+    @property
+    def slots(self) -> int:
+        """The number of slots of all hosts that are present."""
+        return self._intake.slots
+
+    def hosts(self) -> list[Host]:
+        """The hosts that are present; a drained one until its last task has ended."""
+        return self._intake.loop.ask(lambda: list(self._intake.state.cluster.hosts))
+
+    def jobs(self) -> Explanations:
+        """The jobs that are not over, in order of arrival: what each holds, and why.
+
+        The list prints as a table.
+        """
+        loop = self._intake.loop
+        return loop.ask(
+            lambda: Explanations(explained(loop, job) for job in names_left(loop.state))
+        )
+
+    def explain(self, job: str | Future[Any]) -> Explanation:
+        """The slots that a job holds now, and why; the job may be given by a future.
+
+        InputError for the id of a job that is not under way.
+        """
+        return self._intake.explain(job)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._intake.is_closed else "open"
+        scheduler = self._intake.loop.scheduler_name
+        return f"<Session of {self.slots} slots under {scheduler}: {state}>"
+
+    def _repr_html_(self) -> str:
+        intake = self._intake
+
+        def shown() -> ShownSession:
+            return shown_session(intake.loop, not intake.is_closed, intake.over, intake.waiting)
+
+        return session_html(intake.loop.ask(shown))
+
+    def _ipython_display_(self) -> None:
+        show = notebook_display()
+        if show is None:  # IPython in a terminal: it shows the `repr`.
+            raise NotImplementedError
+        intake = self._intake
+        if intake.display is not None:
+            intake.display.close()
+        intake.display = LiveDisplay(show, self._repr_html_, lambda: intake.turns)
+        if intake.is_closed:
+            intake.display.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close(cancels=kind is not None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._intake.__reduce__()  # Raises InputError.

@@ -42,6 +42,7 @@ class FlowFlex:
     budget_seconds: float | None = None
 
     reads_work: ClassVar[bool] = True
+    phase_seconds: ClassVar[float] = 3e-4
     keeps_min_shares: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -192,11 +192,12 @@ def pickled_call(
 
     Inputs are futures anywhere within the arguments. Raises what pickling raises.
     """
-    _collected.inputs = []
+    outer = getattr(_collected, "inputs", None)  # Of a call whose argument submits this one.
+    inputs = _collected.inputs = []
     try:
-        return pickled((fn, args, kwargs)), _collected.inputs
+        return pickled((fn, args, kwargs)), inputs
     finally:
-        _collected.inputs = None
+        _collected.inputs = outer
 
 
 def number_of_input(future: object) -> int | None:

@@ -1,0 +1,288 @@
+"""What a session holds for its calls and jobs while they are not over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from slotwise.analysis.explanation import Explanation
+from slotwise.model.decision import Decision, GiveUp
+from slotwise.model.errors import InputError, SlotwiseError
+from slotwise.model.event import Event, JobCancelled, JobsClosed, PhaseClosed, TaskFinished
+from slotwise.model.job import Job, PhaseId
+from slotwise.model.pool_tree import PoolTree
+from slotwise.objective.objective import Objective
+from slotwise.programs.execution import Execution
+from slotwise.record.log import Header
+from slotwise.report.session_table import ShownJob
+from slotwise.running import check_jobs
+from slotwise.runtime.local.arrivals import Entry as Put
+from slotwise.runtime.local.backend import LocalBackend
+from slotwise.runtime.local.call_files import CallFiles
+from slotwise.runtime.local.call_stream import CallResult
+from slotwise.runtime.loop import Record
+from slotwise.sessions.arriving import Names
+from slotwise.sessions.calls import PHASE, OpenCalls
+from slotwise.sessions.checking import warn_user
+from slotwise.sessions.claims_of_cores import ClaimOfCores
+from slotwise.sessions.futures import Future
+from slotwise.sessions.learning import Learning
+from slotwise.sessions.loop_thread import LoopThread
+from slotwise.sessions.notebook import LiveDisplay, cells_of_notebook
+from slotwise.sessions.shows import explained, shown_job
+
+
+class Intake:
+    """Accepts calls and jobs, gives them to the loop, and tells their futures how they end.
+
+    It is what calls and futures see of a session (`CallHost`).
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        learning: Learning,
+        claim: ClaimOfCores,
+        progress: Record | None,
+        log: str | Path | None,
+    ) -> None:
+        """InputError for a log that cannot be written; SlotwiseError if no workers start."""
+        self.pools, self.objective = PoolTree(header.pools), Objective(**header.objective)
+        self.learning, self.claim = learning, claim
+        self._calls: dict[str, OpenCalls] = {}  # by job
+        self.jobs: dict[str, tuple[Future[Any], Execution]] = {}
+        self._settled: list[tuple[Future[Any], CallResult]] = []
+        self.unused = Names().unused
+        self.lock = threading.RLock()
+        self.waiting = 0  # calls that wait for the results of others
+        self.turns = self.over = 0  # turns of the loop; jobs that are over
+        self.is_closed = self.is_ended = self._has_ended_jobs = False
+        self.display: LiveDisplay | None = None
+        self._error: BaseException | None = None
+        self._warned_of: set[str] = set()
+        records = [*filter(None, (learning.record, progress)), self._hear]
+        self.files = CallFiles()
+        cluster = self._claimed = header.cluster
+        self.loop = LoopThread(
+            header, lambda: LocalBackend((), cluster, is_open=True), records, log
+        )
+        self.state = self.loop.state
+        self.cells = cells_of_notebook()
+        self.loop.start(self._ended)
+
+    @property
+    def now(self) -> float:
+        """Seconds since the session began."""
+        return self.loop.backend.now
+
+    @property
+    def slots(self) -> int:
+        """The number of slots of all hosts that are present."""
+        return sum(self.state.cluster.capacity.values())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise InputError(
+            "a Session cannot be used inside a call, nor can its executors, because it belongs"
+            " to the process that opened it; pass the futures as arguments of other calls, or"
+            " submit from the calling program"
+        )
+
+    def run(self, execution: Execution) -> Future[Any]:
+        """Let a job arrive; the result of the future is that of the job."""
+        job = execution.job
+        self.check_job(job)
+        execution.open()
+        future: Future[Any] = Future(self, job.id)
+        try:
+            with self.lock:
+                self.check_open(had_waited=False)
+                self.check_job(job)  # The pools may have changed.
+                self.jobs[job.id] = (future, execution)
+                self.learning.begin(execution)
+                self.put(execution)
+        except BaseException:
+            execution.close(succeeded=False)
+            raise
+        return future
+
+    def warn_of_pool(self, pool: str) -> None:
+        """Warn, once for each name, of a pool that is none of those given to the session."""
+        known = self.pools
+        if not known or pool in known or pool == "default" or pool in self._warned_of:
+            return
+        self._warned_of.add(pool)
+        names = list(dict.fromkeys([*(n for n in known if n not in known.inner), "default"]))
+        close = get_close_matches(pool, names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "it is created with weight 1"
+        warn_user(
+            f"pool {pool!r} is not among the pools of the session ({', '.join(names)}); {hint}"
+        )
+
+    def end_jobs(self) -> None:
+        """Tell the loop if no more jobs come; the caller holds the lock."""
+        if self.is_closed and not self.waiting and not self._has_ended_jobs:
+            self._has_ended_jobs = True
+            for calls in list(self._calls.values()):
+                calls.close()
+            self.put(JobsClosed(self.now))
+
+    def cancel_jobs(self) -> None:
+        """Cancel the jobs that are not over."""
+        for future in self._pending():
+            future.cancel()
+        with self.lock:  # Also where no host could run, and so end, a cancelled call.
+            for job in list(self._calls):  # The loop removes those that are over.
+                self.put(JobCancelled(self.now, job))
+
+    def _pending(self) -> list[Future[Any]]:
+        with self.lock:
+            jobs = [*self._calls.values()]
+            of_calls = [future for calls in jobs for future in list(calls.of_task.values())]
+            return [*of_calls, *(future for future, _ in list(self.jobs.values()))]
+
+    # For calls (`CallHost`).
+
+    def put(self, entry: Put) -> None:
+        """Give an entry to the loop; the caller holds the lock."""
+        if not self.is_ended:
+            self.loop.backend.put(entry)
+
+    def begin(self, calls: OpenCalls) -> None:
+        """Begin a job of calls; the caller holds the lock."""
+        self._calls[calls.job] = calls
+
+    def check_job(self, job: Job) -> None:
+        """InputError for a job without what the pools or the objective need now."""
+        self.pools.check_holds_jobs(job.pool)
+        self.warn_of_pool(job.pool)
+        check_jobs([job], self.state.cluster, self.objective, self.pools)
+
+    def check_open(self, *, had_waited: bool) -> None:
+        """RuntimeError if no more calls are accepted; those that waited still are."""
+        self.loop.check_process()
+        if self._error is not None:
+            raise SlotwiseError(f"the session has failed: {self._error}") from self._error
+        if self.is_ended or (self.is_closed and not had_waited):
+            raise RuntimeError(
+                "cannot schedule new futures after shutdown: the session is closed;"
+                " open another"
+            )
+
+    def settle(self, future: Future[Any], result: CallResult) -> None:
+        """Give a future its result at the end of the turn."""
+        self._settled.append((future, result))
+
+    def waits(self, more: int) -> None:
+        """Count calls that wait for the results of others."""
+        with self.lock:
+            self.waiting += more
+            self.end_jobs()
+
+    # For futures (`Control`).
+
+    def stop_cancelled(self, future: Future[Any]) -> None:
+        """Stop the call or the job of a future that was cancelled."""
+        with self.lock:
+            calls = self._calls.get(future.job)
+            if calls is not None and calls.grows and future.task is not None:
+                calls.cancelled(future.task)
+            elif calls is not None or future.job in self.jobs:
+                self.put(JobCancelled(self.now, future.job))
+
+    def explain(self, job: str | Future[Any]) -> Explanation:
+        """The slots that a job holds, and why. InputError for a job that is not under way."""
+        if isinstance(job, Future) and not job.is_of(self):
+            raise InputError("this future is of another session; call its own `explain`")
+        name = job.job if isinstance(job, Future) else job
+
+        def explain() -> Explanation:
+            found = explained(self.loop, name)
+            if found.phases:
+                return found
+            if not isinstance(job, Future) and not (name in self._calls or name in self.jobs):
+                raise InputError(
+                    f"no job {name!r} is under way; jobs() of the session lists those that are"
+                )
+            is_waiting = isinstance(job, Future) and not name and not job.done()
+            text = "waits for the results of other calls" if is_waiting else "over"
+            return replace(found, status=text)
+
+        return self.loop.ask(explain)
+
+    def shown_job(self, job: str) -> ShownJob | None:
+        """A job with the numbers of its tasks; None if it is over or has not arrived."""
+        return self.loop.ask(
+            lambda: shown_job(self.loop, job) if self.state.phases_of(job) else None
+        )
+
+    def progress(self, job: str, task: int) -> tuple[float, float | None] | None:
+        """What a call that runs has reported; None unless it runs and has reported."""
+        phase = PhaseId(job, PHASE)
+        return self.loop.ask(lambda: self.loop.backend.progress(phase, task))
+
+    def call_back(self, calls: Callable[[], None]) -> None:
+        """Make callbacks outside the thread of the loop."""
+        self.loop.call_back(calls)
+
+    def take_step(self, step: Callable[[], None]) -> None:
+        """Go on with a call whose inputs are done."""
+        self.loop.take_step(step)
+
+    # In the thread of the loop.
+
+    def jobs_left(self) -> list[Job]:
+        """The jobs that are not over, also those that have not arrived yet."""
+        jobs = [calls.stream.job for calls in self._calls.values()]
+        jobs += [execution.job for _, execution in self.jobs.values()]
+        arrived = [phases[0].job for phases in self.state.jobs_left()]
+        return [*arrived, *(job for job in jobs if not self.state.phases_of(job.id))]
+
+    def _ended(self, error: BaseException | None) -> None:
+        """The loop has ended: after `close`, or by an error."""
+        self.claim.close()
+        with self.lock:
+            self._error, self.is_ended = error, True
+        for future in self._pending():
+            future.fail(SlotwiseError(f"the session has failed: {error}"))
+
+    def _hear(self, now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
+        """Tell futures what ended in a turn, after new tasks were started."""
+        self.turns += 1
+        if self.state.cluster is not self._claimed:
+            self._claimed = self.state.cluster
+            self.claim.update(self.slots)
+        settled, self._settled = self._settled, []
+        for future, result in settled:
+            future.settle(result)
+        for event in events:
+            if isinstance(event, TaskFinished | PhaseClosed):
+                job = event.phase.job
+                if job in self.jobs or job in self._calls:
+                    self._end_if_over(job)
+        for decision in decisions:
+            if isinstance(decision, GiveUp):
+                self._fail(decision.job, decision.reason)
+
+    def _end_if_over(self, job: str) -> None:
+        if self.state.phases_of(job):
+            return
+        self.over += 1
+        self._calls.pop(job, None)
+        if job in self.jobs:
+            future, execution = self.jobs.pop(job)
+            self.learning.end(job)
+            found: Any = execution
+            future.finish(getattr(found, "results", getattr(found, "output", None)))
+
+    def _fail(self, job: str, reason: str) -> None:
+        self.over += 1
+        if calls := self._calls.pop(job, None):
+            calls.fail(reason)
+        if job in self.jobs:
+            future, _ = self.jobs.pop(job)
+            self.learning.end(job)
+            future.fail(SlotwiseError(f"job {job!r} failed: {reason}"))

@@ -1,0 +1,27 @@
+"""What `help(slotwise.Session)` shows."""
+
+from __future__ import annotations
+
+import re
+
+from slotwise import Session
+from slotwise.running import Options
+
+METHODS = """
+    add_host change close command executor explain hosts jobs map now remove_host run
+    set_objective set_pools slots submit
+"""
+
+
+def test_a_session_has_only_what_users_may_call() -> None:
+    """Its internals are in objects that it owns, and it inherits from no other class."""
+    assert [name for name in dir(Session) if not name.startswith("_")] == METHODS.split()
+    assert Session.__bases__ == (object,)
+    assert Session.change.__qualname__ == "Session.change"
+
+
+def test_each_option_of_a_session_is_described_on_its_line() -> None:
+    """`shuffle` alone is missing, because a session does not use it."""
+    described = re.findall(r"^    ([a-z_]+)  +\S", str(Session.__doc__), re.MULTILINE)
+    own = ["slots", "scheduler", "pools", "history"]
+    assert sorted(described) == sorted([*own, *(Options.__annotations__.keys() - {"shuffle"})])
