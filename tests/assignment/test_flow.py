@@ -160,6 +160,22 @@ def test_a_slot_that_a_waiting_phase_does_not_want_goes_to_the_next() -> None:
     assert [d.phase for d in decisions if isinstance(d, Defer)] == [A]
 
 
+def test_the_order_in_which_slots_became_free_does_not_matter() -> None:
+    """Three tasks with the same two homes: the same ones get the slots near their input."""
+    found = []
+    for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0)):
+        blocks = (Block(frozenset({"h1", "h3"})),) * 3
+        one = Job("a", (Phase("map", Tasks(3, 1.0, blocks)),))
+        state = state_of(job("busy", count=3), one)
+        occupy(state, "h1", "h2", "h3")
+        state.at(1.0)
+        for task in order:
+            state.apply(TaskFinished(1.0, PhaseId("busy", "map"), task, 1, 1.0))
+        found.append(decide(state, Flow()))
+    assert len(found[0]) == 3
+    assert found[0] == found[1] == found[2]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

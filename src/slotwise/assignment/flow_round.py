@@ -151,8 +151,13 @@ class Round:
                 is_freed = np.array([host in self._freed for host in self._hosts])
                 ends = np.where((ends >= 0) & is_freed[ends], ends, -1)
             tasks, ends = tasks[ends >= 0], ends[ends >= 0]
+            # In one order, however the copies are listed: a replay reads them from the log.
+            order = np.lexsort((ends, tasks))
+            tasks, ends = tasks[order], ends[order]
             if is_rack and len(tasks):
-                tasks, ends = np.unique(np.stack([tasks, ends]), axis=1)
+                is_new = np.ones(len(tasks), bool)
+                is_new[1:] = (tasks[1:] != tasks[:-1]) | (ends[1:] != ends[:-1])
+                tasks, ends = tasks[is_new], ends[is_new]
             self._ends[key] = tasks, ends
         return self._ends[key]
 
