@@ -68,3 +68,15 @@ def await_(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < until
         time.sleep(0.005)
+
+
+class TwoPartsError(Exception):
+    """An exception that pickle cannot read again, because it passes on other arguments."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first}-{second}")
+
+
+def raise_two_parts() -> None:
+    """Fail with it."""
+    raise TwoPartsError("a", "b")

@@ -75,7 +75,7 @@ def test_a_second_session_takes_the_cores_that_are_free(open_other: Open) -> Non
     with pytest.warns(UserWarning, match=f"process {first.pid} with 3 slots") as told:
         slots, claim = claim_cores(None, 4)
     assert slots == 1
-    assert "this one takes 1 slots; give slots for another number" in str(told[0].message)
+    assert "this one takes 1 slot; give slots for another number" in str(told[0].message)
     claim.close()
 
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from sessions.small_calls import PATIENCE, raise_odd
+from sessions.small_calls import PATIENCE, raise_odd, raise_two_parts
 from slotwise import Session, SlotwiseError
 
 
@@ -23,6 +23,15 @@ def test_an_exception_that_cannot_be_read_fails_its_call_only(session: Session) 
     with pytest.raises(SlotwiseError, match="cannot be read"):
         session.submit(raise_odd).result(PATIENCE)
     assert session.submit(len, "abc").result(PATIENCE) == 3
+
+
+def test_an_exception_that_cannot_be_read_is_named_with_its_traceback(
+    session: Session,
+) -> None:
+    """The user still learns what the call raised, and where."""
+    with pytest.raises(SlotwiseError, match="TwoPartsError: a-b ") as raised:
+        session.submit(raise_two_parts).result(PATIENCE)
+    assert "in raise_two_parts" in str(raised.value.__cause__)
 
 
 def test_a_call_that_kills_its_worker_fails_alone(session: Session) -> None:

@@ -41,6 +41,14 @@ def test_a_command_prints_to_a_folder(session: Session, tmp_path: Path) -> None:
     assert printed(job.result()) == [f"{task} of 2 in {name}: hello\n" for task in (0, 1)]
 
 
+def test_the_output_of_a_command_may_be_its_second_argument(
+    session: Session, tmp_path: Path
+) -> None:
+    """As that of `slotwise.command`."""
+    job = session.command("echo hello", tmp_path / "out")
+    assert job.result(PATIENCE) == str(tmp_path / "out")
+
+
 def test_without_an_output_the_session_keeps_it_until_it_closes() -> None:
     """Two jobs have a folder each; both are removed."""
     with Session(1) as session:

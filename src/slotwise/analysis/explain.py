@@ -141,7 +141,7 @@ def _why(state: State, phase: PhaseState, scheduler: str) -> str:
     if phase.waits_for:
         return f"it waits for {', '.join(sorted(phase.waits_for))}"
     if phase.done == phase.phase.tasks.count:
-        return "it is done"
+        return "all its tasks are done; more may come" if phase.is_open else "it is done"
     is_queued = scheduler in QUEUEINGS
     if phase.running - phase.away > _up(phase.allocated) and not (is_queued or state.is_stale):
         return _why_more(phase)

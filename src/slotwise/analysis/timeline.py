@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from math import inf
 from typing import overload
 
 import numpy as np
@@ -17,6 +18,7 @@ from slotwise.analysis.present_hosts import PresentHosts, SlotsOverTime
 from slotwise.analysis.unresponsive import UnresponsiveSpan, unresponsive_spans
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import GiveUp, Reallocate
+from slotwise.model.event import Event, TaskFinished, TasksAdded
 from slotwise.record.log import Log, Turn
 
 
@@ -132,7 +134,8 @@ class Timeline:
 
     `held_by_job` and `held_by_pool` are the slots in use, `allocated_by_job` those that the
     scheduler allocated; entries that are always 0 are left out. `gave_up` is when each failed
-    job was given up.
+    job was given up. `idle` has, of jobs with growing phases, the (start, end) of each time in
+    which all tasks were done that had been added; the end is infinite if no more came.
     """
 
     cluster: Cluster
@@ -146,6 +149,7 @@ class Timeline:
     allocated_by_job: Mapping[str, StepFunction]
     unresponsive: tuple[UnresponsiveSpan, ...]
     end: float
+    idle: Mapping[str, Sequence[tuple[float, float]]]
 
     def end_of(self, job: str) -> float:
         """When a job was over: done, given up, or at the end of the record."""
@@ -168,8 +172,9 @@ def timeline_of(log: Log) -> Timeline:
 
     follower = Follower(add, hosts=hosts, is_brief=True)
     gave_up: dict[str, float] = {}
-    allocated = _Allocated()
-    unresponsive = unresponsive_spans(_passing(log.turns, follower, gave_up, allocated))
+    allocated, idle = _Allocated(), _Idle(follower.jobs)
+    turns = _passing(log.turns, follower, gave_up, allocated, idle)
+    unresponsive = unresponsive_spans(turns)
     for attempt in follower.unfinished():
         add(attempt)
     columns.sort()
@@ -192,15 +197,21 @@ def timeline_of(log: Log) -> Timeline:
         allocated_by_job=allocated.by_job(),
         unresponsive=unresponsive,
         end=max(follower.now, float(columns.end.max(initial=0.0))),
+        idle=idle.spans(),
     )
 
 
 def _passing(
-    turns: Iterable[Turn], follower: Follower, gave_up: dict[str, float], allocated: _Allocated
+    turns: Iterable[Turn],
+    follower: Follower,
+    gave_up: dict[str, float],
+    allocated: _Allocated,
+    idle: _Idle,
 ) -> Iterator[Turn]:
     """The turns, each passed to all that follow them."""
     for turn in turns:
         follower(turn.now, turn.events, turn.decisions)
+        idle.follow(turn.events)
         for decision in turn.decisions:
             if isinstance(decision, GiveUp):
                 gave_up[decision.job] = turn.now
@@ -247,6 +258,32 @@ def _held(columns: AttemptColumns, owners: Sequence[str]) -> dict[str, StepFunct
         mine = order[first:last]
         held[name] = StepFunction.of_spans(columns.start[mine], columns.end[mine])
     return held
+
+
+class _Idle:
+    """Collects when jobs with growing phases had no tasks that were not done."""
+
+    def __init__(self, jobs: Mapping[str, JobSpan]) -> None:
+        """`jobs` are those of the follower, which gets each turn first."""
+        self._jobs = jobs
+        self._since: dict[str, float] = {}
+        self._spans: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+
+    def follow(self, events: Iterable[Event]) -> None:
+        """Note the jobs of which the last task has ended, or the next one was added."""
+        for event in events:
+            if isinstance(event, TaskFinished | TasksAdded):
+                job = event.phase.job
+                if self._jobs[job].growing and not self._jobs[job].tasks_left:
+                    self._since[job] = event.at
+                elif job in self._since:
+                    self._spans[job].append((self._since.pop(job), event.at))
+
+    def spans(self) -> dict[str, list[tuple[float, float]]]:
+        """The times of each job. Call it at the end of the log."""
+        for job, since in self._since.items():
+            self._spans[job].append((since, inf))
+        return dict(self._spans)
 
 
 class _Allocated:

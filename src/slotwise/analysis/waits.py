@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -80,7 +81,8 @@ def worst_waits(
 
     A job waits from its arrival, or from the end of its last running task, until one of its
     tasks is launched or it is given up. Since it is not done, it has tasks that could begin
-    then, unless it awaits admission (`jobs_max`). `line` is the timeline of the log. InputError
+    then, unless it awaits admission (`jobs_max`). A job whose phase grows does not wait while
+    all tasks that were added to it are done. `line` is the timeline of the log. InputError
     for a job that is not in it. O(n log n) for n entries of the log, and O(`most` times n) in
     numpy.
     """
@@ -121,12 +123,25 @@ def _stretches(line: Timeline, job: str) -> Iterator[Stretch]:
     steps = line.held_by_job.get(job)
     for time, slots in zip(steps.times, steps.values, strict=True) if steps else ():
         if slots and since is not None:
-            yield Stretch(job, since, time)
+            yield from _without_idle(line, Stretch(job, since, time))
             since = None
         elif not slots:
             since = time
     if since is not None and since < end:
-        yield Stretch(job, since, end)
+        yield from _without_idle(line, Stretch(job, since, end))
+
+
+def _without_idle(line: Timeline, stretch: Stretch) -> Iterator[Stretch]:
+    """The parts of a stretch in which the job had tasks that were not done."""
+    since, spans = stretch.start, line.idle.get(stretch.job, ())
+    for start, end in spans[bisect_left(spans, (since, since)) :]:
+        if start >= stretch.end:
+            break
+        if since < start:
+            yield Stretch(stretch.job, since, start)
+        since = end
+    if since < stretch.end:
+        yield Stretch(stretch.job, since, stretch.end)
 
 
 class _Held:

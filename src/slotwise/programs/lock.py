@@ -29,8 +29,10 @@ class FileLock:
     lock excludes other hosts.
     """
 
-    def __init__(self, path: str | Path, owner: str = "", *, create: bool = True) -> None:
-        """Take the lock; waits at most a quarter of a second.
+    def __init__(
+        self, path: str | Path, owner: str = "", *, create: bool = True, looks: int = LOOKS
+    ) -> None:
+        """Take the lock; waits at most a quarter of a second, with `looks=1` not at all.
 
         Raises HeldError if another process holds it, FileNotFoundError if the folder does not
         exist, or if the file does not and `create` is false, and any other OSError if locking
@@ -41,7 +43,7 @@ class FileLock:
         while True:
             self._file = os.open(path, flags, 0o600)
             try:
-                self._lock()
+                self._lock(looks)
                 if self._is_in_place():
                     os.truncate(self._file, 0)
                     os.pwrite(self._file, owner.encode()[:OWNER_BYTES], 0)
@@ -62,12 +64,12 @@ class FileLock:
                 os.unlink(self._path)
         os.close(self._file)
 
-    def _lock(self) -> None:
-        for look in range(1, LOOKS + 1):
+    def _lock(self, looks: int) -> None:
+        for look in range(1, looks + 1):
             try:
                 return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if look == LOOKS:
+                if look == looks:
                     raise
                 time.sleep(LOOK_SECONDS)
 

@@ -61,7 +61,8 @@ def sweep(root: str | Path) -> None:
     """Remove the work folders of this user under `root` whose owners have ended.
 
     A folder whose lock is free has no owner. A folder without a lock is removed only if it is
-    empty. Errors of removal are ignored.
+    empty. Errors of removal are ignored. It waits for no lock: a leftover that another process
+    looks at now is removed by the next sweep.
     """
     with os.scandir(root) as entries:
         folders = [Path(entry.path) for entry in entries if _is_ours(entry)]
@@ -69,7 +70,7 @@ def sweep(root: str | Path) -> None:
         with suppress(OSError):
             folder.rmdir()  # Only if it is empty.
         with suppress(OSError, HeldError):
-            with FileLock(folder / LOCK, create=False):
+            with FileLock(folder / LOCK, create=False, looks=1):  # Most owners live long.
                 _clear(folder)
             folder.rmdir()
 

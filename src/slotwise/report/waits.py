@@ -22,8 +22,8 @@ OPEN_MOST = 8
 def waits_section(scene: Scene) -> str:
     """The longest waits of each job in each run, longest first."""
     text = (
-        "A wait is a time between arrival and completion of a job in which none of its tasks"
-        f" runs. The {MOST_OF_JOB} longest waits of each job are listed if they exceed"
+        "A wait is a time in which a job has tasks that are not done, and none of them runs."
+        f" The {MOST_OF_JOB} longest waits of each job are listed if they exceed"
         f" {percent(WAIT_LEAST)} of the run. Each wait names the jobs that held the slots, with"
         " their shares of the held slots. It names a remedy if the log proves one."
     )

@@ -153,15 +153,19 @@ def _warn(others: list[OtherSession], wanted: int | None, slots: int, cores: int
     taken = sum(other.slots for other in others)
     if not others or (wanted is not None and taken + wanted <= cores):
         return
-    listed = ", ".join(f"process {other.pid} with {other.slots} slots" for other in others)
+    listed = ", ".join(f"process {other.pid} with {_slots(other.slots)}" for other in others)
     of_cores = f"this machine has {cores} cores"
     if wanted is None:
-        text = f"other sessions run here ({listed}), and {of_cores}: this one takes {slots}"
-        text += " slots; give slots for another number"
+        text = f"other sessions run here ({listed}), and {of_cores}: this one takes"
+        text += f" {_slots(slots)}; give slots for another number"
     else:
-        text = f"other sessions run here ({listed}), and {of_cores}: with the {slots} slots of"
-        text += f" this one they have {taken + slots} in all, so each of them will be slower"
+        text = f"other sessions run here ({listed}), and {of_cores}: with the {_slots(slots)}"
+        text += f" of this one they have {taken + slots} in all, so each of them will be slower"
     warnings.warn(text, stacklevel=5)
+
+
+def _slots(count: int) -> str:
+    return "1 slot" if count == 1 else f"{count} slots"
 
 
 def _warn_of(folder: Path, problem: str) -> None:

@@ -173,8 +173,8 @@ class Session:
     def command(
         self,
         command: str | Sequence[str],
-        *,
         output: str | Path | None = None,
+        *,
         id: str = "command",
         **options: Any,
     ) -> Future[str]:

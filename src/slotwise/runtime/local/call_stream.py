@@ -61,15 +61,19 @@ class CallResult:
     def error(self) -> BaseException:
         """What the call raised; its cause has the traceback in the worker process."""
         assert not self.is_value
+        packed, text = pickle.loads(cast(bytes, self.packed))
         try:
-            error, text = pickle.loads(cast(bytes, self.packed))
+            error = pickle.loads(packed)
             error.__cause__ = RemoteTraceback(text)
             if isinstance(error, BaseException):
                 return error
             problem = f"its pickle gives {error!r}"
         except BaseException as unreadable:
             problem = summary(unreadable)
-        return SlotwiseError(f"the exception of a call cannot be read: {problem}")
+        last = text.splitlines()[-1] if text else ""
+        substitute = SlotwiseError(f"{last} (the exception itself cannot be read: {problem})")
+        substitute.__cause__ = RemoteTraceback(text)
+        return substitute
 
 
 class CallStream:
@@ -149,7 +153,7 @@ class CallStream:
         if is_lost:
             self._files.discard_all(file_name(self._number, task))
         error = lost_call(reason) if is_lost else SlotwiseError(reason)
-        self._end(task, CallResult(False, pickle.dumps((error, reason))))
+        self._end(task, CallResult(False, pickle.dumps((pickle.dumps(error), reason))))
         return True
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
@@ -280,11 +284,14 @@ def run_call(
 
 
 def failure(error: BaseException) -> bytes:
-    """The pickle of an exception and its traceback, as a `CallResult` holds it."""
+    """An exception as a `CallResult` holds it: pickled apart from its traceback as text.
+
+    So the text can be read if the exception cannot.
+    """
     text = story(error)
     error.__traceback__ = None
     try:
-        return pickled((error, text))
+        packed = pickled(error)
     except Exception:
-        plain = SlotwiseError(f"{type(error).__name__}: {error}")
-        return pickle.dumps((plain, text))
+        packed = pickle.dumps(SlotwiseError(f"{type(error).__name__}: {error}"))
+    return pickle.dumps((packed, text))
