@@ -19,6 +19,7 @@ from experiments.flowflex.cluster_figures import FLOWFLEX_12_BOTH
 from experiments.flowflex.figures import FLOWFLEX_RATIOS
 from experiments.flowflex.stages import FLOWFLEX_STAGES
 from experiments.hammr.figures import HAMMR_5
+from experiments.hammr.placement_figures import HAMMR_PLACEMENTS
 from experiments.reproduction import Reproduction
 from experiments.slides.figures import SLIDES
 from slotwise.model.errors import InputError
@@ -30,6 +31,7 @@ _ALL: tuple[Figure, ...] = (
     *FLOWFLEX_RATIOS,
     *FLOWFLEX_12_BOTH,
     HAMMR_5,
+    *HAMMR_PLACEMENTS,
     *SLIDES,
     *DMRS_ALL,
     DMRS_2_LIVE,

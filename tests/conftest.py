@@ -181,6 +181,7 @@ def run_checked(
     *,
     assigner: str = "greedy",
     waits: tuple[float, float] | None = None,
+    core_cost: float | None = None,
     epoch_seconds: float = 0.5,
     objective: Objective | None = None,
     attempts_max: int = 4,
@@ -189,6 +190,8 @@ def run_checked(
 ) -> CheckedRun:
     """Run jobs on a backend by the real loop, with checks of state and scheduler."""
     options = {"assigner": assigner, "epoch_seconds": epoch_seconds, "waits": waits}
+    if core_cost is not None:
+        options["core_cost"] = core_cost
     objective = objective or Objective()
     header = Header(
         backend=backend_name,

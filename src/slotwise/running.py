@@ -43,10 +43,13 @@ from slotwise.sources import Source, objective_of
 class Options(TypedDict, total=False):
     """How a run is scheduled on any backend: the keyword arguments of simulate and run.
 
-    assigner       "greedy" or "delay"
+    assigner       "greedy", "delay" or "flow"
     epoch_seconds  seconds between decisions on the allocation
-    waits          delay scheduling's two waits in seconds: for the rack, for any slot; None:
-                   1.5 and 3 heartbeats of the cluster, or 5 and 10 without a heartbeat
+    waits          the two waits of delay and flow in seconds: for the rack, for any slot; None:
+                   none for flow; for delay 1.5 and 3 heartbeats of the cluster, or 5 and 10
+                   without a heartbeat
+    core_cost      for flow, the cost of a byte from another rack, relative to one from another
+                   host of the same rack; None: 1
     budget_seconds about how long flex may search at each decision; None: flex decides
     objective      instead of the workload's own: an Objective, or the name of a penalty
     preemption     instead of the workload's: how pools without their own setting take slots
@@ -61,6 +64,7 @@ class Options(TypedDict, total=False):
     assigner: str
     epoch_seconds: float
     waits: tuple[float, float] | None
+    core_cost: float | None
     budget_seconds: float | None
     objective: Objective | str | None
     preemption: Preemption | None
@@ -135,6 +139,7 @@ class RunSpec:
         for host in self.later:
             refuse_stranded(self.jobs, replace(self.cluster, hosts=(host,), kinds=kinds))
         kinds |= {kind for host in self.later for kind, count in host.slots.items() if count}
+        core_cost = options.get("core_cost")
         cluster = replace(self.cluster, kinds=kinds)
         check_scheduler(self.scheduler, self.jobs, cluster, pools)
         return Header(
@@ -146,6 +151,7 @@ class RunSpec:
                 "waits": self._waits(),
                 "budget_seconds": options.get("budget_seconds"),
                 **({"rest_seconds": rest_seconds} if rest_seconds else {}),
+                **({"core_cost": core_cost} if core_cost is not None else {}),
             },
             objective=asdict(aim),
             cluster=self.cluster,

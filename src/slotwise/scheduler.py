@@ -162,9 +162,18 @@ SCHEDULERS = (*ALLOCATORS, *QUEUEINGS)
 """The names of all schedulers of runs."""
 
 ASSIGNERS: Mapping[str, Callable[..., Assigner]] = MappingProxyType(
-    {"greedy": Greedy, "delay": Delay}
+    {"greedy": Greedy, "delay": Delay, "flow": lambda *given, **named: _flow(*given, **named)}
 )
-"""Assigners by name; keyword arguments are their parameters."""
+"""Assigners by name; arguments are their parameters."""
+
+WAITERS = ("delay", "flow")
+"""The assigners that wait for slots near the input, with two waits as parameters."""
+
+
+def _flow(*given: float, **named: float) -> Assigner:
+    from slotwise.assignment.flow import Flow
+
+    return Flow(*given, **named)
 
 
 def make_allocator(
@@ -188,11 +197,13 @@ def make_scheduler(
     objective: Objective | None = None,
     epoch_seconds: float = EPOCH_SECONDS,
     waits: tuple[float, float] | None = None,
+    core_cost: float | None = None,
     budget_seconds: float | None = None,
     rest_seconds: float = 0.0,
 ) -> Scheduler | Queueing:
     """The scheduler of these names. `waits` are the two waits of delay scheduling, in seconds.
 
+    `flow` takes them, too, and `core_cost`: the cost of a byte from another rack.
     `budget_seconds` is about how long it may search at each decision. Schedulers that plan
     queues minimize weighted completion times, have no epochs and place tasks themselves.
     InputError for unknown names and for options that do not fit together.
@@ -201,15 +212,21 @@ def make_scheduler(
         raise InputError(f"unknown scheduler {name!r}; known: {', '.join(SCHEDULERS)}")
     if assigner not in ASSIGNERS:
         raise InputError(f"unknown assigner {assigner!r}; known: {', '.join(ASSIGNERS)}")
-    if waits is not None and assigner != "delay":
-        raise InputError(f"waits are parameters of the assigner delay, not of {assigner!r}")
+    if waits is not None and assigner not in WAITERS:
+        raise InputError(
+            f"waits are parameters of the assigner delay, not of {assigner!r}; flow takes them,"
+            " too"
+        )
+    if core_cost is not None and assigner != "flow":
+        raise InputError(f"core_cost is a parameter of the assigner flow, not of {assigner!r}")
     if name in QUEUEINGS:
         _check_epoch(epoch_seconds)
         if assigner != "greedy":
             raise InputError(f"{name} places tasks itself; leave out the assigner {assigner!r}")
         _check_budget(budget_seconds)
         return _queueing(name, budget_seconds)
-    chosen = ASSIGNERS[assigner](*waits) if waits is not None else ASSIGNERS[assigner]()
+    named = {} if core_cost is None else {"core_cost": core_cost}
+    chosen = ASSIGNERS[assigner](*(waits or ()), **named)
     of_objective = partial(make_allocator, name, budget_seconds=budget_seconds)
     return Scheduler(of_objective(objective), chosen, epoch_seconds, rest_seconds, of_objective)
 

@@ -51,7 +51,13 @@ class Scheduling:
     assigner: Annotated[str, typer.Option(help=f"{', '.join(ASSIGNERS)}.")] = "greedy"
     waits: Annotated[
         str | None,
-        typer.Option(help="Waits of delay scheduling in seconds, for rack and any host: 5,10."),
+        typer.Option(
+            help="Waits of delay or flow in seconds, for slots in the rack and any slot: 5,10."
+        ),
+    ] = None
+    core_cost: Annotated[
+        float | None,
+        typer.Option(help="For flow: the cost of a byte between racks, within a rack it is 1."),
     ] = None
     preempt: Annotated[
         str | None,
@@ -84,6 +90,7 @@ class Scheduling:
         return Options(
             assigner=self.assigner,
             waits=parse_waits(self.waits),
+            core_cost=self.core_cost,
             preemption=parse_preemption(self.preempt),
             shuffle=self._shuffle(source),
             budget_seconds=self.budget_seconds,

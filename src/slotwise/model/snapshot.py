@@ -5,15 +5,18 @@ They hold estimates only: no policy can see how long a task will really take.
 Units: what a phase or a pool holds, demands and may hold is counted in slots (`running`,
 `away`, `max_share`, `allocated`, `missing`, `spare`). `pending` counts tasks. A task holds
 `width` slots of one host, so `running` and `max_share` of a phase are multiples of its width.
+
+Longer than other files, because all that policies may see is in one place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
+from slotwise.model.homes import HomesView
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
 from slotwise.model.queues_view import QueuesView
@@ -258,6 +261,11 @@ class PhaseView(Protocol):
         """
         ...
 
+    @property
+    def homes(self) -> HomesView:
+        """Where the input of its pending tasks is."""
+        ...
+
     def next_task_in(self, rack: str) -> tuple[int, int] | None:
         """Like `next_task`, among the tasks with input in this rack."""
         ...
@@ -273,6 +281,16 @@ class PhaseView(Protocol):
     def work_left(self, now: float) -> float:
         """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
         ...
+
+
+class Turns(NamedTuple):
+    """The phases that get the next free slots, one task each, in this order.
+
+    `is_cut` if further turns cannot be told before these launches are applied.
+    """
+
+    phases: Sequence[PhaseView]
+    is_cut: bool
 
 
 class Snapshot(Protocol):
@@ -303,6 +321,14 @@ class Snapshot(Protocol):
 
     def backlogged(self, slot_kind: str) -> Iterable[PhaseView]:
         """The ready phases with pending tasks, by pool, then within it; largest lack first."""
+        ...
+
+    def turns(self, slot_kind: str, most: Callable[[PhaseView], int]) -> Turns:
+        """The turns of phases for the free slots if each launches a task at each of its turns.
+
+        That is the order of `backlogged` after each launch, within all limits. `most` gives the
+        number of tasks that a phase launches; it is called at the first turn of each phase.
+        """
         ...
 
     def free(self, slot_kind: str) -> Mapping[str, int]:

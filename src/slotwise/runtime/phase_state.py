@@ -34,7 +34,6 @@ class PhaseState(ShareNode):
         "_expected_finished",
         "_expected_running",
         "_expected_total",
-        "_homes",
         "_is_sensitive",
         "_kept",
         "_limits",
@@ -53,6 +52,7 @@ class PhaseState(ShareNode):
         "early",
         "has_homes",
         "has_passed",
+        "homes",
         "id",
         "is_limited",
         "is_open",
@@ -117,7 +117,7 @@ class PhaseState(ShareNode):
         self._expected_finished = self._expected_running = 0.0
         self._observed = self._running_speed = self._elapsed_base = 0.0
         self.has_homes = bool(phase.tasks.blocks) or self.is_pinned
-        self._homes = TaskHomes(self._status, phase.tasks.blocks, cluster)
+        self.homes = TaskHomes(self._status, phase.tasks.blocks, cluster)
 
     def enter(self, pool: PoolState, pools: PoolTree) -> None:
         """Count against the share of a pool from now on; the caller updates the counts."""
@@ -227,20 +227,20 @@ class PhaseState(ShareNode):
 
     def locality(self, task: int, host: str) -> Locality:
         """How far a task would run from its input on this host."""
-        return self._homes.locality(task, host) if self.phase.tasks.blocks else Locality.NODE
+        return self.homes.locality(task, host) if self.phase.tasks.blocks else Locality.NODE
 
     def next_task_on(self, hosts: Collection[str]) -> tuple[int, int, str] | None:
         """Like `next_task`, among the tasks with input on one of these hosts; also the host."""
         if not self.has_homes:
             return *self.next_task(), next(iter(hosts))
-        found = self._homes.task_on(hosts)
+        found = self.homes.task_on(hosts)
         return found and (*self._numbered(found[0]), found[1])
 
     def next_task_in(self, rack: str) -> tuple[int, int] | None:
         """Like `next_task`, among the tasks with input in this rack."""
         if self.is_pinned:
             return None
-        task = self._homes.task_in(rack)
+        task = self.homes.task_in(rack)
         return None if task is None else self._numbered(task)
 
     def is_unseen(self, now: float) -> bool:
@@ -316,11 +316,11 @@ class PhaseState(ShareNode):
         """The hosts have changed to these. O(tasks) with input, else O(1)."""
         self._cluster = cluster
         if self.has_homes:
-            self._homes.move_to(cluster)
+            self.homes.move_to(cluster)
 
     def has_pinned_to(self, host: str) -> bool:
         """Whether a pending task can only run on this host. O(tasks)."""
-        return self._homes.has_pinned_to(host)
+        return self.homes.has_pinned_to(host)
 
     def unblock(self, task: int, host: str) -> None:
         """Make a blocked task pending: the task that it continues is done on this host."""
@@ -329,7 +329,7 @@ class PhaseState(ShareNode):
         self.has_passed = False
         self.blocked -= 1
         self.pending += 1
-        self._homes.pin(task, host)
+        self.homes.pin(task, host)
 
     def finish(self, task: int, work: float) -> None:
         """Mark a task that has ended as done; `work` is what it took, in seconds at speed 1."""
@@ -389,7 +389,7 @@ class PhaseState(ShareNode):
         self.pending += 1
         self._returned.append(task)
         if self.has_homes:
-            self._homes.put_back(task)
+            self.homes.put_back(task)
 
     def count_bad_end(self, task: int, is_lost: bool) -> int:
         """How often a task has failed (or lost its slot, if `is_lost`), including now."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from slotwise.model.decision import Launch
 from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree
-from slotwise.model.snapshot import Seen
+from slotwise.model.snapshot import PhaseView, Seen, Turns
 from slotwise.runtime.finished import Finished
 from slotwise.runtime.hosts import Hosts
 from slotwise.runtime.jobs import Jobs
@@ -15,6 +15,7 @@ from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PhaseBelow, PoolState
 from slotwise.runtime.queues import Queues
 from slotwise.runtime.shares_by_kind import SharesByKind
+from slotwise.runtime.turns import turns_of
 
 
 class StateView:
@@ -38,6 +39,11 @@ class StateView:
     def backlogged(self, slot_kind: str) -> Iterable[PhaseBelow]:
         """The ready phases with pending tasks, by pool, then within it; largest lack first."""
         return self._shares.of[slot_kind].whole.walk()
+
+    def turns(self, slot_kind: str, most: Callable[[PhaseView], int]) -> Turns:
+        """The turns of phases for the free slots if each launches a task at each turn."""
+        slots = sum(self._hosts.free[slot_kind].by_host.values())
+        return turns_of(self._shares.of[slot_kind].whole, slots, most)
 
     def free(self, slot_kind: str) -> Mapping[str, int]:
         """The hosts with free slots of this kind, and the number of these slots."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+import numpy as np
+
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Locality
+from slotwise.model.homes import Copies, Integers
 from slotwise.model.job import Block
 from slotwise.workload.placement import PlacedBlocks
 
@@ -25,8 +28,10 @@ class TaskHomes:
         "_by_host",
         "_by_rack",
         "_cluster",
+        "_copies",
         "_has_moved",
         "_pinned",
+        "_sizes",
         "_status",
     )
 
@@ -35,6 +40,8 @@ class TaskHomes:
         self._by_host: dict[str, list[int]] = {}
         self._by_rack: dict[str, list[int]] | None = None
         self._pinned: dict[int, str] = {}  # the hosts of tasks that continue others
+        self._copies: Copies | None = None  # of all tasks, once they are asked for
+        self._sizes: Integers | None = None
         self._has_moved = False  # The racks may differ from those of the placement.
         if blocks:
             self._find_all(blocks)
@@ -88,6 +95,31 @@ class TaskHomes:
         tasks = self._by_rack.get(rack)
         return self._last_pending(tasks) if tasks else None
 
+    def copies(self) -> Copies:
+        """The copies of the input of pending tasks; for pinned tasks, their hosts."""
+        if self._pinned or self._copies is None:
+            every = self._all_copies()
+            if not self._pinned:
+                self._copies = every
+        else:
+            every = self._copies
+        is_pending = np.frombuffer(self._status, np.uint8)[every.tasks] == PENDING
+        return Copies(every.names, every.tasks[is_pending], every.hosts[is_pending])
+
+    def pending(self, most: int) -> Sequence[int]:
+        """The lowest pending tasks, at most so many. O(tasks), in numpy."""
+        is_pending = np.frombuffer(self._status, np.uint8) == PENDING
+        found: list[int] = np.flatnonzero(is_pending)[:most].tolist()
+        return found
+
+    def bytes_of(self, tasks: Integers) -> Integers:
+        """The size of the input of each of these tasks; 0 where it is unknown."""
+        if isinstance(self._blocks, PlacedBlocks) or not self._blocks:
+            return np.full(len(tasks), getattr(self._blocks, "size_bytes", 0), np.int64)
+        if self._sizes is None:
+            self._sizes = np.array([block.size_bytes for block in self._blocks], np.int64)
+        return self._sizes[tasks]
+
     def pin(self, task: int, host: str) -> None:
         """Add a task that may run only on this host, also if it was pinned to another."""
         if (before := self._pinned.get(task)) is not None and before in self._by_host:
@@ -112,6 +144,19 @@ class TaskHomes:
                 return task
             tasks.pop()
         return None
+
+    def _all_copies(self) -> Copies:
+        """The copies of the input of all tasks; O(copies)."""
+        if isinstance(self._blocks, PlacedBlocks):
+            return Copies(*self._blocks.all_copies())
+        pairs = sorted(self._pinned.items()) or [
+            (task, host)
+            for task, block in enumerate(self._blocks)
+            for host in sorted(block.hosts)
+        ]
+        place = {host: number for number, host in enumerate(sorted({h for _, h in pairs}))}
+        tasks = np.array([task for task, _ in pairs], np.int64)
+        return Copies(tuple(place), tasks, np.array([place[h] for _, h in pairs], np.int64))
 
     def _find_all(self, blocks: Sequence[Block]) -> None:
         """Index all tasks by input host; the lowest task, launched first, is last."""

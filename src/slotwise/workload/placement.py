@@ -113,6 +113,11 @@ class PlacedBlocks(Sequence[Block]):
         tasks = self._tasks()[first.ravel()]
         return _grouped(racks[first], tasks, self._sites.racks)
 
+    def all_copies(self) -> tuple[tuple[str, ...], Integers, Integers]:
+        """The names of the hosts, and the task and host of each copy, in order of tasks."""
+        tasks = np.repeat(np.arange(self._count), self._replicas)
+        return self._sites.hosts, tasks, self._copies().ravel().astype(np.int64)
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, PlacedBlocks) and self._key() == other._key():
             return True

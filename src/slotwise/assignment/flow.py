@@ -1,0 +1,109 @@
+"""Placement by minimum cost flow: all tasks of a round together, near their input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from slotwise.assignment.assigner import Assigner
+from slotwise.assignment.delay import Delay
+from slotwise.assignment.flow_network import check_installed, place
+from slotwise.assignment.flow_round import Placed, Round
+from slotwise.assignment.greedy import Greedy
+from slotwise.model.decision import Decision, Defer, Launch, Locality
+from slotwise.model.errors import InputError
+from slotwise.model.job import PhaseId
+from slotwise.model.snapshot import PhaseView, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Minimum cost flow (Hammr 6.2; Quincy): each round moves as few bytes as possible.
+
+    A round is all launches at one instant on slots of one kind. The order of the phases decides
+    how many tasks each phase launches, as under `Greedy`; a network decides which ones, and
+    where. Two additions of Quincy are options:
+
+    rack_after, any_after  seconds that a phase waits before it takes slots in the rack of its
+                           input, and any slot; as in `Delay`
+    core_cost              the cost of a byte from another rack, relative to one from another
+                           host of the same rack. 1: no difference, and racks are ignored,
+                           as in Hammr. Quincy: 2
+
+    Rounds with wide tasks, and rounds where the order depends on several kinds of slots, are
+    decided launch by launch, as `Greedy` or `Delay` does. InputError for invalid options.
+    """
+
+    rack_after: float = 0.0
+    any_after: float = 0.0
+    core_cost: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rack_after <= self.any_after < float("inf"):
+            raise InputError(
+                f"flow: the waits are {self.rack_after} and {self.any_after} seconds; they"
+                " must be >= 0, the wait for the rack not longer than the wait for any slot"
+            )
+        if not 1 <= self.core_cost <= 1000:
+            raise InputError(
+                f"core_cost is {self.core_cost}; give a number from 1 to 1000: the cost of a"
+                " byte from another rack, relative to one from another host of the same rack"
+            )
+        check_installed()
+
+    def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
+        """The launches of the next round, with the deferrals of the phases that wait."""
+        free = [snapshot.free(kind) for kind in snapshot.cluster.capacity]
+        if snapshot.has_wide or all(sum(hosts.values()) <= 1 for hosts in free):
+            return self._one_by_one.assign(snapshot)  # One slot needs no network.
+        is_cut, now = False, snapshot.now
+        for slot_kind in snapshot.cluster.capacity:
+            if not snapshot.free(slot_kind):
+                continue
+            one = Round(snapshot, slot_kind, self.farthest, self.core_cost)
+            turns = snapshot.turns(slot_kind, one.most)
+            placed = one.placed(turns.phases, place)
+            launches = list(_in_turn(turns.phases, placed))
+            launched = {launch.phase for launch in launches}
+            passed = [p for p in one.asked if p.may_launch and p.id not in launched]
+            decisions: list[Decision] = [*launches, *self._defer(now, passed)]
+            if decisions:
+                return decisions
+            is_cut = is_cut or turns.is_cut
+        return self._one_by_one.assign(snapshot) if is_cut else ()
+
+    def farthest(self, phase: PhaseView, now: float) -> Locality:
+        """The farthest locality that a phase accepts now."""
+        if phase.is_pinned:
+            return Locality.NODE
+        since = now if phase.deferred_since is None else phase.deferred_since
+        if phase.overrides_delay or now >= since + self.any_after:
+            return Locality.ANY
+        return Locality.RACK if now >= since + self.rack_after else Locality.NODE
+
+    @property
+    def _one_by_one(self) -> Assigner:
+        return Delay(self.rack_after, self.any_after) if self.any_after else Greedy()
+
+    def _defer(self, now: float, phases: Sequence[PhaseView]) -> Iterator[Defer]:
+        """Begin or continue the waits of phases that launch nothing."""
+        for phase in phases:
+            until = phase.deferred_until
+            is_due = until is None or now >= until
+            far = self.farthest(phase, now)
+            if phase.has_homes and not phase.is_pinned and is_due and far < Locality.ANY:
+                since = now if phase.deferred_since is None else phase.deferred_since
+                due = since + self.rack_after
+                yield Defer(phase.id, since, due if due > now else since + self.any_after)
+
+
+def _in_turn(
+    turns: Sequence[PhaseView], placed: dict[PhaseId, list[Placed]]
+) -> Iterator[Launch]:
+    """The launches in the order of turns; a phase that waits leaves out its last turns."""
+    coming = {name: iter(tasks) for name, tasks in placed.items()}
+    for phase in turns:
+        name = phase.id
+        for task, host, locality in islice(coming[name], 1):
+            yield Launch(name, task, phase.attempt_of(task), host, locality)

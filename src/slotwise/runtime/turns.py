@@ -1,0 +1,157 @@
+"""The order in which phases would get free slots, found in advance without any change.
+
+Each turn goes to the phase that is served next after the turns before it. The nodes of the
+tree of pools are copied when a turn comes to them, so k turns cost O(k log k) for each level
+of pools, whatever the number of phases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush, heapreplace
+
+from slotwise.model.snapshot import Turns
+from slotwise.runtime.ordering import Rank, ShareNode, whole
+from slotwise.runtime.pool_state import STARVING, PhaseBelow, PoolState
+
+
+class _Ahead(ShareNode):
+    """A phase or a pool as it will be after some turns."""
+
+    __slots__ = ("is_starving", "node", "starving")
+
+    def __init__(self, node: ShareNode) -> None:
+        super().__init__(node.order, None, node.width)
+        self.allocated, self.owed, self.served = node.allocated, node.owed, node.served
+        self.running, self.away = node.running, node.away
+        self.node, self.starving, self.is_starving = node, 0, False
+
+
+class _PhaseAhead(_Ahead):
+    """A phase with the number of tasks that it still launches."""
+
+    __slots__ = ("left", "phase")
+
+    def __init__(self, phase: PhaseBelow, most: int) -> None:
+        assert isinstance(phase, ShareNode)
+        super().__init__(phase)
+        self.phase = phase
+        room = (phase.max_share - phase.running) // phase.width
+        self.left = min(most, phase.pending, room)
+
+
+class _PoolAhead(_Ahead):
+    """A pool with its children: a heap of those that had turns, and the others in order."""
+
+    __slots__ = ("had_turns", "next", "pool", "rest", "service")
+
+    def __init__(self, pool: PoolState) -> None:
+        super().__init__(pool)
+        self.pool, self.service = pool, pool.service
+        self.starving, self.is_starving = pool.starving, pool.is_starving
+        self.had_turns: list[Rank] = []
+        self.rest = iter(pool.backlogged)
+        self.next = next(self.rest, None)
+
+    def ranked(self) -> Rank:
+        """Its key in the order, as in `PoolState.ranked`."""
+        rank = super().ranked()
+        return (rank[0] - STARVING, *rank[1:]) if self.starving else rank
+
+    @property
+    def has_one_child(self) -> bool:
+        """Whether all further turns in it are those of one child, or it has none left."""
+        return self.next is None and len(self.had_turns) <= 1
+
+    @property
+    def has_its_share(self) -> bool:
+        """Whether it holds what it is owed, so that it is not starving any more."""
+        return self.running - self.away >= whole(min(self.pool.owed, self.pool.usable))
+
+    def first(self, ahead: Callable[[ShareNode], _Ahead]) -> _Ahead | None:
+        """The child that is served next; None if there is none left."""
+        new, had = self.next, self.had_turns
+        if new is not None and (not had or new[:3] < had[0][:3]):
+            heappush(had, (*new[:3], ahead(new[3])))
+            self.next = next(self.rest, None)
+        if not had:
+            return None
+        child = had[0][3]
+        assert isinstance(child, _Ahead)
+        return child
+
+    def drop_first(self) -> None:
+        """Remove the child that is served next: nothing below it can launch."""
+        heappop(self.had_turns)
+
+    def count(self, child: _Ahead, slots: int) -> None:
+        """Its first child got slots; find its place in the order."""
+        if self.pool.below != 1:  # Otherwise the child has no siblings.
+            self.service = child.serve(self.service, slots)
+            heapreplace(self.had_turns, child.ranked())
+
+
+def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> Turns:
+    """The turns for free slots below `top`; `most` limits the tasks that a phase launches.
+
+    `most` is asked when the first turn of a phase comes. Turns end before a phase of a pool
+    whose numbers cover several kinds of slots, because its place then depends on other kinds.
+    """
+    found: list[PhaseBelow] = []
+    taken: dict[PoolState, int] = {}
+
+    def ahead(node: ShareNode) -> _Ahead:
+        if isinstance(node, PoolState):
+            return _PoolAhead(node)
+        return _PhaseAhead(node, most(node))  # type: ignore[arg-type]
+
+    path = [_PoolAhead(top)]
+    alone = 0  # The pools at the beginning of the path that have one child each.
+    while slots > 0 and path:
+        if path[-1].pool.total is not None:
+            return Turns(found, is_cut=True)
+        child = path[-1].first(ahead)
+        if child is None:
+            path.pop()
+            alone = min(alone, len(path))
+            if path:
+                path[-1].drop_first()
+        elif isinstance(child, _PoolAhead):
+            path.append(child)
+        else:
+            assert isinstance(child, _PhaseAhead)
+            width, limits = child.width, path[-1].pool.limits
+            can = min(slots // width, child.left)
+            if limits:
+                room = min(limit.room - taken.get(limit, 0) for limit in limits)
+                can = min(can, int(max(room, 0) // width))
+            if can == 0:
+                path[-1].drop_first()
+                continue
+            while alone < len(path) and path[alone].has_one_child:
+                alone += 1
+            # A phase that is alone at all levels gets all that is left.
+            is_alone = alone == len(path)
+            count = can if is_alone else 1
+            for limit in limits:
+                taken[limit] = taken.get(limit, 0) + count * width
+            found += [child.phase] * count
+            slots -= count * width
+            child.left -= count
+            _serve(path, alone, child, count * width)
+            del path[alone + 1 :]
+    return Turns(found, is_cut=False)
+
+
+def _serve(path: list[_PoolAhead], alone: int, child: _Ahead, slots: int) -> None:
+    """Count the slots of a launch where that changes an order: below the first siblings."""
+    child.running += slots
+    for depth in range(len(path) - 1, alone - 1, -1):
+        pool = path[depth]
+        pool.running += slots
+        if pool.is_starving and pool.has_its_share:
+            pool.is_starving = False
+            for above in path[: depth + 1]:
+                above.starving -= 1
+        pool.count(child, slots)
+        child = pool
