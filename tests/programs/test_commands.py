@@ -84,7 +84,7 @@ def test_a_killed_command_shows_its_signal(
 def test_a_long_command_is_cut_in_messages(tmp_path: Path) -> None:
     """A message shows its beginning."""
     job = plan(tmp_path, ["echo", "a" * 1000])
-    assert job.describe("command", 0) == f"task 0 of job j (echo {'a' * 195} ...)"
+    assert job.describe("command", 0) == f"task 0 of job j (echo {'a' * 495} ...)"
 
 
 def test_files_of_output_that_vanish_are_named(

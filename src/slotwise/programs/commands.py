@@ -30,7 +30,7 @@ PHASE = "command"
 FILES = ("out", "err")
 """What a task leaves: task-00000.out has its stdout, task-00000.err its stderr."""
 
-SHOWN_MOST = 200
+SHOWN_MOST = 500
 """How many characters of a command a message shows."""
 
 TAIL_BYTES, TAIL_LINES = 4000, 10

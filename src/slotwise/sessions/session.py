@@ -63,8 +63,10 @@ class Session:
                     work of programs, and each task of a program that ends is added to it
     objective       what to minimize: an `Objective`, or the name of a penalty
     preemption      a `Preemption`: how pools without their own setting take slots back
-    assigner        "greedy" or "delay"
-    waits           delay scheduling's two waits in seconds: for the rack, for any slot
+    assigner        "greedy", "delay" or "flow"
+    waits           of delay and flow, two waits in seconds: for the rack, for any slot
+    core_cost       of flow, the cost of a byte from another rack, relative to one from another
+                    host of the same rack
     epoch_seconds   seconds between decisions on the allocation
     budget_seconds  about how long flex may search at each decision; None: flex decides
     attempts_max    how often a task may fail before its job does
