@@ -83,7 +83,8 @@ def stop(backend: LocalBackend, grace: float | None) -> None:
 
 def test_a_stop_request_ends_the_whole_command(start: Start, tmp_path: Path) -> None:
     """All of its processes get SIGTERM, and an end by it is no failure."""
-    inner = "trap 'touch told; exit 1' TERM; sleep 1000 & echo $! > pid; touch ready; wait"
+    loop = "while :; do sleep 0.05; done"
+    inner = f"trap 'touch told; exit 1' TERM; sleep 1000 & echo $! > pid; touch ready; {loop}"
     backend = start(f"cd {tmp_path}; ({inner}) & wait")
     stop(backend, TIMEOUT)
     assert isinstance(next_end(backend), TaskKilled)
@@ -95,8 +96,9 @@ def test_a_command_that_exits_with_0_after_a_stop_request_is_done(
     start: Start, tmp_path: Path
 ) -> None:
     """It used its grace period to complete."""
+    # A loop, as a shell can miss a signal that comes between its check for one and `wait`.
     backend = start(
-        f"cd {tmp_path}; trap 'echo done; exit 0' TERM; touch ready; sleep 1000 & wait"
+        f"cd {tmp_path}; trap 'echo done; exit 0' TERM; touch ready; while :; do sleep 0.05; done"
     )
     stop(backend, TIMEOUT)
     assert isinstance(next_end(backend), TaskFinished)
