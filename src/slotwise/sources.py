@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from slotwise.estimation.rates import Rates, estimate_rates
 from slotwise.model.cluster import Cluster, Host
@@ -263,10 +263,10 @@ def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> E
         if isinstance(entry, DataflowJob):
             from slotwise.programs.dataflow.planning import plan_dataflow
 
-            planned: Any = plan_dataflow(
+            planned = plan_dataflow(
                 entry.id, entry.flow, entry.output, **about, cluster=cluster, **entry.settings
             )
-            return planned
+            return cast("Execution", planned)
         from slotwise.programs.mapreduce.planning import plan_mapreduce
 
         return plan_mapreduce(

@@ -10,7 +10,7 @@ from pathlib import Path
 from slotwise.model.errors import InputError
 from slotwise.programs.dataflow.checking import connected
 from slotwise.programs.dataflow.circles import find_circle
-from slotwise.programs.dataflow.declared import Declared, Reading
+from slotwise.programs.dataflow.declared import Declared, StreamReading
 from slotwise.programs.dataflow.nodes import Channel, Graph, Node, Route, Written
 
 
@@ -93,7 +93,7 @@ def _copies(node: Declared, earlier: Mapping[str, Node]) -> int:
     return 1
 
 
-def _route(reading: Reading, writer: Node, reader: Node) -> Route:
+def _route(reading: StreamReading, writer: Node, reader: Node) -> Route:
     if reading.by is not None:
         return "hash"
     if reading.broadcast:

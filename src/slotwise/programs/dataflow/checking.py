@@ -10,7 +10,7 @@ from typing import Any
 
 from slotwise.model.errors import InputError
 from slotwise.model.typed import NUMBER, WHOLE
-from slotwise.programs.dataflow.declared import Declared, Files, Reading
+from slotwise.programs.dataflow.declared import Declared, Files, StreamReading
 from slotwise.programs.formats.inputs import INPUT_FORMATS, NUMBERS
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -120,7 +120,7 @@ def records(given: object) -> tuple[object, ...]:
     return tuple(given)
 
 
-def reading(given: Reading, is_source: bool) -> None:
+def reading(given: StreamReading, is_source: bool) -> None:
     """How a stream is read."""
     where = f"the stream of {given.writer!r}"
     if given.kind not in (*KINDS, "direct"):

@@ -16,7 +16,7 @@ from slotwise.programs.formats.planned import PlannedInput
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class StreamReading:
     """How a node reads an output of another node, as the user says it."""
 
     writer: str
@@ -75,7 +75,7 @@ class Declared:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     outputs: tuple[str, ...] = (OUT,)
     work: float | None = None
-    reads: list[Reading] = field(default_factory=list)
+    reads: list[StreamReading] = field(default_factory=list)
     given: Files | Values | None = None
 
     @property

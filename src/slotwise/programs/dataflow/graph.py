@@ -9,7 +9,7 @@ from typing import Any
 from slotwise.model.errors import InputError
 from slotwise.programs.dataflow import checking as check
 from slotwise.programs.dataflow.building import build
-from slotwise.programs.dataflow.declared import Declared, Reading, Values
+from slotwise.programs.dataflow.declared import Declared, StreamReading, Values
 from slotwise.programs.dataflow.evaluate import evaluate
 from slotwise.programs.dataflow.nodes import OUT, Graph, Kind, Written
 from slotwise.programs.formats.outputs import check_output_format
@@ -100,7 +100,7 @@ class Connection:
                     f"node {node.name!r} has several outputs; say which to read: {names}"
                 )
             output = OUT
-        self.reading = Reading(node.name, output, kind, by, broadcast, sort)
+        self.reading = StreamReading(node.name, output, kind, by, broadcast, sort)
         check.reading(self.reading, is_source=node.is_source)
 
 
@@ -275,7 +275,7 @@ class Dataflow:
         self._nodes[name] = declared
         return Stream(self, declared, None)
 
-    def _reading(self, where: str, stream: object) -> Reading:
+    def _reading(self, where: str, stream: object) -> StreamReading:
         if isinstance(stream, Stream):
             stream = Connection(stream, writer_kind(stream), None, False, False)
         if not isinstance(stream, Connection):
