@@ -9,7 +9,8 @@ from slotwise.assignment.assigner import local, remote, waiting
 from slotwise.assignment.wide import Waits
 from slotwise.model.decision import Decision, Defer, Locality
 from slotwise.model.errors import InputError
-from slotwise.model.snapshot import PhaseView, Snapshot
+from slotwise.model.snapshot import Snapshot
+from slotwise.model.views import PhaseView
 
 HEARTBEATS = 1.5
 """The wait for one level of locality, in reporting intervals of a host."""

@@ -14,7 +14,8 @@ from slotwise.assignment.greedy import Greedy
 from slotwise.model.decision import Decision, Defer, Launch, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import PhaseView, Snapshot
+from slotwise.model.snapshot import Snapshot
+from slotwise.model.views import PhaseView
 
 
 @dataclass(frozen=True, slots=True)

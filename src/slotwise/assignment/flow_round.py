@@ -13,7 +13,8 @@ from slotwise.assignment.flow_network import CheapestFlow, PlacementNetwork, Rac
 from slotwise.model.decision import Locality
 from slotwise.model.homes import Integers
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import PhaseView, Snapshot
+from slotwise.model.snapshot import Snapshot
+from slotwise.model.views import PhaseView
 
 Placed = tuple[int, str, Locality]
 """A task, its host, and how far that is from its input."""

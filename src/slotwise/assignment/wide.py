@@ -18,7 +18,8 @@ from math import inf
 from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.decision import Defer
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import PhaseView, PoolView, Snapshot
+from slotwise.model.snapshot import Snapshot
+from slotwise.model.views import PhaseView, PoolView
 
 LOOK_SECONDS = 1.0
 """The least wait of a `Defer` that needs no wake-up, since the phase keeps slots already."""
