@@ -124,14 +124,12 @@ def check_fits(stage: DataflowStage, cluster: Cluster) -> None:
 
 
 def _phase(stage: DataflowStage, slots_min: int, slots_max: int | None) -> Phase:
-    tasks = Tasks(len(stage.groups), stage.work)
-    gang: dict[str, Any] = {"gang": True} if stage.gang else {}
     return Phase(
         stage.name,
-        tasks,
+        Tasks(len(stage.groups), stage.work),
         after=stage.after,
         slots_min=slots_min,
         slots_max=slots_max,
         slots=stage.slots,
-        **gang,
+        gang=stage.gang,
     )
