@@ -25,6 +25,7 @@ from slotwise.cli.options import (
     grouped,
     objective_asked,
 )
+from slotwise.cli.show import show_dataflow
 from slotwise.cli.streams import StdoutError, guard_streams
 from slotwise.cli.terminal import (
     errors,
@@ -305,6 +306,7 @@ def _compare(
 app.command(name="report")(report_logs)
 app.command(name="replay")(replay_log)
 app.command(name="explain")(explain_log)
+app.command(name="show")(show_dataflow)
 
 
 def main() -> None:
