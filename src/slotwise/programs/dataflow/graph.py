@@ -168,7 +168,7 @@ class Dataflow:
             parameters=check.parameters(named, parameters),
             outputs=check.outputs(named, outputs) or (OUT,),
             work=check.work(named, work),
-            reads=[self._reading(named, stream) for stream in reads],
+            reads=[self._reading(f"node {named!r}", stream) for stream in reads],
         )
         self._nodes[named] = declared
         return Stream(self, declared, None)
@@ -278,6 +278,10 @@ class Dataflow:
     def _reading(self, where: str, stream: object) -> StreamReading:
         if isinstance(stream, Stream):
             stream = Connection(stream, writer_kind(stream), None, False, False)
+        elif where in ("write", "evaluate"):
+            raise InputError(
+                f"{where}: {stream!r:.80} is no stream; give what flow.node returned"
+            )
         if not isinstance(stream, Connection):
             raise InputError(
                 f"{where}: {stream!r:.80} is no stream; give what flow.read, flow.values or"

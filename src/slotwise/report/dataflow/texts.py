@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from slotwise.programs.dataflow.nodes import OUT, Channel, Graph, Node, SplitSource
 from slotwise.programs.dataflow.stages import DataflowStage, StagedGraph
-
-NAME_WIDTH = 18
 
 
 def dataflow_lines(staged: StagedGraph) -> Iterator[str]:
@@ -18,15 +16,19 @@ def dataflow_lines(staged: StagedGraph) -> Iterator[str]:
     A stage is a bundle or several equal ones; a box around nodes is a group.
     """
     graph = staged.graph
+    width = max(map(len, graph.nodes)) + 6
     for name, node in graph.nodes.items():
         if not graph.runs(name):
-            yield f"{'input':8}{name:{NAME_WIDTH}}  {source_text(node)}"
+            yield f"{'input':8}{name:{width}}  {source_text(node)}"
+    families: dict[str, list[DataflowStage]] = {}
     for stage in staged.stages:
+        families.setdefault(_family(stage.name), []).append(stage)
+    for family, stages in families.items():
         yield ""
-        yield f"stage {stage.name}: {stage_text(stage)}"
-        if stage.after:
-            yield f"  waits for the files of {', '.join(sorted(stage.after))}"
-        for nodes, times in _shapes(stage):
+        yield f"stage {family}: {stage_text(stages)}"
+        if after := sorted({_family(name) for name in stages[0].after}):
+            yield f"  waits for the files of {', '.join(after)}"
+        for nodes, times in _shapes(stages[0]):
             slots = sum(nodes.values())
             yield f"  ┌─ {_counted(times, 'group')} of {_counted(slots, 'slot')}"
             for name, copies in nodes.items():
@@ -35,8 +37,8 @@ def dataflow_lines(staged: StagedGraph) -> Iterator[str]:
                 if graph.nodes[name].source is not None:
                     texts = [source_text(graph.nodes[name])]
                 first, *rest = texts or ["reads nothing"]
-                yield f"  │  {name + several:{NAME_WIDTH}}  {first}"
-                yield from (f"  │  {'':{NAME_WIDTH}}  {text}" for text in rest)
+                yield f"  │  {name + several:{width}}  {first}"
+                yield from (f"  │  {'':{width}}  {text}" for text in rest)
             yield "  └─"
     if graph.written:
         yield ""
@@ -44,7 +46,7 @@ def dataflow_lines(staged: StagedGraph) -> Iterator[str]:
         folder = f" in {written.folder}/" if written.folder else ""
         source = written.node if written.output == OUT else f"{written.node}[{written.output}]"
         parts = _counted(graph.nodes[written.node].copies, "part")
-        yield f"{'output':8}{source:{NAME_WIDTH}}  {written.output_format}, {parts}{folder}"
+        yield f"{'output':8}{source:{width}}  {written.output_format}, {parts}{folder}"
 
 
 def dataflow_plain(staged: StagedGraph) -> dict[str, Any]:
@@ -100,11 +102,13 @@ def dataflow_plain(staged: StagedGraph) -> dict[str, Any]:
     }
 
 
-def stage_text(stage: DataflowStage) -> str:
-    """How many groups it has, and whether they start together."""
-    count, slots = len(stage.groups), stage.slots
-    if stage.gang:
+def stage_text(stages: Sequence[DataflowStage]) -> str:
+    """How many groups equal stages have, and whether they start together."""
+    count, slots = len(stages[0].groups), stages[0].slots
+    if stages[0].gang:
         used = _counted(count * slots, "slot")
+        if len(stages) > 1:
+            return f"{len(stages)} bundles of {count} groups, each of which starts in {used}"
         return f"a bundle of {count} groups, which start together in {used}"
     if count == 1:
         return f"one group in {_counted(slots, 'slot')}"
@@ -151,6 +155,11 @@ def function_name(node: Node) -> str | None:
     function = node.function
     name = getattr(function, "__qualname__", type(function).__qualname__)
     return f"{getattr(function, '__module__', '')}:{name}"
+
+
+def _family(name: str) -> str:
+    """The name that a stage has in common with equal bundles of other copies."""
+    return name.partition("[")[0]
 
 
 def _shapes(stage: DataflowStage) -> list[tuple[dict[str, int], int]]:
