@@ -21,7 +21,7 @@ from slotwise.model.typed import NUMBER, check_whole
 from slotwise.programs.commit import OutputDirectory, check_output
 from slotwise.programs.descendants import children, descendants
 from slotwise.programs.formats.files import absolute
-from slotwise.programs.mapreduce.layout import Layout
+from slotwise.programs.layout import Layout
 from slotwise.programs.work_folder import work_folder_name
 
 PHASE = "command"
