@@ -17,7 +17,7 @@ from slotwise.cli.option_texts import parse_slots
 from slotwise.cli.options import (
     AggregateName,
     Json,
-    Output,
+    OutputOptions,
     Penalty,
     Scheduling,
     SlotsText,
@@ -188,7 +188,7 @@ def _simulate(
     history: Known = None,
     scheduling: Scheduling,
     truth: Truth,
-    output: Output,
+    output: OutputOptions,
 ) -> None:
     """Simulate the workload task by task; the same seed gives the same result.
 
@@ -221,7 +221,7 @@ def _run(
     overwrite: Overwrite = False,
     history: History = None,
     scheduling: Scheduling,
-    output: Output,
+    output: OutputOptions,
 ) -> None:
     """Run the workload in worker processes of this machine. Jobs of stated work sleep.
 
@@ -265,7 +265,7 @@ def _compare(
     ] = None,
     scheduling: Scheduling,
     truth: Truth,
-    output: Output,
+    output: OutputOptions,
 ) -> None:
     """Compare several schedulers on the same workload, with the lower bound.
 
