@@ -14,7 +14,9 @@ COPY_PHASE = f"reduce-{COPY_KIND}"
 
 @dataclass(frozen=True, slots=True)
 class MapReduceLayout(Layout):
-    """The paths of one MapReduce job."""
+    """The paths of one MapReduce job; `suffix` ends the names of its parts."""
+
+    suffix: str
 
     def map_file(self, task: int, attempt: int) -> Path:
         """The map output of one attempt."""
