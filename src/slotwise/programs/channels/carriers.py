@@ -44,11 +44,14 @@ class ByteSource(Protocol):
         `before_wait` is called before it blocks. Raises BrokenChannelError.
         """
 
-    def close(self, failure: str | None) -> None:
-        """Tell the writer that no more is wanted, or that the reader failed, and free all."""
+    def leave(self, failure: str | None) -> None:
+        """Tell the writer that no more is wanted, or that the reader failed.
 
-    def interrupt(self) -> None:
-        """Wake up a thread that waits in `receive`, which raises BrokenChannelError."""
+        A thread that waits in `receive` wakes up.
+        """
+
+    def free(self) -> None:
+        """Free what the end holds, after `leave`."""
 
 
 class Forgetful(Protocol):

@@ -20,9 +20,10 @@ HEAD = Struct("<BQ")
 PICKLES, BUFFERS, TABLE, BATCH = range(1, 5)
 
 LARGE = 1 << 16
-"""A buffer of this number of bytes (of a NumPy array, for example) is not copied into a pickle."""
+"""A buffer of this number of bytes, as of a NumPy array, is not copied into a pickle."""
 
 JOINED_MOST = 1 << 20
+"""A frame of pickles of fewer bytes is sent as one part."""
 
 _ZEROS = memoryview(bytes(ALIGNMENT))
 

@@ -28,7 +28,7 @@ _TAIL = Struct("<QQI8s")
 
 
 class FileWriter:
-    """Writes a file in one pass. Its end is written by `close`; without it, it is incomplete."""
+    """Writes a file in one pass. `close` writes its end; without it, it is incomplete."""
 
     def __init__(self, path: str | Path, parts: int) -> None:
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -138,12 +138,12 @@ class _FileSource:
         self._left -= count
         return int(count)
 
-    def close(self, failure: str | None) -> None:
+    def leave(self, failure: str | None) -> None:
+        pass
+
+    def free(self) -> None:
         if self._file is not None:
             self._file.close()
-
-    def interrupt(self) -> None:
-        pass
 
 
 def _places(file: BinaryIO, path: str | Path, part: int) -> array[int]:

@@ -1,8 +1,9 @@
 """A socket between the two ends of a channel, and the messages on it.
 
-To the reader: DATA (so many bytes follow, here or in shared memory), END, FAIL with a reason. To the
-writer: CREDIT (so many bytes of shared memory are free again), CLOSE, FAIL. An end that goes
-without END, CLOSE or FAIL breaks the channel, because the kernel closes its socket.
+To the reader: DATA (so many bytes follow, here or in shared memory), END, FAIL with a reason.
+To the writer: CREDIT (so many bytes of shared memory are free again), CLOSE, FAIL. An end that
+goes without END, CLOSE or FAIL breaks the channel, because the kernel closes its socket. Zeros
+between messages mean nothing: a writer that was interrupted fills up with them what it began.
 """
 
 from __future__ import annotations
@@ -37,23 +38,28 @@ class Line:
         """Send a message. Raises OSError."""
         self.socket.sendall(MESSAGE.pack(kind, number))
 
-    def tell_failure(self, reason: str, before: bytes = b"") -> None:
-        """Send FAIL, after bytes that the other end still expects; errors are ignored."""
+    def tell_failure(self, reason: str, filler: int = 0) -> None:
+        """Send FAIL, after so many zeros; errors are ignored."""
         text = reason.encode("utf-8", "replace")[:REASON_BYTES_MOST]
         with suppress(OSError):
             self.socket.settimeout(FAIL_SECONDS)
-            self.socket.sendall(before + MESSAGE.pack(FAIL, len(text)) + text)
+            self.socket.sendall(bytes(filler) + MESSAGE.pack(FAIL, len(text)) + text)
 
     def hear(self, before_wait: Callable[[], None] | None) -> tuple[int, int] | None:
         """The next message; FAIL is raised as BrokenChannelError.
 
         Calls `before_wait` before it blocks. Without it, returns None instead of blocking.
         """
+        head = self._head
         while self._have < MESSAGE.size:
-            count = self.receive(self._head[self._have :], before_wait)
+            count = self.receive(head[self._have :], before_wait)
             if count is None:
                 return None
             self._have += count
+            if not head[0]:
+                rest = bytes(head[: self._have]).lstrip(b"\0")
+                self._have = len(rest)
+                head[: len(rest)] = rest
         self._have = 0
         kind, number = MESSAGE.unpack(self._head)
         if kind == FAIL:
@@ -84,10 +90,15 @@ class Line:
         poll.register(self.socket, select.POLLIN | select.POLLOUT)
         poll.poll()
 
-    def interrupt(self) -> None:
-        """Wake up a thread that waits for a message: for it, the other end has gone."""
+    def leave(self, failure: str | None) -> None:
+        """Tell the writer CLOSE or FAIL. For a thread that waits, the other end has gone."""
+        if failure is None:
+            with suppress(OSError):
+                self.tell(CLOSE)
+        else:
+            self.tell_failure(failure)
         with suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)
+            self.socket.shutdown(socket.SHUT_RD)
 
     def close(self) -> None:
         """Close the socket."""
@@ -127,16 +138,6 @@ def credit_of(message: tuple[int, int]) -> int:
     if message[0] == CLOSE:
         raise ReaderLeftError
     return message[1]
-
-
-def leave(line: Line, failure: str | None) -> None:
-    """Close the reader's end of a line, with a word to the writer."""
-    if failure is None:
-        with suppress(OSError):
-            line.tell(CLOSE)
-    else:
-        line.tell_failure(failure)
-    line.close()
 
 
 def gone(error: OSError) -> BrokenChannelError:

@@ -2,8 +2,8 @@
 
 The memory is a ring without a name. The writer copies bytes into it and tells their number on a
 socket pair; the reader copies them out and tells what is free again. So waiting takes no
-processor time, each message orders the accesses to memory, and the death of a process closes its
-socket.
+processor time, each message orders the accesses to memory, and the death of a process closes
+its socket.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from slotwise.programs.channels.line import (
     Line,
     credit_of,
     gone,
-    leave,
     listen_back,
 )
 from slotwise.programs.channels.streams import Reader, Writer
@@ -37,8 +36,8 @@ STEPS = 4
 class SharedRing:
     """A channel to create before a fork.
 
-    Each process that has it then calls one of `writer`, `reader` and `leave`: as long as another
-    process holds an end, the death of the one that uses it goes unnoticed.
+    Each process that has it then calls one of `writer`, `reader` and `leave`: as long as
+    another process holds an end, the death of the one that uses it goes unnoticed.
     """
 
     def __init__(self, capacity_bytes: int = CAPACITY) -> None:
@@ -169,12 +168,11 @@ class _RingSource(_RingEnd):
             self._untold = 0
         return count
 
-    def close(self, failure: str | None) -> None:
-        leave(self._line, failure)
-        self._free()
+    def leave(self, failure: str | None) -> None:
+        self._line.leave(failure)
 
-    def interrupt(self) -> None:
-        self._line.interrupt()
+    def free(self) -> None:
+        self._free()
 
 
 def _nothing() -> None:

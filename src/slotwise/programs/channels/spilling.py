@@ -1,4 +1,4 @@
-"""A reader that never lets its writer wait: what is not read yet goes to memory, then to disk."""
+"""A reader whose writer never waits: what is not read yet goes to memory, then to disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.carriers import ByteSource
 from slotwise.programs.channels.streams import Reader
 
@@ -20,8 +19,8 @@ PIECE_BYTES = 1 << 16
 class Spilling(Reader):
     """The records of another reader, which a thread drains as bytes, without unpickling them.
 
-    At most about `memory_bytes` of them are in memory; further ones are in a file without a name
-    in `folder`. The thread ends at the end of the stream, and with `close` or `fail`.
+    At most about `memory_bytes` of them are in memory; further ones are in a file without a
+    name in `folder`. The thread ends at the end of the stream, and with `close` or `fail`.
     """
 
     def __init__(self, reader: Reader, memory_bytes: int, folder: str | Path) -> None:
@@ -60,18 +59,16 @@ class _Store:
                 raise self._failure
             return 0
 
-    def close(self, failure: str | None) -> None:
-        with self._changed:
-            self._is_closed = True
-        self._source.interrupt()
+    def leave(self, failure: str | None) -> None:
+        self._is_closed = True
+        self._source.leave(failure)
+
+    def free(self) -> None:
         self._thread.join()
-        self._source.close(failure)
+        self._source.free()
         self._pieces.clear()
         if self._file is not None:
             self._file.close()
-
-    def interrupt(self) -> None:
-        self._source.interrupt()
 
     @property
     def _has_any(self) -> bool:
@@ -117,7 +114,9 @@ class _Store:
             self._bytes += len(piece)
             return
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # type: ignore[assignment]
+            self._file = tempfile.TemporaryFile(  # noqa: SIM115
+                dir=self._folder, buffering=0
+            )
         assert self._file is not None
         while piece:
             count = os.pwritev(self._file.fileno(), [piece], self._write_at)

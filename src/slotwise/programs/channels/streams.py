@@ -1,9 +1,9 @@
 """The two ends of a channel: records in, records out.
 
-Records wait in the writer until there are enough of them, or until 50 ms after the last ones were
-sent. No thread watches the time: it is looked at by each write, and before a reader of the same
-thread waits for input. So records wait longer only while a node computes without writing or
-reading; `Writer.flush` sends them.
+Records wait in the writer until there are enough of them, or until 50 ms after the last ones
+were sent. No thread watches the time: it is looked at by each write, and all that waits is sent
+before a reader of the same thread waits for input. So records wait longer only while a node
+computes without writing or reading; `Writer.flush` sends them.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ TOGETHER_MOST = 64
 """The maximum number of records that are pickled together; fewer if they are large."""
 
 REUSED_BYTES = 1 << 18
+"""A frame of pickles of at most this size is received into the same memory each time."""
 
 
 class Writer:
@@ -48,13 +49,14 @@ class Writer:
         self._is_open = True
         self.is_wanted = True
         """False once the reader is known to have closed its end: all writes are dropped."""
-        _writers().add(self)
+        if patience != float("inf"):
+            _writers().add(self)
 
     def write(self, record: object) -> None:
         """Write one record; blocks while the reader is behind.
 
-        Raises BrokenChannelError if the reader failed, and TypeError if the record, or one before
-        it, cannot be pickled.
+        Raises BrokenChannelError if the reader failed, and TypeError if the record, or one
+        before it, cannot be pickled.
         """
         records = self._records
         records.append(record)
@@ -77,10 +79,17 @@ class Writer:
         self._pack(sends=True)
 
     def close(self) -> None:
-        """End the stream: the reader gets everything before. Raises what `write` raises."""
+        """End the stream: the reader gets everything before.
+
+        Raises what `write` raises; then the channel is broken.
+        """
         if not self._is_open:
             return
-        self.flush()
+        try:
+            self.flush()
+        except BaseException as error:
+            self.fail(f"{type(error).__name__}: {error}")
+            raise
         self._end()
         if self.is_wanted:
             try:
@@ -140,20 +149,24 @@ class Writer:
 
     def _end(self) -> None:
         self._is_open = False
+        self._together = 0  # The next write notices.
         self._records, self._packed = [], Packed()
         _writers().discard(self)
 
 
 class Reader:
-    """The reader's end: an iterable of records. It may be iterated once; a second time goes on."""
+    """The reader's end: an iterable of records; iterating it again goes on where it was."""
 
     def __init__(self, source: ByteSource) -> None:
         self._source = source
         self._buffer: memoryview[int] | None = None
         self._records = self._read()
         self._is_open = True
-        self.failure: BrokenChannelError | None = None
-        """What broke the channel. Check it at the end if others handled the error."""
+        self.failure: BaseException | None = None
+        """What the records ended with, if not with the end of the stream.
+
+        An error that others have handled: a generator that raised one then ends without one.
+        """
 
     def __iter__(self) -> Iterator[object]:
         """The records, in order. Raises BrokenChannelError if the writer failed or has gone."""
@@ -186,13 +199,16 @@ class Reader:
     def _close(self, failure: str | None) -> None:
         if self._is_open:
             self._is_open = False
-            self._source.close(failure)
+            self._source.leave(failure)
+            self._source.free()
 
     def _read(self) -> Iterator[object]:
         try:
             while self._is_open and (frame := self._frame()):
                 yield from decode(*frame)
-        except BrokenChannelError as error:
+        except GeneratorExit:
+            raise
+        except BaseException as error:
             self.failure = error
             raise
         self.close()

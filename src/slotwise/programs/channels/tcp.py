@@ -20,12 +20,11 @@ from slotwise.programs.channels.line import (
     MESSAGE,
     Line,
     gone,
-    leave,
     listen_back,
 )
 from slotwise.programs.channels.streams import Reader, Writer
 
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 1 << 18
 """The number of bytes that one message announces at most."""
 
 PARTS_MOST = 512
@@ -35,7 +34,7 @@ KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 """A host that does not answer for a minute and a half has gone."""
 
 UNKNOWN_MOST = 256
-"""The number of peers that are not authenticated yet; the oldest is dropped for a further one."""
+"""The number of peers that are not authenticated; the oldest is dropped for another one."""
 
 
 class Listener:
@@ -55,8 +54,9 @@ class Listener:
     def accept(self, names: Iterable[str], timeout: float) -> dict[str, Reader]:
         """The readers of the channels with these names, once all their writers have come.
 
-        A peer that does not know the secret is dropped. Writers with other names wait for a later
-        call. Raises BrokenChannelError, naming those that are missing, after `timeout` seconds.
+        A peer that does not know the secret is dropped. Writers with other names wait for a
+        later call. Raises BrokenChannelError, naming those that are missing, after `timeout`
+        seconds.
         """
         wanted = list(dict.fromkeys(names))
         ends = monotonic() + timeout
@@ -112,9 +112,12 @@ class Listener:
             peer, _ = self._socket.accept()
         except BlockingIOError:
             return
-        except OSError:  # The peer has gone, or there is no descriptor left.
-            if self._greetings:
-                self._drop(self._greetings[0])
+        except ConnectionError:
+            return
+        except OSError:  # There is no descriptor left.
+            if not self._greetings:
+                raise
+            self._drop(self._greetings[0])
             return
         if len(self._greetings) >= UNKNOWN_MOST:
             self._drop(self._greetings[0])
@@ -149,6 +152,7 @@ def connect(address: str, secret: bytes, name: str, timeout: float) -> Writer:
     It returns when both have authenticated each other, perhaps before the listener accepts the
     channel. Raises BrokenChannelError if that takes longer than `timeout` seconds.
     """
+    ends = monotonic() + timeout
     host, _, port = address.rpartition(":")
     try:
         connected = socket.create_connection((host.strip("[]"), int(port)), timeout)
@@ -157,7 +161,7 @@ def connect(address: str, secret: bytes, name: str, timeout: float) -> Writer:
     except OSError as error:
         raise BrokenChannelError(f"{address} cannot be reached: {error}") from None
     try:
-        greet(connected, secret, name, monotonic() + timeout)
+        greet(connected, secret, name, ends)
         connected.settimeout(None)
         _prepare(connected)
     except BaseException as error:
@@ -175,7 +179,7 @@ def connect(address: str, secret: bytes, name: str, timeout: float) -> Writer:
 class _SocketSink:
     def __init__(self, line: Line) -> None:
         self._line = line
-        self._head, self._left = b"", 0  # Of the piece that is being sent.
+        self._is_within = False  # Whether a piece is perhaps sent in part.
 
     def send(self, parts: Sequence[memoryview[int]]) -> None:
         listen_back(self._line)
@@ -191,18 +195,15 @@ class _SocketSink:
 
     def fail(self, reason: str) -> None:
         # The reader expects the rest of a piece that an exception has interrupted.
-        rest = self._head + bytes(max(0, self._left - len(self._head)))
-        self._line.tell_failure(reason, rest[len(rest) - self._left :])
+        self._line.tell_failure(reason, self._is_within * (MESSAGE.size + PIECE_BYTES))
         self._line.close()
 
     def drop(self) -> None:
         self._line.close()
 
     def _push(self, piece: list[memoryview[int]]) -> None:
-        size = sum(map(len, piece))
-        self._head = MESSAGE.pack(DATA, size)
-        self._left = size + len(self._head)
-        views = [memoryview(self._head), *piece]
+        self._is_within = True
+        views = [memoryview(MESSAGE.pack(DATA, sum(map(len, piece)))), *piece]
         while views:
             try:
                 count = self._line.socket.sendmsg(views[:PARTS_MOST], [], socket.MSG_DONTWAIT)
@@ -213,8 +214,8 @@ class _SocketSink:
             except OSError as error:
                 listen_back(self._line)
                 raise gone(error) from None
-            self._left -= count
             views = _after(views, count)
+        self._is_within = False
 
     def _tell_end(self) -> None:
         try:
@@ -243,11 +244,11 @@ class _SocketSource:
         self._there -= count
         return count
 
-    def close(self, failure: str | None) -> None:
-        leave(self._line, failure)
+    def leave(self, failure: str | None) -> None:
+        self._line.leave(failure)
 
-    def interrupt(self) -> None:
-        self._line.interrupt()
+    def free(self) -> None:
+        self._line.close()
 
 
 def _pieces(parts: Sequence[memoryview[int]]) -> Iterator[list[memoryview[int]]]:
