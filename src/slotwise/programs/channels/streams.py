@@ -70,7 +70,6 @@ class Writer:
             waiting.append(record)
             if len(waiting) >= self._together or clock() >= self._due:
                 self._pack()
-                waiting = self._records
                 if not self.is_wanted:
                     return
 
@@ -121,7 +120,8 @@ class Writer:
     def _pack(self, *, sends: bool = False) -> None:
         if not self._is_open:
             raise ValueError("a record was written to a channel after its end")
-        records, self._records = self._records, []
+        records = self._records.copy()
+        self._records.clear()
         if not self.is_wanted:
             return
         if records:
@@ -150,7 +150,8 @@ class Writer:
     def _end(self) -> None:
         self._is_open = False
         self._together = 0  # The next write notices.
-        self._records, self._packed = [], Packed()
+        self._records.clear()
+        self._packed = Packed()
         _writers().discard(self)
 
 
