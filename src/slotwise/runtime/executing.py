@@ -166,10 +166,10 @@ class Executing:
             self._done(live, launch, 0.0)
             return
         live.discard(launch)
-        self._break(live, launch)
         text = f"{live.execution.describe(name, task)}: {reason}"
         now, attempt = self._now(), launch.attempt
         self._report(TaskFailed(now, launch.phase, task, attempt, text, lost, lacks_input))
+        self._break(live, launch)
         self._one_less(live, launch)
 
     def lost_output(self, job: str, phase: str, tasks: Iterable[int], reason: str) -> None:
@@ -213,11 +213,11 @@ class Executing:
         if kept:
             live.kept[launch.phase.phase, launch.task] = kept
         live.discard(launch)
-        self._break(live, launch)
         saved = work if kept else 0.0
         self._report(
             TaskKilled(self._now(), launch.phase, launch.task, launch.attempt, kept=saved)
         )
+        self._break(live, launch)
         self._one_less(live, launch)
 
     def give_up(self, job: str) -> None:
@@ -291,11 +291,19 @@ class Executing:
         self._done(live, launch, seconds)
 
     def _break(self, live: LiveJob, launch: Launch) -> None:
-        """An attempt has ended without a result: its gang, if it has one, is done again."""
+        """An attempt has ended without a result: its gang, if it has one, is done again.
+
+        The output of those of its tasks that are done is reported as lost.
+        """
         phase = launch.phase
-        if live.execution.job.by_name[phase.phase].is_gang and not live.is_broken(launch):
-            for task in live.break_gang(phase.phase, launch.attempt):
-                live.discard(replace(launch, task=task))
+        is_gang = live.execution.job.by_name[phase.phase].is_gang
+        if not is_gang or live.given_up or live.is_broken(launch):
+            return
+        done = live.break_gang(phase.phase, launch.attempt)
+        for task in done:
+            live.discard(replace(launch, task=task))
+        if done:
+            self._report(OutputLost(self._now(), phase, tuple(done)))
 
     def _lose_gang(self, live: LiveJob, phase: str) -> tuple[int, ...]:
         """Output of a gang is lost. Its done tasks, whose results are discarded, too."""
