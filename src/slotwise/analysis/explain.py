@@ -18,7 +18,7 @@ from slotwise.analysis.queued import why_queued
 from slotwise.analysis.waits import unknown_job
 from slotwise.model.errors import InputError
 from slotwise.model.event import JobArrived
-from slotwise.model.snapshot import PhaseView
+from slotwise.model.views import PhaseView
 from slotwise.record.log import Log, Turn
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.ordering import whole

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from slotwise.assignment.wide import slots_stopping
 from slotwise.model.decision import Launch, Preempt
 from slotwise.model.pool_tree import ShareKey
-from slotwise.model.snapshot import PhaseView, PoolView, Snapshot
+from slotwise.model.snapshot import Snapshot
+from slotwise.model.views import PhaseView, PoolView
 
 
 def preempt(snapshot: Snapshot) -> Sequence[Preempt]:

@@ -252,6 +252,7 @@ def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phas
         copy=entry.copying,
         continues=entry.continues,
         slots=entry.slots,
+        gang=entry.gang,
     )
 
 

@@ -201,6 +201,7 @@ class PhaseEntry(Entry):
     copying: Seconds = Field(0.0, alias="copy")
     continues: Name | None = None
     blocks: list[Annotated[list[Name], Field(min_length=1)]] | None = None
+    gang: bool = False
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -222,6 +223,8 @@ class PhaseEntry(Entry):
                 f"slots_max is {self.slots_max}, and each task occupies {self.slots} slots;"
                 " lower slots or raise slots_max"
             )
+        if self.gang and self.tasks is None:
+            raise ValueError("a gang starts all of its tasks together; give their number")
         return self
 
 
