@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from slotwise.estimation.rates import Rates, estimate_rates
 from slotwise.model.cluster import Cluster, Host
@@ -28,12 +28,10 @@ from slotwise.programs.calls import Sleep
 from slotwise.programs.execution import Execution, HasInputSizes, WritesOutput
 from slotwise.record.history import read_history
 from slotwise.workload.file import read_workload
-from slotwise.workload.workload import CommandJob, ProgramJob, Workload
+from slotwise.workload.workload import CommandJob, DataflowJob, Workload
+from slotwise.workload.workload import Described as Described
 
 # Modules of programs are imported where a workload has programs: they take long to load.
-
-Described = ProgramJob | CommandJob
-"""A job that is described by what it runs: a program or a command, with its output."""
 
 Entry = Job | Described | Execution
 """A job in any of its forms: phases of stated work, a description, or something that runs."""
@@ -261,9 +259,16 @@ def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> E
         from slotwise.programs.commands import plan_commands
 
         return plan_commands(entry.id, entry.command, entry.output, **about, **entry.settings)
-    from slotwise.programs.mapreduce.planning import plan_mapreduce
-
     try:
+        if isinstance(entry, DataflowJob):
+            from slotwise.programs.dataflow.planning import plan_dataflow
+
+            planned = plan_dataflow(
+                entry.id, entry.flow, entry.output, **about, cluster=cluster, **entry.settings
+            )
+            return cast("Execution", planned)
+        from slotwise.programs.mapreduce.planning import plan_mapreduce
+
         return plan_mapreduce(
             entry.id,
             entry.program,
