@@ -182,11 +182,14 @@ class StagedExecution:
     def discard(self, phase: str, task: int, attempt: int) -> None:
         """Remove the files of an attempt, unless it won and the job is still open.
 
+        A gang is done again as a whole, so the attempts of it that won are discarded, too.
         On an unresponsive host an attempt may continue after the end of its job.
         """
         done = self._done[phase].get(task)
         if done is not None and done.attempt == attempt and not self._is_closed:
-            return
+            if not self.job.by_name[phase].is_gang:
+                return
+            del self._done[phase][task]
         self._remove_files(phase, task, attempt)
         if self._is_open:
             for part in self._stages.parts(phase, task):

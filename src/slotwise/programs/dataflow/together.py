@@ -83,7 +83,7 @@ class _Child:
 
 
 class _Children:
-    """The children of one call. While `is_heard`, the failure of one interrupts this process."""
+    """The children of one call. While `is_heard`, a failure of one interrupts this process."""
 
     def __init__(self) -> None:
         self._all: list[_Child] = []
