@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from slotwise.estimation.rates import Rates, estimate_rates
 from slotwise.model.cluster import Cluster, Host
@@ -232,7 +232,8 @@ def _execution(entry: Entry, workload: Workload, cluster: Cluster) -> Execution:
         from slotwise.programs.formats.files import absolute
 
         planned = _planned(entry, workload, cluster)
-        if entry.settings.get("overwrite"):
+        # A dataflow may write several folders in its output; it checks them when it opens them.
+        if entry.settings.get("overwrite") and not isinstance(entry, DataflowJob):
             check_overwritten(absolute(entry.output, workload.folder))
         return planned
     return Sleep(_without_copying(entry)) if isinstance(entry, Job) else entry
@@ -263,10 +264,9 @@ def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> E
         if isinstance(entry, DataflowJob):
             from slotwise.programs.dataflow.planning import plan_dataflow
 
-            planned = plan_dataflow(
+            return plan_dataflow(
                 entry.id, entry.flow, entry.output, **about, cluster=cluster, **entry.settings
             )
-            return cast("Execution", planned)
         from slotwise.programs.mapreduce.planning import plan_mapreduce
 
         return plan_mapreduce(

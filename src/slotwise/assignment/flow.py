@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -11,6 +11,7 @@ from slotwise.assignment.delay import Delay
 from slotwise.assignment.flow_network import check_installed, place
 from slotwise.assignment.flow_round import Placed, Round
 from slotwise.assignment.greedy import Greedy
+from slotwise.assignment.together import launches
 from slotwise.model.decision import Decision, Defer, Launch, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.job import PhaseId
@@ -32,8 +33,9 @@ class Flow:
                            host of the same rack. 1: no difference, and racks are ignored,
                            as in Hammr. Quincy: 2
 
-    Rounds with wide tasks, and rounds where the order depends on several kinds of slots, are
-    decided launch by launch, as `Greedy` or `Delay` does. InputError for invalid options.
+    Rounds with wide tasks or gangs, and rounds where the order depends on several kinds of
+    slots, are decided launch by launch, as `Greedy` or `Delay` does; all tasks of a gang are
+    one launch, placed by a network of their own. InputError for invalid options.
     """
 
     rack_after: float = 0.0
@@ -65,10 +67,10 @@ class Flow:
             one = Round(snapshot, slot_kind, self.farthest, self.core_cost)
             turns = snapshot.turns(slot_kind, one.most)
             placed = one.placed(turns.phases, place)
-            launches = list(_in_turn(turns.phases, placed))
-            launched = {launch.phase for launch in launches}
+            begun = list(_in_turn(turns.phases, placed))
+            launched = {launch.phase for launch in begun}
             passed = [p for p in one.asked if p.may_launch and p.id not in launched]
-            decisions: list[Decision] = [*launches, *self._defer(now, passed)]
+            decisions: list[Decision] = [*begun, *self._defer(now, passed)]
             if decisions:
                 return decisions
             is_cut = is_cut or turns.is_cut
@@ -85,7 +87,27 @@ class Flow:
 
     @property
     def _one_by_one(self) -> Assigner:
-        return Delay(self.rack_after, self.any_after) if self.any_after else Greedy()
+        if self.any_after:
+            return Delay(self.rack_after, self.any_after, self._together)
+        return Greedy(self._together)
+
+    def _together(
+        self,
+        snapshot: Snapshot,
+        phase: PhaseView,
+        free: Mapping[str, int],
+        farthest: Locality,
+    ) -> Sequence[Launch]:
+        """Launch a gang on hosts with these free slots so that it moves as few bytes as it can.
+
+        None if some task would run farther from its input than `farthest`.
+        """
+        room = {host: count // phase.width for host, count in free.items()}
+        one = Round(snapshot, phase.pool.slot_kind, lambda *_: farthest, self.core_cost, room)
+        placed = one.placed([phase] * phase.pending, place)[phase.id]
+        if len(placed) < phase.pending:
+            return ()
+        return launches(phase, {task: (host, locality) for task, host, locality in placed})
 
     def _defer(self, now: float, phases: Sequence[PhaseView]) -> Iterator[Defer]:
         """Begin or continue the waits of phases that launch nothing."""

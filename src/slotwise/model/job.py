@@ -195,6 +195,11 @@ class Phase:
         return self.slots * self.tasks.count if self.gang else self.slots
 
     @property
+    def is_gang(self) -> bool:
+        """Whether several tasks start together. A gang of one task is like any other phase."""
+        return self.gang and self.tasks.count > 1
+
+    @property
     def waits_for(self) -> frozenset[str]:
         """The names of the phases that must be done before it, or before each of its tasks."""
         return self.after if self.continues is None else frozenset({self.continues})

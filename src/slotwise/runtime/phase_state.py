@@ -86,7 +86,7 @@ class PhaseState(ShareNode):
         self.id = PhaseId(job.id, phase.name)
         self.job, self.phase = job, phase
         self.width = phase.slots
-        self.is_gang = phase.gang
+        self.is_gang = phase.is_gang
         self.is_broken = False
         self.slot_kind = cluster.slot_kind(phase.kind)
         self.max_share = phase.slots_most

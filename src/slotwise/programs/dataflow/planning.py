@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +11,19 @@ from slotwise.model.cluster import ANY_KIND, Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.programs.commit import check_output
+from slotwise.programs.dataflow.execution import DataflowStages
 from slotwise.programs.dataflow.graph import Dataflow
+from slotwise.programs.dataflow.group import GroupRunner
+from slotwise.programs.dataflow.layout import DataflowLayout
 from slotwise.programs.dataflow.loading import load_flow
 from slotwise.programs.dataflow.stages import DataflowStage, StagedGraph, derive
 from slotwise.programs.dataflow.stated import flow_of
 from slotwise.programs.formats.files import absolute
+from slotwise.programs.staged import StagedExecution
+from slotwise.programs.work_folder import work_folder_name
 
 MEMORY_BYTES = 256 << 20
 MEMORY_LEAST_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class DataflowPlan:
-    """A checked dataflow job: its phases are the stages of its graph, in the same order."""
-
-    job: Job
-    staged: StagedGraph
-    output: str
-    memory_bytes: int
 
 
 def plan_dataflow(
@@ -50,8 +45,8 @@ def plan_dataflow(
     slots_min: int = 0,
     slots_max: int | None = None,
     cluster: Cluster | None = None,
-) -> DataflowPlan:
-    """Check a dataflow job; nothing is written yet.
+) -> StagedExecution:
+    """Check a dataflow job and prepare it to run; nothing is written yet.
 
     `flow` is a Dataflow, the place of one ("app.py:flow"), or what a workload file says under
     `dataflow`. Relative paths are relative to `base_dir`. `memory_bytes` limits the memory of a
@@ -84,7 +79,12 @@ def plan_dataflow(
         penalty,
         priority,
     )
-    return DataflowPlan(job, staged, place, memory_bytes)
+    work = Path(work_dir or tempfile.gettempdir()).absolute() / work_folder_name()
+    numbers = {stage.name: number for number, stage in enumerate(staged.stages)}
+    layout = DataflowLayout(str(work), place, numbers)
+    stages = DataflowStages(job_id, staged, layout)
+    runner = GroupRunner(staged, layout, memory_bytes)
+    return StagedExecution(job, runner, stages, layout, overwrite=overwrite)
 
 
 def staged_graph(

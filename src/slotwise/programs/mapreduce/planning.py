@@ -18,10 +18,11 @@ from slotwise.programs.formats.outputs import SUFFIXES, check_output_format
 from slotwise.programs.formats.planned import SPLIT_BYTES, PlannedInput
 from slotwise.programs.formats.splits import Split
 from slotwise.programs.loading import AnyProgram, load
-from slotwise.programs.mapreduce.execution import MapReduceExecution
-from slotwise.programs.mapreduce.layout import Layout
+from slotwise.programs.mapreduce.layout import MapReduceLayout
 from slotwise.programs.mapreduce.program import BatchMapReduce, MapReduce
+from slotwise.programs.mapreduce.stages import MapReduceStages
 from slotwise.programs.mapreduce.tasks import Runner
+from slotwise.programs.staged import StagedExecution
 from slotwise.programs.work_folder import work_folder_name
 
 MEMORY_BYTES = 256 << 20
@@ -57,7 +58,7 @@ def plan_mapreduce(
     slots_max: int | None = None,
     shuffle: Shuffle | None = None,
     cluster: Cluster | None = None,
-) -> MapReduceExecution:
+) -> StagedExecution:
     """Check a MapReduce job and prepare it to run; nothing is written yet.
 
     `program` is what `load` takes; `inputs` are paths, globs or directories. Relative paths are
@@ -87,7 +88,7 @@ def plan_mapreduce(
     splits = source.splits(split_bytes)
     samples = count > 1 and isinstance(made, MapReduce) and made.total_order
     work = Path(work_dir or tempfile.gettempdir()).absolute() / work_folder_name()
-    layout = Layout(str(work), place, SUFFIXES[output_format])
+    layout = MapReduceLayout(str(work), place, SUFFIXES[output_format])
     sizes = _sizes(source, splits, count, samples)
     job = Job(
         job_id,
@@ -104,7 +105,8 @@ def plan_mapreduce(
         job = shuffle.job(job, cluster or Cluster.of_slots(max(1, count)))
     runner = Runner(made, source.format_name, output_format, layout, count, memory_bytes)
     sample = source.sample(SAMPLE_PIECES, SAMPLE_PIECE_LEAST_BYTES) if samples else []
-    return MapReduceExecution(job, runner, splits, sample, overwrite, sizes)
+    stages = MapReduceStages(job, runner, splits, sample, sizes)
+    return StagedExecution(job, runner, stages, layout, overwrite=overwrite)
 
 
 def _input(
