@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from programs.channels.conftest import (
+from programs.channels.ends import (
     BLOCKING,
     CAPACITY,
     KINDS,
@@ -119,10 +119,12 @@ def test_random_records_arrive(kind: str) -> None:
                     writer.flush()
             writer.close()
 
-        with tempfile.TemporaryDirectory() as folder:
-            with reading(kind, body, Path(folder)) as (reader, child):
-                assert list(map(plain, reader)) == list(map(plain, records))
-                assert child.outcome() == ("done", None)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            reading(kind, body, Path(folder)) as (reader, child),
+        ):
+            assert list(map(plain, reader)) == list(map(plain, records))
+            assert child.outcome() == ("done", None)
 
     check()
 
@@ -136,7 +138,7 @@ def test_a_record_that_cannot_be_pickled_is_named(kind: str, tmp_path: Path) -> 
             writer.write_all([lambda: 2, threading.Lock()])
 
     with reading(kind, body, tmp_path) as (reader, child):
-        with pytest.raises(BrokenChannelError, match="record of type _thread.lock cannot be"):
+        with pytest.raises(BrokenChannelError, match=r"of type _thread\.lock cannot be"):
             list(reader)
         name, text = child.outcome()
         assert name == "TypeError"
@@ -198,9 +200,11 @@ def test_a_reader_that_fails_says_why(kind: str, tmp_path: Path) -> None:
         next(iter(reader))
         reader.fail("the disk is full")
 
-    with writing(kind, body, tmp_path) as (writer, _):
-        with pytest.raises(BrokenChannelError, match="the disk is full"):
-            writer.write_all(bytes(10_000) for _ in count())
+    with (
+        writing(kind, body, tmp_path) as (writer, _),
+        pytest.raises(BrokenChannelError, match="the disk is full"),
+    ):
+        writer.write_all(bytes(10_000) for _ in count())
 
 
 @pytest.mark.parametrize("kind", RUNNING)
@@ -221,7 +225,7 @@ def test_a_reader_that_closes_early_stops_no_writer(kind: str, tmp_path: Path) -
         assert child.outcome()[1] == [("record", n, bytes(10_000)) for n in range(3)]
 
 
-@pytest.mark.parametrize("kind", ("file", "spilling file"))
+@pytest.mark.parametrize("kind", ["file", "spilling file"])
 def test_a_file_may_be_closed_early(kind: str, tmp_path: Path) -> None:
     """The rest of the stream is not read."""
     with reading(kind, lambda w: write_and_close(w, range(10**5)), tmp_path) as (reader, _):

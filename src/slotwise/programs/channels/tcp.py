@@ -33,6 +33,9 @@ PARTS_MOST = 512
 KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 """A host that does not answer for a minute and a half has gone."""
 
+BACKLOG = 1024
+"""The number of peers that may connect while the listener does not accept."""
+
 UNKNOWN_MOST = 256
 """The number of peers that are not authenticated; the oldest is dropped for another one."""
 
@@ -287,7 +290,7 @@ def _listening(host: str) -> socket.socket:
         made = socket.socket(family, kind, protocol)
         try:
             made.bind(place)
-            made.listen(UNKNOWN_MOST)
+            made.listen(BACKLOG)
             return made
         except OSError as problem:
             made.close()
