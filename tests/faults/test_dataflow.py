@@ -22,10 +22,10 @@ jobs:
       nodes:
         - {name: values, inputs: in.txt}
         - {name: one, function: "dataflow_nodes:stuck", parameters: {folder: pids},
-           reads: [{node: values, channel: shm}]}
+           reads: [{node: values, kind: shm}]}
         - {name: two, function: "dataflow_nodes:stuck", parameters: {folder: pids},
-           reads: [{node: one, channel: tcp}]}
-      writes: two
+           reads: [{node: one, kind: tcp}]}
+      write: [two]
 """
 
 

@@ -281,8 +281,8 @@ def test_a_dataflow_in_a_workload_file_runs(tmp_path: Path) -> None:
         "    dataflow:\n"
         "      nodes:\n"
         "        - {name: lines, inputs: in.txt}\n"
-        "        - {name: shout, function: 'app.py:shout', reads: lines}\n"
-        "      writes: shout\n"
+        "        - {name: shout, function: 'app.py:shout', reads: [lines]}\n"
+        "      write: [shout]\n"
     )
     slotwise.run(jobs, slots=1)
     assert written(tmp_path / "out") == ["ONE\nTWO\n"]
