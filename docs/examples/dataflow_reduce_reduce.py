@@ -1,5 +1,6 @@
 """Map, reduce and reduce again in one job: how many words occur how often in a licence."""
 
+import tempfile
 from collections import Counter
 from itertools import groupby
 from operator import itemgetter
@@ -31,12 +32,16 @@ def frequencies(counts):
 
 
 flow = slotwise.Dataflow()
-lines = flow.read(LICENCE, split_bytes=4096)  # three splits, read by three copies
-counted = flow.node(words, lines)
+lines = flow.read(LICENCE, split_bytes=4096)  # three splits
+counted = flow.node(words, lines)  # three copies, each of which reads a split
 totals = flow.node(add, counted.file(by=first, sort=True), copies=3, name="totals")
 ones = flow.node(frequencies, totals.shm())
 spread = flow.node(add, ones.file(by=first, sort=True), name="spread")
 flow.write(spread)
 
-for times, number in flow.evaluate(spread)[:5]:
+out = Path(tempfile.mkdtemp()) / "out"
+result = slotwise.run([flow.job("words", out)], slots=2)
+print("failed:", result.failed)
+for line in (out / "part-n-00000").read_text().splitlines()[:5]:
+    times, number = line.split("\t")
     print(f"{number} words occur {times} times")

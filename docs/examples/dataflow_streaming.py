@@ -1,6 +1,8 @@
 """A pipeline of three nodes that run at the same time: each record flows on at once."""
 
+import tempfile
 from collections import deque
+from pathlib import Path
 
 import slotwise
 
@@ -34,5 +36,7 @@ means = flow.node(smooth, raw.shm(), parameters={"width": 3})
 found = flow.node(alarms, means.tcp(), parameters={"limit": 23.0})
 flow.write(found)
 
-for line in flow.evaluate(found):
-    print(line)
+out = Path(tempfile.mkdtemp()) / "out"
+result = slotwise.run([flow.job("alarms", out)], slots=4)
+print("failed:", result.failed)
+print((out / "part-n-00000").read_text(), end="")

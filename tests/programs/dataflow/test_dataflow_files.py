@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from slotwise import Cluster, DataflowJob, InputError, Workload, read_workload, simulate
 from slotwise.programs.dataflow.loading import load_flow, load_function
-from slotwise.programs.dataflow.planning import DataflowPlan, plan_dataflow
+from slotwise.programs.dataflow.planning import plan_dataflow
 from slotwise.programs.dataflow.stated import flow_of
 from slotwise.sources import read_source
 from slotwise.workload.file import parse_workload
@@ -94,8 +93,7 @@ def test_a_file_states_nodes_in_any_order(folder: Path) -> None:
 def test_a_dataflow_becomes_phases(folder: Path) -> None:
     """A stage is a phase; a bundle of several groups is a gang."""
     job = jobs(folder)[1]
-    planned: Any = plan_dataflow("app", job.flow, "out", base_dir=folder, slots_max=3)
-    assert isinstance(planned, DataflowPlan)
+    planned = plan_dataflow("app", job.flow, "out", base_dir=folder, slots_max=3)
     (phase,) = planned.job.phases
     assert (phase.name, phase.tasks.count, phase.gang, phase.slots) == (
         "words+count",

@@ -303,6 +303,19 @@ REFUSED: dict[str, tuple[Callable[[Dataflow], object], str]] = {
         lambda flow: flow.evaluate(),
         "evaluate: no stream is written; give the stream to evaluate",
     ),
+    "a folder with an underscore": (
+        lambda flow: flow.write(flow.values([1], name="_a"), flow.values([1], name="b")),
+        "node '_a' is written to a folder of its own, whose name must not begin with '_'; give"
+        " the node another name=",
+    ),
+    "no output of a job": (
+        lambda flow: flow.job("words", 7),  # type: ignore[arg-type]
+        "job 'words': output is 7; give a path, as a text or a Path",
+    ),
+    "steps of a job that are no pairs": (
+        lambda flow: flow.job("words", "out", steps=7),  # type: ignore[arg-type]
+        "job 'words': steps is 7; give pairs (seconds, cost)",
+    ),
     "an unknown setting of a job": (
         lambda flow: flow.job("words", "out", reducers=3),
         "job 'words': a dataflow has no setting 'reducers'; known: memory_bytes, overwrite,"

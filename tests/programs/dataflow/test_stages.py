@@ -243,9 +243,9 @@ def test_bundles_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InputError) as refused:
         check_fits(stage, Cluster.of_slots(5))
     assert str(refused.value) == (
-        "the bundle of a, b, c starts together, because tcp channels join them: 2 groups of 3"
-        " slots each; the cluster holds 1 of them: make a channel file, or give nodes fewer"
-        " copies"
+        "the bundle of a, b, c starts together, because tcp channels join them: 2 groups,"
+        " each in the slots of the largest one, 3; the cluster holds 1 of them: make a"
+        " channel file, or give nodes fewer copies"
     )
     check_fits(stage, Cluster.of_slots(6))
 

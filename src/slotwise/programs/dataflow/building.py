@@ -47,9 +47,20 @@ def build(
                     reading.sort,
                 )
             )
-    alone = len(written) == 1
-    found = tuple(replace(one, folder="") if alone else one for one in written)
-    return Graph(nodes, tuple(channels), found)
+    return Graph(nodes, tuple(channels), _written(written))
+
+
+def _written(written: Sequence[Written]) -> tuple[Written, ...]:
+    """What is written; one output alone needs no folder."""
+    if len(written) == 1:
+        return (replace(written[0], folder=""),)
+    for one in written:
+        if one.folder.startswith("_"):  # Names of slotwise's own files, which readers skip.
+            raise InputError(
+                f"node {one.node!r} is written to a folder of its own, whose name must not"
+                " begin with '_'; give the node another name="
+            )
+    return tuple(written)
 
 
 def _topological(declared: Iterable[Declared]) -> list[Declared]:

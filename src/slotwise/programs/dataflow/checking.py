@@ -12,6 +12,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.typed import NUMBER, WHOLE
 from slotwise.programs.dataflow.declared import Declared, Files, StreamReading
 from slotwise.programs.formats.inputs import INPUT_FORMATS, NUMBERS
+from slotwise.workload.workload import DATAFLOW_SETTINGS
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 COPIES_MOST = 100_000
@@ -149,6 +150,21 @@ def reading(given: StreamReading, is_source: bool) -> None:
         raise InputError(
             f"{where}: sort is for file channels with a key; write file(by=..., sort=True)"
         )
+
+
+def job(id: object, output: object, steps: object, settings: Mapping[str, Any]) -> None:
+    """The arguments of flow.job that no other code checks."""
+    known = (*DATAFLOW_SETTINGS, "work_dir")
+    if unknown := sorted(settings.keys() - set(known)):
+        raise InputError(
+            f"job {id!r}: a dataflow has no setting {unknown[0]!r}; known: {', '.join(known)}"
+        )
+    if not isinstance(output, str | os.PathLike):
+        raise InputError(
+            f"job {id!r}: output is {output!r:.80}; give a path, as a text or a Path"
+        )
+    if not isinstance(steps, Iterable):
+        raise InputError(f"job {id!r}: steps is {steps!r:.80}; give pairs (seconds, cost)")
 
 
 def connected(node: Declared) -> None:

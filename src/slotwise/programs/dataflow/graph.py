@@ -14,7 +14,7 @@ from slotwise.programs.dataflow.evaluate import evaluate
 from slotwise.programs.dataflow.nodes import OUT, Graph, Kind, Written
 from slotwise.programs.formats.outputs import check_output_format
 from slotwise.programs.formats.planned import SPLIT_BYTES
-from slotwise.workload.workload import DATAFLOW_SETTINGS, DataflowJob
+from slotwise.workload.workload import DataflowJob
 
 Key = Callable[[Any], Any]
 
@@ -254,12 +254,7 @@ class Dataflow:
         The named options are those of a `Job`. `settings` are those in DATAFLOW_SETTINGS, and
         `work_dir`, the folder for files of channels; their values are checked when it runs.
         """
-        known = (*DATAFLOW_SETTINGS, "work_dir")
-        if unknown := sorted(settings.keys() - set(known)):
-            raise InputError(
-                f"job {id!r}: a dataflow has no setting {unknown[0]!r}; known:"
-                f" {', '.join(known)}"
-            )
+        check.job(id, output, steps, settings)
         return DataflowJob(
             id, self, str(output), arrival, pool, weight, deadline, tuple(steps), penalty,
             priority, settings,

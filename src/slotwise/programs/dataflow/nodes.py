@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -229,14 +229,15 @@ class Graph:
     @cached_property
     def _inputs(self) -> dict[str, tuple[Channel, ...]]:
         ordered = sorted(self.channels, key=lambda channel: (channel.input, channel.number))
-        return {
-            name: tuple(channel for channel in ordered if channel.reader == name)
-            for name in self.nodes
-        }
+        return _by_name((channel.reader, channel) for channel in ordered)
 
     @cached_property
     def _outputs(self) -> dict[str, tuple[Channel, ...]]:
-        return {
-            name: tuple(channel for channel in self.channels if channel.writer == name)
-            for name in self.nodes
-        }
+        return _by_name((channel.writer, channel) for channel in self.channels)
+
+
+def _by_name(named: Iterable[tuple[str, Channel]]) -> dict[str, tuple[Channel, ...]]:
+    found: dict[str, list[Channel]] = {}
+    for name, channel in named:
+        found.setdefault(name, []).append(channel)
+    return {name: tuple(channels) for name, channels in found.items()}

@@ -118,15 +118,17 @@ def check_fits(stage: DataflowStage, cluster: Cluster) -> None:
     if stage.gang and room < len(stage.groups):
         raise InputError(
             f"the bundle of {', '.join(stage.nodes)} starts together, because tcp channels join"
-            f" them: {len(stage.groups)} groups of {stage.slots} slots each; the cluster holds"
-            f" {room} of them: make a channel file, or give nodes fewer copies"
+            f" them: {len(stage.groups)} groups, each in the slots of the largest one,"
+            f" {stage.slots}; the cluster holds {room} of them: make a channel file, or give"
+            " nodes fewer copies"
         )
 
 
 def _phase(stage: DataflowStage, slots_min: int, slots_max: int | None) -> Phase:
+    is_equal = len(set(stage.work)) == 1  # One number then stands for all tasks.
     return Phase(
         stage.name,
-        Tasks(len(stage.groups), stage.work),
+        Tasks(len(stage.groups), stage.work[0] if is_equal else stage.work),
         after=stage.after,
         slots_min=slots_min,
         slots_max=slots_max,

@@ -74,7 +74,7 @@ class Box:
 
 
 @dataclass
-class Block:
+class LaidOut:
     """A bundle, or a file: its boxes and frames, from its own upper left corner."""
 
     boxes: dict[str, Box] = field(default_factory=dict)
@@ -135,7 +135,7 @@ def arrange(staged: StagedGraph) -> Drawing:
     )
 
 
-def _blocks(graph: Graph) -> list[Block]:
+def _blocks(graph: Graph) -> list[LaidOut]:
     """Blocks in the order of the nodes: inputs, bundles, outputs."""
     blocks, seen = [], set()
     for name in graph.nodes:
@@ -172,13 +172,13 @@ def _width(*texts: str) -> float:
     return max(BOX_WIDTH_LEAST, 20 + LETTER * max(map(len, texts)))
 
 
-def _single(name: str, title: str, note: str) -> Block:
+def _single(name: str, title: str, note: str) -> LaidOut:
     width = _width(title, note)
     box = Box(Rect(0, 0, width, BOX_HEIGHT), title, note, True)
-    return Block({name: box}, width=width, height=BOX_HEIGHT)
+    return LaidOut({name: box}, width=width, height=BOX_HEIGHT)
 
 
-def _bundle(graph: Graph, nodes: Sequence[str]) -> Block:
+def _bundle(graph: Graph, nodes: Sequence[str]) -> LaidOut:
     """The nodes of a bundle: rows by the longest path in it, a column for each group."""
     row: dict[str, int] = {}
     for name in nodes:
@@ -189,7 +189,7 @@ def _bundle(graph: Graph, nodes: Sequence[str]) -> Block:
             after = [row[c.reader] - 1 for c in graph.outputs(name) if c.reader in nodes]
             row[name] = min(after, default=0)
     is_group = len(nodes) > 1 and len(_joined(graph, nodes[0], ("shm",))) == len(nodes)
-    block = Block(is_bundle=len(nodes) > 1 and not is_group)
+    block = LaidOut(is_bundle=len(nodes) > 1 and not is_group)
     margin = FRAME * 2 if block.is_bundle else FRAME * is_group
     x, seen = margin, set[str]()
     for name in nodes:
@@ -229,7 +229,7 @@ def _note(graph: Graph, name: str) -> str:
 
 
 def _layers(
-    blocks: list[Block], between: Sequence[tuple[int, int]]
+    blocks: list[LaidOut], between: Sequence[tuple[int, int]]
 ) -> tuple[list[list[int]], dict[tuple[int, int], list[int]]]:
     """The blocks of each layer, and for each edge the blocks that it passes.
 
@@ -257,7 +257,7 @@ def _layers(
     for one, other in between:
         chain = [one]
         for at in range(layer[one] + 1, layer[other]):
-            blocks.append(Block(width=8.0))
+            blocks.append(LaidOut(width=8.0))
             chain.append(len(blocks) - 1)
             layers[at].append(len(blocks) - 1)
         chains[one, other] = [*chain, other]
@@ -265,7 +265,7 @@ def _layers(
 
 
 def _place(
-    blocks: list[Block], layers: Sequence[list[int]], edges: Sequence[tuple[int, int]]
+    blocks: list[LaidOut], layers: Sequence[list[int]], edges: Sequence[tuple[int, int]]
 ) -> None:
     """Order the blocks of each layer so that few edges cross; give each block its place."""
     near: dict[int, list[int]] = {}
@@ -291,7 +291,7 @@ def _place(
 
 
 def _in_row(
-    blocks: Sequence[Block],
+    blocks: Sequence[LaidOut],
     members: list[int],
     near: Mapping[int, Sequence[int]],
     first: bool = False,
@@ -321,7 +321,7 @@ def _in_row(
         blocks[number].x = x - shift
 
 
-def _passed(blocks: Sequence[Block], chain: Sequence[int]) -> list[Point]:
+def _passed(blocks: Sequence[LaidOut], chain: Sequence[int]) -> list[Point]:
     """The points at which an edge enters and leaves the layers between its ends."""
     points = []
     for number in chain[1:-1]:
