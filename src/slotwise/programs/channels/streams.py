@@ -28,6 +28,9 @@ PATIENCE = 0.05
 TOGETHER_MOST = 256
 """The maximum number of records that are pickled together; fewer if they are large."""
 
+UNTIMED = 15
+"""The number of records after which the time is looked at, if records need not be in time."""
+
 REUSED_BYTES = 1 << 18
 """A frame of pickles of at most this size is received into the same memory each time."""
 
@@ -73,7 +76,9 @@ class Writer:
         for first in rest:
             append(first)
             due = self._due
-            if clock() < due:
+            if not self._is_timely:  # Nobody waits for the records that wait for these.
+                waiting.extend(islice(rest, UNTIMED))
+            elif clock() < due:
                 for record in islice(rest, max(0, self._together - len(waiting))):
                     append(record)
                     if clock() >= due:
