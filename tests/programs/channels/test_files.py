@@ -68,7 +68,7 @@ def test_a_full_disk_is_an_error_of_the_system() -> None:
 
 
 def test_a_spilling_reader_without_room_fails(tmp_path: Path) -> None:
-    """It delivers what it holds, then the error; its folder is missing here."""
+    """The error of its thread is that of the reader; its folder is missing here."""
     from programs.channels.ends import Child
 
     ring = SharedRing(1 << 14)
@@ -78,7 +78,7 @@ def test_a_spilling_reader_without_room_fails(tmp_path: Path) -> None:
             writer.write_all(bytes(100_000) for _ in range(100))
 
     child = Child(body)
-    with Spilling(ring.reader(), 200_000, tmp_path / "missing") as reader:
+    with Spilling(ring.reader(), 0, tmp_path / "missing") as reader:
         with pytest.raises(FileNotFoundError):
             list(reader)
         assert isinstance(reader.failure, FileNotFoundError)

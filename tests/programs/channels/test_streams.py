@@ -9,7 +9,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Sequence
-from itertools import count, islice
+from itertools import count, islice, pairwise
 from pathlib import Path
 from struct import Struct
 
@@ -29,6 +29,7 @@ from programs.channels.ends import (
     reading,
     writing,
 )
+from slotwise.programs.channels import streams
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.ring import SharedRing
 from slotwise.programs.channels.streams import Reader, Writer
@@ -106,7 +107,7 @@ RECORDS = st.lists(
 def test_random_records_arrive(kind: str) -> None:
     """Written alone or together, sent early or late, they are the same at the other end."""
 
-    @settings(max_examples=examples(6, slow=150))
+    @settings(max_examples=examples(6, slow=60))
     @given(records=RECORDS, seed=st.integers(0, 1000))
     def check(records: list[object], seed: int) -> None:
         def body(writer: Writer) -> None:
@@ -236,7 +237,7 @@ def test_a_file_may_be_closed_early(kind: str, tmp_path: Path) -> None:
 def test_the_death_of_the_writer_breaks_the_channel(kind: str, tmp_path: Path) -> None:
     """It is killed at a random moment: the reader gets the first records, then the reason."""
     rng = random.Random(0)
-    for _ in range(examples(4, slow=200)):
+    for _ in range(examples(4, slow=50)):
         size, before = rng.choice((1, 100, 3 * CAPACITY)), rng.randrange(40)
 
         def body(writer: Writer, size: int = size) -> None:
@@ -255,7 +256,7 @@ def test_the_death_of_the_writer_breaks_the_channel(kind: str, tmp_path: Path) -
 def test_the_death_of_the_reader_breaks_the_channel(kind: str, tmp_path: Path) -> None:
     """The writer raises, also if it waits for room in the middle of a record."""
     rng = random.Random(1)
-    for _ in range(examples(2, slow=100)):
+    for _ in range(examples(2, slow=30)):
         wanted = rng.randrange(20)
 
         def body(reader: Reader, wanted: int = wanted) -> None:
@@ -336,6 +337,24 @@ def test_what_waits_is_sent_before_a_node_waits_for_input(tmp_path: Path) -> Non
             writer.write(number)
             assert next(answers) == number
     assert child.outcome() == ("done", None)
+
+
+def test_records_that_come_steadily_are_sent_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few they are, some are sent whenever 50 ms have passed since the last sending."""
+    now, sent = [0.0], []
+    monkeypatch.setattr(streams, "monotonic", lambda: now[0])
+
+    class Sink:
+        def send(self, parts: object) -> None:
+            sent.append(now[0])
+
+    writer = Writer(Sink())  # type: ignore[arg-type]
+    for tick in range(1, 1001):
+        now[0] = tick / 1000
+        writer.write_all(range(20)) if tick % 2 else writer.write(0)
+    pauses = [later - sooner for sooner, later in pairwise([0.0, *sent])]
+    assert sent[-1] > 0.94
+    assert max(pauses) < 0.052
 
 
 def test_the_first_record_after_a_pause_is_sent_at_once(tmp_path: Path) -> None:

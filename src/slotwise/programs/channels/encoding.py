@@ -97,13 +97,13 @@ class Packed:
             self._frames += map(memoryview, [b"".join(parts)] if size < JOINED_MOST else parts)
 
 
-def decode(kind: int, body: memoryview[int]) -> Iterator[object]:
-    """The records of a frame. They do not refer to `body` if its kind is PICKLES."""
+def decode(kind: int, body: memoryview[int]) -> Iterator[Sequence[object]]:
+    """The records of a frame, in lists. They do not refer to `body` if its kind is PICKLES."""
     if kind == PICKLES:
         (count,) = body[:8].cast("Q")
         at = 8 * (count + 1)
         for size in body[8:at].cast("Q"):
-            yield from pickle.loads(body[at : at + size])
+            yield pickle.loads(body[at : at + size])
             at += size
     elif kind == BUFFERS:
         (count,) = body[:8].cast("Q")
@@ -116,11 +116,11 @@ def decode(kind: int, body: memoryview[int]) -> Iterator[object]:
             buffers.append(view.toreadonly() if is_readonly else view)
             at += size
         at += len(_padding(at))
-        yield from pickle.loads(body[at:], buffers=buffers)
+        yield pickle.loads(body[at:], buffers=buffers)
     else:
         from slotwise.programs.channels import arrow
 
-        yield arrow.decode(body, kind == TABLE)
+        yield (arrow.decode(body, kind == TABLE),)
 
 
 def _padding(at: int) -> memoryview[int]:

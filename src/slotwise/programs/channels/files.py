@@ -38,7 +38,7 @@ class FileWriter:
         self._places = [array("Q") for _ in range(parts)]
         size = max(1, min(BATCH_BYTES, WAITING_BYTES // max(parts, 1)))
         self._writers = [
-            Writer(_FileSink(self, part), batch_bytes=size, patience=float("inf"))
+            Writer(_FileSink(self, part), batch_bytes=size, is_timely=False)
             for part in range(parts)
         ]
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from time import monotonic
 
 from slotwise.programs.channels.broken import BrokenChannelError
@@ -24,8 +25,11 @@ BATCH_BYTES = 1 << 17
 PATIENCE = 0.05
 """Records wait for others for this number of seconds."""
 
-TOGETHER_MOST = 64
+TOGETHER_MOST = 256
 """The maximum number of records that are pickled together; fewer if they are large."""
+
+UNTIMED = 15
+"""The number of records after which the time is looked at, if records need not be in time."""
 
 REUSED_BYTES = 1 << 18
 """A frame of pickles of at most this size is received into the same memory each time."""
@@ -34,22 +38,23 @@ REUSED_BYTES = 1 << 18
 class Writer:
     """The writer's end. A record belongs to the channel once it is written: do not change it.
 
-    A context in which an error occurs fails the channel; otherwise leaving it closes it.
+    Without `is_timely`, records wait until there are enough of them. A context in which an
+    error occurs fails the channel; otherwise leaving it closes it.
     """
 
     def __init__(
-        self, sink: ByteSink, *, batch_bytes: int = BATCH_BYTES, patience: float = PATIENCE
+        self, sink: ByteSink, *, batch_bytes: int = BATCH_BYTES, is_timely: bool = True
     ) -> None:
         self._sink = sink
-        self._batch_bytes, self._patience = batch_bytes, patience
+        self._batch_bytes, self._is_timely = batch_bytes, is_timely
         self._records: list[object] = []
         self._packed = Packed()
         self._together = 1
-        self._due = monotonic() + patience
+        self._due = monotonic() + PATIENCE
         self._is_open = True
         self.is_wanted = True
         """False once the reader is known to have closed its end: all writes are dropped."""
-        if patience != float("inf"):
+        if is_timely:
             _writers().add(self)
 
     def write(self, record: object) -> None:
@@ -66,8 +71,18 @@ class Writer:
     def write_all(self, records: Iterable[object]) -> None:
         """Write records, as `write` does, in less time; stop if the reader wants no more."""
         clock, waiting = monotonic, self._records
-        for record in records:
-            waiting.append(record)
+        append = waiting.append
+        rest = iter(records)
+        for first in rest:
+            append(first)
+            due = self._due
+            if not self._is_timely:  # Nobody waits for the records that wait for these.
+                waiting.extend(islice(rest, UNTIMED))
+            elif clock() < due:
+                for record in islice(rest, max(0, self._together - len(waiting))):
+                    append(record)
+                    if clock() >= due:
+                        break
             if len(waiting) >= self._together or clock() >= self._due:
                 self._pack()
                 if not self.is_wanted:
@@ -131,8 +146,12 @@ class Writer:
             self._together = max(
                 1, min(2 * self._together, TOGETHER_MOST, self._batch_bytes // mean)
             )
-        if sends or self._packed.bytes >= self._batch_bytes or monotonic() >= self._due:
+        is_due = monotonic() >= self._due
+        if sends or self._packed.bytes >= self._batch_bytes or (is_due and self._is_timely):
             self._send()
+            is_due = True
+        if is_due:
+            self._due = monotonic() + PATIENCE
 
     def _send(self) -> None:
         if self._packed.bytes:
@@ -140,7 +159,6 @@ class Writer:
                 self._sink.send(self._packed.take())
             except ReaderLeftError:
                 self._left()
-        self._due = monotonic() + self._patience
 
     def _left(self) -> None:
         self.is_wanted = False
@@ -161,7 +179,7 @@ class Reader:
     def __init__(self, source: ByteSource) -> None:
         self._source = source
         self._buffer: memoryview[int] | None = None
-        self._records = self._read()
+        self._records = chain.from_iterable(self._lists())
         self._is_open = True
         self.failure: BaseException | None = None
         """What the records ended with, if not with the end of the stream.
@@ -203,7 +221,7 @@ class Reader:
             self._source.leave(failure)
             self._source.free()
 
-    def _read(self) -> Iterator[object]:
+    def _lists(self) -> Iterator[Sequence[object]]:
         try:
             while self._is_open and (frame := self._frame()):
                 yield from decode(*frame)

@@ -24,7 +24,7 @@ from slotwise.programs.channels.line import (
 )
 from slotwise.programs.channels.streams import Reader, Writer
 
-PIECE_BYTES = 1 << 18
+PIECE_BYTES = 1 << 22
 """The number of bytes that one message announces at most."""
 
 PARTS_MOST = 512
