@@ -82,11 +82,7 @@ def set_pools(intake: Intake, pools: Iterable[Pool]) -> None:
 
 def set_objective(intake: Intake, objective: Objective | str) -> None:
     """Replace the objective. See `Session.set_objective`."""
-    named = Objective.named(objective) if isinstance(objective, str) else objective
-    if not isinstance(named, Objective):
-        raise InputError(
-            f"objective is {named!r}; give the name of a penalty, or a slotwise.Objective"
-        )
+    named = Objective.of(objective)
     event = ObjectiveChanged(intake.now, named.penalty, named.aggregate)
 
     def change() -> None:
