@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from slotwise.assignment.assigner import Assigner
-from slotwise.assignment.delay import Delay
+from slotwise.assignment.delay import Delay, check_waits
 from slotwise.assignment.flow_network import check_installed, place
 from slotwise.assignment.flow_round import Placed, Round
 from slotwise.assignment.greedy import Greedy
@@ -15,6 +15,7 @@ from slotwise.model.decision import Decision, Defer, Launch, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import PhaseView, Snapshot
+from slotwise.model.typed import is_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +41,10 @@ class Flow:
     core_cost: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.rack_after <= self.any_after < float("inf"):
+        check_waits("flow", self.rack_after, self.any_after)
+        if not is_number(self.core_cost) or not 1 <= self.core_cost <= 1000:
             raise InputError(
-                f"flow: the waits are {self.rack_after} and {self.any_after} seconds; they"
-                " must be >= 0, the wait for the rack not longer than the wait for any slot"
-            )
-        if not 1 <= self.core_cost <= 1000:
-            raise InputError(
-                f"core_cost is {self.core_cost}; give a number from 1 to 1000: the cost of a"
+                f"core_cost is {self.core_cost!r}; give a number from 1 to 1000: the cost of a"
                 " byte from another rack, relative to one from another host of the same rack"
             )
         check_installed()
