@@ -180,7 +180,7 @@ def test_the_order_in_which_slots_became_free_does_not_matter() -> None:
     ("options", "words"),
     [
         ({"waits": (5, 2)}, "flow: the waits are 5 and 2 seconds"),
-        ({"waits": (-1, 2)}, "they must be >= 0"),
+        ({"waits": (-1, 2)}, "they must be numbers >= 0"),
         ({"core_cost": 0.5}, "core_cost is 0.5; give a number from 1 to 1000"),
         ({"core_cost": float("nan")}, "core_cost is nan"),
         (

@@ -66,24 +66,28 @@ class Delay:
             if launch is None:
                 since = phase.deferred_since
                 if overrides_delay or now >= (now if since is None else since) + rack_after:
-                    launch = remote(phase, snapshot, hosts, self._farthest(phase, now))
+                    launch = remote(phase, snapshot, hosts, self.farthest(phase, now))
             if launch:
                 return [*decisions, launch]
             if phase.width == 1 and is_due and not phase.is_pinned:
-                decisions.append(self._defer(phase, now))
+                decisions.append(self.deferral(phase, now))
         return [*decisions, *(waits.defer() if waits else ())]
 
-    def _farthest(self, phase: PhaseView, now: float) -> Locality:
-        """The farthest locality for a phase whose wait for node-local slots is over.
+    def farthest(self, phase: PhaseView, now: float) -> Locality:
+        """The farthest locality that a phase accepts now.
 
         Instants are compared, not differences: `now - since >= wait` may be false in floats at
         exactly the instant `since + wait`.
         """
+        if phase.is_pinned:
+            return Locality.NODE
         since = now if phase.deferred_since is None else phase.deferred_since
-        is_due = now >= since + self.any_after
-        return Locality.ANY if is_due or phase.overrides_delay else Locality.RACK
+        if phase.overrides_delay or now >= since + self.any_after:
+            return Locality.ANY
+        return Locality.RACK if now >= since + self.rack_after else Locality.NODE
 
-    def _defer(self, phase: PhaseView, now: float) -> Defer:
+    def deferral(self, phase: PhaseView, now: float) -> Defer:
+        """Begin the wait of a phase that launches nothing, or continue it."""
         since = now if phase.deferred_since is None else phase.deferred_since
         due = since + self.rack_after
         return Defer(phase.id, since, due if due > now else since + self.any_after)
