@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.delay import Delay, check_waits
@@ -96,5 +95,6 @@ def _in_turn(
     coming = {name: iter(tasks) for name, tasks in placed.items()}
     for phase in turns:
         name = phase.id
-        for task, host, locality in islice(coming[name], 1):
+        if (found := next(coming[name], None)) is not None:
+            task, host, locality = found
             yield Launch(name, task, phase.attempt_of(task), host, locality)
