@@ -156,6 +156,12 @@ def _queueing(name: str, budget: float | None) -> Queueing:
     return Queueing(by_identical if name == "identical-machine" else by_maps, checks=False)
 
 
+def _flow(*given: float, **named: float) -> Assigner:
+    from slotwise.assignment.flow import Flow
+
+    return Flow(*given, **named)
+
+
 QUEUEINGS = ("dmrs", "dmrs-best", "identical-machine", "map-only")
 """The names of the schedulers that plan a queue of whole tasks for each host."""
 
@@ -163,18 +169,12 @@ SCHEDULERS = (*ALLOCATORS, *QUEUEINGS)
 """The names of all schedulers of runs."""
 
 ASSIGNERS: Mapping[str, Callable[..., Assigner]] = MappingProxyType(
-    {"greedy": Greedy, "delay": Delay, "flow": lambda *given, **named: _flow(*given, **named)}
+    {"greedy": Greedy, "delay": Delay, "flow": _flow}
 )
 """Assigners by name; arguments are their parameters."""
 
 WAITERS = ("delay", "flow")
 """The assigners that wait for slots near the input, with two waits as parameters."""
-
-
-def _flow(*given: float, **named: float) -> Assigner:
-    from slotwise.assignment.flow import Flow
-
-    return Flow(*given, **named)
 
 
 def make_allocator(
@@ -215,8 +215,7 @@ def make_scheduler(
         raise InputError(f"unknown assigner {assigner!r}; known: {', '.join(ASSIGNERS)}")
     if waits is not None and assigner not in WAITERS:
         raise InputError(
-            f"waits are parameters of the assigner delay, not of {assigner!r}; flow takes them,"
-            " too"
+            f"waits are parameters of the assigners delay and flow, not of {assigner!r}"
         )
     if core_cost is not None and assigner != "flow":
         raise InputError(f"core_cost is a parameter of the assigner flow, not of {assigner!r}")

@@ -141,7 +141,7 @@ OPTIONS = {
     "simulate --assigner delay --waits soon": "--waits is 'soon'; give two numbers",
     "simulate --assigner delay --waits 1,2,3": "--waits is '1,2,3'; give two numbers",
     "simulate --assigner delay --waits=-1,2": "they must be numbers >= 0",
-    "simulate --waits 1,2": "waits are parameters of the assigner delay, not of 'greedy'",
+    "simulate --waits 1,2": "waits are parameters of the assigners delay and flow, not of",
     "simulate --slots two": "--slots is 'two'; give a number >= 1, or numbers by kind, as",
     "simulate --slots 0": "--slots is '0'; give a number >= 1",
     "plan --slots 1.5": "--slots is '1.5'; give a number >= 1",
