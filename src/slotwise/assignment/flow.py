@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.delay import Delay, check_waits
-from slotwise.assignment.flow_network import check_installed, place
+from slotwise.assignment.flow_network import place
 from slotwise.assignment.flow_round import Placed, Round
 from slotwise.assignment.greedy import Greedy
 from slotwise.model.decision import Decision, Defer, Launch, Locality
-from slotwise.model.errors import InputError
+from slotwise.model.errors import InputError, check_installed
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import PhaseView, Snapshot
 from slotwise.model.typed import is_number
@@ -46,7 +46,7 @@ class Flow:
                 f"core_cost is {self.core_cost!r}; give a number from 1 to 1000: the cost of a"
                 " byte from another rack, relative to one from another host of the same rack"
             )
-        check_installed()
+        check_installed("ortools", "the assigner flow (greedy and delay do not)", "flow")
 
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The launches of the next round, with the deferrals of the phases that wait."""
