@@ -14,8 +14,9 @@ from slotwise.model.event import (
 from slotwise.model.fitting import check_fits
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
+from slotwise.model.typed import check_number, check_seconds, check_text
 from slotwise.objective.objective import Objective
-from slotwise.sessions.checking import check_number, check_pools, check_seconds, check_text
+from slotwise.sessions.checking import check_pools
 from slotwise.sessions.futures import Future
 from slotwise.sessions.intake import Intake
 

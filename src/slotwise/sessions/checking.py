@@ -13,10 +13,7 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
 from slotwise.model.pool import Pool
-from slotwise.model.typed import check_number as check_number
-from slotwise.model.typed import check_seconds as check_seconds
-from slotwise.model.typed import check_text as check_text
-from slotwise.model.typed import check_whole as check_whole
+from slotwise.model.typed import check_number, check_seconds, check_text, check_whole
 from slotwise.running import Options
 from slotwise.sources import Described, Entry
 from slotwise.workload.file import read_job

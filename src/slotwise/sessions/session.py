@@ -11,6 +11,7 @@ from slotwise.analysis.explanation import Explanation, Explanations
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.pool import Pool
+from slotwise.model.typed import check_whole
 from slotwise.objective.objective import Objective
 from slotwise.report.notebook_progress import notebook_display
 from slotwise.report.session_table import ShownSession, session_html
@@ -24,7 +25,6 @@ from slotwise.sessions.checking import (
     check_names,
     check_pools,
     check_slots,
-    check_whole,
     checked_entry,
     refuse_shuffle,
 )
