@@ -11,7 +11,8 @@ from slotwise.assignment.delay import Delay
 from slotwise.assignment.flow_network import check_installed, place
 from slotwise.assignment.flow_round import Placed, Round
 from slotwise.assignment.greedy import Greedy
-from slotwise.model.decision import Decision, Defer, Launch, Locality
+from slotwise.assignment.moving import moves
+from slotwise.model.decision import Decision, Defer, Launch, Locality, Preempt
 from slotwise.model.errors import InputError
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import PhaseView, Snapshot
@@ -23,13 +24,16 @@ class Flow:
 
     A round is all launches at one instant on slots of one kind. The order of the phases decides
     how many tasks each phase launches, as under `Greedy`; a network decides which ones, and
-    where. Two additions of Quincy are options:
+    where. Three additions of Quincy are options:
 
     rack_after, any_after  seconds that a phase waits before it takes slots in the rack of its
                            input, and any slot; as in `Delay`
     core_cost              the cost of a byte from another rack, relative to one from another
                            host of the same rack. 1: no difference, and racks are ignored,
                            as in Hammr. Quincy: 2
+    move_within            seconds for which a task that reads from another host may still be
+                           stopped, to start again beside its input on a slot that nobody
+                           else takes (`assignment.moving`). 0: tasks stay where they are
 
     Rounds with wide tasks, and rounds where the order depends on several kinds of slots, are
     decided launch by launch, as `Greedy` or `Delay` does. InputError for invalid options.
@@ -38,6 +42,7 @@ class Flow:
     rack_after: float = 0.0
     any_after: float = 0.0
     core_cost: float = 1.0
+    move_within: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.rack_after <= self.any_after < float("inf"):
@@ -50,13 +55,19 @@ class Flow:
                 f"core_cost is {self.core_cost}; give a number from 1 to 1000: the cost of a"
                 " byte from another rack, relative to one from another host of the same rack"
             )
+        if not 0 <= self.move_within < float("inf"):
+            raise InputError(
+                f"move_within is {self.move_within}; give seconds >= 0 for which a task that"
+                " reads from another host may still move"
+            )
         check_installed()
 
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The launches of the next round, with the deferrals of the phases that wait."""
         free = [snapshot.free(kind) for kind in snapshot.cluster.capacity]
         if snapshot.has_wide or all(sum(hosts.values()) <= 1 for hosts in free):
-            return self._one_by_one.assign(snapshot)  # One slot needs no network.
+            # One slot needs no network.
+            return self._one_by_one.assign(snapshot) or self._moves(snapshot)
         is_cut, now = False, snapshot.now
         for slot_kind in snapshot.cluster.capacity:
             if not snapshot.free(slot_kind):
@@ -71,7 +82,16 @@ class Flow:
             if decisions:
                 return decisions
             is_cut = is_cut or turns.is_cut
-        return self._one_by_one.assign(snapshot) if is_cut else ()
+        if is_cut and (launches := self._one_by_one.assign(snapshot)):
+            return launches
+        return self._moves(snapshot)
+
+    def _moves(self, snapshot: Snapshot) -> Sequence[Preempt]:
+        for slot_kind in snapshot.cluster.capacity if self.move_within else ():
+            if snapshot.free(slot_kind):
+                if found := moves(snapshot, slot_kind, self.move_within):
+                    return found
+        return ()
 
     def farthest(self, phase: PhaseView, now: float) -> Locality:
         """The farthest locality that a phase accepts now."""
