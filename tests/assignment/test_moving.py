@@ -66,7 +66,7 @@ def test_pending_tasks_get_the_slot_first() -> None:
 
 def test_tasks_of_limited_pools_stay() -> None:
     """Another job may wait for the slots that they hold."""
-    state = remote_on_h2(pools=(Pool("default", slots_max=2),))
+    state = remote_on_h2(pools=(Pool("default", slots_max=3),))
     assert decide(state, Flow(move_within=5.0)) == []
 
 

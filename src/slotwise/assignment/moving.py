@@ -31,12 +31,15 @@ def moves(snapshot: Snapshot, slot_kind: str, within: float) -> list[Preempt]:
 
     A task that has run for t seconds loses them: its move saves 1 - t/`within` of the bytes of
     its input, and the tasks whose moves save most together are stopped. Each task moves once at
-    most, in its first attempt. Nothing moves while a pending task may launch, so the stopped
-    tasks get these slots, unless others come at the same instant. Tasks of pools with a max
-    share stay, since others may wait for their part of it. O(running tasks).
+    most, in its first attempt. Nothing moves while a pending task may launch or a task is being
+    stopped, so the stopped tasks get these slots, unless others come at the same instant. Tasks
+    of pools with a max share stay, since others may wait for their part of it.
+    O(running tasks).
     """
     free = snapshot.free(slot_kind)
     if any(phase.may_launch for phase in snapshot.backlogged(slot_kind)):
+        return []
+    if any(host for phase in snapshot.ready(slot_kind) for host in phase.hosts_stopping()):
         return []
     movers = sorted(_movers(snapshot, slot_kind, within), key=lambda mover: mover.launch.phase)
     if not movers:
