@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import slotwise
 from slotwise.analysis.explain import explain
+from slotwise.analysis.explanation import explanation_lines
 from slotwise.cli.main import app
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
@@ -17,7 +18,6 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Log
 from slotwise.record.log_file import LogFile
-from slotwise.report.explanation import explanation_lines
 from slotwise.runtime.simulated.outages import Outage
 from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.workload.workload import Workload
