@@ -128,7 +128,10 @@ HAMMR_PLACEMENT = PlacementFigure(
     "Placement: greedy, delay scheduling and minimum cost flow",
     [
         *((PAPER_HOSTS, scheme) for scheme in (GREEDY, DELAY, FLOW, WITH_WAITS)),
-        *((MANY_HOSTS, scheme) for scheme in (GREEDY, DELAY, FLOW, WITH_WAITS, WITH_RACKS, WITH_MOVES)),
+        *(
+            (MANY_HOSTS, scheme)
+            for scheme in (GREEDY, DELAY, FLOW, WITH_WAITS, WITH_RACKS, WITH_MOVES)
+        ),
     ],
     has_paper=False,
     runs=10,

@@ -45,6 +45,7 @@ FLOWS = st.fixed_dictionaries(
         "assigner": st.just("flow"),
         "waits": st.sampled_from([None, None, (0.0, 0.0), (0.4, 1.1), (0.0, 0.3)]),
         "core_cost": st.sampled_from([None, 1.0, 2.0, 2.5]),
+        "move_within": st.sampled_from([None, 0.0, 0.5, 100.0]),
     }
 )
 """All options of the assigner."""
