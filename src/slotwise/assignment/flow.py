@@ -84,9 +84,8 @@ class Flow:
 
     def _moves(self, snapshot: Snapshot) -> Sequence[Preempt]:
         for slot_kind in snapshot.cluster.capacity if self.move_within else ():
-            if snapshot.free(slot_kind):
-                if found := moves(snapshot, slot_kind, self.move_within):
-                    return found
+            if found := moves(snapshot, slot_kind, self.move_within):
+                return found
         return ()
 
     @property

@@ -37,7 +37,7 @@ def moves(snapshot: Snapshot, slot_kind: str, within: float) -> list[Preempt]:
     O(running tasks).
     """
     free = snapshot.free(slot_kind)
-    if any(phase.may_launch for phase in snapshot.backlogged(slot_kind)):
+    if not free or any(phase.may_launch for phase in snapshot.backlogged(slot_kind)):
         return []
     if any(host for phase in snapshot.ready(slot_kind) for host in phase.hosts_stopping()):
         return []
