@@ -78,8 +78,8 @@ class Flow:
             if decisions:
                 return decisions
             is_cut = is_cut or turns.is_cut
-        if is_cut and (launches := self._one_by_one.assign(snapshot)):
-            return launches
+        if is_cut and (others := self._one_by_one.assign(snapshot)):
+            return others
         return self._moves(snapshot)
 
     def _moves(self, snapshot: Snapshot) -> Sequence[Preempt]:
