@@ -159,6 +159,8 @@ def cases(draw: st.DrawFn, is_calm: bool = False) -> Case:
         "assigner": assigner,
         "waits": None if assigner == "greedy" else draw(st.sampled_from([None, (0.4, 1.1)])),
     }
+    if assigner == "flow" and draw(st.booleans()):
+        options["move_within"] = 1.0
     return Case(jobs, cluster, pools, simulation, options)
 
 
