@@ -40,7 +40,12 @@ class Waits:
     def __init__(self, snapshot: Snapshot, near_after: float = 0.0) -> None:
         """`near_after`: seconds for which a phase with homes waits for a slot near these."""
         self._snapshot, self._near_after = snapshot, near_after
-        self._wide = [p for kind in snapshot.cluster.capacity for p in snapshot.wide(kind)]
+        self._wide = [
+            phase
+            for kind in snapshot.cluster.capacity
+            for phase in snapshot.wide(kind)
+            if not (phase.is_gang and phase.running)  # Such a gang runs, or is being stopped.
+        ]
         found = [
             (not phase.overrides_delay, due, phase.order, phase)
             for phase in self._wide

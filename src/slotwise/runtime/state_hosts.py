@@ -60,7 +60,7 @@ class StateHosts(StateParts):
             self._block_if_early(phase, task)
         for task in (0,) if phase.is_gang else tasks:
             count = phase.count_bad_end(task, is_lost=True)
-            if count >= self._losses_max:
+            if count >= self._limits[True]:
                 what, which = f"{phase.id.phase} task {task}", "this task"
                 if phase.is_gang:
                     what, which = f"gang {phase.id.phase}", "this gang"
