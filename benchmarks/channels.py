@@ -36,7 +36,7 @@ import numpy as np
 import pyarrow as pa
 
 from slotwise.programs.channels.files import FileReader, FileWriter
-from slotwise.programs.channels.line import Line
+from slotwise.programs.channels.wire import Wire
 from slotwise.programs.channels.ring import SharedRing
 from slotwise.programs.channels.spilling import Spilling
 from slotwise.programs.channels.streams import Reader, Writer
@@ -221,7 +221,7 @@ def ring_channel(size: int = 1 << 20) -> tuple[Callable[[], Writer], Callable[[]
 
 def on_sockets() -> tuple[Callable[[], Writer], Callable[[], Reader]]:
     ours, theirs = socket.socketpair()
-    return lambda: Writer(_SocketSink(Line(ours))), lambda: Reader(_SocketSource(Line(theirs)))
+    return lambda: Writer(_SocketSink(Wire(ours))), lambda: Reader(_SocketSource(Wire(theirs)))
 
 
 def spilling(
