@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.carriers import GONE
+from slotwise.programs.channels.streams import Reader, Writer
 from slotwise.programs.channels.wire import (
     CREDIT,
     DATA,
@@ -24,7 +25,6 @@ from slotwise.programs.channels.wire import (
     gone,
     listen_back,
 )
-from slotwise.programs.channels.streams import Reader, Writer
 
 CAPACITY = 1 << 20
 """The size of a ring in bytes if nothing else is asked for."""

@@ -14,6 +14,7 @@ from slotwise.programs.channels.handshake import (
     ImpostorError,
     greet,
 )
+from slotwise.programs.channels.streams import Reader, Writer
 from slotwise.programs.channels.wire import (
     DATA,
     END,
@@ -22,7 +23,6 @@ from slotwise.programs.channels.wire import (
     gone,
     listen_back,
 )
-from slotwise.programs.channels.streams import Reader, Writer
 
 PIECE_BYTES = 1 << 20
 """The number of bytes that one message announces at most."""
