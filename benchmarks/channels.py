@@ -36,11 +36,11 @@ import numpy as np
 import pyarrow as pa
 
 from slotwise.programs.channels.files import FileReader, FileWriter
-from slotwise.programs.channels.line import Line
 from slotwise.programs.channels.ring import SharedRing
 from slotwise.programs.channels.spilling import Spilling
 from slotwise.programs.channels.streams import Reader, Writer
 from slotwise.programs.channels.tcp import Listener, _SocketSink, _SocketSource, connect
+from slotwise.programs.channels.wire import Wire
 
 ROUNDS = 5
 BATCH = pa.record_batch({"a": np.arange(1 << 17), "b": np.linspace(0, 1, 1 << 17)})
@@ -221,7 +221,7 @@ def ring_channel(size: int = 1 << 20) -> tuple[Callable[[], Writer], Callable[[]
 
 def on_sockets() -> tuple[Callable[[], Writer], Callable[[], Reader]]:
     ours, theirs = socket.socketpair()
-    return lambda: Writer(_SocketSink(Line(ours))), lambda: Reader(_SocketSource(Line(theirs)))
+    return lambda: Writer(_SocketSink(Wire(ours))), lambda: Reader(_SocketSource(Wire(theirs)))
 
 
 def spilling(

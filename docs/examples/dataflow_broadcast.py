@@ -32,10 +32,11 @@ wanted = flow.node(common, lines, copies=1)  # one copy reads all splits in orde
 found = flow.node(matches, lines, wanted.tcp(broadcast=True))
 flow.write(flow.node(total, found))
 
-print("copies of matches:", flow.graph().nodes["matches"].copies)
-print("words:", *flow.evaluate(wanted))
+if __name__ == "__main__":
+    print("copies of matches:", flow.graph().nodes["matches"].copies)
+    print("words:", *flow.evaluate(wanted))
 
-out = Path(tempfile.mkdtemp()) / "out"
-result = slotwise.run([flow.job("words", out)], slots=4)
-print("failed:", result.failed)
-print("occurrences:", (out / "part-n-00000").read_text(), end="")
+    out = Path(tempfile.mkdtemp()) / "out"
+    result = slotwise.run([flow.job("words", out)], slots=4)
+    print("failed:", result.failed)
+    print("occurrences:", (out / "part-n-00000").read_text(), end="")

@@ -36,6 +36,7 @@ key = itemgetter(0)
 joined = flow.node(join, people.file(by=key), orders.file(by=key), copies=2)
 flow.write(flow.node(collect, joined))
 
-result = slotwise.run([flow.job("join", folder / "out")], slots=2)
-print("failed:", result.failed)
-print((folder / "out" / "part-n-00000").read_text(), end="")
+if __name__ == "__main__":
+    result = slotwise.run([flow.job("join", folder / "out")], slots=2)
+    print("failed:", result.failed)
+    print((folder / "out" / "part-n-00000").read_text(), end="")

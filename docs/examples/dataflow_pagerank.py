@@ -70,9 +70,10 @@ for number in range(ROUNDS):
 top = flow.node(best, ranks, parameters={"number": 5})
 flow.write(top)
 
-out = Path(tempfile.mkdtemp()) / "out"
-result = slotwise.run([flow.job("rank", out)], slots=2)
-print("failed:", result.failed)
-for line in (out / "part-n-00000").read_text().splitlines():
-    word, rank = line.split("\t")
-    print(f"{float(rank):.2f} {word}")
+if __name__ == "__main__":
+    out = Path(tempfile.mkdtemp()) / "out"
+    result = slotwise.run([flow.job("rank", out)], slots=2)
+    print("failed:", result.failed)
+    for line in (out / "part-n-00000").read_text().splitlines():
+        word, rank = line.split("\t")
+        print(f"{float(rank):.2f} {word}")

@@ -39,9 +39,10 @@ ones = flow.node(frequencies, totals.shm())
 spread = flow.node(add, ones.file(by=first, sort=True), name="spread")
 flow.write(spread)
 
-out = Path(tempfile.mkdtemp()) / "out"
-result = slotwise.run([flow.job("words", out)], slots=2)
-print("failed:", result.failed)
-for line in (out / "part-n-00000").read_text().splitlines()[:5]:
-    times, number = line.split("\t")
-    print(f"{number} words occur {times} times")
+if __name__ == "__main__":
+    out = Path(tempfile.mkdtemp()) / "out"
+    result = slotwise.run([flow.job("words", out)], slots=2)
+    print("failed:", result.failed)
+    for line in (out / "part-n-00000").read_text().splitlines()[:5]:
+        times, number = line.split("\t")
+        print(f"{number} words occur {times} times")

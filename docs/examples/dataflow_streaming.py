@@ -36,7 +36,8 @@ means = flow.node(smooth, raw.shm(), parameters={"width": 3})
 found = flow.node(alarms, means.tcp(), parameters={"limit": 23.0})
 flow.write(found)
 
-out = Path(tempfile.mkdtemp()) / "out"
-result = slotwise.run([flow.job("alarms", out)], slots=4)
-print("failed:", result.failed)
-print((out / "part-n-00000").read_text(), end="")
+if __name__ == "__main__":
+    out = Path(tempfile.mkdtemp()) / "out"
+    result = slotwise.run([flow.job("alarms", out)], slots=4)
+    print("failed:", result.failed)
+    print((out / "part-n-00000").read_text(), end="")

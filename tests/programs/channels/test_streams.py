@@ -29,7 +29,7 @@ from programs.channels.ends import (
     reading,
     writing,
 )
-from slotwise.programs.channels import streams
+from slotwise.programs.channels import streams, wire
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.ring import SharedRing
 from slotwise.programs.channels.streams import Reader, Writer
@@ -173,8 +173,11 @@ def test_a_writer_that_fails_says_why(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", BLOCKING)
-def test_a_writer_that_is_interrupted_says_why(kind: str, tmp_path: Path) -> None:
+def test_a_writer_that_is_interrupted_says_why(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A signal handler raises anywhere in a write; the reason still arrives."""
+    monkeypatch.setattr(wire, "FAIL_SECONDS", 60.0)  # However slow the machine is.
 
     def body(writer: Writer) -> None:
         def interrupt(*_: object) -> None:

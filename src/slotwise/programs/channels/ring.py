@@ -15,16 +15,16 @@ from contextlib import suppress
 
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.carriers import GONE
-from slotwise.programs.channels.line import (
+from slotwise.programs.channels.streams import Reader, Writer
+from slotwise.programs.channels.wire import (
     CREDIT,
     DATA,
     END,
-    Line,
+    Wire,
     credit_of,
     gone,
     listen_back,
 )
-from slotwise.programs.channels.streams import Reader, Writer
 
 CAPACITY = 1 << 20
 """The size of a ring in bytes if nothing else is asked for."""
@@ -59,18 +59,18 @@ class SharedRing:
             line.close()
             memory.close()
 
-    def _claim(self, end: int) -> tuple[mmap.mmap, Line]:
+    def _claim(self, end: int) -> tuple[mmap.mmap, Wire]:
         memory, self._memory = self._memory, None
         if memory is None:
             raise ValueError("this process has taken an end of the ring before")
         self._ends[1 - end].close()
-        return memory, Line(self._ends[end])
+        return memory, Wire(self._ends[end])
 
 
 class _RingEnd:
     """What both ends have: the line, and a position in the ring."""
 
-    def __init__(self, memory: mmap.mmap, line: Line) -> None:
+    def __init__(self, memory: mmap.mmap, line: Wire) -> None:
         self._memory, self._line = memory, line
         self._ring = memoryview(memory)
         self._capacity = len(memory)
@@ -89,7 +89,7 @@ class _RingEnd:
 
 
 class _RingSink(_RingEnd):
-    def __init__(self, memory: mmap.mmap, line: Line) -> None:
+    def __init__(self, memory: mmap.mmap, line: Wire) -> None:
         super().__init__(memory, line)
         self._room = self._capacity
         self._untold = 0
@@ -143,7 +143,7 @@ class _RingSink(_RingEnd):
 
 
 class _RingSource(_RingEnd):
-    def __init__(self, memory: mmap.mmap, line: Line) -> None:
+    def __init__(self, memory: mmap.mmap, line: Wire) -> None:
         super().__init__(memory, line)
         self._there = self._untold = 0
 

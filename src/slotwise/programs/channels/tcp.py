@@ -14,17 +14,17 @@ from slotwise.programs.channels.handshake import (
     ImpostorError,
     greet,
 )
-from slotwise.programs.channels.line import (
+from slotwise.programs.channels.streams import Reader, Writer
+from slotwise.programs.channels.wire import (
     DATA,
     END,
     MESSAGE,
-    Line,
+    Wire,
     gone,
     listen_back,
 )
-from slotwise.programs.channels.streams import Reader, Writer
 
-PIECE_BYTES = 1 << 22
+PIECE_BYTES = 1 << 20
 """The number of bytes that one message announces at most."""
 
 PARTS_MOST = 512
@@ -72,7 +72,7 @@ class Listener:
                 )
             self._serve(now, ends)
         found = {name: self._early.pop(name) for name in wanted}
-        return {name: Reader(_SocketSource(Line(found[name]))) for name in wanted}
+        return {name: Reader(_SocketSource(Wire(found[name]))) for name in wanted}
 
     def close(self) -> None:
         """Accept nobody any more. Channels that were accepted stay."""
@@ -176,11 +176,11 @@ def connect(address: str, secret: bytes, name: str, timeout: float) -> Writer:
         else:
             raise
         raise BrokenChannelError(reason) from None
-    return Writer(_SocketSink(Line(connected)))
+    return Writer(_SocketSink(Wire(connected)))
 
 
 class _SocketSink:
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Wire) -> None:
         self._line = line
         self._is_within = False  # Whether a piece is perhaps sent in part.
 
@@ -229,7 +229,7 @@ class _SocketSink:
 
 
 class _SocketSource:
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Wire) -> None:
         self._line = line
         self._there = 0  # The bytes of the current piece that have not been received.
 

@@ -21,11 +21,11 @@ DATA, END, FAIL, CREDIT, CLOSE = range(1, 6)
 MESSAGE = Struct("<BQ")
 REASON_BYTES_MOST = 1 << 16
 
-FAIL_SECONDS = 1.0
+FAIL_SECONDS = 5.0
 """How long an end that fails waits for room to say why."""
 
 
-class Line:
+class Wire:
     """The messages on a connected socket, which blocks."""
 
     def __init__(self, connected: socket.socket) -> None:
@@ -121,7 +121,7 @@ class Line:
         return text.decode("utf-8", "replace")
 
 
-def listen_back(line: Line) -> int:
+def listen_back(line: Wire) -> int:
     """The bytes of all credits that have come, for the writer, which does not wait for more.
 
     Raises ReaderLeftError if the reader has closed its end, and BrokenChannelError if it failed
