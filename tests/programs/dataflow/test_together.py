@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -125,11 +126,12 @@ def test_what_children_have_started_is_killed() -> None:
 
 def test_no_descriptor_is_left(tmp_path: Path) -> None:
     """After success and after failure."""
+    gc.collect()  # Channels of other tests may be collected meanwhile.
     before = len(os.listdir("/proc/self/fd"))
     run_together({"a": tmp_path.exists, "b": tmp_path.exists})
     with pytest.raises(ValueError, match="wrong"):
         run_together({"a": wrong, "b": hang})
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_function_that_stops_on_request_ends_all() -> None:
