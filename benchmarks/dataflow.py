@@ -1,8 +1,11 @@
 """Dataflow jobs beside the same functions in one process: `python benchmarks/dataflow.py`.
 
-A pipeline of three nodes, with a channel of each kind between them, as a job in an open session.
-The bare run calls the functions one inside the other. "empty" has no records: it is the cost of
+A pipeline of three nodes, with channels of one kind between them, is a job in an open session.
+One process calls the functions one inside the other. "empty" has no records: it is the cost of
 the job itself. Everything is measured in turns in this run, and the shortest time counts.
+
+If other programs compete for the processors, Linux may give all processes of one worker as much
+time as one other session gets. Shared memory then takes longer than on an idle machine.
 
 records  words that are split from lines, paired with their lengths, and counted
 arrow    Arrow batches of 1 MB: two columns are added, and the sum is summed
