@@ -16,7 +16,7 @@ from slotwise.programs.dataflow.body import reader_of
 from slotwise.programs.dataflow.meeting import Meeting
 from slotwise.programs.dataflow.nodes import Channel, NodeCopy
 from slotwise.programs.dataflow.parts import Part
-from slotwise.programs.dataflow.place import Place, Ring
+from slotwise.programs.dataflow.place import GroupAttempt, Ring
 from slotwise.programs.dataflow.sorting import in_order
 from slotwise.programs.formats.places import is_placed, placed
 from slotwise.programs.lost_input import IncompleteFileError, LostInputError
@@ -28,7 +28,7 @@ Target = Callable[[object], object]
 class Ends:
     """The open ends of one copy: what it reads, and the functions that take what it writes."""
 
-    place: Place
+    place: GroupAttempt
     copy: NodeCopy
     inputs: list[Iterable[object]] = field(default_factory=list)
     targets: dict[str, list[Target]] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from slotwise.programs.dataflow.body import records_written
 from slotwise.programs.dataflow.ends import Ends
 from slotwise.programs.dataflow.layout import DataflowLayout
 from slotwise.programs.dataflow.nodes import NodeCopy
-from slotwise.programs.dataflow.place import Attempts, Place, Ring
+from slotwise.programs.dataflow.place import Attempts, GroupAttempt, Ring
 from slotwise.programs.dataflow.stages import StagedGraph
 from slotwise.programs.dataflow.together import run_together
 from slotwise.programs.formats.places import WHERE
@@ -41,7 +41,7 @@ class GroupRunner:
 
         LostInputError if files of other groups that it reads are missing or incomplete.
         """
-        place = Place(
+        place = GroupAttempt(
             self.staged, self.layout, self.memory_bytes, phase, task, attempt, attempts, secret
         )
         place.folder.mkdir(mode=0o700, exist_ok=True)
@@ -59,7 +59,9 @@ class GroupRunner:
         )
 
 
-def run_copy(place: Place, copy: NodeCopy, rings: Mapping[Ring, SharedRing]) -> TaskResult:
+def run_copy(
+    place: GroupAttempt, copy: NodeCopy, rings: Mapping[Ring, SharedRing]
+) -> TaskResult:
     """Run one node copy: open its channels, send what it writes, close them.
 
     If it fails, the other ends of its channels get the reason, and errors name the node.

@@ -14,7 +14,7 @@ from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.streams import Reader, Writer
 from slotwise.programs.channels.tcp import Listener, connect
 from slotwise.programs.dataflow.nodes import Channel, NodeCopy
-from slotwise.programs.dataflow.place import Place, Ring
+from slotwise.programs.dataflow.place import GroupAttempt, Ring
 from slotwise.task import on_stop_request, stop
 
 MEETING_SECONDS = 300.0
@@ -34,7 +34,7 @@ class Meeting:
     from nobody waits only for addresses, and no circle of copies waits for each other.
     """
 
-    def __init__(self, place: Place, copy: NodeCopy) -> None:
+    def __init__(self, place: GroupAttempt, copy: NodeCopy) -> None:
         graph = place.staged.graph
         self._place, self._copy = place, copy
         self.readers: dict[Ring, Reader] = {}

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from slotwise.programs.dataflow.nodes import Written
-from slotwise.programs.dataflow.place import Place
+from slotwise.programs.dataflow.place import GroupAttempt
 from slotwise.programs.formats.outputs import OUTPUT_FORMATS
 
 BATCH_RECORDS = 1024
@@ -18,7 +18,7 @@ _PLAIN: frozenset[type] = frozenset({str, int})
 class Part:
     """Writes records in an output format; the part is staged until the job commits."""
 
-    def __init__(self, place: Place, written: Written, copy: int) -> None:
+    def __init__(self, place: GroupAttempt, written: Written, copy: int) -> None:
         path = place.layout.staged(place.layout.part(written, copy), place.attempt)
         self._writer = OUTPUT_FORMATS[written.output_format](path)
         self._is_text = written.output_format == "text"

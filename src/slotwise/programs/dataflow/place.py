@@ -19,7 +19,7 @@ Ring = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Place:
+class GroupAttempt:
     """One attempt of a group.
 
     attempts  the attempts that won, of all tasks whose files it reads
