@@ -166,7 +166,7 @@ class State(StateRequests, StateHosts):
             return  # A late or repeated message.
         launch, speed = ended
         self._free_slot(phase, launch)
-        work = phase.expected(event.task)
+        work = phase.work.expected(event.task)
         self._finished.note(phase.id, launch.host, work, event.seconds)
         phase.finish(event.task, event.seconds * speed)
         self.has_shrunk = self.has_shrunk or phase.has_shrunk
