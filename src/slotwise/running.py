@@ -23,6 +23,7 @@ from slotwise.model.job import Job
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
+from slotwise.model.typed import is_whole
 from slotwise.objective.objective import Objective
 from slotwise.opening import is_same_file
 from slotwise.record.log import Header, Log
@@ -130,8 +131,6 @@ class RunSpec:
         """Everything needed to make the same decisions again. The run itself starts from it."""
         options = self.options
         attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
-        if attempts_max < 1:
-            raise InputError(f"attempts_max is {attempts_max}; a task needs at least 1")
         aim = objective_of(options.get("objective"), self.source)
         pools = self.source.pools()
         check_jobs(self.jobs, self.cluster, aim, pools)
@@ -190,8 +189,11 @@ def check_jobs(
     refuse_stranded(jobs, cluster)
 
 
-def refuse_unknown(options: Options) -> None:
-    """Refuse unknown options. Those of a simulation belong in `Simulation`."""
+def check_options(options: Options, history: object) -> None:
+    """Refuse unknown options, and values of a wrong type that no other place checks.
+
+    Options of a simulation belong in `Simulation`.
+    """
     for name in sorted(options.keys() - Options.__annotations__.keys()):
         if name in Simulation.__dataclass_fields__:
             raise InputError(
@@ -199,6 +201,26 @@ def refuse_unknown(options: Options) -> None:
             )
         raise InputError(
             f"unknown option {name!r}; known: {', '.join(Options.__annotations__)}"
+        )
+    for what, path in (("log", options.get("log")), ("history", history)):
+        if not isinstance(path, str | os.PathLike | None):
+            raise InputError(f"{what} is {path!r}; give a path, as a text or a Path")
+    preemption, shuffle = options.get("preemption"), options.get("shuffle")
+    if not isinstance(preemption, Preemption | None):
+        raise InputError(
+            f"preemption is {preemption!r}; give a slotwise.Preemption, such as"
+            " slotwise.Preemption(least_after=1.0)"
+        )
+    if not isinstance(shuffle, Shuffle | None):
+        raise InputError(f"shuffle is {shuffle!r}; give a slotwise.Shuffle")
+    attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
+    if not is_whole(attempts_max) or attempts_max < 1:
+        raise InputError(f"attempts_max is {attempts_max!r}; give a whole number >= 1")
+    progress = options.get("progress")
+    if progress is not None and not callable(progress):
+        raise InputError(
+            f"progress is {progress!r}; give a function of an instant, its events and its"
+            " decisions"
         )
 
 

@@ -32,6 +32,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.job import Job
 from slotwise.model.pool import Pool
 from slotwise.model.snapshot import Snapshot
+from slotwise.model.typed import is_number
 from slotwise.objective.objective import Objective
 
 if TYPE_CHECKING:
@@ -155,6 +156,12 @@ def _queueing(name: str, budget: float | None) -> Queueing:
     return Queueing(by_identical if name == "identical-machine" else by_maps, checks=False)
 
 
+def _flow(*given: float, **named: float) -> Assigner:
+    from slotwise.assignment.flow import Flow
+
+    return Flow(*given, **named)
+
+
 QUEUEINGS = ("dmrs", "dmrs-best", "identical-machine", "map-only")
 """The names of the schedulers that plan a queue of whole tasks for each host."""
 
@@ -162,18 +169,12 @@ SCHEDULERS = (*ALLOCATORS, *QUEUEINGS)
 """The names of all schedulers of runs."""
 
 ASSIGNERS: Mapping[str, Callable[..., Assigner]] = MappingProxyType(
-    {"greedy": Greedy, "delay": Delay, "flow": lambda *given, **named: _flow(*given, **named)}
+    {"greedy": Greedy, "delay": Delay, "flow": _flow}
 )
 """Assigners by name; arguments are their parameters."""
 
 WAITERS = ("delay", "flow")
 """The assigners that wait for slots near the input, with two waits as parameters."""
-
-
-def _flow(*given: float, **named: float) -> Assigner:
-    from slotwise.assignment.flow import Flow
-
-    return Flow(*given, **named)
 
 
 def make_allocator(
@@ -184,9 +185,9 @@ def make_allocator(
     `budget_seconds` limits the search at each decision, for allocators that search; None: the
     allocator decides. InputError for an unknown name.
     """
-    if name not in ALLOCATORS:
+    if name not in tuple(ALLOCATORS):
         raise InputError(f"unknown allocator {name!r}; known: {', '.join(ALLOCATORS)}")
-    _check_budget(budget_seconds)
+    check_budget(budget_seconds)
     return ALLOCATORS[name](objective or Objective(), budget_seconds)
 
 
@@ -210,12 +211,11 @@ def make_scheduler(
     """
     if name not in SCHEDULERS:
         raise InputError(f"unknown scheduler {name!r}; known: {', '.join(SCHEDULERS)}")
-    if assigner not in ASSIGNERS:
+    if assigner not in tuple(ASSIGNERS):  # It may be unhashable.
         raise InputError(f"unknown assigner {assigner!r}; known: {', '.join(ASSIGNERS)}")
     if waits is not None and assigner not in WAITERS:
         raise InputError(
-            f"waits are parameters of the assigner delay, not of {assigner!r}; flow takes them,"
-            " too"
+            f"waits are parameters of the assigners delay and flow, not of {assigner!r}"
         )
     if core_cost is not None and assigner != "flow":
         raise InputError(f"core_cost is a parameter of the assigner flow, not of {assigner!r}")
@@ -223,8 +223,10 @@ def make_scheduler(
         _check_epoch(epoch_seconds)
         if assigner != "greedy":
             raise InputError(f"{name} places tasks itself; leave out the assigner {assigner!r}")
-        _check_budget(budget_seconds)
+        check_budget(budget_seconds)
         return _queueing(name, budget_seconds)
+    if waits is not None and not (isinstance(waits, tuple | list) and len(waits) == 2):
+        raise InputError(f"waits is {waits!r}; give two numbers of seconds, such as (5, 10)")
     named = {} if core_cost is None else {"core_cost": core_cost}
     chosen = ASSIGNERS[assigner](*(waits or ()), **named)
     of_objective = partial(make_allocator, name, budget_seconds=budget_seconds)
@@ -248,11 +250,12 @@ def check_scheduler(
             )
 
 
+def check_budget(seconds: float | None) -> None:
+    """InputError unless it is None or a finite number of at least 0."""
+    if seconds is not None and not (is_number(seconds) and 0 <= seconds < inf):
+        raise InputError(f"budget_seconds is {seconds!r}; give a number of seconds >= 0")
+
+
 def _check_epoch(seconds: float) -> None:
-    if not EPOCH_LEAST <= seconds < inf:
-        raise InputError(f"epoch_seconds is {seconds}; it must be >= {EPOCH_LEAST}")
-
-
-def _check_budget(seconds: float | None) -> None:
-    if seconds is not None and not 0 <= seconds < inf:
-        raise InputError(f"budget_seconds is {seconds}; give a number of seconds >= 0")
+    if not is_number(seconds) or not EPOCH_LEAST <= seconds < inf:
+        raise InputError(f"epoch_seconds is {seconds!r}; give a number >= {EPOCH_LEAST}")
