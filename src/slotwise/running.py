@@ -51,6 +51,8 @@ class Options(TypedDict, total=False):
                    without a heartbeat
     core_cost      for flow, the cost of a byte from another rack, relative to one from another
                    host of the same rack; None: 1
+    move_within    for flow, seconds for which a task that reads from another host may still
+                   move to a free slot beside its input; None: 0, no task moves
     budget_seconds about how long flex may search at each decision; None: flex decides
     objective      instead of the workload's own: an Objective, or the name of a penalty
     preemption     instead of the workload's: how pools without their own setting take slots
@@ -66,6 +68,7 @@ class Options(TypedDict, total=False):
     epoch_seconds: float
     waits: tuple[float, float] | None
     core_cost: float | None
+    move_within: float | None
     budget_seconds: float | None
     objective: Objective | str | None
     preemption: Preemption | None
@@ -138,7 +141,7 @@ class RunSpec:
         for host in self.later:
             refuse_stranded(self.jobs, replace(self.cluster, hosts=(host,), kinds=kinds))
         kinds |= {kind for host in self.later for kind, count in host.slots.items() if count}
-        core_cost = options.get("core_cost")
+        of_flow = {name: options.get(name) for name in ("core_cost", "move_within")}
         cluster = replace(self.cluster, kinds=kinds)
         check_scheduler(self.scheduler, self.jobs, cluster, pools)
         return Header(
@@ -150,7 +153,7 @@ class RunSpec:
                 "waits": self._waits(),
                 "budget_seconds": options.get("budget_seconds"),
                 **({"rest_seconds": rest_seconds} if rest_seconds else {}),
-                **({"core_cost": core_cost} if core_cost is not None else {}),
+                **{name: value for name, value in of_flow.items() if value is not None},
             },
             objective=asdict(aim),
             cluster=self.cluster,

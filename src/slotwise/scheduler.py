@@ -199,12 +199,14 @@ def make_scheduler(
     epoch_seconds: float = EPOCH_SECONDS,
     waits: tuple[float, float] | None = None,
     core_cost: float | None = None,
+    move_within: float | None = None,
     budget_seconds: float | None = None,
     rest_seconds: float = 0.0,
 ) -> Scheduler | Queueing:
     """The scheduler of these names. `waits` are the two waits of delay scheduling, in seconds.
 
-    `flow` takes them, too, and `core_cost`: the cost of a byte from another rack.
+    `flow` takes them, too, and `core_cost`, the cost of a byte from another rack, and
+    `move_within`, seconds for which tasks may move.
     `budget_seconds` is about how long it may search at each decision. Schedulers that plan
     queues minimize weighted completion times, have no epochs and place tasks themselves.
     InputError for unknown names and for options that do not fit together.
@@ -217,8 +219,10 @@ def make_scheduler(
         raise InputError(
             f"waits are parameters of the assigners delay and flow, not of {assigner!r}"
         )
-    if core_cost is not None and assigner != "flow":
-        raise InputError(f"core_cost is a parameter of the assigner flow, not of {assigner!r}")
+    asked = {"core_cost": core_cost, "move_within": move_within}
+    named = {option: value for option, value in asked.items() if value is not None}
+    for option in named if assigner != "flow" else ():
+        raise InputError(f"{option} is a parameter of the assigner flow, not of {assigner!r}")
     if name in QUEUEINGS:
         _check_epoch(epoch_seconds)
         if assigner != "greedy":
@@ -227,7 +231,6 @@ def make_scheduler(
         return _queueing(name, budget_seconds)
     if waits is not None and not (isinstance(waits, tuple | list) and len(waits) == 2):
         raise InputError(f"waits is {waits!r}; give two numbers of seconds, such as (5, 10)")
-    named = {} if core_cost is None else {"core_cost": core_cost}
     chosen = ASSIGNERS[assigner](*(waits or ()), **named)
     of_objective = partial(make_allocator, name, budget_seconds=budget_seconds)
     return Scheduler(of_objective(objective), chosen, epoch_seconds, rest_seconds, of_objective)

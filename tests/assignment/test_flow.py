@@ -184,6 +184,12 @@ def test_the_order_in_which_slots_became_free_does_not_matter() -> None:
         ({"waits": (-1, 2)}, "they must be numbers >= 0"),
         ({"core_cost": 0.5}, "core_cost is 0.5; give a number from 1 to 1000"),
         ({"core_cost": float("nan")}, "core_cost is nan"),
+        ({"move_within": -1}, "move_within is -1; give seconds >= 0"),
+        ({"move_within": "x"}, "move_within is 'x'; give seconds >= 0"),
+        (
+            {"assigner": "delay", "move_within": 2},
+            "move_within is a parameter of the assigner flow",
+        ),
         (
             {"assigner": "delay", "core_cost": 2},
             "core_cost is a parameter of the assigner flow",

@@ -10,7 +10,8 @@ from slotwise.assignment.delay import Delay, check_waits
 from slotwise.assignment.flow_network import place
 from slotwise.assignment.flow_round import Placed, Round
 from slotwise.assignment.greedy import Greedy
-from slotwise.model.decision import Decision, Defer, Launch, Locality
+from slotwise.assignment.moving import moves
+from slotwise.model.decision import Decision, Defer, Launch, Locality, Preempt
 from slotwise.model.errors import InputError, check_installed
 from slotwise.model.job import PhaseId
 from slotwise.model.snapshot import PhaseView, Snapshot
@@ -23,13 +24,16 @@ class Flow:
 
     A round is all launches at one instant on slots of one kind. The order of the phases decides
     how many tasks each phase launches, as under `Greedy`; a network decides which ones, and
-    where. Two additions of Quincy are options:
+    where. Three additions of Quincy are options:
 
     rack_after, any_after  seconds that a phase waits before it takes slots in the rack of its
                            input, and any slot; as in `Delay`
     core_cost              the cost of a byte from another rack, relative to one from another
                            host of the same rack. 1: no difference, and racks are ignored,
                            as in Hammr. Quincy: 2
+    move_within            seconds for which a task that reads from another host may still be
+                           stopped, to start again beside its input on a slot that nobody
+                           else takes (`assignment.moving`). 0: tasks stay where they are
 
     Rounds with wide tasks, and rounds where the order depends on several kinds of slots, are
     decided launch by launch, as `Greedy` or `Delay` does. InputError for invalid options.
@@ -38,6 +42,7 @@ class Flow:
     rack_after: float = 0.0
     any_after: float = 0.0
     core_cost: float = 1.0
+    move_within: float = 0.0
 
     def __post_init__(self) -> None:
         check_waits("flow", self.rack_after, self.any_after)
@@ -46,13 +51,19 @@ class Flow:
                 f"core_cost is {self.core_cost!r}; give a number from 1 to 1000: the cost of a"
                 " byte from another rack, relative to one from another host of the same rack"
             )
+        if not is_number(self.move_within) or not 0 <= self.move_within < float("inf"):
+            raise InputError(
+                f"move_within is {self.move_within!r}; give seconds >= 0 for which a task that"
+                " reads from another host may still move"
+            )
         check_installed("ortools", "the assigner flow (greedy and delay do not)", "flow")
 
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The launches of the next round, with the deferrals of the phases that wait."""
         free = [snapshot.free(kind) for kind in snapshot.cluster.capacity]
         if snapshot.has_wide or all(sum(hosts.values()) <= 1 for hosts in free):
-            return self._one_by_one.assign(snapshot)  # One slot needs no network.
+            # One slot needs no network.
+            return self._one_by_one.assign(snapshot) or self._moves(snapshot)
         is_cut, now, delay = False, snapshot.now, self._delay
         for slot_kind in snapshot.cluster.capacity:
             if not snapshot.free(slot_kind):
@@ -67,7 +78,15 @@ class Flow:
             if decisions:
                 return decisions
             is_cut = is_cut or turns.is_cut
-        return self._one_by_one.assign(snapshot) if is_cut else ()
+        if is_cut and (others := self._one_by_one.assign(snapshot)):
+            return others
+        return self._moves(snapshot)
+
+    def _moves(self, snapshot: Snapshot) -> Sequence[Preempt]:
+        for slot_kind in snapshot.cluster.capacity if self.move_within else ():
+            if found := moves(snapshot, slot_kind, self.move_within):
+                return found
+        return ()
 
     @property
     def _delay(self) -> Delay:

@@ -67,6 +67,7 @@ class Session:
     waits           of delay and flow, two waits in seconds: for the rack, for any slot
     core_cost       of flow, the cost of a byte from another rack, relative to one from another
                     host of the same rack
+    move_within     of flow, seconds for which a task may move to a free slot beside its input
     epoch_seconds   seconds between decisions on the allocation
     budget_seconds  about how long flex may search at each decision; None: flex decides
     attempts_max    how often a task may fail before its job does
