@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.flex.cluster_experiment import HidingWork, without_work
 from oracles.pools import INF, all_fit, held_by, owed, pooled, trees
 from slotwise.allocation.flex import AddOn, Flex
 from slotwise.allocation.flowflex.allocator import FlowFlex
@@ -156,9 +155,9 @@ def told_nothing(
 ) -> dict[str, float]:
     """The completions of jobs of unknown work."""
     cluster = Cluster.of_slots(slots)
-    backend = HidingWork(SimulatedBackend(cluster, jobs, Simulation()))
+    backend = SimulatedBackend(cluster, jobs, Simulation(hide_work=True))
     return watched(
-        backend, [without_work(job) for job in jobs], cluster, name=name
+        backend, [job.without_work() for job in jobs], cluster, name=name
     ).state.completed
 
 
