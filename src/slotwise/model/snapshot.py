@@ -20,6 +20,7 @@ from slotwise.model.homes import HomesView
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
 from slotwise.model.queues_view import QueuesView
+from slotwise.model.virtual_time import VirtualTime
 
 
 class Seen(NamedTuple):
@@ -282,6 +283,10 @@ class PhaseView(Protocol):
         """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
         ...
 
+    def attained(self, now: float) -> float:
+        """The work that its finished and running tasks have done so far, in slot-seconds."""
+        ...
+
 
 class Turns(NamedTuple):
     """The phases that get the next free slots, one task each, in this order.
@@ -405,6 +410,11 @@ class Snapshot(Protocol):
     @property
     def epoch_ends(self) -> float:
         """When the epoch of the last `Reallocate` ends."""
+        ...
+
+    @property
+    def virtual(self) -> VirtualTime | None:
+        """What the last `Reallocate` remembers of a reference system, if it has one."""
         ...
 
     @property

@@ -96,12 +96,10 @@ class PhaseState(ShareNode):
         self.enter(pool, pools)
         self.behind: list[PhaseState] = []  # the phases that wait for it
         self.pending, self.blocked = (0, count) if self.is_pinned else (count, 0)
-        self.done = self._cursor = 0
-        self.counted = 0  # its demand as counted in the shares above it
-        self.is_ready = False
+        self.done = self._cursor = self.counted = 0  # `counted`: demand in the shares above it
+        self.is_ready = self.has_passed = False
         self.lacks_input = False  # It waits again, because input of it was lost.
         self.deferred_since = self.deferred_until = None
-        self.has_passed = False
         self.launches: dict[int, tuple[Launch, float, float]] = {}
         self.stopping: dict[int, PoolState | None] = {}
         self._status = bytearray([BLOCKED] * count if self.is_pinned else count)
@@ -264,11 +262,13 @@ class PhaseState(ShareNode):
             elapsed=self._elapsed(now),
         )
 
+    def attained(self, now: float) -> float:
+        """The work that its finished and running tasks have done so far, in slot-seconds."""
+        return self.width * (self._observed + self._elapsed(now))
+
     def _elapsed(self, now: float) -> float:
-        """The work that its running tasks have done so far, in seconds at speed 1."""
-        if self.early:  # They may still wait or copy, which is not work.
-            return 0.0
-        return max(0.0, self._running_speed * now - self._elapsed_base)
+        """The work that its running tasks have done, at speed 1; 0 if they may still copy."""
+        return 0.0 if self.early else max(0.0, self._running_speed * now - self._elapsed_base)
 
     def launch(self, launch: Launch, now: float, speed: float) -> None:
         """Mark a pending task as running from `now` on a host of this speed."""
