@@ -198,7 +198,7 @@ def _share(
             length = min(length, allocator.holds_for(claims[kind], of_kind))
         for n, share in zip(numbers[kind], of_kind, strict=True):
             shares[n] = share
-    return shares, length
+    return shares, max(length, ROUNDING * now)  # An instant must differ from the last one.
 
 
 def claims_of_progress(

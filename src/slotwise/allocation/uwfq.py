@@ -124,7 +124,7 @@ def user_weight(pools: PoolTree, name: str) -> float:
 
 
 def _updated(one: VirtualJob, real: Mapping[str, Sized], served: float) -> VirtualJob:
-    """The job with its present estimate, or if it is over, with the work that it can have had."""
+    """The job with its present estimate; if it is over, with the work that it can have had."""
     now = real.get(one.job)
     if now is None:
         size = min(one.size, one.attained + served)
