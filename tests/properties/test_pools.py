@@ -150,7 +150,9 @@ def cases(draw: st.DrawFn) -> Case:
     options = {
         "assigner": assigner,
         "waits": draw(st.sampled_from([None, (0.4, 1.1)])) if assigner == "delay" else None,
-        "name": draw(st.sampled_from(["fair", "fair", "flex", "fifo", "flex-on-fair"])),
+        "name": draw(
+            st.sampled_from(["fair", "fair", "flex", "fifo", "flex-on-fair", "las", "uwfq"])
+        ),
     }
     return Case(jobs, cluster, pools, simulation, options)
 
