@@ -24,6 +24,7 @@ from slotwise.runtime.simulated.backend import Fault, Simulation
 from tiers import examples
 
 EXAMPLES = examples(6, slow=1000)
+NAMES = ("fair", "fair", "flex", "fifo", "flex-on-fair", "las", "uwfq")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple
 
 from slotwise.allocation.fifo import in_turn
 from slotwise.allocation.grant import grant
+from slotwise.allocation.measuring import with_measuring
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.tolerances import CLOSE
 from slotwise.model.job import Job
@@ -24,9 +25,10 @@ class Uwfq:
     The virtual finish comes from a fluid reference, in which users (pools) share all slots by
     weight, and each serves its jobs one after another, in the order in which sharing among them
     would complete them. In a pool of policy `fifo` its jobs take the places of the pool in
-    their order of service. If sizes are exact, all jobs can use all slots and none overtakes
-    another of its user, no job completes later than in the reference plus the length of two
-    tasks (docs/algorithms/uwfq.md). O(J log J).
+    their order of service. Unseen phases get a slot to be measured, as under FLEX. O(J log J).
+
+    If sizes are exact, all jobs can use all slots and none overtakes another of its user, no
+    job completes later than in the reference plus two tasks (docs/algorithms/uwfq.md).
     """
 
     reads_work: ClassVar[bool] = True
@@ -36,6 +38,7 @@ class Uwfq:
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim."""
+        claims = with_measuring(claims)
         finish = list(claims.finish) or [0.0] * len(claims)
         places: dict[int, list[float]] = {}
         turns: dict[int, list[int]] = {}
