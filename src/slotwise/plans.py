@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from math import inf
 from pathlib import Path
 
 from slotwise.allocation.planning import plan_schedules
@@ -15,9 +14,10 @@ from slotwise.assignment.dmrs.linear_program import linear_program
 from slotwise.assignment.dmrs.planning import PLANNERS
 from slotwise.model.errors import InputError
 from slotwise.model.fitting import check_fits
+from slotwise.model.typed import is_number
 from slotwise.objective.objective import Objective
 from slotwise.results import Plan, TaskPlan
-from slotwise.scheduler import PLAN_SECONDS, make_allocator
+from slotwise.scheduler import PLAN_SECONDS, check_budget, make_allocator
 from slotwise.sources import Given, Slots, Source, cluster_of, objective_of, read_source
 
 
@@ -137,11 +137,10 @@ def _budget(seconds: float | None, steps: int | None) -> Budget:
     if seconds is not None and steps is not None:
         raise InputError("budget_seconds and budget_steps are both given; give one of them")
     if steps is not None:
-        if steps < 0:
-            raise InputError(f"budget_steps is {steps}; give a number >= 0")
+        if not is_number(steps) or not steps >= 0:
+            raise InputError(f"budget_steps is {steps!r}; give a number >= 0")
         return Budget(steps)
-    if seconds is not None and not 0 <= seconds < inf:
-        raise InputError(f"budget_seconds is {seconds}; give a number of seconds >= 0")
+    check_budget(seconds)
     return Budget(is_over=_Alarm(PLAN_SECONDS if seconds is None else seconds))
 
 

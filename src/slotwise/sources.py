@@ -197,9 +197,7 @@ def read_source(workload: Given) -> Source:
 
 def objective_of(asked: Objective | str | None, source: Source) -> Objective:
     """The given objective, or the workload's."""
-    if isinstance(asked, str):
-        return Objective.named(asked)
-    return asked or source.workload.objective
+    return source.workload.objective if asked is None else Objective.of(asked)
 
 
 def cluster_of(workload: Workload, slots: Slots | None) -> Cluster:

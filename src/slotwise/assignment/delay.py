@@ -10,6 +10,7 @@ from slotwise.assignment.wide import Waits
 from slotwise.model.decision import Decision, Defer, Locality
 from slotwise.model.errors import InputError
 from slotwise.model.snapshot import PhaseView, Snapshot
+from slotwise.model.typed import is_number
 
 HEARTBEATS = 1.5
 """The wait for one level of locality, in reporting intervals of a host."""
@@ -31,11 +32,7 @@ class Delay:
     any_after: float = 10.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.rack_after <= self.any_after < float("inf"):
-            raise InputError(
-                f"delay: the waits are {self.rack_after} and {self.any_after} seconds; they"
-                " must be >= 0, the wait for the rack not longer than the wait for any slot"
-            )
+        check_waits("delay", self.rack_after, self.any_after)
 
     @classmethod
     def of_heartbeat(cls, seconds: float) -> Delay:
@@ -69,24 +66,38 @@ class Delay:
             if launch is None:
                 since = phase.deferred_since
                 if overrides_delay or now >= (now if since is None else since) + rack_after:
-                    launch = remote(phase, snapshot, hosts, self._farthest(phase, now))
+                    launch = remote(phase, snapshot, hosts, self.farthest(phase, now))
             if launch:
                 return [*decisions, launch]
             if phase.width == 1 and is_due and not phase.is_pinned:
-                decisions.append(self._defer(phase, now))
+                decisions.append(self.deferral(phase, now))
         return [*decisions, *(waits.defer() if waits else ())]
 
-    def _farthest(self, phase: PhaseView, now: float) -> Locality:
-        """The farthest locality for a phase whose wait for node-local slots is over.
+    def farthest(self, phase: PhaseView, now: float) -> Locality:
+        """The farthest locality that a phase accepts now.
 
         Instants are compared, not differences: `now - since >= wait` may be false in floats at
         exactly the instant `since + wait`.
         """
+        if phase.is_pinned:
+            return Locality.NODE
         since = now if phase.deferred_since is None else phase.deferred_since
-        is_due = now >= since + self.any_after
-        return Locality.ANY if is_due or phase.overrides_delay else Locality.RACK
+        if phase.overrides_delay or now >= since + self.any_after:
+            return Locality.ANY
+        return Locality.RACK if now >= since + self.rack_after else Locality.NODE
 
-    def _defer(self, phase: PhaseView, now: float) -> Defer:
+    def deferral(self, phase: PhaseView, now: float) -> Defer:
+        """Begin the wait of a phase that launches nothing, or continue it."""
         since = now if phase.deferred_since is None else phase.deferred_since
         due = since + self.rack_after
         return Defer(phase.id, since, due if due > now else since + self.any_after)
+
+
+def check_waits(assigner: str, rack_after: float, any_after: float) -> None:
+    """InputError unless these are numbers with 0 <= rack_after <= any_after < inf."""
+    are_numbers = is_number(rack_after) and is_number(any_after)
+    if not are_numbers or not 0 <= rack_after <= any_after < float("inf"):
+        raise InputError(
+            f"{assigner}: the waits are {rack_after!r} and {any_after!r} seconds; they must"
+            " be numbers >= 0, the wait for the rack not longer than the wait for any slot"
+        )

@@ -15,8 +15,7 @@ from zlib import crc32
 
 import cloudpickle
 
-from slotwise.model.errors import InputError, MissingExtraError
-from slotwise.programs.formats.arrow import require_arrow
+from slotwise.model.errors import InputError, MissingExtraError, check_installed
 from slotwise.programs.mapreduce.program import BatchMapReduce, MapReduce
 
 AnyProgram = MapReduce | BatchMapReduce
@@ -111,7 +110,7 @@ def _checked(found: object, spec: str) -> type[AnyProgram]:
     for name in ("map", "reduce"):
         _check_parameters(found, name, spec)
     if issubclass(found, BatchMapReduce):
-        require_arrow(f"program {spec!r}, which maps batches,")
+        check_installed("pyarrow", f"program {spec!r}, which maps batches,", "arrow")
     return found
 
 

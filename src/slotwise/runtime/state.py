@@ -80,8 +80,8 @@ class State(StateRequests, StateHosts):
         default_work: float = DEFAULT_WORK,
     ) -> None:
         """A task may fail `attempts_max` times and lose slot or output `losses_max` times."""
-        super().__init__(cluster, pools, default_work, losses_max)
-        self._limits = {False: attempts_max, True: losses_max}
+        limits = {False: attempts_max, True: losses_max}
+        super().__init__(cluster, pools, default_work, limits)
         self._waits: list[tuple[float, PhaseId]] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
             JobArrived: self._job_arrived,

@@ -56,7 +56,7 @@ class StateHosts(StateParts):
         for task in tasks:
             self._block_if_early(phase, task)
             count = phase.count_bad_end(task, is_lost=True)
-            if count >= self._losses_max:
+            if count >= self._limits[True]:
                 why = f": {event.reason}" if event.reason else ""
                 self.doomed[phase.job.id] = (
                     f"the output of {phase.id.phase} task {task} was lost; this task has lost"

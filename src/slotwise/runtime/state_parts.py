@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Literal
 
@@ -32,8 +32,9 @@ class StateParts(StateView):
         cluster: Cluster,
         pools: Iterable[Pool],
         default_work: float,
-        losses_max: int,
+        limits: Mapping[bool, int],
     ) -> None:
+        """`limits`: how often a task may lose its slot or output (True), or fail (False)."""
         self.cluster = cluster
         self.pools = PoolTree(pools)
         self.now = 0.0
@@ -43,7 +44,7 @@ class StateParts(StateView):
         self.objective: tuple[str, Literal["sum", "max"]] | None = None
         self.virtual: VirtualTime | None = None
         self._is_closed = False  # No more jobs arrive.
-        self._default_work, self._losses_max = default_work, losses_max
+        self._default_work, self._limits = default_work, limits
         self._hosts = Hosts(cluster)
         self._queues = Queues()
         self._finished = Finished()
