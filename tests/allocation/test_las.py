@@ -161,9 +161,9 @@ def responses(simulated: Simulate, sizes: list[int], name: str) -> float:
 def test_with_heavy_tails_the_mean_response_is_below_that_of_fair(simulated: Simulate) -> None:
     """Sizes by Pareto's law with exponent 1.1: LAS before FAIR before FIFO, on average."""
     found: dict[str, list[float]] = {"las": [], "fair": [], "fifo": []}
-    for seed in range(3):
+    for seed in range(2):
         dice = Random(seed)
-        sizes = [min(150, int(2 * dice.paretovariate(1.1))) for _ in range(40)]
+        sizes = [min(80, int(2 * dice.paretovariate(1.1))) for _ in range(40)]
         for name, values in found.items():
             values.append(responses(simulated, sizes, name))
     assert mean(found["las"]) < mean(found["fair"]) < mean(found["fifo"])
