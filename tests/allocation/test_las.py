@@ -163,7 +163,7 @@ def test_with_heavy_tails_the_mean_response_is_below_that_of_fair(simulated: Sim
     found: dict[str, list[float]] = {"las": [], "fair": [], "fifo": []}
     for seed in range(2):
         dice = Random(seed)
-        sizes = [min(80, int(2 * dice.paretovariate(1.1))) for _ in range(40)]
+        sizes = [min(60, int(2 * dice.paretovariate(1.1))) for _ in range(30)]
         for name, values in found.items():
             values.append(responses(simulated, sizes, name))
     assert mean(found["las"]) < mean(found["fair"]) < mean(found["fifo"])
