@@ -14,6 +14,7 @@ from slotwise.assignment.dmrs.linear_program import linear_program
 from slotwise.assignment.dmrs.planning import PLANNERS
 from slotwise.model.errors import InputError
 from slotwise.model.fitting import check_fits
+from slotwise.model.job import Job
 from slotwise.model.typed import is_number
 from slotwise.objective.objective import Objective
 from slotwise.results import Plan, TaskPlan
@@ -53,6 +54,7 @@ def plan(
     aim.check(jobs)
     for job in jobs:
         check_fits(job, cluster, source.pools())
+        _refuse_gangs(job)
     begun = time.perf_counter()
     planned = plan_schedules(jobs, cluster, source.pools(), chosen, budget)
     work = Work.estimated(jobs)
@@ -130,6 +132,16 @@ def _refuse_changes(source: Source, slots: Slots | None) -> None:
             "cluster.changes: a plan is for hosts that do not change; leave them out, or"
             " simulate"
         )
+
+
+def _refuse_gangs(job: Job) -> None:
+    """A malleable plan divides work anywhere, so it cannot say when a gang runs."""
+    for phase in job.phases:
+        if phase.gang:
+            raise InputError(
+                f"job {job.id!r}, phase {phase.name!r}: its tasks start together, as a gang,"
+                " and a plan divides work anywhere; simulate"
+            )
 
 
 def _budget(seconds: float | None, steps: int | None) -> Budget:

@@ -136,7 +136,7 @@ class RunSpec:
         attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
         aim = objective_of(options.get("objective"), self.source)
         pools = self.source.pools()
-        check_jobs(self.jobs, self.cluster, aim, pools)
+        check_jobs(self.jobs, self.cluster, aim, pools, self.later)
         kinds = frozenset(self.cluster.capacity)
         for host in self.later:
             refuse_stranded(self.jobs, replace(self.cluster, hosts=(host,), kinds=kinds))
@@ -181,14 +181,21 @@ def _result(meter: Meter, log: Log, file: LogFile | None) -> Result:
 
 
 def check_jobs(
-    jobs: Sequence[Job], cluster: Cluster, objective: Objective, pools: PoolTree
+    jobs: Sequence[Job],
+    cluster: Cluster,
+    objective: Objective,
+    pools: PoolTree,
+    later: Sequence[Host] = (),
 ) -> None:
-    """InputError for a job that cannot be run on a cluster in these pools, or be measured."""
+    """InputError for a job that cannot be run on a cluster in these pools, or be measured.
+
+    `later` are the hosts that will be added.
+    """
     objective.check(jobs)
     for kind in {phase.kind: None for job in jobs for phase in job.phases}:
         cluster.slot_kind(kind)  # Refuses a kind that no host serves.
     for job in jobs:
-        check_fits(job, cluster, pools)
+        check_fits(job, cluster, pools, later)
     refuse_stranded(jobs, cluster)
 
 

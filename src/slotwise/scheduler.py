@@ -24,6 +24,7 @@ from slotwise.allocation.las import Las
 from slotwise.allocation.problem import Allocator, FinishReader
 from slotwise.allocation.uwfq import Uwfq, virtual_time
 from slotwise.assignment.assigner import Assigner
+from slotwise.assignment.broken import stop_broken
 from slotwise.assignment.delay import Delay
 from slotwise.assignment.giving_up import give_up
 from slotwise.assignment.greedy import Greedy
@@ -82,6 +83,8 @@ class Scheduler:
         """
         if snapshot.doomed:
             return give_up(snapshot)
+        if snapshot.broken:
+            return stop_broken(snapshot)
         epoch_is_over = snapshot.now >= snapshot.epoch_ends
         is_stale = snapshot.is_stale and snapshot.now >= snapshot.reallocates_from
         if is_stale or (epoch_is_over and self._may_differ(snapshot)):

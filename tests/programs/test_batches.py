@@ -11,13 +11,13 @@ import pytest
 from slotwise.model import errors
 from slotwise.model.errors import InputError, MissingExtraError
 from slotwise.programs import BatchMapReduce, loading, plan_mapreduce
-from slotwise.programs.mapreduce.execution import MapReduceExecution
+from slotwise.programs.staged import StagedExecution
 from tiers import examples
 
 pa = pytest.importorskip("pyarrow")
 pc = pytest.importorskip("pyarrow.compute")
 
-Run = Callable[[MapReduceExecution], bytes]
+Run = Callable[[StagedExecution], bytes]
 
 
 class BatchWords(BatchMapReduce):

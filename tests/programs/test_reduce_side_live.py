@@ -15,7 +15,7 @@ from slotwise.model.event import Event, TaskFinished, TaskKilled
 from slotwise.model.job import PhaseId
 from slotwise.model.shuffle import Shuffle
 from slotwise.programs import MapReduce, plan_mapreduce
-from slotwise.programs.mapreduce.execution import MapReduceExecution
+from slotwise.programs.staged import StagedExecution
 from slotwise.record.log import Log
 from slotwise.runtime.local.backend import HOST, LocalBackend
 
@@ -79,7 +79,7 @@ def play(tmp_path: Path, watched: Callable[..., Any]) -> Callable[..., Log]:
         cluster = shuffle.cluster(Cluster((Host(HOST, slots={"map": 3, "reduce": 1}),)))
         large, small = programs(tmp_path, wait_seconds)
 
-        def planned(name: str, program: MapReduce, reducers: int) -> MapReduceExecution:
+        def planned(name: str, program: MapReduce, reducers: int) -> StagedExecution:
             return plan_mapreduce(
                 name,
                 program,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slotwise.assignment.assigner import local, remote, waiting
+from slotwise.assignment.together import Together, near_first
 from slotwise.assignment.wide import Waits
 from slotwise.model.decision import Decision, Defer, Locality
 from slotwise.model.errors import InputError
-from slotwise.model.snapshot import PhaseView, Snapshot
+from slotwise.model.snapshot import Snapshot
 from slotwise.model.typed import is_number
+from slotwise.model.views import PhaseView
 
 HEARTBEATS = 1.5
 """The wait for one level of locality, in reporting intervals of a host."""
@@ -24,12 +26,14 @@ class Delay:
     the first `rack_after` seconds it accepts node-local slots only, then also rack-local ones,
     and from `any_after` seconds on any slot. The wait begins at the first offer that it lets
     pass and ends with any launch: the analysis of delay scheduling counts from each launch. The
-    phases of a pool that is overdue (preemption) accept any slot immediately. InputError unless
-    0 <= rack_after <= any_after < inf.
+    phases of a pool that is overdue (preemption) accept any slot immediately. A gang accepts
+    slots for all of its tasks, none farther than these waits allow; `together` places them.
+    InputError unless 0 <= rack_after <= any_after < inf.
     """
 
     rack_after: float = 5.0
     any_after: float = 10.0
+    together: Together = field(default=near_first, repr=False)
 
     def __post_init__(self) -> None:
         check_waits("delay", self.rack_after, self.any_after)
@@ -56,10 +60,14 @@ class Delay:
                 has_overdue = bool(snapshot.overdue(slot_kind))
             until = phase.deferred_until
             overrides_delay = has_overdue and phase.overrides_delay
-            is_due = until is None or now >= until or overrides_delay or phase.width > 1
+            is_due = until is None or now >= until or overrides_delay or phase.unit > 1
             # A limit of its pool may have excluded it from offers to other phases.
             hosts = free if is_due or phase.is_limited else freed
             if not hosts:
+                continue
+            if phase.is_gang:
+                if gang := self.together(snapshot, phase, free, self.farthest(phase, now)):
+                    return [*decisions, *gang]
                 continue
             near = freed if phase.has_passed else hosts
             launch = local(phase, near) if near else None
@@ -69,7 +77,7 @@ class Delay:
                     launch = remote(phase, snapshot, hosts, self.farthest(phase, now))
             if launch:
                 return [*decisions, launch]
-            if phase.width == 1 and is_due and not phase.is_pinned:
+            if phase.unit == 1 and is_due and not phase.is_pinned:
                 decisions.append(self.deferral(phase, now))
         return [*decisions, *(waits.defer() if waits else ())]
 

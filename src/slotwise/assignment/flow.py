@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.delay import Delay, check_waits
@@ -11,11 +11,13 @@ from slotwise.assignment.flow_network import place
 from slotwise.assignment.flow_round import Placed, Round
 from slotwise.assignment.greedy import Greedy
 from slotwise.assignment.moving import moves
+from slotwise.assignment.together import launches
 from slotwise.model.decision import Decision, Defer, Launch, Locality, Preempt
 from slotwise.model.errors import InputError, check_installed
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import PhaseView, Snapshot
+from slotwise.model.snapshot import Snapshot
 from slotwise.model.typed import is_number
+from slotwise.model.views import PhaseView
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,9 @@ class Flow:
                            stopped, to start again beside its input on a slot that nobody
                            else takes (`assignment.moving`). 0: tasks stay where they are
 
-    Rounds with wide tasks, and rounds where the order depends on several kinds of slots, are
-    decided launch by launch, as `Greedy` or `Delay` does. InputError for invalid options.
+    Rounds with wide tasks or gangs, and rounds where the order depends on several kinds of
+    slots, are decided launch by launch, as `Greedy` or `Delay` does; all tasks of a gang are
+    one launch, placed by a network of their own. InputError for invalid options.
     """
 
     rack_after: float = 0.0
@@ -71,10 +74,10 @@ class Flow:
             one = Round(snapshot, slot_kind, delay.farthest, self.core_cost)
             turns = snapshot.turns(slot_kind, one.most)
             placed = one.placed(turns.phases, place)
-            launches = list(_in_turn(turns.phases, placed))
-            launched = {launch.phase for launch in launches}
+            begun = list(_in_turn(turns.phases, placed))
+            launched = {launch.phase for launch in begun}
             passed = [p for p in one.asked if p.may_launch and p.id not in launched]
-            decisions: list[Decision] = [*launches, *_deferrals(delay, passed, now)]
+            decisions: list[Decision] = [*begun, *_deferrals(delay, passed, now)]
             if decisions:
                 return decisions
             is_cut = is_cut or turns.is_cut
@@ -94,7 +97,27 @@ class Flow:
 
     @property
     def _one_by_one(self) -> Assigner:
-        return self._delay if self.any_after else Greedy()
+        if self.any_after:
+            return replace(self._delay, together=self._together)
+        return Greedy(self._together)
+
+    def _together(
+        self,
+        snapshot: Snapshot,
+        phase: PhaseView,
+        free: Mapping[str, int],
+        farthest: Locality,
+    ) -> Sequence[Launch]:
+        """Launch a gang on hosts with these free slots so that it moves as few bytes as it can.
+
+        None if some task would run farther from its input than `farthest`.
+        """
+        room = {host: count // phase.width for host, count in free.items()}
+        one = Round(snapshot, phase.pool.slot_kind, lambda *_: farthest, self.core_cost, room)
+        placed = one.placed([phase] * phase.pending, place)[phase.id]
+        if len(placed) < phase.pending:
+            return ()
+        return launches(phase, {task: (host, locality) for task, host, locality in placed})
 
 
 def _deferrals(delay: Delay, phases: Sequence[PhaseView], now: float) -> Iterator[Defer]:

@@ -15,7 +15,8 @@ import numpy as np
 from slotwise.assignment.flow_network import PlacementNetwork, place
 from slotwise.assignment.flow_round import GRAIN
 from slotwise.model.decision import Launch, Locality, Preempt
-from slotwise.model.snapshot import PhaseView, Snapshot
+from slotwise.model.snapshot import Snapshot
+from slotwise.model.views import PhaseView
 
 
 class _Mover(NamedTuple):
@@ -33,7 +34,8 @@ def moves(snapshot: Snapshot, slot_kind: str, within: float) -> list[Preempt]:
     its input, and the tasks whose moves save most together are stopped. Each task moves once at
     most, in its first attempt. Nothing moves while a pending task may launch or a task is being
     stopped, so the stopped tasks get these slots, unless others come at the same instant. Tasks
-    of pools with a max share stay, since others may wait for their part of it.
+    of pools with a max share stay, since others may wait for their part of it; wide tasks and
+    those of gangs stay, too.
     O(running tasks).
     """
     free = snapshot.free(slot_kind)
@@ -67,7 +69,7 @@ def _movers(snapshot: Snapshot, slot_kind: str, within: float) -> Iterator[_Move
     free = snapshot.free(slot_kind)
     for phase in snapshot.ready(slot_kind):
         blocks = phase.phase.tasks.blocks
-        if not blocks or phase.is_limited or phase.width > 1:
+        if not blocks or phase.is_limited or phase.unit > 1:
             continue
         for started, launch in _first_attempts(phase):
             block = blocks[launch.task]

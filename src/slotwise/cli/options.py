@@ -175,7 +175,7 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputOptions:
     """Where a command writes, and the format of its output."""
 
     log: Annotated[Path | None, typer.Option(help="Write the log here (JSON Lines).")] = None

@@ -89,7 +89,7 @@ def _class_of(spec: str, base_dir: str | Path | None) -> type[AnyProgram]:
             f"unknown program {spec!r}; installed: {', '.join(BUILTINS)}; for one of your own"
             " write path/to/file.py:ClassName"
         )
-    module = _imported((Path(base_dir or ".") / path).absolute(), spec)
+    module = imported((Path(base_dir or ".") / path).absolute(), spec)
     found = getattr(module, class_name, None)
     if found is None:
         raise InputError(
@@ -146,10 +146,10 @@ def _made(program_class: type[AnyProgram], spec: str, given: dict[str, Any]) -> 
         ) from error
 
 
-def _imported(path: Path, spec: str) -> ModuleType:
+def imported(path: Path, spec: str, what: str = "program") -> ModuleType:
     """Import a file; register it and modules next to it to be pickled by value."""
     if not os.path.isfile(path):  # Path.is_file raises for a path that is too long.
-        raise InputError(f"program {spec!r}: there is no file {path}; check the path")
+        raise InputError(f"{what} {spec!r}: there is no file {path}; check the path")
     name = f"{FILE_MODULE}{path.stem}_{crc32(str(path).encode()):08x}"
     module_spec = importlib.util.spec_from_file_location(name, path)
     assert module_spec is not None
@@ -163,7 +163,7 @@ def _imported(path: Path, spec: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise InputError(
-            f"program {spec!r}: importing {path} failed: {type(error).__name__}: {error}"
+            f"{what} {spec!r}: importing {path} failed: {type(error).__name__}: {error}"
         ) from error
     finally:
         sys.path.remove(str(path.parent))

@@ -63,8 +63,9 @@ def checked_entry(entry: Any, folder: Any, slots: int) -> Entry:
     if not isinstance(stated, Job | Described) or isinstance(entry, type):
         raise InputError(
             f"{_short(entry)} is no job; give one of slotwise.mapreduce(...),"
-            " slotwise.command(...), slotwise.Calls(...) and slotwise.Job(...), or a mapping"
-            " like an entry of `jobs` in a workload file. `submit` takes functions"
+            " slotwise.command(...), slotwise.Calls(...), slotwise.Job(...) and the job(...) of"
+            " a slotwise.Dataflow, or a mapping like an entry of `jobs` in a workload file."
+            " `submit` takes functions"
         )
     check_text("the id of a job", stated.id)
     job = f"job {stated.id!r}: "

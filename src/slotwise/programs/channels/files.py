@@ -42,6 +42,16 @@ class FileWriter:
             for part in range(parts)
         ]
 
+    @property
+    def parts(self) -> int:
+        """The number of streams."""
+        return len(self._writers)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the blocks written."""
+        return self._at
+
     def part(self, number: int) -> Writer:
         """The writer of one stream. OSError passes."""
         return self._writers[number]
