@@ -253,7 +253,7 @@ class PhaseState(ShareNode):
 
     def attained(self, now: float) -> float:
         """The work that its finished and running tasks have done so far, in slot-seconds."""
-        return self.width * self._work.attained(now, self.early)
+        return self.width * self.work.attained(now, self.early)
 
     def launch(self, launch: Launch, now: float, speed: float) -> None:
         """Mark a pending task as running from `now` on a host of this speed."""
