@@ -162,7 +162,7 @@ def told_nothing(
 
 
 @pytest.mark.parametrize("arrival", [0.0, 0.1, 0.7])
-@pytest.mark.parametrize("name", FLEXES)
+@pytest.mark.parametrize("name", [*FLEXES, "las", "uwfq"])
 def test_a_small_unseen_job_goes_first(
     watched: Callable[..., object], name: str, arrival: float
 ) -> None:
@@ -174,7 +174,7 @@ def test_a_small_unseen_job_goes_first(
     assert told_nothing(watched, jobs, 2, name)["small"] - arrival < 0.8
 
 
-@pytest.mark.parametrize("name", FLEXES)
+@pytest.mark.parametrize("name", [*FLEXES, "uwfq"])
 def test_many_unseen_jobs_do_not_delay_a_seen_one(
     watched: Callable[..., object], name: str
 ) -> None:

@@ -251,6 +251,10 @@ class PhaseState(ShareNode):
         """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
         return self.width * self.work.left(now, self.done, len(self.launches), self.early)
 
+    def attained(self, now: float) -> float:
+        """The work that its finished and running tasks have done so far, in slot-seconds."""
+        return self.width * self.work.attained(now, self.early)
+
     def launch(self, launch: Launch, now: float, speed: float) -> None:
         """Mark a pending task as running from `now` on a host of this speed."""
         task = launch.task

@@ -59,6 +59,10 @@ class PhaseWork:
             elapsed=0.0 if is_early else self.elapsed(now),
         )
 
+    def attained(self, now: float, is_early: bool) -> float:
+        """The work of the done tasks, and what the running ones have done so far."""
+        return self._observed + (0.0 if is_early else self.elapsed(now))
+
     def elapsed(self, now: float) -> float:
         """The work that its running tasks have done so far."""
         return max(0.0, self._speed * now - self._elapsed_base)

@@ -211,6 +211,7 @@ class State(StateRequests, StateHosts):
         assert decision.until > self.now, "every epoch ends in the future"
         self._shares.reallocate(self._jobs.ready, decision.slots)
         self.epoch_ends, self.reallocates_from = decision.until, decision.earliest
+        self.virtual = decision.virtual
         self.is_stale = self.has_changed = self.has_shrunk = False
 
     def _launch(self, launch: Launch) -> None:
