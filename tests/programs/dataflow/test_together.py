@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,6 +21,14 @@ from slotwise.programs.channels.ring import SharedRing
 from slotwise.programs.dataflow.together import run_together
 from slotwise.programs.descendants import descendants
 from slotwise.programs.lost_input import LostInputError
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    """All processes that a test starts have ended after it; others began before it."""
+    before = descendants(os.getpid())
+    yield
+    assert set(descendants(os.getpid())) <= set(before)
 
 
 def hang() -> NoReturn:
@@ -65,14 +73,12 @@ def test_the_cause_in_a_child_is_told(functions: dict[str, Callable[[], object]]
     """A function that hangs is interrupted or killed; a broken channel is no cause."""
     with pytest.raises(SlotwiseError, match=r"(?s)^Traceback.*ValueError: wrong"):
         run_together(functions)
-    assert not descendants(os.getpid())
 
 
 def test_an_error_in_this_process_is_raised_as_it_is() -> None:
     """The children are killed."""
     with pytest.raises(ValueError, match="wrong"):
         run_together({"own": wrong, "b": hang, "c": broken})
-    assert not descendants(os.getpid())
 
 
 def test_a_broken_channel_without_a_cause_here_gives_its_reason() -> None:
@@ -114,14 +120,15 @@ def test_what_children_have_started_is_killed() -> None:
         subprocess.Popen([sys.executable, "-c", "while 1: pass"], start_new_session=True)
         hang()
 
+    before = len(descendants(os.getpid()))
+
     def wait_for_it() -> NoReturn:
-        while len(descendants(os.getpid())) < 2:
+        while len(descendants(os.getpid())) < before + 2:
             time.sleep(0.01)
         raise ValueError("wrong")
 
     with pytest.raises(ValueError, match="wrong"):
         run_together({"own": wait_for_it, "b": start})
-    assert not descendants(os.getpid())
 
 
 def test_no_descriptor_is_left(tmp_path: Path) -> None:
@@ -149,4 +156,3 @@ def test_a_function_that_stops_on_request_ends_all() -> None:
         task.end()
     assert attempt.stopped is not None
     assert attempt.stopped.value == 7
-    assert not descendants(os.getpid())
