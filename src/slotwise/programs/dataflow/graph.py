@@ -103,6 +103,9 @@ class Connection:
         self.reading = StreamReading(node.name, output, kind, by, broadcast, sort)
         check.reading(self.reading, is_source=node.is_source)
 
+    def __repr__(self) -> str:
+        return f"<{self.reading.kind} channel from node {self.stream.name}>"
+
 
 class Dataflow:
     """A graph of nodes that read streams of records and write streams of records.
@@ -251,8 +254,9 @@ class Dataflow:
     ) -> DataflowJob:
         """A job for `slotwise.run` and others: `slotwise.run([flow.job("words", "out")])`.
 
-        The named options are those of a `Job`. `settings` are those in DATAFLOW_SETTINGS, and
-        `work_dir`, the folder for files of channels; their values are checked when it runs.
+        The named options are those of a `Job`. `settings` are `overwrite`, `memory_bytes`,
+        `slots_min` and `slots_max`, as in the workload file, and `work_dir`, the folder for the
+        files of channels. Their values are checked when it runs.
         """
         check.job(id, output, steps, settings)
         return DataflowJob(
