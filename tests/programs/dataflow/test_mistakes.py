@@ -85,6 +85,15 @@ def test_what_is_no_job_is_refused(given: Any) -> None:
         slotwise.simulate([given], slots=1)
 
 
+def test_a_graph_is_shown_with_its_nodes() -> None:
+    """The first five names, and the number of the others."""
+    flow = Dataflow()
+    assert repr(flow) == "<dataflow of no nodes>"
+    for number in range(7):
+        flow.values([1], name=f"n{number}")
+    assert repr(flow) == "<dataflow of n0, n1, n2, n3, n4 and 2 more>"
+
+
 def test_a_connection_is_shown_with_its_kind() -> None:
     """A message may hold it, as when it is given to `write`."""
     flow = Dataflow()

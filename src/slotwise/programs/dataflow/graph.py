@@ -146,6 +146,11 @@ class Dataflow:
         given = check.records(records)
         return self._source(name, "values", Values(given, copies))
 
+    def __repr__(self) -> str:
+        names = list(self._nodes)
+        rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        return f"<dataflow of {', '.join(names[:5]) or 'no nodes'}{rest}>"
+
     def node(
         self,
         function: Callable[..., Any],
