@@ -105,6 +105,9 @@ class Connection:
         self.reading = StreamReading(node.name, output, kind, by, broadcast, sort)
         check.reading(self.reading, is_source=node.is_source)
 
+    def __repr__(self) -> str:
+        return f"<{self.reading.kind} channel from node {self.stream.name}>"
+
 
 class Dataflow:
     """A graph of nodes that read streams of records and write streams of records.
@@ -142,6 +145,11 @@ class Dataflow:
         check.count("copies", copies)
         given = check.records(records)
         return self._source(name, "values", Values(given, copies))
+
+    def __repr__(self) -> str:
+        names = list(self._nodes)
+        rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        return f"<dataflow of {', '.join(names[:5]) or 'no nodes'}{rest}>"
 
     def node(
         self,
@@ -282,8 +290,9 @@ class Dataflow:
     ) -> DataflowJob:
         """A job for `slotwise.run` and others: `slotwise.run([flow.job("words", "out")])`.
 
-        The named options are those of a `Job`. `settings` are those in DATAFLOW_SETTINGS, and
-        `work_dir`, the folder for files of channels; their values are checked when it runs.
+        The named options are those of a `Job`. `settings` are `overwrite`, `memory_bytes`,
+        `slots_min` and `slots_max`, as in the workload file, and `work_dir`, the folder for the
+        files of channels. Their values are checked when it runs.
         """
         check.job(id, output, steps, settings)
         return DataflowJob(
