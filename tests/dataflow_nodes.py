@@ -41,6 +41,15 @@ def failing(numbers: Iterator[int], how: str) -> Iterator[int]:
         yield number
 
 
+def dying_once(numbers: Iterator[int], marker: str) -> Iterator[int]:
+    """Removes a file and kills its process after some records; the next attempt succeeds."""
+    for number in numbers:
+        if number == 500 and Path(marker).exists():
+            Path(marker).unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield number
+
+
 def stuck(numbers: Iterator[int], folder: str) -> Iterator[int]:
     """Names its process in a folder, and hangs without reading."""
     Path(folder, f"pid-{os.getpid()}").touch()
