@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from itertools import count, islice
 from pathlib import Path
 
 from slotwise import Output
@@ -39,6 +40,17 @@ def failing(numbers: Iterator[int], how: str) -> Iterator[int]:
                 sys.exit("enough")
             os.kill(os.getpid(), signal.SIGKILL)
         yield number
+
+
+def endless() -> Iterator[int]:
+    """All natural numbers."""
+    yield from count()
+
+
+def first_three(*streams: Iterator[int]) -> Iterator[int]:
+    """Three records of each stream."""
+    for stream in streams:
+        yield from islice(stream, 3)
 
 
 def dying_once(numbers: Iterator[int], marker: str) -> Iterator[int]:

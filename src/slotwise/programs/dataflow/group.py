@@ -23,6 +23,9 @@ from slotwise.programs.task_result import TaskResult
 from slotwise.story import story
 from slotwise.task import Stopped
 
+LOOK_RECORDS = 64
+"""After so many records a copy looks whether all of its readers have left."""
+
 
 @dataclass(frozen=True)
 class GroupRunner:
@@ -78,9 +81,11 @@ def run_copy(
         if writer := ends.only_writer:
             writer.write_all(record for _, record in written)
         else:
-            for output, record in written:
+            for number, (output, record) in enumerate(written):
                 for send in ends.targets[output]:
                     send(record)
+                if not number % LOOK_RECORDS and not ends.is_wanted:
+                    break  # Or a stream without an end would never end.
         ends.close()
     except BrokenChannelError as error:
         ends.fail(error.reason)
