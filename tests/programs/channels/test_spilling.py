@@ -25,5 +25,4 @@ def test_the_writer_hears_that_nothing_more_can_be_stored(kind: str, tmp_path: P
         writing(kind, wait, tmp_path / "missing") as (writer, _),
         pytest.raises(BrokenChannelError, match=told),
     ):
-        for _ in range(1000):
-            writer.write(bytes(100_000))
+        writer.write_all(bytes(100_000) for _ in range(1000))
