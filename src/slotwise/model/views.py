@@ -270,3 +270,7 @@ class PhaseView(Protocol):
     def work_left(self, now: float) -> float:
         """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
         ...
+
+    def attained(self, now: float) -> float:
+        """The work that its finished and running tasks have done so far, in slot-seconds."""
+        ...

@@ -213,8 +213,8 @@ def test_arguments_of_a_job_are_checked(folder: Path) -> None:
         with pytest.raises(InputError) as refused:
             plan_dataflow("a", flow, base_dir=folder, **settings)  # type: ignore[arg-type]
         assert str(refused.value).startswith(message)
+    nothing = {"nodes": [{"name": "a", "values": [1]}], "write": []}
     with pytest.raises(InputError, match="the dataflow writes nothing; add"):
-        nothing = {"nodes": [{"name": "a", "values": [1]}], "write": []}
         plan_dataflow("a", nothing, "out", base_dir=folder)
     with pytest.raises(InputError, match="7 is no dataflow; give a"):
         plan_dataflow("a", 7, "out", base_dir=folder)  # type: ignore[arg-type]

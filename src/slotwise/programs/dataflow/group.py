@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from slotwise.model.errors import SlotwiseError
+from slotwise.model.errors import RecordError, SlotwiseError
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.ring import SharedRing
 from slotwise.programs.dataflow.body import records_written
@@ -97,6 +97,9 @@ def run_copy(
         reason = f"node {copy} has called sys.exit({error.code!r}); return from it instead"
         ends.fail(reason)
         raise SlotwiseError(reason) from None
+    except RecordError as error:  # It names the node.
+        ends.fail(str(error))
+        raise
     except SlotwiseError as error:
         ends.fail(f"node {copy}: {error}")
         raise SlotwiseError(f"node {copy}: {error}") from None
