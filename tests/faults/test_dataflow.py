@@ -72,7 +72,7 @@ def test_a_node_whose_process_is_killed_is_named(tmp_path: Path) -> None:
 
 
 def test_a_group_that_is_killed_is_no_failure_of_those_beside_it(tmp_path: Path) -> None:
-    """A worker process is lost, which counts as no attempt; the groups beside it say nothing."""
+    """A worker process is lost, which is no failed attempt; others say nothing."""
     marker = tmp_path / "marker"
     marker.touch()
     job = flow_with(dying_once, "tcp", marker=str(marker)).job("a", tmp_path / "out")
