@@ -140,7 +140,7 @@ class Jobs:
         """Mark a job as failed. The jobs that are admitted now."""
         self.failed[name] = reason
         self._given_up.add(name)
-        return self._admission.leave(self.job(name), pools)
+        return self._admission.give_up(self.job(name), pools)
 
     def phase_done(self, phase: PhaseState, at: float, pools: PoolTree) -> Iterator[Job]:
         """Mark a phase as done, and its job if it was the last. The jobs admitted now."""

@@ -133,6 +133,7 @@ def test_a_dataflow_of_python_is_simulated(folder: Path) -> None:
         ("app.py:missing", "'app.py:missing': there is no 'missing'; there is other"),
         ("app.py:number", "'app.py:number' is 7, not a slotwise.Dataflow; the file has other"),
         ("app.py:words", "'app.py:words' cannot be called: TypeError:"),
+        ("sys:exit", "'sys:exit' cannot be called: SystemExit:"),
         ("none.py:flow", "dataflow 'none.py:flow': there is no file"),
         (
             "no_module:flow",

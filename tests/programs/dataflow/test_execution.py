@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import slotwise
-from dataflow_nodes import doubled, parity, total
+from dataflow_nodes import doubled, endless, first_three, parity, total
 from random_dataflows import dataflows
 from slotwise.model.errors import InputError
 from slotwise.model.event import OutputLost, TaskFailed, TaskFinished
@@ -302,3 +302,15 @@ def test_a_dataflow_in_a_workload_file_runs(tmp_path: Path) -> None:
     )
     slotwise.run(jobs, slots=1)
     assert written(tmp_path / "out") == ["ONE\nTWO\n"]
+
+
+@pytest.mark.parametrize("kind", ["shm", "tcp"])
+def test_a_stream_without_end_is_read_in_part(
+    kind: str, session: slotwise.Session, tmp_path: Path
+) -> None:
+    """Its node ends when all of its readers have stopped, also if there are several."""
+    flow = slotwise.Dataflow()
+    numbers = flow.node(endless)
+    flow.write(flow.node(first_three, getattr(numbers, kind)(broadcast=True), copies=2))
+    session.run(flow.job("a", tmp_path / "out")).result()
+    assert written(tmp_path / "out") == ["0\n1\n2\n"] * 2

@@ -82,8 +82,8 @@ def test_an_error_in_this_process_is_raised_as_it_is() -> None:
 
 
 def test_a_broken_channel_without_a_cause_here_gives_its_reason() -> None:
-    """The cause is in another group."""
-    with pytest.raises(SlotwiseError, match=r"^the other end$"):
+    """The cause is in another group, so the error stays one of a channel."""
+    with pytest.raises(BrokenChannelError, match=r"^the other end$"):
         run_together({"own": broken, "b": broken})
 
 
@@ -129,6 +129,18 @@ def test_what_children_have_started_is_killed() -> None:
 
     with pytest.raises(ValueError, match="wrong"):
         run_together({"own": wait_for_it, "b": start})
+
+
+def test_what_a_child_leaves_when_it_returns_is_killed() -> None:
+    """As that of a child that fails: it leads a group of its own, and nobody waits for it."""
+
+    def start() -> int:
+        return subprocess.Popen(["sleep", "1000"], start_new_session=True).pid
+
+    _, pid = run_together({"own": os.getpid, "b": start})
+    assert isinstance(pid, int)
+    while Path(f"/proc/{pid}").exists():  # Until init has waited for it.
+        time.sleep(0.01)
 
 
 def test_no_descriptor_is_left(tmp_path: Path) -> None:
