@@ -226,9 +226,10 @@ def hold_followers(phase: PhaseState, tasks: Sequence[int]) -> Iterator[PhaseSta
         if other.is_pinned:
             if sum(map(other.block, tasks)) and other.is_ready:
                 yield other
-        elif other.done < other.phase.tasks.count and hold_behind(other, phase):
-            if other.is_ready:
-                yield other
+        elif other.done == other.phase.tasks.count:
+            continue  # If it is undone later, it waits again, too.
+        elif hold_behind(other, phase) and other.is_ready:
+            yield other
 
 
 def hold_behind(other: PhaseState, phase: PhaseState) -> bool:
