@@ -41,7 +41,7 @@ from slotwise.runtime.state import State
 from slotwise.scheduler import ALLOCATORS, make_scheduler
 from tiers import examples
 
-EXAMPLES = examples(40, slow=3000)
+EXAMPLES = examples(15, slow=3000)
 LARGEST = 4
 """The most slots that a gang or a task takes at once."""
 
