@@ -35,6 +35,15 @@ OTHERS: set[int] = set()
 """Processes that began before the session of this module."""
 
 
+def has_begun(pid: int) -> bool:
+    """Whether a process is old enough to serve: workers that die before end the session."""
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return False
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK") > 0.5
+
+
 @pytest.fixture(scope="module")
 def session() -> Iterator[slotwise.Session]:
     """A session with slots for wide gangs."""
@@ -133,7 +142,7 @@ def test_killed_processes_change_no_result(
     future = session.run(flow.job(name, tmp_path / name))
     for _ in range(rng.randint(1, 3)):  # A task may fail four times.
         time.sleep(rng.random() * 0.1)
-        if running := sorted(set(descendants(os.getpid())) - OTHERS):
+        if running := sorted(set(filter(has_begun, descendants(os.getpid()))) - OTHERS):
             try:
                 os.kill(rng.choice(running), 9)
             except ProcessLookupError:
