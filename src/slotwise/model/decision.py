@@ -81,7 +81,8 @@ class Preempt:
     """Ask this running attempt to stop, and kill it if it still runs at `until`.
 
     `until` None kills it at once. `pool` is the pool that takes the slot back, or None if the
-    job was given up, or another attempt of its gang has ended without a result.
+    job was given up, another attempt of its gang has ended without a result, or it moves to
+    its input.
     """
 
     phase: PhaseId

@@ -228,7 +228,8 @@ class State(StateRequests, StateHosts):
         assert decision.until > self.now, "every wake lies ahead"
         phase = self._phases[decision.phase]
         phase.deferred_since, phase.deferred_until = decision.since, decision.until
-        phase.has_passed = not phase.is_limited and phase.unit == 1
+        # While phases wait for several slots at once, some may be kept from it.
+        phase.has_passed = not phase.is_limited and not self.has_wide
         heappush(self._waits, (decision.until, decision.phase))
 
     def _preempt(self, decision: Preempt) -> None:
