@@ -12,6 +12,7 @@ from slotwise.model.event import (
     Event,
     HostAdded,
     HostChange,
+    HostResized,
     JobArrived,
     JobChanged,
     OutputLost,
@@ -20,6 +21,7 @@ from slotwise.model.event import (
     TaskFinished,
     TaskKilled,
     TasksAdded,
+    TasksDropped,
 )
 from slotwise.model.job import Job, PhaseId, Tasks
 
@@ -111,6 +113,14 @@ class Follower:
                 self.jobs[event.phase.job].tasks_left += len(event.tasks)
             elif isinstance(event, HostChange):
                 self._change_hosts(event)
+            elif isinstance(event, HostResized):
+                if self.hosts is not None:
+                    self.hosts.resize(event)
+            elif isinstance(event, TasksDropped):
+                span = self.jobs[event.phase.job]
+                span.tasks_left -= len(event.tasks)
+                span.end_if_done(event.at)
+                self._shorten(span)
             elif isinstance(event, TasksAdded):
                 span = self.jobs[event.phase.job]
                 span.job = span.job.grown(event.phase.phase, event.count)

@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 
 from slotwise.analysis.bound import Missing, rates_of
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
-from slotwise.model.event import HostAdded, HostChange, HostDrained
+from slotwise.model.event import HostAdded, HostChange, HostDrained, HostResized
 from slotwise.model.job import Job, PhaseId
 from slotwise.record.log import Header
 
@@ -100,6 +100,21 @@ class PresentHosts:
                 self._count(event.at, event.host, -1)
             self._remove(event.host)
             self._powers.append((event.at, self._power()))
+
+    def resize(self, event: HostResized) -> None:
+        """A host has other numbers of slots from now on."""
+        if event.host not in self._cluster.by_name:
+            return
+        if not self._rates:
+            self._widen(self._at_first)
+        if self.leaving.get(event.host, 1):
+            self._count(event.at, event.host, -1)
+        self._cluster = self._cluster.resized(event.host, event.slots)
+        self.ever[event.host] = self._cluster.by_name[event.host]
+        if self.leaving.get(event.host, 1):
+            self._count(event.at, event.host, 1)
+        self._widen(self._cluster)
+        self._powers.append((event.at, self._power()))
 
     def ended(self, host: str, at: float) -> None:
         """An attempt on a host that is leaving has ended."""

@@ -123,6 +123,13 @@ class Cluster:
         hosts = tuple(host for host in self.hosts if host.name != name)
         return replace(self, hosts=hosts, kinds=frozenset(self.capacity))
 
+    def resized(self, name: str, slots: Mapping[str, int]) -> Cluster:
+        """The cluster with other numbers of slots on one host."""
+        hosts = tuple(
+            replace(host, slots=slots) if host.name == name else host for host in self.hosts
+        )
+        return replace(self, hosts=hosts, kinds=frozenset(self.capacity))
+
     def check_slots(self, kind: str, slots: int) -> None:
         """InputError if no host has this number of slots for phases of this kind.
 

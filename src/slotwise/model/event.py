@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -74,6 +75,39 @@ class PhaseClosed:
 
     at: float
     phase: PhaseId
+
+
+@dataclass(frozen=True, slots=True)
+class TasksRunnable:
+    """Blocked tasks of a gated phase may run from now on."""
+
+    at: float
+    phase: PhaseId
+    tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TasksBlocked:
+    """Pending tasks of a gated phase may not run any more, until they are runnable again.
+
+    It has no effect on tasks that run or are done.
+    """
+
+    at: float
+    phase: PhaseId
+    tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TasksDropped:
+    """Tasks of a gated phase are not needed any more: they count as done, without work.
+
+    The attempts of those that run go on until they end.
+    """
+
+    at: float
+    phase: PhaseId
+    tasks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +230,19 @@ class HostRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class HostResized:
+    """A host has other numbers of slots from now on, of the kinds that it had.
+
+    What runs there goes on. If that is more than its slots, none of them is free until enough
+    has ended.
+    """
+
+    at: float
+    host: str
+    slots: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchDropped:
     """A host received a launch of an attempt that it had begun before, or that was over.
 
@@ -216,6 +263,9 @@ TaskEnded = TaskFinished | TaskFailed | TaskKilled
 HostChange = HostAdded | HostDrained | HostRemoved
 """A change of the set of hosts."""
 
+TasksChanged = TasksRunnable | TasksBlocked | TasksDropped
+"""A change of the tasks of a gated phase."""
+
 Request = (
     JobsClosed
     | JobCancelled
@@ -232,9 +282,11 @@ Event = (
     | Request
     | TaskEnded
     | OutputLost
+    | TasksChanged
     | HostLost
     | HostJoined
     | HostChange
+    | HostResized
     | LaunchDropped
 )
 """All events that a backend may report."""

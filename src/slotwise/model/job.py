@@ -101,6 +101,8 @@ class Phase:
                 that one: it may begin when that task is done, and only on the host where it ran
     slots       the slots of one host that each task occupies. A task of work w holds them for
                 w seconds at speed 1, and so uses w * slots slot-seconds
+    gated       each task is blocked until the backend reports that it is runnable, one by one;
+                the phase is done when all tasks are done or dropped
     gang        all tasks start together, on one host or on several, or none does. If an attempt
                 of one fails, is lost or is killed, all of them are done again
     """
@@ -117,6 +119,7 @@ class Phase:
     grows: bool = False
     slots: int = 1
     gang: bool = False
+    gated: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.tasks, Tasks):
@@ -175,6 +178,13 @@ class Phase:
             )
         if self.gang:
             self._check_gang()
+        if self.gated and (
+            self.grows or self.gang or self.after or self.continues or self.tasks.blocks
+        ):
+            raise InputError(
+                f"phase {self.name!r} is gated; leave out `after`, `blocks`, `continues`,"
+                " `gang` and `grows`"
+            )
 
     def _check_gang(self) -> None:
         if self.grows or self.continues is not None or self.slow_start < 1:

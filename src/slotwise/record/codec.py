@@ -30,6 +30,7 @@ from slotwise.model.event import (
     HostJoined,
     HostLost,
     HostRemoved,
+    HostResized,
     JobArrived,
     JobCancelled,
     JobChanged,
@@ -43,6 +44,9 @@ from slotwise.model.event import (
     TaskFinished,
     TaskKilled,
     TasksAdded,
+    TasksBlocked,
+    TasksDropped,
+    TasksRunnable,
 )
 from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
@@ -106,7 +110,8 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     for cls in (
         *(JobsClosed, JobCancelled, JobChanged, TasksAdded, PhaseClosed, ObjectiveChanged),
         *(TaskFinished, TaskFailed, TaskKilled, OutputLost, LaunchDropped),
-        *(HostLost, HostJoined, HostDrained, HostRemoved),
+        *(TasksRunnable, TasksBlocked, TasksDropped),
+        *(HostLost, HostJoined, HostDrained, HostRemoved, HostResized),
         *(Launch, Defer, Preempt, GiveUp),
     )
 } | {
@@ -210,6 +215,7 @@ def _encode_phase(phase: Phase) -> Plain:
         **({"grows": True} if phase.grows else {}),
         **({} if phase.slots == 1 else {"slots": phase.slots}),
         **({"gang": True} if phase.gang else {}),
+        **({"gated": True} if phase.gated else {}),
     }
 
 
@@ -229,6 +235,7 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
         grows=plain.get("grows", False),
         slots=plain.get("slots", 1),
         gang=plain.get("gang", False),
+        gated=plain.get("gated", False),
     )
 
 

@@ -16,6 +16,7 @@ from slotwise.model.event import (
     HostDrained,
     HostJoined,
     HostLost,
+    HostResized,
     JobArrived,
     JobCancelled,
     JobChanged,
@@ -26,6 +27,8 @@ from slotwise.model.event import (
     Request,
     TaskFinished,
     TasksAdded,
+    TasksChanged,
+    TasksDropped,
 )
 from slotwise.model.job import PhaseId
 
@@ -102,12 +105,18 @@ class Plausible:
         elif isinstance(event, Request):
             self._check_numbers(event)
             self._check_request(event)
-        elif isinstance(event, OutputLost):
+        elif isinstance(event, HostResized):
+            self._check_numbers(event)
+            self._check_host(event.host)
+        elif isinstance(event, OutputLost | TasksChanged):
             self._check_numbers(event)
             if not self._has_forgotten or event.phase.job in self._jobs:
                 for task in event.tasks:
                     self._check_task(event.phase, task)
-            self._finish(event.phase.job, -len(event.tasks))
+            if isinstance(event, OutputLost):
+                self._finish(event.phase.job, -len(event.tasks))
+            elif isinstance(event, TasksDropped):
+                self._finish(event.phase.job, len(event.tasks))
         else:
             self._check_numbers(event)
             if not self._has_forgotten or event.phase.job in self._jobs:

@@ -67,6 +67,10 @@ class Admission:
         self._excess = self._running.copy()
         return self._admit(pools)
 
+    def awaits(self, job: Job) -> bool:
+        """Whether a job awaits admission. O(jobs of its pool that do)."""
+        return self._place(job) is not None
+
     def waiting(self) -> list[str]:
         """The jobs that await admission, the next one first."""
         return [job.id for *_, job in sorted(chain(*self._waiting.values()))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from slotwise.model.cluster import Cluster, Host
 
 
@@ -19,11 +21,13 @@ class FreeSlots:
         self.by_host = {h.name: h.slots[kind] for h in cluster.hosts if h.slots.get(kind)}
         self.freed: list[str] = []
         self._away: dict[str, int] = {}
+        self._excess: dict[str, int] = {}  # Slots that are held but not there any more.
 
     @property
     def count(self) -> int:
-        """The number of free slots, including those that are set aside."""
-        return sum(self.by_host.values()) + sum(self._away.values())
+        """The number of free slots, including those set aside, less those held in excess."""
+        parts = sum(self.by_host.values()), sum(self._away.values()), sum(self._excess.values())
+        return parts[0] + parts[1] - parts[2]
 
     def take(self, host: str, slots: int) -> None:
         """Take free slots of a host."""
@@ -39,22 +43,40 @@ class FreeSlots:
         if host in self._away:
             self._away[host] += slots
         else:
-            self.by_host[host] = self.by_host.get(host, 0) + slots
-            self.freed.append(host)
+            if self._excess:
+                slots -= self._use_excess(host, slots)
+            if slots:
+                self.by_host[host] = self.by_host.get(host, 0) + slots
+                self.freed.append(host)
+
+    def resize(self, host: str, more: int) -> None:
+        """A host has so many more slots, or fewer: then those that are held are in excess."""
+        if more >= 0:
+            self.give_back(host, more)
+        elif host in self._away:
+            self._away[host] += more
+        else:
+            left = self.by_host.pop(host, 0) + more
+            if left > 0:
+                self.by_host[host] = left
+            elif left < 0:
+                self._excess[host] = self._excess.get(host, 0) - left
 
     def lose(self, host: str) -> None:
         """Set aside the slots of a host where nothing can begin from now on."""
-        self._away[host] = self.by_host.pop(host, 0)
+        self._away[host] = self.by_host.pop(host, 0) - self._excess.pop(host, 0)
 
     def join(self, host: str) -> None:
         """Make the slots of a host available again; none of a kind that came meanwhile."""
         self.add(host, self._away.pop(host, 0))
 
     def add(self, host: str, count: int) -> None:
-        """Make the slots of a host available."""
-        if count:
+        """Make the slots of a host available; below 0, they are held in excess."""
+        if count > 0:
             self.by_host[host] = count
             self.freed.append(host)
+        elif count < 0:
+            self._excess[host] = -count
 
     def set_aside(self, host: str) -> int:
         """The number of free slots of a host that are set aside."""
@@ -63,6 +85,13 @@ class FreeSlots:
     def forget(self, host: str) -> None:
         """Remove the slots of a host that has left; they are set aside."""
         self._away.pop(host, None)
+
+    def _use_excess(self, host: str, slots: int) -> int:
+        """The part of returned slots that are not there any more."""
+        excess = self._excess.pop(host, 0)
+        if excess > slots:
+            self._excess[host] = excess - slots
+        return min(excess, slots)
 
 
 class Hosts:
@@ -117,6 +146,18 @@ class Hosts:
         for kind, free in self.free.items():
             free.add(host.name, host.slots.get(kind, 0))
         return new
+
+    def resize(self, host: str, slots: Mapping[str, int]) -> None:
+        """A host has other numbers of slots. No effect if it has left."""
+        old = self.cluster.by_name.get(host)
+        if old is None:
+            return
+        self.cluster = self.cluster.resized(host, slots)
+        for kind, free in self.free.items():
+            more = slots.get(kind, 0) - old.slots.get(kind, 0)
+            free.resize(host, more)
+            if host not in self.lost:
+                self.capacity[kind] += more
 
     def leave(self, host: str) -> None:
         """From now on nothing begins on a host, and it leaves when no attempt runs there."""

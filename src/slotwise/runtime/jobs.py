@@ -60,6 +60,10 @@ class Jobs:
         """Whether a job was given up and still holds slots."""
         return name in self._given_up
 
+    def may_begin(self, job: Job) -> bool:
+        """Whether a job was admitted and not given up."""
+        return job.id not in self._given_up and not self._admission.awaits(job)
+
     @property
     def awaiting_admission(self) -> list[str]:
         """The jobs that wait until their pools run fewer jobs, the next one first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slotwise.runtime.phase_state import PhaseState
-from slotwise.runtime.task_homes import BLOCKED, DONE, PENDING, RUNNING
+from slotwise.runtime.task_homes import BLOCKED, DONE, DROPPED, PENDING, RUNNING
 
 
 def check_phase(phase: PhaseState) -> None:
@@ -14,6 +14,7 @@ def check_phase(phase: PhaseState) -> None:
     assert status.count(RUNNING) == len(phase.launches)
     assert phase.done == status.count(DONE)
     assert phase.blocked == status.count(BLOCKED)
+    assert phase.dropped == status.count(DROPPED)
     assert phase.stopping.keys() <= phase.launches.keys()
     assert 0 <= phase.away <= phase.running
     assert phase.running <= phase.max_share, "a phase never exceeds its max share"

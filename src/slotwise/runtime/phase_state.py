@@ -11,7 +11,14 @@ from slotwise.model.pool_tree import PoolTree
 from slotwise.runtime.ordering import ShareNode
 from slotwise.runtime.phase_work import PhaseWork
 from slotwise.runtime.pool_state import PoolState
-from slotwise.runtime.task_homes import BLOCKED, DONE, PENDING, RUNNING, TaskHomes
+from slotwise.runtime.task_homes import (
+    BLOCKED,
+    DONE,
+    DROPPED,
+    PENDING,
+    RUNNING,
+    TaskHomes,
+)
 
 
 class PhaseState(ShareNode):
@@ -19,7 +26,8 @@ class PhaseState(ShareNode):
 
     Each task takes one byte, plus an index from hosts and racks to the tasks with input there.
     The tasks of a phase that continues another are `blocked` until the tasks that they continue
-    are done. Then each may run only on the host of the task that it continues.
+    are done. Then each may run only on the host of the task that it continues. Those of a gated
+    phase are blocked until they are released.
 
     `running`, `away`, `demand` and `max_share` count slots, `width` of them for each task. A
     gang launches all of its tasks, or none while one runs (`unit`). It is broken (`is_broken`)
@@ -42,6 +50,7 @@ class PhaseState(ShareNode):
         "deferred_since",
         "deferred_until",
         "done",
+        "dropped",
         "early",
         "has_homes",
         "has_passed",
@@ -96,9 +105,11 @@ class PhaseState(ShareNode):
         self._cluster = cluster
         self.enter(pool, pools)
         self.behind: list[PhaseState] = []  # the phases that wait for it
-        self.pending = 0 if self.is_pinned else count
-        self.blocked = count if self.is_pinned else 0
+        is_blocked = self.is_pinned or phase.gated
+        self.pending = 0 if is_blocked else count
+        self.blocked = count if is_blocked else 0
         self.done = 0
+        self.dropped = 0
         self._cursor = 0
         self.counted = 0  # its demand as counted in the shares above it
         self.is_ready = False
@@ -108,7 +119,7 @@ class PhaseState(ShareNode):
         self.has_passed = False
         self.launches: dict[int, tuple[Launch, float, float]] = {}
         self.stopping: dict[int, PoolState | None] = {}
-        self._status = bytearray([BLOCKED] * count if self.is_pinned else count)
+        self._status = bytearray([BLOCKED] * count if is_blocked else count)
         self._returned: list[int] = []
         self._tries: dict[int, int] = {}
         self._bad_ends: dict[tuple[int, bool], int] = {}
@@ -337,7 +348,7 @@ class PhaseState(ShareNode):
         return tasks
 
     def block(self, task: int) -> bool:
-        """Make a pending task blocked: the task that it continues is not done any more."""
+        """Make a pending task blocked: what it needs is not there any more."""
         if self._status[task] != PENDING:
             return False
         self._status[task] = BLOCKED
@@ -345,8 +356,27 @@ class PhaseState(ShareNode):
         self.blocked += 1
         return True
 
+    def release(self, tasks: Iterable[int]) -> None:
+        """Make those of these tasks pending that are blocked, for a gated phase."""
+        for task in filter(self.is_blocked, tasks):
+            self._status[task] = PENDING
+            self._cursor = min(self._cursor, task)
+            self.blocked -= 1
+            self.pending += 1
+            self.has_passed = False
+
+    def drop(self, tasks: Iterable[int]) -> None:
+        """Forget those of these tasks that are blocked or pending: they are not needed."""
+        for task in tasks:
+            self.block(task)
+            if self.is_blocked(task):
+                self._status[task] = DROPPED
+                self.blocked -= 1
+                self.dropped += 1
+                self.work.drop(task)
+
     def is_blocked(self, task: int) -> bool:
-        """Whether a task waits for the one that it continues."""
+        """Whether a task waits for the one that it continues, or is not runnable yet."""
         return self._status[task] == BLOCKED
 
     def is_done(self, task: int) -> bool:

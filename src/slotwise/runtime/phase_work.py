@@ -75,6 +75,10 @@ class PhaseWork:
         """Tasks were added, as large as all others."""
         self._total += self._each * count
 
+    def drop(self, task: int) -> None:
+        """A task that has not begun is not needed."""
+        self._total -= self.expected(task)
+
     def launch(self, task: int, now: float, speed: float) -> None:
         """A task runs from `now` on a host of this speed."""
         if self._works is not None:

@@ -32,6 +32,7 @@ from slotwise.model.event import (
     HostJoined,
     HostLost,
     HostRemoved,
+    HostResized,
     JobArrived,
     JobCancelled,
     JobChanged,
@@ -45,11 +46,15 @@ from slotwise.model.event import (
     TaskFinished,
     TaskKilled,
     TasksAdded,
+    TasksBlocked,
+    TasksDropped,
+    TasksRunnable,
 )
 from slotwise.model.job import PhaseId
 from slotwise.model.pool import Pool
 from slotwise.runtime.phase_check import check_phase
 from slotwise.runtime.phase_state import PhaseState
+from slotwise.runtime.state_gates import StateGates
 from slotwise.runtime.state_hosts import StateHosts
 from slotwise.runtime.state_requests import StateRequests
 
@@ -63,7 +68,7 @@ UNSEEN = frozenset({LaunchDropped, JobsClosed})
 """Events after which no policy decides anything else than before."""
 
 
-class State(StateRequests, StateHosts):
+class State(StateRequests, StateHosts, StateGates):
     """All jobs, phases, slots and waits, as the result of events and decisions.
 
     A job that is over leaves it: it grows with what is alive, not with what has been.
@@ -96,11 +101,15 @@ class State(StateRequests, StateHosts):
             TaskFailed: self._task_failed,
             TaskKilled: self._task_killed,
             OutputLost: self._output_lost,
+            TasksRunnable: self._tasks_runnable,
+            TasksBlocked: self._tasks_blocked,
+            TasksDropped: self._tasks_dropped,
             HostLost: self._host_lost,
             HostJoined: self._host_joined,
             HostAdded: self._host_added,
             HostDrained: self._host_leaves,
             HostRemoved: self._host_leaves,
+            HostResized: self._host_resized,
             LaunchDropped: lambda event: None,
             Reallocate: self._reallocate,
             Enqueue: self._queues.replace,

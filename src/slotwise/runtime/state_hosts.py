@@ -8,6 +8,7 @@ from slotwise.model.event import (
     HostJoined,
     HostLost,
     HostRemoved,
+    HostResized,
     OutputLost,
 )
 from slotwise.model.job import PhaseId
@@ -30,6 +31,10 @@ class StateHosts(StateParts):
         for kind in self._hosts.add(event.host):
             self._jobs.add_kind(kind)
             self._shares.add(kind, self.now, self.pools)
+        self._hosts_changed()
+
+    def _host_resized(self, event: HostResized) -> None:
+        self._hosts.resize(event.host, event.slots)
         self._hosts_changed()
 
     def _host_leaves(self, event: HostDrained | HostRemoved) -> None:

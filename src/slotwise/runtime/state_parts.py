@@ -63,7 +63,7 @@ class StateParts(StateView):
         for job in jobs:
             self._queues.is_outdated = True
             for phase in self._jobs.phases_of(job.id):
-                if not phase.waits_for:
+                if not phase.waits_for and phase.has_tasks:
                     self._make_ready(phase)
 
     def _hosts_changed(self) -> None:
@@ -84,7 +84,12 @@ class StateParts(StateView):
         self.is_stale, self.reallocates_from = True, -inf
 
     def _block_if_early(self, phase: PhaseState, task: int) -> None:
-        """Block a pending task if the output of the task that it continues was lost."""
+        """Block a pending task if the output of the task that it continues was lost.
+
+        The tasks of a gated phase are blocked until they are released again.
+        """
+        if phase.phase.gated:
+            phase.block(task)
         if phase.phase.continues is not None:
             before = self._phases[PhaseId(phase.job.id, phase.phase.continues)]
             if not before.is_done(task):

@@ -12,7 +12,7 @@ from slotwise.model.homes import Copies, Integers
 from slotwise.model.job import Block
 from slotwise.workload.placement import PlacedBlocks
 
-PENDING, RUNNING, DONE, BLOCKED = 0, 1, 2, 3
+PENDING, RUNNING, DONE, BLOCKED, DROPPED = range(5)
 """The status of a task."""
 
 
