@@ -1,0 +1,282 @@
+"""The computations of a Dask cluster as jobs, and what happens to their keys as events.
+
+One graph that a client sends is a job. Its phases are the task prefixes of the graph ("sum",
+"read-parquet"), of which Dask learns the durations. The tasks of a phase are numbered by Dask's
+priority, so that the first runnable one is the one that Dask would run first.
+
+This module imports nothing of Dask. It is told of keys that begin to wait (`wanted`), of
+attempts that end and of keys whose state may have changed, and makes events of that once in
+each turn, when the state of each key is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from slotwise.model.event import (
+    Event,
+    JobArrived,
+    OutputLost,
+    TaskFailed,
+    TaskFinished,
+    TaskKilled,
+    TasksBlocked,
+    TasksDropped,
+    TasksRunnable,
+)
+from slotwise.model.job import Job, Phase, PhaseId, Tasks
+
+Key = Hashable
+"""A key of Dask: a string, or a tuple that begins with one."""
+
+Status = Literal["blocked", "runnable", "running", "done"]
+"""What the scheduler of slotwise knows of a task that it still needs."""
+
+Standing = Literal["blocked", "runnable", "running", "done", "gone"]
+"""What Dask knows of a key; "gone" if it need not be computed any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    """Who sent a graph, and what the rules make of it: the properties of its job."""
+
+    client: str
+    pool: str = "default"
+    weight: float = 1.0
+    deadline: float | None = None
+    """Seconds after the arrival."""
+    priority: str = "normal"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """What is known of a key when its job arrives: its prefix, seconds (if known), rank."""
+
+    prefix: str
+    seconds: float | None
+    priority: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class KeyTask:
+    """The task that a key is, and the number of its running or last attempt."""
+
+    phase: PhaseId
+    number: int
+    status: Status = "blocked"
+    attempt: int = 0
+
+
+@dataclass(slots=True)
+class Computation:
+    """A job that is not over: its keys by phase, and the number that are not done or dropped."""
+
+    submitter: Submitter
+    keys: dict[str, list[Key]]
+    left: int
+
+
+@dataclass(slots=True)
+class End:
+    """The end of an attempt; `seconds` is None without a result."""
+
+    key: Key
+    seconds: float | None
+    reason: str = ""
+    is_lost: bool = False
+
+
+@dataclass(slots=True)
+class Computations:
+    """All computations that are not over, and what has happened since the last turn.
+
+    describe  tells what is known of a key
+    look      tells what Dask knows of a key now
+
+    Memory: proportional to the keys of computations that are not over. A turn costs O(what has
+    happened).
+    """
+
+    describe: Callable[[Key], KeyInfo]
+    look: Callable[[Key], Standing]
+    alive: dict[str, Computation] = field(default_factory=dict)
+    tasks: dict[Key, KeyTask] = field(default_factory=dict)
+    running: int = 0
+    _count: int = 0
+    _graphs: list[tuple[Submitter, Sequence[Key]]] = field(default_factory=list)
+    _wanted: dict[Key, None] = field(default_factory=dict)
+    _changed: dict[Key, None] = field(default_factory=dict)
+    _ends: list[End] = field(default_factory=list)
+
+    # What happens.
+
+    def graph(self, submitter: Submitter, keys: Iterable[Key]) -> None:
+        """A client sent a graph of these keys; those that are wanted now become a job."""
+        self._graphs.append((submitter, list(keys)))
+
+    def wanted(self, key: Key) -> None:
+        """A key is to be computed, for the first time or again."""
+        task = self.tasks.get(key)
+        if task is None:
+            self._wanted[key] = None
+        else:
+            self._changed[key] = None
+
+    def changed(self, key: Key) -> None:
+        """The state of a key may have changed."""
+        if key in self.tasks:
+            self._changed[key] = None
+
+    def ended(self, end: End) -> None:
+        """An attempt of a key has ended, or does not occupy its thread any more."""
+        task = self.tasks.get(end.key)
+        if task is not None and task.status == "running":
+            self._ends.append(end)
+            self._changed[end.key] = None
+            self.running -= 1
+            task.status = "runnable" if end.seconds is None else "done"
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something has happened since the last turn."""
+        return bool(self._graphs or self._wanted or self._changed or self._ends)
+
+    def launched(self, phase: PhaseId, number: int, attempt: int) -> Key:
+        """The scheduler lets a task run; its key."""
+        key = self.alive[phase.job].keys[phase.phase][number]
+        task = self.tasks[key]
+        assert task.status == "runnable", "only runnable tasks are launched"
+        task.status, task.attempt = "running", attempt
+        self.running += 1
+        return key
+
+    # What it means.
+
+    def events(self, now: float) -> list[Event]:
+        """What has happened since the last turn, as events of this instant."""
+        events: list[Event] = []
+        ends, self._ends = self._ends, []
+        for end in ends:
+            events.append(self._end(now, end))
+        changed, self._changed = self._changed, {}
+        events += self._changes(now, changed)
+        graphs, self._graphs = self._graphs, []
+        for submitter, keys in graphs:
+            events += self._arrive(now, submitter, keys)
+        events += self._arrive_again(now)
+        return events
+
+    def _end(self, now: float, end: End) -> Event:
+        task = self.tasks[end.key]
+        if end.seconds is not None:
+            self._one_less(task.phase.job)
+            return TaskFinished(now, task.phase, task.number, task.attempt, end.seconds)
+        if end.reason or end.is_lost:
+            return TaskFailed(
+                now, task.phase, task.number, task.attempt, end.reason, end.is_lost
+            )
+        return TaskKilled(now, task.phase, task.number, task.attempt)
+
+    def _changes(self, now: float, keys: Iterable[Key]) -> list[Event]:
+        """The events that make what slotwise knows of these keys equal to what Dask knows."""
+        found: dict[tuple[type, PhaseId], list[int]] = {}
+
+        def add(kind: type, task: KeyTask) -> None:
+            found.setdefault((kind, task.phase), []).append(task.number)
+
+        for key in keys:
+            task, standing = self.tasks.get(key), self.look(key)
+            if task is None:
+                if standing in ("blocked", "runnable"):  # Its job ended in this turn.
+                    self._wanted[key] = None
+                continue
+            if task.status == "done":
+                if standing in ("gone", "done", "running"):
+                    continue
+                add(OutputLost, task)
+                self.alive[task.phase.job].left += 1
+                task.status = "blocked"
+            if task.status == "running" or standing == "running":
+                continue
+            if standing in ("gone", "done"):
+                add(TasksDropped, task)
+                task.status = "done"
+                del self.tasks[key]
+                self._one_less(task.phase.job)
+            elif standing == "runnable" and task.status == "blocked":
+                add(TasksRunnable, task)
+                task.status = "runnable"
+            elif standing == "blocked" and task.status == "runnable":
+                add(TasksBlocked, task)
+                task.status = "blocked"
+        order = (OutputLost, TasksBlocked, TasksDropped, TasksRunnable)
+        return [
+            kind(now, phase, tuple(numbers))
+            for one in order
+            for (kind, phase), numbers in found.items()
+            if kind is one
+        ]
+
+    def _arrive(self, now: float, submitter: Submitter, keys: Sequence[Key]) -> list[Event]:
+        """A job of those of these keys that are wanted and are not tasks of another job."""
+        mine = [key for key in keys if key in self._wanted]
+        for key in mine:
+            del self._wanted[key]
+        known = {key: self.describe(key) for key in mine if self.look(key) != "gone"}
+        if not known:
+            return []
+        self._count += 1
+        name = f"{submitter.client}-{self._count}"
+        by_phase: dict[str, list[Key]] = {}
+        for key in sorted(known, key=lambda one: known[one].priority):
+            by_phase.setdefault(known[key].prefix, []).append(key)
+        phases = tuple(
+            Phase(prefix, Tasks(len(those), known[those[0]].seconds), gated=True)
+            for prefix, those in by_phase.items()
+        )
+        deadline = None if submitter.deadline is None else now + submitter.deadline
+        job = Job(
+            name,
+            phases,
+            arrival=now,
+            pool=submitter.pool,
+            weight=submitter.weight,
+            deadline=deadline,
+            priority=submitter.priority,
+        )
+        self.alive[name] = Computation(submitter, by_phase, len(known))
+        for prefix, those in by_phase.items():
+            for number, key in enumerate(those):
+                self.tasks[key] = KeyTask(PhaseId(name, prefix), number)
+        return [JobArrived(now, job), *self._changes(now, known)]
+
+    def _arrive_again(self, now: float) -> list[Event]:
+        """A job of the keys that are wanted again although the jobs that had them are over."""
+        wanted, self._wanted = self._wanted, {}
+        if not wanted:
+            return []
+        self._wanted = wanted
+        return self._arrive(now, Submitter("again"), list(wanted))
+
+    def _one_less(self, job: str) -> None:
+        """A task of a job is done or not needed; forget the job if it was the last."""
+        computation = self.alive[job]
+        computation.left -= 1
+        if not computation.left:
+            del self.alive[job]
+            for keys in computation.keys.values():
+                for key in keys:
+                    task = self.tasks.get(key)
+                    if task is not None and task.phase.job == job:
+                        del self.tasks[key]
+
+
+def properties_of(annotation: Mapping[str, object]) -> dict[str, object]:
+    """The properties of a job that an annotation `slotwise={...}` gives."""
+    return {
+        name: annotation[name]
+        for name in ("pool", "weight", "deadline", "priority")
+        if name in annotation
+    }

@@ -1,0 +1,317 @@
+"""The gate: a plugin of Dask's scheduler that says how many tasks of which computation run."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import wraps
+from typing import Any, TypeVar
+
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from slotwise.dask.computations import Computations, End, Key, Standing, Submitter
+from slotwise.dask.holding import Holding
+from slotwise.dask.options import GateOptions
+from slotwise.model.cluster import ANY_KIND, Cluster, Host
+from slotwise.model.decision import Decision, GiveUp, Launch, Preempt
+from slotwise.model.errors import InputError
+from slotwise.model.event import Event, HostResized, TaskKilled
+from slotwise.record.log_file import LogFile
+from slotwise.running import Options, RunSpec
+from slotwise.runtime.initial import initial_state
+from slotwise.runtime.loop import turn
+from slotwise.scheduler import make_scheduler
+from slotwise.objective.objective import Objective
+from slotwise.sources import Source
+from slotwise.workload.workload import Workload
+
+logger = logging.getLogger("slotwise.dask")
+
+HOST = "dask"
+"""The one host of the log: slotwise does not choose the worker."""
+
+REST_SECONDS = 0.05
+"""The least time between allocations; free slots are filled by the last one meanwhile."""
+
+CHECK_SECONDS = 1.0
+"""How often the watchdog compares what is held with what is free."""
+
+STUCK_SECONDS = 10.0
+"""After this time with free threads and held tasks that no limit explains, the gate opens."""
+
+M = TypeVar("M", bound=Callable[..., None])
+
+
+def fails_open(method: M) -> M:
+    """An error in a method opens the gate: Dask goes on as without it."""
+
+    @wraps(method)
+    def guarded(self: Gate, *args: Any, **kwargs: Any) -> None:
+        if self.is_open:
+            return
+        try:
+            method(self, *args, **kwargs)
+        except Exception:
+            logger.exception("the gate has failed; all tasks run as without it")
+            self.open()
+
+    return guarded  # type: ignore[return-value]
+
+
+class Gate(SchedulerPlugin):
+    """Holds each runnable task until slotwise lets it run.
+
+    Tasks of actors are not held, nor those of computations that a task submits while it
+    occupies a thread: it may wait for them. After an error all tasks run as without it.
+    """
+
+    name = "slotwise"
+    idempotent = False
+
+    def __init__(self, options: GateOptions) -> None:
+        self.options = options
+        self.is_open = True  # Until `start`.
+
+    async def start(self, scheduler: Any) -> None:
+        """Begin; called by Dask when the plugin is registered or the scheduler starts."""
+        self._scheduler = scheduler
+        self._stack = ExitStack()
+        self._holding = Holding(scheduler)
+        self._parked: dict[frozenset[str], dict[Key, None]] = {}
+        self._begin()
+        self.is_open = False
+        self._loop = scheduler.loop
+        self._loop.call_later(CHECK_SECONDS, self._watch)
+
+    def _begin(self) -> None:
+        options = self.options
+        workload = Workload((), pools=tuple(options.pools))
+        cluster = Cluster(
+            (Host(HOST, {ANY_KIND: 0}),), kinds=frozenset({ANY_KIND})
+        )
+        given: Options = {} if options.objective is None else {"objective": options.objective}
+        spec = RunSpec(
+            options.scheduler, "live", (), cluster, Source(workload, ()), given, {}
+        )
+        header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
+        # Dask decides how often a task is tried.
+        header = type(header)(**{**_fields(header), "attempts_max": 10**9, "losses_max": 10**9})
+        self._began = time.monotonic()
+        self._state = initial_state(header)
+        self._slotwise = make_scheduler(
+            **header.scheduler, objective=Objective(**header.objective)
+        )
+        self._records: list[Callable[..., None]] = []
+        if options.log is not None:
+            self._records.append(self._stack.enter_context(LogFile(options.log, header)))
+        self._computations = Computations(self._holding.describe, self._standing)
+        self._slots = 0
+        self._launches: list[Launch] = []
+        self._is_awake = False
+        self._wakes_at: float | None = None
+        self._seceded: set[Key] = set()
+        self._mean_seconds = 0.0
+        self._stuck_since: float | None = None
+        self._later: list[Event] = []
+
+    # The hooks of Dask.
+
+    @fails_open
+    def update_graph(
+        self,
+        scheduler: Any,
+        *,
+        client: str,
+        tasks: Sequence[Key],
+        annotations: Mapping[str, Mapping[Key, Any]],
+        **kwargs: Any,
+    ) -> None:
+        """A client sent a graph; its tasks have not begun to wait."""
+        given = annotations.get("slotwise") or {}
+        annotation = next(iter(given.values()), None) or {}
+        submitter = self.options.submitter(client, annotation, self._address(client))
+        self._computations.graph(submitter, tasks)
+        self._wake()
+
+    @fails_open
+    def transition(
+        self, key: Key, start: str, finish: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """A task has changed its state."""
+        computations = self._computations
+        if start == "processing":
+            self._end(key, finish, kwargs)
+        if finish == "waiting":
+            if self._holding.hold(key):
+                computations.wanted(key)
+        elif finish == "forgotten":
+            self._holding.forget(key)
+            computations.changed(key)
+        else:
+            computations.changed(key)
+        self._wake()
+
+    @fails_open
+    def add_worker(self, scheduler: Any, worker: str) -> None:
+        """A worker has come."""
+        self._wake()
+
+    @fails_open
+    def remove_worker(self, scheduler: Any, worker: str, **kwargs: Any) -> None:
+        """A worker has left."""
+        self._wake()
+
+    @fails_open
+    def restart(self, scheduler: Any) -> None:
+        """The cluster restarts: all its tasks are forgotten."""
+        self._wake()
+
+    async def close(self) -> None:
+        """The scheduler closes, or the plugin is removed."""
+        self.open()
+
+    def open(self) -> None:
+        """Let everything run from now on, as without the gate."""
+        if not self.is_open:
+            self.is_open = True
+            self._holding.release_all(f"slotwise-open-{time.time()}")
+            self._stack.close()
+
+    # A turn.
+
+    def _end(self, key: Key, finish: str, details: Mapping[str, Any]) -> None:
+        """A task has left its worker."""
+        self._seceded.discard(key)
+        seconds = None
+        if finish == "memory":
+            seconds = sum(
+                one["stop"] - one["start"]
+                for one in details.get("startstops") or ()
+                if one["action"] == "compute"
+            )
+            self._mean_seconds += 0.1 * (seconds - self._mean_seconds)
+        reason = ""
+        if finish == "erred":
+            reason = str(details.get("exception_text") or "it failed")
+        self._computations.ended(End(key, seconds, reason, is_lost=False))
+
+    def _wake(self) -> None:
+        """Take a turn when Dask has done what it is doing."""
+        if not self._is_awake:
+            self._is_awake = True
+            self._loop.add_callback(self._turn)
+
+    @fails_open
+    def _turn(self) -> None:
+        self._is_awake = False
+        self._note_seceded()
+        room = self._holding.room(self.options.ahead, self._mean_seconds)
+        self._unpark(room)
+        events, self._later = self._later, []
+        events += self._computations.events(self.now)
+        slots = self._computations.running + sum(room.values())
+        if slots != self._slots:
+            self._slots = slots
+            events.insert(0, HostResized(self.now, HOST, {ANY_KIND: slots}))
+        turn(self._slotwise, self, self._state, self._record, events)
+        launches, self._launches = self._launches, []
+        for launch in launches:
+            self._release(launch, room)
+        self._set_alarm()
+
+    def _record(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        for record in self._records:
+            record(now, events, decisions)
+
+    def _release(self, launch: Launch, room: dict[str, int]) -> None:
+        """Let a task run on a worker with room, if there is one on which it may run."""
+        key = self._computations.launched(launch.phase, launch.task, launch.attempt)
+        allowed = self._holding.allowed(key)
+        places = room.keys() if allowed is None else room.keys() & allowed
+        if not places:
+            places = allowed or {worker.address for worker in self._scheduler.running}
+        if self._holding.release(key, places, f"slotwise-{time.time()}"):
+            worker = self._scheduler.tasks[key].processing_on
+            address = worker and worker.address
+            if address in room:
+                room[address] -= 1
+                if not room[address]:
+                    del room[address]
+        else:
+            self._computations.ended(End(key, None))
+            self._wake()
+
+    def _standing(self, key: Key) -> Standing:
+        """What is known of a key; it is blocked while no worker that it may use has room."""
+        standing = self._holding.standing(key)
+        if standing == "runnable" and key in self._holding:
+            allowed = self._holding.allowed(key)
+            if allowed is not None and not allowed & self._room_now.keys():
+                self._parked.setdefault(allowed, {})[key] = None
+                return "blocked"
+        return standing
+
+    def _unpark(self, room: dict[str, int]) -> None:
+        """Look again at the tasks that may use a worker that has room now."""
+        self._room_now = room
+        for allowed in [one for one in self._parked if one & room.keys()]:
+            keys = self._parked[allowed]
+            for key in list(keys)[: sum(room.get(address, 0) for address in allowed)]:
+                del keys[key]
+                self._computations.changed(key)
+            if not keys:
+                del self._parked[allowed]
+
+    def _note_seceded(self) -> None:
+        """Tasks that have seceded do not occupy a thread: they have ended for us."""
+        for key in self._holding.seceded():
+            if key not in self._seceded:
+                self._seceded.add(key)
+                self._computations.ended(End(key, 0.0))
+
+    def _set_alarm(self) -> None:
+        """Take a turn at the instant at which the scheduler must be asked again."""
+        at = self._state.next_wakeup()
+        if at is not None and at != self._wakes_at:
+            self._wakes_at = at
+            self._loop.call_later(max(0.0, at - self.now), self._wake)
+
+    @fails_open
+    def _watch(self) -> None:
+        """Open the gate if tasks are held for which nothing explains it."""
+        self._loop.call_later(CHECK_SECONDS, self._watch)
+        self._wake()
+        is_stuck = bool(self._state.free(ANY_KIND)) and any(
+            phase.may_launch for phase in self._state.backlogged(ANY_KIND)
+        )
+        if not is_stuck:
+            self._stuck_since = None
+        elif self._stuck_since is None:
+            self._stuck_since = self.now
+        elif self.now - self._stuck_since > STUCK_SECONDS:
+            raise RuntimeError("tasks are held although threads are free")
+
+    def _address(self, client: str) -> str:
+        comm = self._scheduler.client_comms.get(client)
+        return str(getattr(getattr(comm, "comm", None), "peer_address", ""))
+
+    # The backend of the loop.
+
+    @property
+    def now(self) -> float:
+        """Seconds since the gate began."""
+        return time.monotonic() - self._began
+
+    def perform(self, decision: Launch | Preempt | GiveUp) -> None:
+        """Let a task run after the turn. Tasks are never stopped: Dask cannot do that."""
+        if isinstance(decision, Launch):
+            self._launches.append(decision)
+
+
+def _fields(header: Any) -> dict[str, Any]:
+    return {name: getattr(header, name) for name in header.__dataclass_fields__}
