@@ -134,9 +134,7 @@ def test_a_gated_phase_is_nothing_else(wrong: dict[str, object]) -> None:
 
 def test_a_host_that_shrinks_keeps_what_runs() -> None:
     """Three slots are held of what becomes one: two ends leave no slot free, the third does."""
-    state = state_of(
-        JobArrived(0.0, JOB), TasksRunnable(0.0, PHASE, (0, 1, 2)), slots=3
-    )
+    state = state_of(JobArrived(0.0, JOB), TasksRunnable(0.0, PHASE, (0, 1, 2)), slots=3)
     for task in range(3):
         state.apply(launch(task))
     state.apply(HostResized(0.0, "cluster", {ANY_KIND: 1}))

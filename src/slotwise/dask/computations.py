@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from slotwise.model.decision import Launch
 from slotwise.model.event import (
     Event,
     JobArrived,
@@ -61,17 +62,18 @@ class KeyInfo:
 
 @dataclass(slots=True)
 class KeyTask:
-    """The task that a key is, and the number of its running or last attempt."""
+    """The task that a key is, and the number and the begin of its running or last attempt."""
 
     phase: PhaseId
     number: int
     status: Status = "blocked"
     attempt: int = 0
+    began: float = 0.0
 
 
 @dataclass(slots=True)
 class Computation:
-    """A job that is not over: its keys by phase, and the number that are not done or dropped."""
+    """A job that is not over: its keys by phase, and how many are neither done nor dropped."""
 
     submitter: Submitter
     keys: dict[str, list[Key]]
@@ -136,19 +138,19 @@ class Computations:
             self._ends.append(end)
             self._changed[end.key] = None
             self.running -= 1
-            task.status = "runnable" if end.seconds is None else "done"
+            task.status = "blocked" if end.seconds is None else "done"
 
     @property
     def has_news(self) -> bool:
         """Whether something has happened since the last turn."""
         return bool(self._graphs or self._wanted or self._changed or self._ends)
 
-    def launched(self, phase: PhaseId, number: int, attempt: int) -> Key:
+    def launched(self, launch: Launch, now: float) -> Key:
         """The scheduler lets a task run; its key."""
-        key = self.alive[phase.job].keys[phase.phase][number]
+        key = self.alive[launch.phase.job].keys[launch.phase.phase][launch.task]
         task = self.tasks[key]
         assert task.status == "runnable", "only runnable tasks are launched"
-        task.status, task.attempt = "running", attempt
+        task.status, task.attempt, task.began = "running", launch.attempt, now
         self.running += 1
         return key
 

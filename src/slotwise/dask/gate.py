@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import wraps
@@ -17,14 +16,13 @@ from slotwise.dask.holding import Holding
 from slotwise.dask.options import GateOptions
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.decision import Decision, GiveUp, Launch, Preempt
-from slotwise.model.errors import InputError
-from slotwise.model.event import Event, HostResized, TaskKilled
+from slotwise.model.event import Event, HostResized
+from slotwise.objective.objective import Objective
 from slotwise.record.log_file import LogFile
 from slotwise.running import Options, RunSpec
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.loop import turn
 from slotwise.scheduler import make_scheduler
-from slotwise.objective.objective import Objective
 from slotwise.sources import Source
 from slotwise.workload.workload import Workload
 
@@ -38,6 +36,9 @@ REST_SECONDS = 0.05
 
 CHECK_SECONDS = 1.0
 """How often the watchdog compares what is held with what is free."""
+
+NESTED_SECONDS = 0.1
+"""How long the graph of a task is held while that task occupies its thread."""
 
 STUCK_SECONDS = 10.0
 """After this time with free threads and held tasks that no limit explains, the gate opens."""
@@ -82,6 +83,8 @@ class Gate(SchedulerPlugin):
         self._holding = Holding(scheduler)
         self._parked: dict[frozenset[str], dict[Key, None]] = {}
         self._begin()
+        self._holding.tell_of_secession(self._seceded)
+        self._holding.note_submitters()
         self.is_open = False
         self._loop = scheduler.loop
         self._loop.call_later(CHECK_SECONDS, self._watch)
@@ -89,13 +92,9 @@ class Gate(SchedulerPlugin):
     def _begin(self) -> None:
         options = self.options
         workload = Workload((), pools=tuple(options.pools))
-        cluster = Cluster(
-            (Host(HOST, {ANY_KIND: 0}),), kinds=frozenset({ANY_KIND})
-        )
+        cluster = Cluster((Host(HOST, {ANY_KIND: 0}),), kinds=frozenset({ANY_KIND}))
         given: Options = {} if options.objective is None else {"objective": options.objective}
-        spec = RunSpec(
-            options.scheduler, "live", (), cluster, Source(workload, ()), given, {}
-        )
+        spec = RunSpec(options.scheduler, "live", (), cluster, Source(workload, ()), given, {})
         header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
         # Dask decides how often a task is tried.
         header = type(header)(**{**_fields(header), "attempts_max": 10**9, "losses_max": 10**9})
@@ -112,8 +111,7 @@ class Gate(SchedulerPlugin):
         self._launches: list[Launch] = []
         self._is_awake = False
         self._wakes_at: float | None = None
-        self._seceded: set[Key] = set()
-        self._mean_seconds = 0.0
+        self._mean_seconds = 1.0  # Tasks are taken for long until they are measured.
         self._stuck_since: float | None = None
         self._later: list[Event] = []
 
@@ -125,21 +123,27 @@ class Gate(SchedulerPlugin):
         scheduler: Any,
         *,
         client: str,
+        keys: Any,
         tasks: Sequence[Key],
-        annotations: Mapping[str, Mapping[Key, Any]],
+        annotations: Any,
+        priority: Any,
+        stimulus_id: str,
         **kwargs: Any,
     ) -> None:
         """A client sent a graph; its tasks have not begun to wait."""
         given = annotations.get("slotwise") or {}
         annotation = next(iter(given.values()), None) or {}
-        submitter = self.options.submitter(client, annotation, self._address(client))
-        self._computations.graph(submitter, tasks)
-        self._wake()
+        parent = self._holding.submitting_task
+        if parent is not None:
+            submitter = self._nest(parent, tasks)
+        else:
+            submitter = self.options.submitter(client, annotation, self._address(client))
+        if submitter is not None:
+            self._computations.graph(submitter, tasks)
+            self._wake()
 
     @fails_open
-    def transition(
-        self, key: Key, start: str, finish: str, *args: Any, **kwargs: Any
-    ) -> None:
+    def transition(self, key: Key, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """A task has changed its state."""
         computations = self._computations
         if start == "processing":
@@ -184,7 +188,6 @@ class Gate(SchedulerPlugin):
 
     def _end(self, key: Key, finish: str, details: Mapping[str, Any]) -> None:
         """A task has left its worker."""
-        self._seceded.discard(key)
         seconds = None
         if finish == "memory":
             seconds = sum(
@@ -207,7 +210,6 @@ class Gate(SchedulerPlugin):
     @fails_open
     def _turn(self) -> None:
         self._is_awake = False
-        self._note_seceded()
         room = self._holding.room(self.options.ahead, self._mean_seconds)
         self._unpark(room)
         events, self._later = self._later, []
@@ -230,11 +232,11 @@ class Gate(SchedulerPlugin):
 
     def _release(self, launch: Launch, room: dict[str, int]) -> None:
         """Let a task run on a worker with room, if there is one on which it may run."""
-        key = self._computations.launched(launch.phase, launch.task, launch.attempt)
+        key = self._computations.launched(launch, self.now)
         allowed = self._holding.allowed(key)
-        places = room.keys() if allowed is None else room.keys() & allowed
+        places = set(room) if allowed is None else room.keys() & allowed
         if not places:
-            places = allowed or {worker.address for worker in self._scheduler.running}
+            places = set(allowed or (worker.address for worker in self._scheduler.running))
         if self._holding.release(key, places, f"slotwise-{time.time()}"):
             worker = self._scheduler.tasks[key].processing_on
             address = worker and worker.address
@@ -267,12 +269,37 @@ class Gate(SchedulerPlugin):
             if not keys:
                 del self._parked[allowed]
 
-    def _note_seceded(self) -> None:
-        """Tasks that have seceded do not occupy a thread: they have ended for us."""
-        for key in self._holding.seceded():
-            if key not in self._seceded:
-                self._seceded.add(key)
-                self._computations.ended(End(key, 0.0))
+    @fails_open
+    def _seceded(self, key: Key) -> None:
+        """A task has seceded: it does not occupy a thread, so it has ended for slotwise."""
+        task = self._computations.tasks.get(key)
+        if task is not None:
+            self._computations.ended(End(key, self.now - task.began))
+            self._wake()
+
+    def _nest(self, parent: Key, keys: Sequence[Key]) -> Submitter | None:
+        """Who has sent a graph of a task that runs; None if the graph is not held.
+
+        The task may wait for the results. If it occupies a thread meanwhile, the graph must not
+        wait for the slot of its own pool.
+        """
+        task = self._computations.tasks.get(parent)
+        if task is None:
+            self._holding.exempt(keys, f"slotwise-nested-{time.time()}")
+            return None
+        if task.status == "running":
+            self._loop.call_later(NESTED_SECONDS, self._free_nested, parent, keys)
+        return self._computations.alive[task.phase.job].submitter
+
+    @fails_open
+    def _free_nested(self, parent: Key, keys: Sequence[Key]) -> None:
+        """Let the graph of a task run that still occupies its thread."""
+        task = self._computations.tasks.get(parent)
+        if task is not None and task.status == "running":
+            self._holding.exempt(keys, f"slotwise-nested-{time.time()}")
+            for key in keys:
+                self._computations.changed(key)
+            self._wake()
 
     def _set_alarm(self) -> None:
         """Take a turn at the instant at which the scheduler must be asked again."""

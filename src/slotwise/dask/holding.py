@@ -14,14 +14,20 @@ TaskState.resource_restrictions, .worker_restrictions, .host_restrictions, .loos
 WorkerState.nthreads, .processing, .long_running, .address   documented attributes of a worker
 Scheduler.valid_workers(ts)                              a method without an underscore
 Scheduler.transitions(recommendations, stimulus_id)      a method without an underscore
+Scheduler.stream_handlers["update-graph"], ["long-running"]   wrapped: Dask's own extensions add
+                                                         handlers to this dictionary
+Scheduler.client_comms                                   for the address of a client
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from slotwise.dask.computations import Key, KeyInfo, Standing
+
+_SUBMITTING: ContextVar[Key | None] = ContextVar("slotwise_submitting", default=None)
 
 HELD = "slotwise-held"
 """A resource that no worker has."""
@@ -43,6 +49,8 @@ class Holding:
         self._scheduler = scheduler
         # The resources that each held task needs by its user's wish.
         self._held: dict[Key, Any] = {}
+        self._exempt: set[Key] = set()
+        self._handlers: dict[str, Any] = {}
 
     def __contains__(self, key: object) -> bool:
         return key in self._held
@@ -50,21 +58,32 @@ class Holding:
     def hold(self, key: Key) -> bool:
         """Hold a task that begins to wait; False for one that is never held."""
         task = self._scheduler.tasks[key]
-        if task.actor:
+        if task.actor or key in self._exempt:
             return False
         if key not in self._held:
             self._held[key] = task.resource_restrictions
             task.resource_restrictions = {**(task.resource_restrictions or {}), HELD: 1}
         return True
 
+    def exempt(self, keys: Iterable[Key], stimulus_id: str) -> None:
+        """Never hold these tasks again, until Dask forgets them, and let them run."""
+        there = [key for key in keys if key in self._scheduler.tasks]
+        self._exempt.update(there)
+        self._let_run(
+            {key: self._held.pop(key) for key in there if key in self._held}, stimulus_id
+        )
+
     def forget(self, key: Key) -> None:
         """A task is not known to Dask any more."""
         self._held.pop(key, None)
+        self._exempt.discard(key)
 
     def standing(self, key: Key) -> Standing:
         """What Dask knows of a key."""
         task = self._scheduler.tasks.get(key)
-        return "gone" if task is None else STANDINGS.get(task.state, "gone")
+        return (
+            "gone" if task is None or key in self._exempt else STANDINGS.get(task.state, "gone")
+        )
 
     def describe(self, key: Key) -> KeyInfo:
         """The prefix, learned duration and priority of a key."""
@@ -106,7 +125,14 @@ class Holding:
 
     def release_all(self, stimulus_id: str) -> None:
         """Let every task run, as Dask does without holding."""
+        for operation, handler in self._handlers.items():
+            self._scheduler.stream_handlers[operation] = handler
+        self._handlers.clear()
         held, self._held = self._held, {}
+        self._let_run(held, stimulus_id)
+
+    def _let_run(self, held: Mapping[Key, Any], stimulus_id: str) -> None:
+        """Take the resource away from these tasks, and let those run that are runnable."""
         runnable = {}
         for key, resources in held.items():
             task = self._scheduler.tasks.get(key)
@@ -117,7 +143,7 @@ class Holding:
         # By priority; the last one of the dictionary is taken first.
         order = sorted(runnable, key=lambda key: self._scheduler.tasks[key].priority)
         self._scheduler.transitions(
-            {key: "processing" for key in reversed(order)}, stimulus_id=stimulus_id
+            dict.fromkeys(reversed(order), "processing"), stimulus_id=stimulus_id
         )
 
     def room(self, ahead: int | None, seconds: float) -> dict[str, int]:
@@ -134,11 +160,37 @@ class Holding:
                 found[worker.address] = worker.nthreads + more - busy
         return found
 
-    def seceded(self) -> Iterable[Key]:
-        """The keys of tasks that run without occupying a thread."""
-        for worker in self._scheduler.workers.values():
-            for task in worker.long_running:
-                yield task.key
+    def tell_of_secession(self, hear: Callable[[Key], None]) -> None:
+        """Call `hear` with the key of each task that goes on without occupying a thread."""
+        handler = self._handlers["long-running"] = self._scheduler.stream_handlers[
+            "long-running"
+        ]
+
+        def handle(key: Key, **details: Any) -> None:
+            handler(key=key, **details)
+            hear(key)
+
+        self._scheduler.stream_handlers["long-running"] = handle
+
+    def note_submitters(self) -> None:
+        """Let `submitting_task` return the task that has sent a graph."""
+        handler = self._handlers["update-graph"] = self._scheduler.stream_handlers[
+            "update-graph"
+        ]
+
+        async def handle(**details: Any) -> None:
+            token = _SUBMITTING.set(details.get("submitting_task"))
+            try:
+                await handler(**details)
+            finally:
+                _SUBMITTING.reset(token)
+
+        self._scheduler.stream_handlers["update-graph"] = handle
+
+    @property
+    def submitting_task(self) -> Key | None:
+        """The key of the task that has sent the graph of which a hook is being told."""
+        return _SUBMITTING.get()
 
 
 DELAY_SECONDS = 0.005

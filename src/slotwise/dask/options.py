@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
@@ -95,7 +96,9 @@ class GateOptions:
 
 
 def client_name(client: str) -> str:
-    """The name that a user gave to a client: its id without the unique part."""
-    name, _, _ = client.rpartition("-")
-    parts = client.split("-")
-    return "-".join(parts[:-5]) if len(parts) > 5 else name or client
+    """The name that a user gave to a client, or "client"; its id is Client-NAME-UUID."""
+    found = _CLIENT.fullmatch(client)
+    return (found and found["name"]) or "client"
+
+
+_CLIENT = re.compile(r"[^-]+-(?:(?P<name>.*)-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -9,8 +9,8 @@ from slotwise.model.decision import GiveUp, Launch, Preempt
 from slotwise.model.event import Event
 
 
-class Backend(Protocol):
-    """A simulated cluster, this machine, or many hosts; all look the same to the scheduler."""
+class Performer(Protocol):
+    """A clock, and a method to carry out decisions: all that one turn of the loop needs."""
 
     @property
     def now(self) -> float:
@@ -20,6 +20,10 @@ class Backend(Protocol):
     def perform(self, decision: Launch | Preempt | GiveUp) -> None:
         """Begin to carry out a decision. Its result is an event that `wait` returns later."""
         ...
+
+
+class Backend(Performer, Protocol):
+    """A simulated cluster, this machine, or many hosts; all look the same to the scheduler."""
 
     def wait(self, until: float | None) -> Sequence[Event]:
         """Wait for the next events, at most until `until`; empty if none came before."""

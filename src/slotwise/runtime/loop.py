@@ -8,7 +8,7 @@ from typing import Protocol
 from slotwise.model.decision import Decision, GiveUp, Launch, Preempt
 from slotwise.model.event import Event
 from slotwise.model.snapshot import Snapshot
-from slotwise.runtime.backend import Backend
+from slotwise.runtime.backend import Backend, Performer
 from slotwise.runtime.state import State
 
 PERFORMED = (Launch, Preempt, GiveUp)
@@ -46,7 +46,11 @@ def run(scheduler: Decider, backend: Backend, state: State, record: Record) -> N
 
 
 def turn(
-    scheduler: Decider, backend: Backend, state: State, record: Record, events: Sequence[Event]
+    scheduler: Decider,
+    backend: Performer,
+    state: State,
+    record: Record,
+    events: Sequence[Event],
 ) -> None:
     """One turn: apply the events, decide, carry out the decisions, record everything."""
     now = backend.now

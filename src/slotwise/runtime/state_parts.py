@@ -86,7 +86,7 @@ class StateParts(StateView):
     def _block_if_early(self, phase: PhaseState, task: int) -> None:
         """Block a pending task if the output of the task that it continues was lost.
 
-        The tasks of a gated phase are blocked until they are released again.
+        The tasks of a gated phase are blocked until they are reported as runnable again.
         """
         if phase.phase.gated:
             phase.block(task)
