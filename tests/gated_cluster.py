@@ -31,7 +31,7 @@ class Cluster:
 
     def install(self, scheduler: str = "fair", **options: Any) -> None:
         """Install the gate."""
-        gate.install(self.client("installer"), scheduler, **options)
+        gate.install(self.client("installer"), scheduler=scheduler, **options)
 
     @property
     def gate(self) -> Any:

@@ -1,19 +1,49 @@
-"""The gate: jobs of an existing Dask cluster share it fairly, without changes of their code."""
+"""The gate: the computations of an existing Dask cluster share it, without changes of code.
+
+Install it with `slotwise.dask.install(client)`, or start the scheduler with
+`dask scheduler --preload slotwise.dask --slotwise-config FILE`. Without a file the options are
+those under `slotwise:` in the configuration of Dask. docs/dask.md describes them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import click
+import dask.config
+
 from slotwise.dask.gate import Gate
-from slotwise.dask.options import GateOptions, Rule
+from slotwise.dask.options import GateOptions
+from slotwise.model.pool import Pool
+from slotwise.record.codec import encode_pool
 
-__all__ = ["Gate", "GateOptions", "Rule", "install"]
+__all__ = ["Gate", "GateOptions", "dask_setup", "install"]
 
 
-def install(client: Any, scheduler: str = "flex", **options: Any) -> None:
-    """Install the gate in the scheduler of a client's cluster, in place of an earlier one.
+def install(client: Any, **options: Any) -> None:
+    """Install the gate in the scheduler of a client's cluster; it replaces an earlier one.
 
-    `options` are those of `GateOptions`. InputError for options that do not fit.
+    `options` are those of `GateOptions` in plain form: `scheduler="fair"`, `pools=[{"name":
+    "reports", "slots_min": 2}]`; pools may be `slotwise.Pool` objects, too. Without options
+    they are those under `slotwise:` in the configuration of Dask. InputError for options that
+    do not fit. slotwise must be installed where the scheduler runs.
     """
-    gate = Gate(GateOptions.of_mapping({"scheduler": scheduler, **options}))
+    if pools := options.get("pools"):
+        options["pools"] = [encode_pool(one) if isinstance(one, Pool) else one for one in pools]
+    gate = Gate(GateOptions.of_mapping(options) if options else configured())
     client.register_plugin(gate, name=Gate.name)
+
+
+def configured() -> GateOptions:
+    """The options under `slotwise:` in the configuration of Dask."""
+    found = dask.config.get("slotwise", None)
+    return GateOptions.of_mapping(dict(found) if isinstance(found, Mapping) else {})
+
+
+@click.command()
+@click.option("--slotwise-config", help="A YAML file with the options of the gate.")
+def dask_setup(scheduler: Any, slotwise_config: str | None) -> None:
+    """Begin with the scheduler: `dask scheduler --preload slotwise.dask`."""
+    options = configured() if slotwise_config is None else GateOptions.read(slotwise_config)
+    scheduler.add_plugin(Gate(options), name=Gate.name)

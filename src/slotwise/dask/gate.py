@@ -13,9 +13,10 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from slotwise.dask.computations import Computations, End, Key, Standing, Submitter
 from slotwise.dask.holding import Holding
-from slotwise.dask.options import GateOptions
+from slotwise.dask.options import GateOptions, client_name
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.decision import Decision, GiveUp, Launch, Preempt
+from slotwise.model.errors import InputError
 from slotwise.model.event import Event, HostResized
 from slotwise.objective.objective import Objective
 from slotwise.record.log_file import LogFile
@@ -93,7 +94,7 @@ class Gate(SchedulerPlugin):
         options = self.options
         workload = Workload((), pools=tuple(options.pools))
         cluster = Cluster((Host(HOST, {ANY_KIND: 0}),), kinds=frozenset({ANY_KIND}))
-        given: Options = {} if options.objective is None else {"objective": options.objective}
+        given: Options = {"objective": options.objective}
         spec = RunSpec(options.scheduler, "live", (), cluster, Source(workload, ()), given, {})
         header = spec.header(rest_seconds=REST_SECONDS, is_open=True)
         # Dask decides how often a task is tried.
@@ -131,13 +132,12 @@ class Gate(SchedulerPlugin):
         **kwargs: Any,
     ) -> None:
         """A client sent a graph; its tasks have not begun to wait."""
-        given = annotations.get("slotwise") or {}
-        annotation = next(iter(given.values()), None) or {}
         parent = self._holding.submitting_task
         if parent is not None:
             submitter = self._nest(parent, tasks)
         else:
-            submitter = self.options.submitter(client, annotation, self._address(client))
+            given = annotations.get("slotwise") or {}
+            submitter = self._submitter(client, next(iter(given.values()), None) or {})
         if submitter is not None:
             self._computations.graph(submitter, tasks)
             self._wake()
@@ -322,6 +322,18 @@ class Gate(SchedulerPlugin):
             self._stuck_since = self.now
         elif self.now - self._stuck_since > STUCK_SECONDS:
             raise RuntimeError("tasks are held although threads are free")
+
+    def _submitter(self, client: str, annotation: Any) -> Submitter:
+        """Who sends a graph, for its job. A wrong annotation counts as none, with a warning."""
+        address = self._address(client)
+        try:
+            return self.options.submitter(client, annotation, address)
+        except InputError as error:
+            logger.warning("client %s: %s; it is ignored", client, error)
+        try:
+            return self.options.submitter(client, {}, address)
+        except InputError:
+            return Submitter(client_name(client))
 
     def _address(self, client: str) -> str:
         comm = self._scheduler.client_comms.get(client)

@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
 
 from slotwise.dask.computations import Submitter
 from slotwise.model.errors import InputError
+from slotwise.model.job import PRIORITIES
 from slotwise.model.pool import Pool
+from slotwise.model.pool_tree import PoolTree
+from slotwise.objective.objective import Objective
+from slotwise.opening import open_to_read
+from slotwise.scheduler import ALLOCATORS
+from slotwise.workload.building import build_objective, build_pools
+from slotwise.workload.complaint import complaint, place
+from slotwise.workload.entry import Entry, Name, Place, Positive, Seconds
+from slotwise.workload.schema import ObjectiveEntry, PoolEntry
+from slotwise.workload.text import Lines, parse_text
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Entry):
     """Puts computations into a pool: those of which all that it states matches.
 
-    client      a pattern of the client's name, such as "alice-*"
-    annotation  items that the annotation `slotwise={...}` must have
-    address     a pattern of the client's address, such as "tcp://10.1.*"
+    client      a pattern of the name of the client, such as "alice-*"
+    address     a pattern of the address of the client, such as "tcp://10.1.*"
+    annotation  items that the annotation `slotwise={...}` has
     """
 
-    pool: str
-    client: str | None = None
-    annotation: Mapping[str, Any] = field(default_factory=dict)
-    address: str | None = None
+    pool: Name
+    client: Name | None = None
+    address: Name | None = None
+    annotation: dict[Name, str | float | int | bool] = Field(default_factory=dict)
 
     def matches(self, client: str, annotation: Mapping[str, Any], address: str) -> bool:
         """Whether a computation is of this pool."""
@@ -36,63 +48,130 @@ class Rule:
         )
 
 
+class GateEntry(Entry):
+    """The whole configuration."""
+
+    scheduler: str = "flex"
+    objective: ObjectiveEntry = Field(default_factory=ObjectiveEntry)
+    pools: list[PoolEntry] = Field(default_factory=list)
+    rules: list[Rule] = Field(default_factory=list)
+    ahead: Annotated[int, Field(ge=0, le=1_000)] | None = None
+    log: Place | None = None
+
+    @field_validator("scheduler")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in tuple(ALLOCATORS):
+            raise ValueError(f"unknown; give one of {', '.join(ALLOCATORS)}")
+        return value
+
+    @field_validator("objective", mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return {"penalty": value} if isinstance(value, str) else value
+
+
+class AnnotationEntry(Entry):
+    """What `dask.annotate(slotwise={...})` may give."""
+
+    pool: Name | None = None
+    weight: Positive = 1.0
+    deadline: Seconds | None = None
+    priority: Literal[tuple(PRIORITIES)] = "normal"  # type: ignore[valid-type]
+
+
 @dataclass(frozen=True, slots=True)
 class GateOptions:
     """The options of the gate.
 
     scheduler  the allocator: "fifo", "fair", "flex", "las", "uwfq", "flowflex"
+    objective  what to minimize
     pools      the pools with their shares
-    rules      the first one that matches says in which pool a computation is; otherwise its
-               annotation says it, else the name of its client if a pool has it, else "default"
-    objective  what to minimize: the name of a penalty, or an Objective
+    rules      the first one that matches says in which pool a computation is. If none does, its
+               annotation says it, else the name of its client if a pool has it; otherwise it is
+               in the pool "default"
     ahead      tasks that each worker may have beyond its threads; None: by their length
     log        file to write the log to
     """
 
     scheduler: str = "flex"
-    pools: Sequence[Pool] = ()
-    rules: Sequence[Rule] = ()
-    objective: Any = None
+    objective: Objective = field(default_factory=Objective)
+    pools: tuple[Pool, ...] = ()
+    rules: tuple[Rule, ...] = ()
     ahead: int | None = None
     log: str | None = None
 
     @classmethod
-    def of_mapping(cls, plain: Mapping[str, Any]) -> GateOptions:
-        """Options as read from YAML. InputError for unknown names or wrong values."""
-        known = [one.name for one in fields(cls)]
-        for name in plain:
-            if name not in known:
+    def read(cls, path: str | Path) -> GateOptions:
+        """Options from a YAML file. InputError that names the place, the value, the remedy."""
+        try:
+            with open_to_read(Path(path)) as stream:
+                text = stream.read().decode("utf-8-sig")
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}; name a file") from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}: not text in UTF-8; name a YAML file") from error
+        try:
+            data, lines = parse_text(text)
+            return cls.of_mapping(data or {}, lines)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+    @classmethod
+    def of_mapping(cls, data: Any, lines: Lines | None = None) -> GateOptions:
+        """Options from plain data, as YAML gives them. InputError as `read`."""
+        lines = lines or Lines("")
+        try:
+            entry = GateEntry.model_validate(data)
+        except ValidationError as error:
+            raise InputError(complaint(error, data, lines, GateEntry)) from error
+        pools = build_pools(entry.pools, lines)
+        for pool in pools.values():
+            if pool.preemption is not None:
                 raise InputError(
-                    f"slotwise: unknown option {name!r}; known: {', '.join(known)}"
+                    f"pool {pool.name!r}: Dask cannot stop a running task; leave out preemption"
                 )
-        values = dict(plain)
-        values["pools"] = [
-            one if isinstance(one, Pool) else Pool(**one) for one in plain.get("pools") or ()
-        ]
-        values["rules"] = [
-            one if isinstance(one, Rule) else Rule(**one) for one in plain.get("rules") or ()
-        ]
-        return cls(**values)
+        for number, rule in enumerate(entry.rules):
+            if rule.pool not in pools and rule.pool != "default":
+                known = ", ".join([*pools, "default"])
+                where = place(("rules", number, "pool"), lines)
+                raise InputError(f"{where}: unknown pool {rule.pool!r}; known: {known}")
+            pools.check_holds_jobs(rule.pool)
+        return cls(
+            entry.scheduler,
+            build_objective(entry.objective),
+            tuple(pools.values()),
+            tuple(entry.rules),
+            entry.ahead,
+            entry.log,
+        )
 
     def submitter(
         self, client: str, annotation: Mapping[str, Any], address: str = ""
     ) -> Submitter:
-        """The properties of the job of a computation."""
+        """The properties of the job of a computation.
+
+        InputError for an annotation that is not valid, or a pool that is not among those given.
+        """
         name = client_name(client)
-        values = {
-            key: annotation[key]
-            for key in ("weight", "deadline", "priority")
-            if annotation.get(key) is not None
-        }
-        rule = next((r for r in self.rules if r.matches(client, annotation, address)), None)
-        named = {pool.name for pool in self.pools}
+        try:
+            entry = AnnotationEntry.model_validate(annotation)
+        except ValidationError as error:
+            what = complaint(error, annotation, Lines(""), AnnotationEntry)
+            raise InputError(f"annotation slotwise={annotation!r}: {what}") from error
+        tree = PoolTree(self.pools)
+        rule = next((r for r in self.rules if r.matches(name, annotation, address)), None)
         if rule is not None:
             pool = rule.pool
-        elif "pool" in annotation:
-            pool = str(annotation["pool"])
+        elif entry.pool is not None:
+            pool = entry.pool
         else:
-            pool = name if name in named else "default"
-        return Submitter(name, pool, **values)
+            pool = name if name in tree else "default"
+        if self.pools and pool not in tree and pool != "default":
+            known = ", ".join(tree)
+            raise InputError(f"there is no pool {pool!r}; the pools are {known} and default")
+        tree.check_holds_jobs(pool)
+        return Submitter(name, pool, entry.weight, entry.deadline, entry.priority)
 
 
 def client_name(client: str) -> str:

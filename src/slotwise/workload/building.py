@@ -61,9 +61,9 @@ def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
         served = with_kinds(cluster, changes)
     if served is not None and shuffle is not None:
         served = _at(("shuffle",), lines, lambda: shuffle.cluster(served))
-    objective = _objective(entry.objective)
+    objective = build_objective(entry.objective)
     block_bytes = entry.placement.block_bytes if entry.placement else 0
-    pools = _pools(entry.pools, lines)
+    pools = build_pools(entry.pools, lines)
     jobs = []
     for number, job in enumerate(entry.jobs):
         where: Path = ("jobs", number)
@@ -136,8 +136,8 @@ def _change(entry: ChangeEntry) -> HostChange:
     return HostRemoved(entry.at, entry.remove)
 
 
-def _pools(entries: Sequence[PoolEntry], lines: Lines) -> PoolTree:
-    """The tree of pools."""
+def build_pools(entries: Sequence[PoolEntry], lines: Lines) -> PoolTree:
+    """The tree of pools. InputError with the place in the file."""
     pools = [
         _at(("pools", number), lines, lambda entry=entry: _pool(entry))
         for number, entry in enumerate(entries)
@@ -195,7 +195,8 @@ def _placement(entry: PlacementEntry | None) -> Placement | None:
     return Placement(entry.replicas, entry.policy, entry.block_bytes)
 
 
-def _objective(entry: ObjectiveEntry) -> Objective:
+def build_objective(entry: ObjectiveEntry) -> Objective:
+    """The objective that an entry describes."""
     if entry.aggregate is None:
         return Objective.named(entry.penalty)
     return Objective(entry.penalty, entry.aggregate)

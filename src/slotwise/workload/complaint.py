@@ -17,8 +17,10 @@ LENGTH_MOST = 60
 """The maximum number of characters of a value or a key that a message shows."""
 
 
-def complaint(error: ValidationError, data: Any, lines: Lines) -> str:
-    """Return the message for the first error in the order of the file."""
+def complaint(
+    error: ValidationError, data: Any, lines: Lines, model: type[BaseModel] = WorkloadEntry
+) -> str:
+    """Return the message for the first error in the order of the file, of this schema."""
     faults = [(_real(fault, data), fault) for fault in error.errors()]
     first = min((path for path, _ in faults), key=lambda path: lines.get(path) or 0)
     # If a value may have one of several types, pydantic reports an error for each of them. The
@@ -26,7 +28,7 @@ def complaint(error: ValidationError, data: Any, lines: Lines) -> str:
     path = max((p for p, _ in faults if p[: len(first)] == first), key=len)
     same = [fault for p, fault in faults if p == path]
     same = [fault for fault in same if not fault["type"].endswith("_type")] or same
-    says = ", or ".join(dict.fromkeys(_remedy(fault, path, data) for fault in same))
+    says = ", or ".join(dict.fromkeys(_remedy(fault, path, data, model) for fault in same))
     return f"{place(path, lines)}{_value(same[0], path, data)}: {says}"
 
 
@@ -104,13 +106,14 @@ REMEDIES: dict[str, Callable[[dict[str, Any]], str]] = {
 """The remedy for each type of pydantic error, given the context of the error."""
 
 
-def _remedy(fault: ErrorDetails, path: Path, data: Any) -> str:
+def _remedy(fault: ErrorDetails, path: Path, data: Any, model: type[BaseModel]) -> str:
     kind, value = fault["type"], _at(path, data)
     keys = [step for step in path if isinstance(step, str)]
     if kind == "extra_forbidden":
-        return _unknown_key(str(path[-1]), _keys_at(keys[:-1]))
+        return _unknown_key(str(path[-1]), _keys_at(keys[:-1], model))
     if kind == "model_type":
-        return f"give keys and values, in braces {{ }}; known keys: {', '.join(_keys_at(keys))}"
+        known = ", ".join(_keys_at(keys, model))
+        return f"give keys and values, in braces {{ }}; known keys: {known}"
     if kind == "string_type":
         scalar = isinstance(value, bool | int | float)
         return "give a text, in quotes" if scalar else "give a text"
@@ -138,9 +141,8 @@ def _unknown_key(key: str, known: Sequence[str]) -> str:
     return f"unknown key {key!r}; {hint}"
 
 
-def _keys_at(steps: Sequence[str]) -> list[str]:
+def _keys_at(steps: Sequence[str], model: type[BaseModel]) -> list[str]:
     """The keys that the schema allows below these keys."""
-    model: type[BaseModel] = WorkloadEntry
     for step in steps:
         if step in model.model_fields:
             model = _model_in(model.model_fields[step].annotation) or model
