@@ -31,6 +31,8 @@ from slotwise.scheduler import QUEUEINGS
 NEIGHBOURS = 5
 """The number of phases served before and after a phase, and of holders, that are named."""
 
+BLOCKED = "wait for the tasks that they continue"
+
 
 def explain(log: Log, job: str, at: float) -> Explanation:
     """The slots that a job holds at an instant (seconds) of a run, and why.
@@ -141,14 +143,15 @@ def _why(state: State, phase: PhaseState, scheduler: str) -> str:
         return "its job awaits admission"
     if phase.waits_for:
         return f"it waits for {', '.join(sorted(phase.waits_for))}"
-    if phase.done == phase.phase.tasks.count:
+    if phase.done + phase.dropped == phase.phase.tasks.count:
         return "all its tasks are done; more may come" if phase.is_open else "it is done"
     is_queued = scheduler in QUEUEINGS
     if phase.running - phase.away > _up(phase.allocated) and not (is_queued or state.is_stale):
         return _why_more(phase)
     if not phase.pending:
-        rest = f", except {phase.blocked} that wait for the tasks that they continue"
-        return f"all its tasks run{rest if phase.blocked else ''}: it can use no more slots"
+        others = "are not runnable yet" if phase.phase.gated else BLOCKED
+        rest = f", except {phase.blocked} that {others}" if phase.blocked else ""
+        return f"all its tasks run{rest}: it can use no more slots"
     if not state.capacity(phase.slot_kind):
         return f"no host can begin tasks on slots of kind {phase.slot_kind!r} now"
     if is_queued:

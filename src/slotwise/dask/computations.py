@@ -215,7 +215,7 @@ class Computations:
                 task.status = "blocked"
         order = (OutputLost, TasksBlocked, TasksDropped, TasksRunnable)
         return [
-            kind(now, phase, tuple(numbers))
+            kind(now, phase, tuple(sorted(numbers)))
             for one in order
             for (kind, phase), numbers in found.items()
             if kind is one

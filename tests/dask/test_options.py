@@ -1,0 +1,110 @@
+"""The configuration of the gate: what it accepts, what it refuses, who is in which pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotwise.dask.options import GateOptions, client_name
+from slotwise.model.errors import InputError
+
+UNIQUE = "0a1b2c3d-1111-2222-3333-0a1b2c3d4e5f"
+
+
+@pytest.mark.parametrize(
+    ("client", "name"),
+    [
+        (f"Client-{UNIQUE}", "client"),
+        (f"Client-alice-{UNIQUE}", "alice"),
+        (f"Client-a-b-c-{UNIQUE}", "a-b-c"),
+        ("fire-and-forget", "client"),
+    ],
+)
+def test_a_client_has_the_name_that_its_user_gave(client: str, name: str) -> None:
+    """The rest of its id is unique, and says nothing."""
+    assert client_name(client) == name
+
+
+POOLS = [{"name": "reports"}, {"name": "research"}]
+
+
+@pytest.mark.parametrize(
+    ("client", "annotation", "address", "pool"),
+    [
+        ("x", {}, "", "default"),
+        ("reports", {}, "", "reports"),
+        ("reports", {"pool": "research"}, "", "research"),
+        ("nightly-7", {"pool": "research"}, "", "reports"),
+        ("x", {"priority": "high"}, "", "reports"),
+        ("x", {}, "tcp://10.1.0.7:5", "research"),
+    ],
+)
+def test_the_first_rule_that_matches_names_the_pool(
+    client: str, annotation: dict[str, Any], address: str, pool: str
+) -> None:
+    """Without one, the annotation does, then the name of the client."""
+    rules = [
+        {"pool": "reports", "client": "nightly-*"},
+        {"pool": "reports", "annotation": {"priority": "high"}},
+        {"pool": "research", "address": "tcp://10.1.*"},
+    ]
+    options = GateOptions.of_mapping({"pools": POOLS, "rules": rules})
+    found = options.submitter(f"Client-{client}-{UNIQUE}", annotation, address)
+    assert found.pool == pool
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"pols": []}, "pols: unknown key 'pols'; did you mean 'pools'?"),
+        ({"scheduler": "best"}, "scheduler is 'best': unknown; give one of fifo, fair"),
+        ({"pools": [{"name": "a", "weigth": 2}]}, "did you mean 'weight'?"),
+        ({"pools": [{"name": "a", "preemption": {}}]}, "Dask cannot stop a running task"),
+        ({"rules": [{"client": "a"}]}, "rules[0].pool: it is missing; add it"),
+        ({"rules": [{"pool": "a"}]}, "rules[0].pool: unknown pool 'a'; known: default"),
+        ({"ahead": -1}, "ahead is -1: give a number >= 0"),
+        ([], "known keys: scheduler"),
+    ],
+)
+def test_wrong_options_are_refused(wrong: Any, message: str) -> None:
+    """The message names the place, the value and the remedy."""
+    with pytest.raises(InputError) as error:
+        GateOptions.of_mapping(wrong)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"pool": "other"}, "there is no pool 'other'; the pools are reports, research and"),
+        ({"pol": "reports"}, "unknown key 'pol'; did you mean 'pool'?"),
+        ({"deadline": -1}, "deadline is -1: give a number >= 0"),
+        ({"priority": "urgent"}, "priority is 'urgent': give 'very_high'"),
+        (5, "known keys: pool, weight"),
+    ],
+)
+def test_wrong_annotations_are_refused(wrong: Any, message: str) -> None:
+    """They count as none, with this message as a warning."""
+    options = GateOptions.of_mapping({"pools": POOLS})
+    with pytest.raises(InputError) as error:
+        options.submitter(f"Client-{UNIQUE}", wrong)
+    assert message in str(error.value)
+
+
+def test_a_file_says_where_it_is_wrong(tmp_path: Path) -> None:
+    """The message has the name of the file and the line."""
+    file = tmp_path / "gate.yaml"
+    file.write_text("scheduler: fair\npools:\n  - name: a\n    slots_max: many\n")
+    with pytest.raises(InputError, match=r"gate.yaml: pools\[0\].slots_max \(line 4\)"):
+        GateOptions.read(file)
+    with pytest.raises(InputError, match="No such file"):
+        GateOptions.read(tmp_path / "none.yaml")
+
+
+def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
+    """All options have one."""
+    file = tmp_path / "gate.yaml"
+    file.touch()
+    assert GateOptions.read(file) == GateOptions()
