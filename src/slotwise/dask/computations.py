@@ -96,6 +96,7 @@ class Computations:
 
     describe  tells what is known of a key
     look      tells what Dask knows of a key now
+    running   the number of tasks that run; `launches`: of all that were begun
 
     Memory: proportional to the keys of computations that are not over. A turn costs O(what has
     happened).
@@ -106,6 +107,7 @@ class Computations:
     alive: dict[str, Computation] = field(default_factory=dict)
     tasks: dict[Key, KeyTask] = field(default_factory=dict)
     running: int = 0
+    launches: int = 0
     _count: int = 0
     _graphs: list[tuple[Submitter, Sequence[Key]]] = field(default_factory=list)
     _wanted: dict[Key, None] = field(default_factory=dict)
@@ -152,6 +154,7 @@ class Computations:
         assert task.status == "runnable", "only runnable tasks are launched"
         task.status, task.attempt, task.began = "running", launch.attempt, now
         self.running += 1
+        self.launches += 1
         return key
 
     # What it means.

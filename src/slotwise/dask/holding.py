@@ -52,6 +52,9 @@ class Holding:
         self._exempt: set[Key] = set()
         self._handlers: dict[str, Any] = {}
 
+    def __len__(self) -> int:
+        return len(self._held)
+
     def __contains__(self, key: object) -> bool:
         return key in self._held
 
