@@ -16,12 +16,13 @@ from math import floor, inf, nextafter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from slotwise.allocation.abilities import reads_finish
 from slotwise.allocation.claims import allocate
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import AddOn, Flex
 from slotwise.allocation.las import Las
-from slotwise.allocation.problem import Allocator, FinishReader
+from slotwise.allocation.problem import Allocator
 from slotwise.allocation.uwfq import Uwfq, virtual_time
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.broken import stop_broken
@@ -89,7 +90,7 @@ class Scheduler:
         is_stale = snapshot.is_stale and snapshot.now >= snapshot.reallocates_from
         if is_stale or (epoch_is_over and self._may_differ(snapshot)):
             allocator = self._allocator(snapshot)
-            virtual = virtual_time(snapshot) if isinstance(allocator, FinishReader) else None
+            virtual = virtual_time(snapshot) if reads_finish(allocator) else None
             slots = allocate(allocator, snapshot, virtual)
             earliest = self._earliest(allocator, snapshot)
             until = max(self._epoch_after(snapshot.now), earliest)

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import log2
 
+from slotwise.allocation.abilities import reads_service
 from slotwise.allocation.kinds import share_all
-from slotwise.allocation.problem import Allocator, Claims, Group, ServiceReader
+from slotwise.allocation.problem import Allocator, Claims, Group
 from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId
@@ -27,7 +28,7 @@ def allocate(
     `virtual` is for a `FinishReader`: the reference system now.
     """
     attained: dict[str, float] = {}
-    if isinstance(allocator, ServiceReader):
+    if reads_service(allocator):
         for phases in snapshot.jobs_left():
             service = sum([phase.attained(snapshot.now) for phase in phases])
             attained[phases[0].job.id] = service
