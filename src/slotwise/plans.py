@@ -17,7 +17,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.fitting import check_fits
 from slotwise.objective.objective import Objective
 from slotwise.results import Plan, TaskPlan
-from slotwise.scheduler import PLAN_SECONDS, make_allocator
+from slotwise.scheduler import make_allocator
 from slotwise.sources import Given, Slots, Source, cluster_of, objective_of, read_source
 
 
@@ -33,10 +33,12 @@ def plan(
 ) -> Plan:
     """The malleable schedule of an allocator when all jobs are present at time 0.
 
-    FLEX searches for `budget_seconds` (`PLAN_SECONDS` by default) or until nothing improves the
-    schedule. With `budget_steps` instead, the schedule is the same on every machine. Plans do
-    not copy data: a phase begins when all phases before it are done. A `history` gives the
-    estimated work of programs; slots have the stated speeds.
+    FLEX and FlowFlex search for a number of steps, which depends on the numbers of jobs and
+    phases unless `budget_steps` states it, or until the schedule is proven optimal or nothing
+    improves it. So the schedule does not depend on how busy the machine is. With
+    `budget_seconds` a clock ends the search instead. Plans do not copy data: a phase begins
+    when all phases before it are done. A `history` gives the estimated work of programs; slots
+    have the stated speeds.
     """
     source = read_source(workload).with_options(history=history)
     aim = objective_of(objective, source)
@@ -54,8 +56,11 @@ def plan(
     for job in jobs:
         check_fits(job, cluster, source.pools())
     begun = time.perf_counter()
-    planned = plan_schedules(jobs, cluster, source.pools(), chosen, budget)
     work = Work.estimated(jobs)
+    lowest = -inf
+    if aim.aggregate == "max":  # The bound of a sum takes longer, and needs a value.
+        lowest = objective_bound(aim, jobs, cluster, work)
+    planned = plan_schedules(jobs, cluster, source.pools(), chosen, budget, lowest)
     by_id, size = {job.id: job for job in jobs}, sizes_of(jobs, cluster, work)
     value, best = min(
         ((aim.value(by_id, s.completion(), size), s) for s in planned.schedules),
@@ -64,7 +69,9 @@ def plan(
     seconds = time.perf_counter() - begun
     bound = objective_bound(aim, jobs, cluster, work, planned.min_share, value)
     bound = max(bound, planned.bound)
-    plan = Plan(allocator, aim, value, bound, seconds, best, aim.penalties(jobs))
+    plan = Plan(
+        allocator, aim, value, bound, seconds, best, aim.penalties(jobs), planned.was_short
+    )
     assert bound <= value or plan.is_exact, "no schedule is better than its bound"
     return plan
 
@@ -132,8 +139,8 @@ def _refuse_changes(source: Source, slots: Slots | None) -> None:
         )
 
 
-def _budget(seconds: float | None, steps: int | None) -> Budget:
-    """A budget of steps, or one that a clock ends."""
+def _budget(seconds: float | None, steps: int | None) -> Budget | None:
+    """A budget of steps, one that a clock ends, or none for the default."""
     if seconds is not None and steps is not None:
         raise InputError("budget_seconds and budget_steps are both given; give one of them")
     if steps is not None:
@@ -142,7 +149,7 @@ def _budget(seconds: float | None, steps: int | None) -> Budget:
         return Budget(steps)
     if seconds is not None and not 0 <= seconds < inf:
         raise InputError(f"budget_seconds is {seconds}; give a number of seconds >= 0")
-    return Budget(is_over=_Alarm(PLAN_SECONDS if seconds is None else seconds))
+    return None if seconds is None else Budget(is_over=_Alarm(seconds))
 
 
 class _Alarm:
