@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 
 from slotwise.allocation.planning import plan_schedules
@@ -19,6 +19,9 @@ from slotwise.objective.objective import Objective
 from slotwise.results import Plan, TaskPlan
 from slotwise.scheduler import make_allocator
 from slotwise.sources import Given, Slots, Source, cluster_of, objective_of, read_source
+
+TASK_STEPS = 200_000
+"""Steps of the search of `dmrs-best`, times tasks + 100: a step costs as much as that."""
 
 
 def plan(
@@ -89,15 +92,17 @@ def plan_tasks(
 
     The objective is the sum of weight times completion. `dmrs` is the algorithm of the paper,
     `dmrs-best` improves it by search; the others are the schedulers that the paper compares
-    DMRS with. A `history` gives the estimated work of programs and the speeds of hosts.
+    DMRS with. A `history` gives the estimated work of programs and the speeds of hosts. The
+    budget is as in `plan`: by default a number of steps, which depends on the number of tasks.
     """
     if scheduler not in PLANNERS:
         raise InputError(f"unknown scheduler {scheduler!r}; known: {', '.join(PLANNERS)}")
     source = read_source(workload).with_options(history=history)
     _refuse_changes(source, slots)
     cluster = source.believed(cluster_of(source.workload, slots))
-    budget = _budget(budget_seconds, budget_steps)
     jobs = source.jobs()
+    tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
+    budget = _budget(budget_seconds, budget_steps) or Budget(ceil(TASK_STEPS / (tasks + 100)))
     hosts = machines_of(cluster)
     problem = related_machines(jobs, cluster, source.pools())
     begun = time.perf_counter()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-KEYS = "allocator objective value bound gap exact seconds completion pieces".split()  # noqa: SIM905
+KEYS = "allocator objective value bound gap exact may_improve seconds completion pieces".split()  # noqa: SIM905
 WORK = {("small", "map"): 40.0, ("large", "map"): 400.0, ("large", "reduce"): 60.0}
 WEIGHT = {"small": 1.0, "large": 2.0}
 SIZE = {"small": 40.0, "large": 460.0}
