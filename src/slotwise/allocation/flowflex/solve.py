@@ -67,9 +67,9 @@ if that is more: it takes as long as some hundred compiled list schedules."""
 STARTS, PARTS = 2, 6
 """STARTS orders of flows are improved, each with at most 1 / PARTS of the steps."""
 
-MAXIMUM_PARTS = 12
-"""The search for a maximum to start from gets at most 1 / MAXIMUM_PARTS of the steps, and so
-does the search that starts there."""
+MAXIMUM_PARTS, SHIFT_PARTS = 6, 12
+"""The search for a maximum to start from gets at most 1 / MAXIMUM_PARTS of the steps, the search
+that starts there 1 / SHIFT_PARTS."""
 
 RESTARTS = 4
 """How often a search that has found nothing better starts again from a shaken schedule."""
@@ -225,7 +225,7 @@ class _FlowSearch:
             part = self._budget.part(parts=MAXIMUM_PARTS)
             start = solve(maximum, part, "fast", listed=True).ranking
             self._list(start)
-            part = self._budget.part(parts=MAXIMUM_PARTS)
+            part = self._budget.part(parts=SHIFT_PARTS)
             self._list(shift(flows, start, completions, part))
 
     def _part(self, steps: float) -> Budget:
