@@ -51,7 +51,7 @@ class Plan:
 
     @property
     def may_improve(self) -> bool:
-        """Whether a larger budget could lower the value: the budget is spent, the gap is open."""
+        """Whether a larger budget could help: the budget is spent, and the gap is open."""
         return self.was_short and not self.is_exact
 
     def to_plain(self) -> dict[str, Any]:

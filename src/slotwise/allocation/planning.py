@@ -49,7 +49,7 @@ class Planned:
 
 
 FLOW_STEPS = 1_500_000
-"""Steps of a plan by FlowFlex, times phases + 100: a step costs as much as that, compiled. So 20
+"""Steps of a plan by FlowFlex, times phases + 100: a compiled step costs as much as that. So 20
 flows of 20 phases get 3,000 steps, which take about a second."""
 
 FLEX_STEPS = 1_500_000
@@ -59,7 +59,7 @@ PROMISE_STEPS = 80_000_000
 """Steps of a plan by FLEX, times (jobs + 100)^2, if a step promises due dates."""
 
 PLAIN_STEPS = 1 / 20
-"""The part of the steps without compiled code (extra `fast`), which is about 20 times as fast."""
+"""The part of the steps without compiled code (extra `fast`): a step takes 20 times as long."""
 
 
 def plan_schedules(

@@ -61,15 +61,15 @@ FLAT_STEPS = 1000
 """Steps of FLEX's search for flows as malleable jobs."""
 
 SHARED_PHASES, SHARE_STEPS = 4800, 600
-"""Slots are shared by level for SHARED_PHASES phases in all, and once for every SHARE_STEPS steps
-if that is more: it takes as long as some hundred compiled list schedules."""
+"""Slots are shared by level for SHARED_PHASES phases in all, or once for every SHARE_STEPS steps
+if that is more. Sharing once takes as long as some hundred compiled list schedules."""
 
 STARTS, PARTS = 2, 6
 """STARTS orders of flows are improved, each with at most 1 / PARTS of the steps."""
 
 MAXIMUM_PARTS, SHIFT_PARTS = 6, 12
-"""The search for a maximum to start from gets at most 1 / MAXIMUM_PARTS of the steps, the search
-that starts there 1 / SHIFT_PARTS."""
+"""The search for a maximum to start from gets at most 1 / MAXIMUM_PARTS of the steps, and the
+search that starts there at most 1 / SHIFT_PARTS."""
 
 RESTARTS = 4
 """How often a search that has found nothing better starts again from a shaken schedule."""
