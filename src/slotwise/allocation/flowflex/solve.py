@@ -61,7 +61,7 @@ FLAT_STEPS = 1000
 """Steps of FLEX's search for flows as malleable jobs."""
 
 SHARED_PHASES, SHARE_STEPS = 4800, 600
-"""Slots are shared by level for SHARED_PHASES phases in all, or once for every SHARE_STEPS steps
+"""Slots are shared by level for SHARED_PHASES phases in all, or once for each SHARE_STEPS steps
 if that is more. Sharing once takes as long as some hundred compiled list schedules."""
 
 STARTS, PARTS = 2, 6
