@@ -154,6 +154,8 @@ def assert_no_slot_idles(snapshot: Snapshot) -> None:
         if not free or snapshot.wide(kind):
             continue  # Slots may be kept for tasks that occupy several.
         for phase in snapshot.ready(kind):
+            if phase.is_limited and snapshot.has_wide:
+                continue  # Room in its pool may be kept for such a task of another kind.
             if phase.is_pinned:
                 can_run = phase.may_launch and phase.next_task_on(free) is not None
                 assert not can_run, f"{phase.id} could continue on its host"
@@ -182,6 +184,7 @@ def run_checked(
     assigner: str = "greedy",
     waits: tuple[float, float] | None = None,
     core_cost: float | None = None,
+    move_within: float | None = None,
     epoch_seconds: float = 0.5,
     objective: Objective | None = None,
     attempts_max: int = 4,
@@ -190,8 +193,8 @@ def run_checked(
 ) -> CheckedRun:
     """Run jobs on a backend by the real loop, with checks of state and scheduler."""
     options = {"assigner": assigner, "epoch_seconds": epoch_seconds, "waits": waits}
-    if core_cost is not None:
-        options["core_cost"] = core_cost
+    of_flow = {"core_cost": core_cost, "move_within": move_within}
+    options |= {name: value for name, value in of_flow.items() if value is not None}
     objective = objective or Objective()
     header = Header(
         backend=backend_name,

@@ -17,12 +17,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import slotwise
-from experiments.hammr.paced_words import PacedWordCount
+from experiments.hammr.paced_words import map_words, reduce_words, word_of
 from slotwise.analysis.timeline import timeline_of
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.results import Result
-from slotwise.workload.workload import ProgramJob, Workload, mapreduce
+from slotwise.workload.workload import DataflowJob, Workload
 
 POOLS = ("A", "B", "C")
 SLOTS = 6
@@ -90,7 +90,7 @@ def live(speed: float) -> list[Held]:
             epoch_seconds=EPOCH / speed,
         )
         for job in jobs:
-            assert _read_counts(folder / job.output) == words, (
+            assert _read_counts(Path(job.output)) == words, (
                 f"{job.id} counts every word once"
             )
     return _held(result, speed)
@@ -114,17 +114,24 @@ def _stated(pool: str) -> Job:
     return Job(f"words-{pool}", (maps, reduce), _arrival(pool), pool)
 
 
-def _counting(pool: str, folder: Path, speed: float) -> ProgramJob:
-    program = PacedWordCount(LINE / speed, REDUCE / len(WORDS) / speed)
-    return mapreduce(
-        program,
-        "text/*.txt",
-        f"counts-{pool}",
-        id=f"words-{pool}",
+def _counting(pool: str, folder: Path, speed: float) -> DataflowJob:
+    """The word count as a graph: a map for each text, and a reduce joined by file channels, as
+    the MapReduce interface of Hammr makes it (7.2)."""
+    flow = slotwise.Dataflow()
+    size = (folder / "text" / "0.txt").stat().st_size
+    lines = flow.read(str(folder / "text" / "*.txt"), split_bytes=size)
+    maps = flow.node(map_words, lines, parameters={"line_seconds": LINE / speed})
+    reduce = flow.node(
+        reduce_words,
+        maps.file(by=word_of, sort=True),
+        parameters={"word_seconds": REDUCE / len(WORDS) / speed},
+    )
+    flow.write(reduce)
+    return flow.job(
+        f"words-{pool}",
+        str(folder / f"counts-{pool}"),
         arrival=_arrival(pool) / speed,
         pool=pool,
-        reducers=1,
-        split_bytes=(folder / "text" / "0.txt").stat().st_size,
     )
 
 

@@ -1,27 +1,29 @@
-"""A word count with a known duration. Workers import little more than this."""
+"""The nodes of a word count with a known duration. Workers import nothing more than this."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
-from slotwise.programs.mapreduce.program import MapReduce, Pair
+Pair = tuple[str, int]
 
 
-class PacedWordCount(MapReduce):
-    """Counts words, with a given time for each line, and in its reduce for each word."""
+def map_words(lines: Iterable[str], line_seconds: float) -> Iterator[Pair]:
+    """Each word of a line with its count there; every line takes the given time."""
+    for line in lines:
+        time.sleep(line_seconds)
+        yield from Counter(line.split()).items()
 
-    def __init__(self, line_seconds: float, word_seconds: float) -> None:
-        self.line_seconds = line_seconds
-        self.word_seconds = word_seconds
 
-    def map(self, key: object, value: str) -> Iterable[Pair]:
-        """Each word of a line with its count there."""
-        time.sleep(self.line_seconds)
-        return Counter(value.split()).items()
+def reduce_words(pairs: Iterable[Pair], word_seconds: float) -> Iterator[Pair]:
+    """Each word with its count, from pairs that are sorted by word."""
+    for word, group in groupby(pairs, key=word_of):
+        time.sleep(word_seconds)
+        yield word, sum(count for _, count in group)
 
-    def reduce(self, key: str, values: Iterator[int]) -> Iterable[Pair]:
-        """A word and its number of occurrences."""
-        time.sleep(self.word_seconds)
-        yield key, sum(values)
+
+def word_of(pair: Pair) -> str:
+    """The key of a pair."""
+    return pair[0]

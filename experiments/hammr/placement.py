@@ -43,7 +43,8 @@ NETWORK = Network(host=125e6)
 JOBS, MAPS_LEAST, MAPS_MOST, ARRIVE = 20, 10, 200, 60.0
 
 GREEDY, DELAY, FLOW = "greedy", "delay", "flow"
-WITH_WAITS, WITH_RACKS, NO_COSTS = "flow with waits", "flow with racks", "all costs 0"
+WITH_WAITS, WITH_RACKS, WITH_MOVES = "flow with waits", "flow with racks", "flow with moves"
+NO_COSTS = "all costs 0"
 PAPER_HOSTS, MANY_HOSTS = "4 hosts, 1 copy", "100 hosts, 3 copies"
 
 
@@ -71,10 +72,15 @@ SCHEMES: dict[str, Callable[[float], Assigner]] = {
         *(factor * (heartbeat or slides.HEARTBEAT) for factor in (1.5, 3.0))
     ),
     WITH_RACKS: lambda heartbeat: Flow(core_cost=2),
+    WITH_MOVES: lambda heartbeat: Flow(move_within=MOVE_WITHIN),
     NO_COSTS: lambda heartbeat: NoCosts(),
 }
 """Assigners by name, made for the time between two reports of a host. Waits are those of the
 Hadoop Fair Scheduler: one and a half and three times that, at least 3 s."""
+
+
+MOVE_WITHIN = 5.0
+"""Seconds for which a task that reads remotely may move."""
 
 
 @dataclass

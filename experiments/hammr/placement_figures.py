@@ -19,6 +19,7 @@ from experiments.hammr.placement import (
     MANY_HOSTS,
     NO_COSTS,
     PAPER_HOSTS,
+    WITH_MOVES,
     WITH_RACKS,
     WITH_WAITS,
     Moved,
@@ -127,7 +128,10 @@ HAMMR_PLACEMENT = PlacementFigure(
     "Placement: greedy, delay scheduling and minimum cost flow",
     [
         *((PAPER_HOSTS, scheme) for scheme in (GREEDY, DELAY, FLOW, WITH_WAITS)),
-        *((MANY_HOSTS, scheme) for scheme in (GREEDY, DELAY, FLOW, WITH_WAITS, WITH_RACKS)),
+        *(
+            (MANY_HOSTS, scheme)
+            for scheme in (GREEDY, DELAY, FLOW, WITH_WAITS, WITH_RACKS, WITH_MOVES)
+        ),
     ],
     has_paper=False,
     runs=10,

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from slotwise.plans import plan as plan
     from slotwise.plans import plan_tasks as plan_tasks
     from slotwise.programs.calls import Calls as Calls
+    from slotwise.programs.dataflow.body import Output as Output
+    from slotwise.programs.dataflow.graph import Dataflow as Dataflow
     from slotwise.programs.mapreduce.program import BatchMapReduce as BatchMapReduce
     from slotwise.programs.mapreduce.program import MapReduce as MapReduce
     from slotwise.record.log import read_log as read_log
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from slotwise.sessions.session import Session as Session
     from slotwise.workload.file import read_workload as read_workload
     from slotwise.workload.workload import CommandJob as CommandJob
+    from slotwise.workload.workload import DataflowJob as DataflowJob
     from slotwise.workload.workload import Placement as Placement
     from slotwise.workload.workload import ProgramJob as ProgramJob
     from slotwise.workload.workload import Workload as Workload
@@ -81,6 +84,7 @@ PUBLIC = {
     "Workload": "slotwise.workload.workload",
     "ProgramJob": "slotwise.workload.workload",
     "CommandJob": "slotwise.workload.workload",
+    "DataflowJob": "slotwise.workload.workload",
     "mapreduce": "slotwise.workload.workload",
     "command": "slotwise.workload.workload",
     "read_workload": "slotwise.workload.file",
@@ -101,6 +105,8 @@ PUBLIC = {
     "MapReduce": "slotwise.programs.mapreduce.program",
     "BatchMapReduce": "slotwise.programs.mapreduce.program",
     "Calls": "slotwise.programs.calls",
+    "Dataflow": "slotwise.programs.dataflow.graph",
+    "Output": "slotwise.programs.dataflow.body",
     # A simulation
     "Simulation": "slotwise.runtime.simulated.simulation",
     "Fault": "slotwise.runtime.simulated.simulation",

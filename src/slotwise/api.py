@@ -25,7 +25,7 @@ from slotwise.record.log import Log, following
 from slotwise.record.remembering import Remembering
 from slotwise.report import page
 from slotwise.results import Result, Results, RunInterrupted, RunUnrecorded
-from slotwise.running import Options, RunSpec, existing, refuse_log, refuse_unknown
+from slotwise.running import Options, RunSpec, check_options, existing, refuse_log
 from slotwise.runtime.local.hosts import emulated
 from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.scheduler import make_scheduler
@@ -52,6 +52,7 @@ def simulate(
     speeds that the scheduler believes; the simulated hosts have the stated speeds. The history
     is not changed.
     """
+    check_options(options, history)
     refuse_log(history, options)
     source = _source(workload, options, history)
     return _simulate(source, scheduler, simulation, slots, options)
@@ -131,6 +132,7 @@ def run(
     it within seconds. Ctrl-C raises RunInterrupted (a KeyboardInterrupt), which has the result
     so far.
     """
+    check_options(options, history)
     refuse_log(history, options)
     source = _source(workload, options, existing(history))
     cluster = _live_cluster(source, slots, emulate_hosts)
@@ -210,6 +212,7 @@ def compare(
     runs create it if it is missing and add to it. If a run is stopped, or cannot be recorded,
     the exception has the results of the earlier runs as `earlier`.
     """
+    check_options(options, history)
     names = _check_names([schedulers] if isinstance(schedulers, str) else schedulers)
     apiece = {name: _apart(options, name) for name in names}
     for mine in apiece.values():
@@ -310,7 +313,6 @@ def _apart(options: Options, name: str) -> Options:
 
 def _source(workload: Given, options: Options, history: str | Path | None = None) -> Source:
     """The workload with the options of a run and the estimates of a history applied."""
-    refuse_unknown(options)
     return read_source(workload).with_options(
         history=history,
         preemption=options.get("preemption"),

@@ -15,9 +15,11 @@ from slotwise.assignment.dmrs.linear_program import linear_program
 from slotwise.assignment.dmrs.planning import PLANNERS
 from slotwise.model.errors import InputError
 from slotwise.model.fitting import check_fits
+from slotwise.model.job import Job
+from slotwise.model.typed import is_number
 from slotwise.objective.objective import Objective
 from slotwise.results import Plan, TaskPlan
-from slotwise.scheduler import make_allocator
+from slotwise.scheduler import check_budget, make_allocator
 from slotwise.sources import Given, Slots, Source, cluster_of, objective_of, read_source
 
 TASK_STEPS = 200_000
@@ -58,6 +60,7 @@ def plan(
     aim.check(jobs)
     for job in jobs:
         check_fits(job, cluster, source.pools())
+        _refuse_gangs(job)
     begun = time.perf_counter()
     work = Work.estimated(jobs)
     lowest = -inf
@@ -144,16 +147,25 @@ def _refuse_changes(source: Source, slots: Slots | None) -> None:
         )
 
 
+def _refuse_gangs(job: Job) -> None:
+    """A malleable plan divides work anywhere, so it cannot say when a gang runs."""
+    for phase in job.phases:
+        if phase.gang:
+            raise InputError(
+                f"job {job.id!r}, phase {phase.name!r}: its tasks start together, as a gang,"
+                " and a plan divides work anywhere; simulate"
+            )
+
+
 def _budget(seconds: float | None, steps: int | None) -> Budget | None:
     """A budget of steps, one that a clock ends, or none for the default."""
     if seconds is not None and steps is not None:
         raise InputError("budget_seconds and budget_steps are both given; give one of them")
     if steps is not None:
-        if steps < 0:
-            raise InputError(f"budget_steps is {steps}; give a number >= 0")
+        if not is_number(steps) or not steps >= 0:
+            raise InputError(f"budget_steps is {steps!r}; give a number >= 0")
         return Budget(steps)
-    if seconds is not None and not 0 <= seconds < inf:
-        raise InputError(f"budget_seconds is {seconds}; give a number of seconds >= 0")
+    check_budget(seconds)
     return None if seconds is None else Budget(is_over=_Alarm(seconds))
 
 

@@ -23,6 +23,7 @@ from slotwise.model.job import Job
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.shuffle import Shuffle
+from slotwise.model.typed import is_whole
 from slotwise.objective.objective import Objective
 from slotwise.opening import is_same_file
 from slotwise.record.log import Header, Log
@@ -50,6 +51,8 @@ class Options(TypedDict, total=False):
                    without a heartbeat
     core_cost      for flow, the cost of a byte from another rack, relative to one from another
                    host of the same rack; None: 1
+    move_within    for flow, seconds for which a task that reads from another host may still
+                   move to a free slot beside its input; None: 0, no task moves
     budget_seconds about how long flex may search at each decision; None: flex decides
     objective      instead of the workload's own: an Objective, or the name of a penalty
     preemption     instead of the workload's: how pools without their own setting take slots
@@ -65,6 +68,7 @@ class Options(TypedDict, total=False):
     epoch_seconds: float
     waits: tuple[float, float] | None
     core_cost: float | None
+    move_within: float | None
     budget_seconds: float | None
     objective: Objective | str | None
     preemption: Preemption | None
@@ -130,16 +134,14 @@ class RunSpec:
         """Everything needed to make the same decisions again. The run itself starts from it."""
         options = self.options
         attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
-        if attempts_max < 1:
-            raise InputError(f"attempts_max is {attempts_max}; a task needs at least 1")
         aim = objective_of(options.get("objective"), self.source)
         pools = self.source.pools()
-        check_jobs(self.jobs, self.cluster, aim, pools)
+        check_jobs(self.jobs, self.cluster, aim, pools, self.later)
         kinds = frozenset(self.cluster.capacity)
         for host in self.later:
             refuse_stranded(self.jobs, replace(self.cluster, hosts=(host,), kinds=kinds))
         kinds |= {kind for host in self.later for kind, count in host.slots.items() if count}
-        core_cost = options.get("core_cost")
+        of_flow = {name: options.get(name) for name in ("core_cost", "move_within")}
         cluster = replace(self.cluster, kinds=kinds)
         check_scheduler(self.scheduler, self.jobs, cluster, pools)
         return Header(
@@ -151,7 +153,7 @@ class RunSpec:
                 "waits": self._waits(),
                 "budget_seconds": options.get("budget_seconds"),
                 **({"rest_seconds": rest_seconds} if rest_seconds else {}),
-                **({"core_cost": core_cost} if core_cost is not None else {}),
+                **{name: value for name, value in of_flow.items() if value is not None},
             },
             objective=asdict(aim),
             cluster=self.cluster,
@@ -179,19 +181,29 @@ def _result(meter: Meter, log: Log, file: LogFile | None) -> Result:
 
 
 def check_jobs(
-    jobs: Sequence[Job], cluster: Cluster, objective: Objective, pools: PoolTree
+    jobs: Sequence[Job],
+    cluster: Cluster,
+    objective: Objective,
+    pools: PoolTree,
+    later: Sequence[Host] = (),
 ) -> None:
-    """InputError for a job that cannot be run on a cluster in these pools, or be measured."""
+    """InputError for a job that cannot be run on a cluster in these pools, or be measured.
+
+    `later` are the hosts that will be added.
+    """
     objective.check(jobs)
     for kind in {phase.kind: None for job in jobs for phase in job.phases}:
         cluster.slot_kind(kind)  # Refuses a kind that no host serves.
     for job in jobs:
-        check_fits(job, cluster, pools)
+        check_fits(job, cluster, pools, later)
     refuse_stranded(jobs, cluster)
 
 
-def refuse_unknown(options: Options) -> None:
-    """Refuse unknown options. Those of a simulation belong in `Simulation`."""
+def check_options(options: Options, history: object) -> None:
+    """Refuse unknown options, and values of a wrong type that no other place checks.
+
+    Options of a simulation belong in `Simulation`.
+    """
     for name in sorted(options.keys() - Options.__annotations__.keys()):
         if name in Simulation.__dataclass_fields__:
             raise InputError(
@@ -199,6 +211,26 @@ def refuse_unknown(options: Options) -> None:
             )
         raise InputError(
             f"unknown option {name!r}; known: {', '.join(Options.__annotations__)}"
+        )
+    for what, path in (("log", options.get("log")), ("history", history)):
+        if not isinstance(path, str | os.PathLike | None):
+            raise InputError(f"{what} is {path!r}; give a path, as a text or a Path")
+    preemption, shuffle = options.get("preemption"), options.get("shuffle")
+    if not isinstance(preemption, Preemption | None):
+        raise InputError(
+            f"preemption is {preemption!r}; give a slotwise.Preemption, such as"
+            " slotwise.Preemption(least_after=1.0)"
+        )
+    if not isinstance(shuffle, Shuffle | None):
+        raise InputError(f"shuffle is {shuffle!r}; give a slotwise.Shuffle")
+    attempts_max = options.get("attempts_max", ATTEMPTS_MAX)
+    if not is_whole(attempts_max) or attempts_max < 1:
+        raise InputError(f"attempts_max is {attempts_max!r}; give a whole number >= 1")
+    progress = options.get("progress")
+    if progress is not None and not callable(progress):
+        raise InputError(
+            f"progress is {progress!r}; give a function of an instant, its events and its"
+            " decisions"
         )
 
 

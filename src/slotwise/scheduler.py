@@ -22,6 +22,7 @@ from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import AddOn, Flex
 from slotwise.allocation.problem import Allocator
 from slotwise.assignment.assigner import Assigner
+from slotwise.assignment.broken import stop_broken
 from slotwise.assignment.delay import Delay
 from slotwise.assignment.giving_up import give_up
 from slotwise.assignment.greedy import Greedy
@@ -32,6 +33,7 @@ from slotwise.model.errors import InputError
 from slotwise.model.job import Job
 from slotwise.model.pool import Pool
 from slotwise.model.snapshot import Snapshot
+from slotwise.model.typed import is_number
 from slotwise.objective.objective import Objective
 
 if TYPE_CHECKING:
@@ -76,6 +78,8 @@ class Scheduler:
         """
         if snapshot.doomed:
             return give_up(snapshot)
+        if snapshot.broken:
+            return stop_broken(snapshot)
         epoch_is_over = snapshot.now >= snapshot.epoch_ends
         is_stale = snapshot.is_stale and snapshot.now >= snapshot.reallocates_from
         if is_stale or (epoch_is_over and self._may_differ(snapshot)):
@@ -152,6 +156,12 @@ def _queueing(name: str, budget: float | None) -> Queueing:
     return Queueing(by_identical if name == "identical-machine" else by_maps, checks=False)
 
 
+def _flow(*given: float, **named: float) -> Assigner:
+    from slotwise.assignment.flow import Flow
+
+    return Flow(*given, **named)
+
+
 QUEUEINGS = ("dmrs", "dmrs-best", "identical-machine", "map-only")
 """The names of the schedulers that plan a queue of whole tasks for each host."""
 
@@ -159,18 +169,12 @@ SCHEDULERS = (*ALLOCATORS, *QUEUEINGS)
 """The names of all schedulers of runs."""
 
 ASSIGNERS: Mapping[str, Callable[..., Assigner]] = MappingProxyType(
-    {"greedy": Greedy, "delay": Delay, "flow": lambda *given, **named: _flow(*given, **named)}
+    {"greedy": Greedy, "delay": Delay, "flow": _flow}
 )
 """Assigners by name; arguments are their parameters."""
 
 WAITERS = ("delay", "flow")
 """The assigners that wait for slots near the input, with two waits as parameters."""
-
-
-def _flow(*given: float, **named: float) -> Assigner:
-    from slotwise.assignment.flow import Flow
-
-    return Flow(*given, **named)
 
 
 def make_allocator(
@@ -181,9 +185,9 @@ def make_allocator(
     `budget_seconds` limits the search at each decision, for allocators that search; None: the
     allocator decides. InputError for an unknown name.
     """
-    if name not in ALLOCATORS:
+    if name not in tuple(ALLOCATORS):
         raise InputError(f"unknown allocator {name!r}; known: {', '.join(ALLOCATORS)}")
-    _check_budget(budget_seconds)
+    check_budget(budget_seconds)
     return ALLOCATORS[name](objective or Objective(), budget_seconds)
 
 
@@ -195,34 +199,38 @@ def make_scheduler(
     epoch_seconds: float = EPOCH_SECONDS,
     waits: tuple[float, float] | None = None,
     core_cost: float | None = None,
+    move_within: float | None = None,
     budget_seconds: float | None = None,
     rest_seconds: float = 0.0,
 ) -> Scheduler | Queueing:
     """The scheduler of these names. `waits` are the two waits of delay scheduling, in seconds.
 
-    `flow` takes them, too, and `core_cost`: the cost of a byte from another rack.
+    `flow` takes them, too, and `core_cost`, the cost of a byte from another rack, and
+    `move_within`, seconds for which tasks may move.
     `budget_seconds` is about how long it may search at each decision. Schedulers that plan
     queues minimize weighted completion times, have no epochs and place tasks themselves.
     InputError for unknown names and for options that do not fit together.
     """
     if name not in SCHEDULERS:
         raise InputError(f"unknown scheduler {name!r}; known: {', '.join(SCHEDULERS)}")
-    if assigner not in ASSIGNERS:
+    if assigner not in tuple(ASSIGNERS):  # It may be unhashable.
         raise InputError(f"unknown assigner {assigner!r}; known: {', '.join(ASSIGNERS)}")
     if waits is not None and assigner not in WAITERS:
         raise InputError(
-            f"waits are parameters of the assigner delay, not of {assigner!r}; flow takes them,"
-            " too"
+            f"waits are parameters of the assigners delay and flow, not of {assigner!r}"
         )
-    if core_cost is not None and assigner != "flow":
-        raise InputError(f"core_cost is a parameter of the assigner flow, not of {assigner!r}")
+    asked = {"core_cost": core_cost, "move_within": move_within}
+    named = {option: value for option, value in asked.items() if value is not None}
+    for option in named if assigner != "flow" else ():
+        raise InputError(f"{option} is a parameter of the assigner flow, not of {assigner!r}")
     if name in QUEUEINGS:
         _check_epoch(epoch_seconds)
         if assigner != "greedy":
             raise InputError(f"{name} places tasks itself; leave out the assigner {assigner!r}")
-        _check_budget(budget_seconds)
+        check_budget(budget_seconds)
         return _queueing(name, budget_seconds)
-    named = {} if core_cost is None else {"core_cost": core_cost}
+    if waits is not None and not (isinstance(waits, tuple | list) and len(waits) == 2):
+        raise InputError(f"waits is {waits!r}; give two numbers of seconds, such as (5, 10)")
     chosen = ASSIGNERS[assigner](*(waits or ()), **named)
     of_objective = partial(make_allocator, name, budget_seconds=budget_seconds)
     return Scheduler(of_objective(objective), chosen, epoch_seconds, rest_seconds, of_objective)
@@ -245,11 +253,12 @@ def check_scheduler(
             )
 
 
+def check_budget(seconds: float | None) -> None:
+    """InputError unless it is None or a finite number of at least 0."""
+    if seconds is not None and not (is_number(seconds) and 0 <= seconds < inf):
+        raise InputError(f"budget_seconds is {seconds!r}; give a number of seconds >= 0")
+
+
 def _check_epoch(seconds: float) -> None:
-    if not EPOCH_LEAST <= seconds < inf:
-        raise InputError(f"epoch_seconds is {seconds}; it must be >= {EPOCH_LEAST}")
-
-
-def _check_budget(seconds: float | None) -> None:
-    if seconds is not None and not 0 <= seconds < inf:
-        raise InputError(f"budget_seconds is {seconds}; give a number of seconds >= 0")
+    if not is_number(seconds) or not EPOCH_LEAST <= seconds < inf:
+        raise InputError(f"epoch_seconds is {seconds!r}; give a number >= {EPOCH_LEAST}")

@@ -28,12 +28,10 @@ from slotwise.programs.calls import Sleep
 from slotwise.programs.execution import Execution, HasInputSizes, WritesOutput
 from slotwise.record.history import read_history
 from slotwise.workload.file import read_workload
-from slotwise.workload.workload import CommandJob, ProgramJob, Workload
+from slotwise.workload.workload import CommandJob, DataflowJob, Workload
+from slotwise.workload.workload import Described as Described
 
 # Modules of programs are imported where a workload has programs: they take long to load.
-
-Described = ProgramJob | CommandJob
-"""A job that is described by what it runs: a program or a command, with its output."""
 
 Entry = Job | Described | Execution
 """A job in any of its forms: phases of stated work, a description, or something that runs."""
@@ -197,9 +195,7 @@ def read_source(workload: Given) -> Source:
 
 def objective_of(asked: Objective | str | None, source: Source) -> Objective:
     """The given objective, or the workload's."""
-    if isinstance(asked, str):
-        return Objective.named(asked)
-    return asked or source.workload.objective
+    return source.workload.objective if asked is None else Objective.of(asked)
 
 
 def cluster_of(workload: Workload, slots: Slots | None) -> Cluster:
@@ -234,7 +230,8 @@ def _execution(entry: Entry, workload: Workload, cluster: Cluster) -> Execution:
         from slotwise.programs.formats.files import absolute
 
         planned = _planned(entry, workload, cluster)
-        if entry.settings.get("overwrite"):
+        # A dataflow may write several folders in its output; it checks them when it opens them.
+        if entry.settings.get("overwrite") and not isinstance(entry, DataflowJob):
             check_overwritten(absolute(entry.output, workload.folder))
         return planned
     return Sleep(_without_copying(entry)) if isinstance(entry, Job) else entry
@@ -261,9 +258,15 @@ def _planned(entry: Described, workload: Workload, cluster: Cluster | None) -> E
         from slotwise.programs.commands import plan_commands
 
         return plan_commands(entry.id, entry.command, entry.output, **about, **entry.settings)
-    from slotwise.programs.mapreduce.planning import plan_mapreduce
-
     try:
+        if isinstance(entry, DataflowJob):
+            from slotwise.programs.dataflow.planning import plan_dataflow
+
+            return plan_dataflow(
+                entry.id, entry.flow, entry.output, **about, cluster=cluster, **entry.settings
+            )
+        from slotwise.programs.mapreduce.planning import plan_mapreduce
+
         return plan_mapreduce(
             entry.id,
             entry.program,

@@ -85,8 +85,8 @@ def kept(default: Any = None) -> Any:
 def progress(done: float, total: float | None = None) -> None:
     """Report how much of the task is done, in any unit, and the total if it is known.
 
-    `slotwise.sessions.futures.Future.progress` returns the last report. It takes about
-    a microsecond: the numbers are written to memory that the session reads when it is asked.
+    `slotwise.Future.progress` returns the last report. It takes about a microsecond: the
+    numbers are written to memory that the session reads when it is asked.
     """
     if _attempt is not None:
         _attempt.report(done, float("nan") if total is None else total)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import slotwise
 from slotwise.analysis.explain import explain
+from slotwise.analysis.explanation import explanation_lines
 from slotwise.cli.main import app
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
@@ -17,7 +18,6 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool, Preemption
 from slotwise.record.log import Log
 from slotwise.record.log_file import LogFile
-from slotwise.report.explanation import explanation_lines
 from slotwise.runtime.simulated.outages import Outage
 from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.workload.workload import Workload
@@ -129,3 +129,18 @@ def test_the_command(log: Log, tmp_path: Path) -> None:
     assert shown.stdout.splitlines() == list(explanation_lines(explain(log, "l", 4.0)))
     shown = CliRunner().invoke(app, ["explain", str(path), "--at", "4", "--job", "l", "--json"])
     assert '"allocated": 1.5' in shown.stdout
+
+
+def test_it_says_that_a_wide_task_waits_for_slots_of_one_host() -> None:
+    """For as long as a task takes; then it keeps the free slot until the other one is free."""
+    jobs = (
+        Job("a", (Phase("map", Tasks(1, 9.0)),)),
+        Job("b", (Phase("map", Tasks(1, 4.0), slots=2),)),
+    )
+    workload = Workload(jobs, cluster=Cluster((Host("h", {"task": 2}),)))
+    log = slotwise.simulate(workload, "fair").log
+    (phase,) = explain(log, "b", 1.0).phases
+    assert (phase.running, phase.pending) == (0, 1)
+    assert phase.why == "it has waited since 0 s for 2 free slots of one host"
+    (phase,) = explain(log, "b", 5.0).phases
+    assert phase.why == "it waits for 2 free slots of one host; at most 1 are free on one"

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from slotwise.analysis.explanation import explanation_lines
 from slotwise.analysis.measured import measured_jobs
 from slotwise.analysis.metrics import Meter
 from slotwise.analysis.present_hosts import SlotsOverTime
@@ -17,7 +18,6 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.record import codec
 from slotwise.record.log import Log
 from slotwise.record.plausible import Plausible
-from slotwise.report.explanation import explanation_lines
 from slotwise.runtime.simulated.simulation import Simulation
 from slotwise.workload.workload import Workload
 

@@ -20,7 +20,7 @@ from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool
 from slotwise.runtime.state import State
 
-RACKS = {"h1": "r1", "h2": "r1", "h3": "r2"}
+RACKS = {"h1": "r1", "h2": "r1", "h3": "r2", "h4": "r2"}
 EPOCH = 1e9
 """When the only allocation of these tests ends."""
 A, B = PhaseId("a", "map"), PhaseId("b", "map")

@@ -19,6 +19,7 @@ from slotwise.assignment.delay import Delay
 from slotwise.assignment.flow import Flow
 from slotwise.assignment.flow_network import PlacementNetwork, place
 from slotwise.assignment.greedy import Greedy
+from slotwise.model import errors
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, Defer, Launch, Locality, Reallocate
 from slotwise.model.errors import InputError, MissingExtraError
@@ -180,9 +181,15 @@ def test_the_order_in_which_slots_became_free_does_not_matter() -> None:
     ("options", "words"),
     [
         ({"waits": (5, 2)}, "flow: the waits are 5 and 2 seconds"),
-        ({"waits": (-1, 2)}, "they must be >= 0"),
+        ({"waits": (-1, 2)}, "they must be numbers >= 0"),
         ({"core_cost": 0.5}, "core_cost is 0.5; give a number from 1 to 1000"),
         ({"core_cost": float("nan")}, "core_cost is nan"),
+        ({"move_within": -1}, "move_within is -1; give seconds >= 0"),
+        ({"move_within": "x"}, "move_within is 'x'; give seconds >= 0"),
+        (
+            {"assigner": "delay", "move_within": 2},
+            "move_within is a parameter of the assigner flow",
+        ),
         (
             {"assigner": "delay", "core_cost": 2},
             "core_cost is a parameter of the assigner flow",
@@ -198,7 +205,7 @@ def test_wrong_options_are_refused(options: dict[str, object], words: str) -> No
 
 def test_without_ortools_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """It names what is missing, how to install it, and the alternatives."""
-    monkeypatch.setattr(flow_network, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError) as refused:
         make_scheduler("fair", "flow")
     for word in ("pip install 'slotwise[flow]'", "greedy", "delay"):

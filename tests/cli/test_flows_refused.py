@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slotwise.allocation.flowflex import least_cost
+from slotwise.model import errors
 
 BOOK = Path(__file__).parents[1] / "workload" / "bad_files.txt"
 FILES = {
@@ -119,7 +119,7 @@ def test_without_ortools_the_extra_is_named(
     slotwise: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sums need the min-cost flow; the faster variant and maxima do not."""
-    monkeypatch.setattr(least_cost, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     (folder / "jobs.yaml").write_text(file_of(f"{A}, {{name: b, work: 1, after: [a]}}"))
     done = slotwise("plan", "jobs.yaml", "--allocator", "flowflex")
     assert_refused(done, "pip install 'slotwise[flow]'", folder)

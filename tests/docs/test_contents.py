@@ -18,7 +18,7 @@ from slotwise.objective.penalty import PENALTIES
 from slotwise.programs.loading import BUILTINS
 from slotwise.record.codec import encode_job
 from slotwise.scheduler import ASSIGNERS, SCHEDULERS
-from slotwise.workload import schema
+from slotwise.workload import dataflow_schema, schema
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -70,7 +70,7 @@ def test_every_key_of_a_workload_file_is_documented() -> None:
     page = text_of(DOCS / "workload-file.md")
     entries = [
         value
-        for value in vars(schema).values()
+        for value in (*vars(schema).values(), *vars(dataflow_schema).values())
         if isinstance(value, type) and issubclass(value, BaseModel) and value.model_fields
     ]
     keys = {f.alias or name for entry in entries for name, f in entry.model_fields.items()}

@@ -10,6 +10,7 @@ RUN_PAGES = (
     "README.md",
     "docs/tutorial.md",
     "docs/workload-file.md",
+    "docs/dataflow.md",
     "docs/howto/use-from-python.md",
     "docs/howto/sessions.md",
     "docs/howto/read-a-report.md",

@@ -39,6 +39,8 @@ def stuck(command: Any, few_books: object, processes: Any) -> Callable[..., Any]
         how = ["--slots", "2", "--log", "log.jsonl", *more, *(["--json"] if as_json else [])]
         process = command.start("run", "jobs.yaml", *how, **options)
         processes.wait_for(lambda: len(pids(command.folder)) == 2)
+        # A task may begin before the run has recorded the turn that launched it.
+        processes.wait_for(lambda: "quick: done" in command.stderr)
         return process
 
     return start

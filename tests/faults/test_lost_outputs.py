@@ -15,8 +15,8 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.model.event import OutputLost, TaskFailed, TaskFinished
 from slotwise.model.shuffle import Shuffle
 from slotwise.programs import MapReduce, plan_mapreduce
-from slotwise.programs.mapreduce.execution import MapReduceExecution
 from slotwise.programs.mapreduce.program import BatchMapReduce
+from slotwise.programs.staged import StagedExecution
 from slotwise.runtime.local.backend import HOST, LocalBackend
 from slotwise.runtime.state import LOSSES_MAX
 
@@ -83,7 +83,7 @@ class Scene:
     watched: Callable[..., Any]
     run: Any = None
 
-    def plan(self, name: str, program: str = "Plain", **options: Any) -> MapReduceExecution:
+    def plan(self, name: str, program: str = "Plain", **options: Any) -> StagedExecution:
         """A word count of four maps and two reduces."""
         return plan_mapreduce(
             name,
@@ -98,7 +98,7 @@ class Scene:
 
     def __call__(
         self,
-        executions: Collection[MapReduceExecution],
+        executions: Collection[StagedExecution],
         cluster: Cluster | None = None,
         slots: int = 1,
     ) -> None:
@@ -147,16 +147,16 @@ def scene(tmp_path: Path, watched: Callable[..., Any]) -> Scene:
 
 
 def harmed(
-    execution: MapReduceExecution,
+    execution: StagedExecution,
     when: Callable[[Attempt], bool],
     harm: Harm = remove,
     files: Collection[Attempt] = (),
-) -> MapReduceExecution:
+) -> StagedExecution:
     """The same job; when some attempts end, their files (or these files) are harmed.
 
     This happens when the manager stores the result: before any task that reads can begin.
     """
-    layout, finished = execution._layout, execution.finished
+    layout, finished = execution.runner.layout, execution.finished
 
     def file_of(phase: str, task: int, attempt: int) -> Path:
         if phase == "map":

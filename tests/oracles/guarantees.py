@@ -9,7 +9,8 @@ from math import floor, inf
 
 from slotwise.model.decision import Decision, Preempt
 from slotwise.model.pool_tree import ShareKey
-from slotwise.model.snapshot import PhaseView, Snapshot
+from slotwise.model.snapshot import Snapshot
+from slotwise.model.views import PhaseView
 
 ROUNDING = 1e-9
 

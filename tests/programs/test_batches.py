@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from slotwise.model import errors
 from slotwise.model.errors import InputError, MissingExtraError
 from slotwise.programs import BatchMapReduce, loading, plan_mapreduce
-from slotwise.programs.formats import arrow
-from slotwise.programs.mapreduce.execution import MapReduceExecution
+from slotwise.programs.staged import StagedExecution
 from tiers import examples
 
 pa = pytest.importorskip("pyarrow")
 pc = pytest.importorskip("pyarrow.compute")
 
-Run = Callable[[MapReduceExecution], bytes]
+Run = Callable[[StagedExecution], bytes]
 
 
 class BatchWords(BatchMapReduce):
@@ -156,7 +156,7 @@ def test_without_pyarrow_the_extra_is_named(
     text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches and Parquet say what to install; word count by records needs nothing."""
-    monkeypatch.setattr(arrow, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'slotwise\[arrow\]'"):
         plan_mapreduce("j", BatchWords, "text", "out", base_dir=text)
     with pytest.raises(MissingExtraError, match="Parquet output"):

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from slotwise.programs import plan_mapreduce
-from slotwise.programs.mapreduce.execution import MapReduceExecution
+from slotwise.programs.staged import StagedExecution
 from tiers import examples
 
-Run = Callable[[MapReduceExecution], bytes]
+Run = Callable[[StagedExecution], bytes]
 SPLITS = [7, 1000, *(pytest.param(size, marks=pytest.mark.slow) for size in (1, 64, 1 << 26))]
 TEXTS = {
     "a.txt": "the quick brown fox\nthe lazy dog\n\nno end of line",

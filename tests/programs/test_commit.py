@@ -18,7 +18,7 @@ import pytest
 
 from slotwise.model.errors import InputError
 from slotwise.programs import plan_mapreduce
-from slotwise.programs.mapreduce.execution import MapReduceExecution
+from slotwise.programs.staged import StagedExecution
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def plan(place: Path, **options: Any) -> MapReduceExecution:
+def plan(place: Path, **options: Any) -> StagedExecution:
     """Word count in one part."""
     return plan_mapreduce(
         "j",
@@ -41,12 +41,12 @@ def plan(place: Path, **options: Any) -> MapReduceExecution:
     )
 
 
-def attempt(execution: MapReduceExecution, phase: str, task: int, number: int) -> object:
+def attempt(execution: StagedExecution, phase: str, task: int, number: int) -> object:
     """Run one attempt, without telling the result."""
     return execution.runner(*execution.arguments(phase, task, number))
 
 
-def finish_maps(execution: MapReduceExecution) -> None:
+def finish_maps(execution: StagedExecution) -> None:
     """Run all map tasks."""
     for task in range(execution.job.by_name["map"].tasks.count):
         execution.finished("map", task, 0, attempt(execution, "map", task, 0))
@@ -98,7 +98,7 @@ def test_later_attempts_never_change_the_output(place: Path) -> None:
     assert (Path(execution.output) / "part-r-00000").read_bytes() == b"a\t1\nb\t2\n"
 
 
-def run(execution: MapReduceExecution) -> None:
+def run(execution: StagedExecution) -> None:
     """Run all of it and commit."""
     finish_maps(execution)
     for task in range(execution.job.by_name["reduce"].tasks.count):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.programs.mapreduce.layout import Layout
+from slotwise.programs.mapreduce.layout import MapReduceLayout
 from slotwise.programs.shuffle.finished_maps import PAUSE_MOST, FinishedMaps, finished_maps
 from slotwise.programs.shuffle.partitioned import PartitionedReader, PartitionedWriter
 from slotwise.programs.shuffle.sources import copy_partition
@@ -59,7 +59,7 @@ def test_a_copy_reads_like_the_files_it_was_made_of(
 ) -> None:
     """Three reduces of two buckets each: chunks by map, then as they were appended."""
     place = tmp_path_factory.mktemp("copy")
-    layout = Layout(str(place), "out", ".txt")
+    layout = MapReduceLayout(str(place), "out", ".txt")
     order = list(range(len(written)))
     rng.shuffle(order)
     maps = FinishedMaps(layout.finished_maps)

@@ -12,9 +12,9 @@ import pytest
 from slotwise.programs import MapReduce, plan_mapreduce
 from slotwise.programs.formats.files import find_inputs
 from slotwise.programs.formats.outputs import OUTPUT_FORMATS
-from slotwise.programs.mapreduce.execution import MapReduceExecution
+from slotwise.programs.staged import StagedExecution
 
-Run = Callable[[MapReduceExecution], bytes]
+Run = Callable[[StagedExecution], bytes]
 
 
 class Ages(MapReduce):

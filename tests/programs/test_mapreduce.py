@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from slotwise.programs import MapReduce, plan_mapreduce
-from slotwise.programs.mapreduce.execution import MapReduceExecution
+from slotwise.programs.staged import StagedExecution
 
-Run = Callable[[MapReduceExecution], bytes]
+Run = Callable[[StagedExecution], bytes]
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.shuffle import Shuffle
 from slotwise.programs import BatchMapReduce, Execution, MapReduce, plan_mapreduce
-from slotwise.programs.mapreduce.execution import MapReduceExecution
 from slotwise.programs.mapreduce.layout import COPY_PHASE
 from slotwise.programs.shuffle.sources import AsTheyCome, Copied, InPlace
+from slotwise.programs.staged import StagedExecution
 from slotwise.runtime.local.workers import Workers
 
 Run = Callable[[Execution], bytes]
@@ -35,7 +35,7 @@ class Overlap:
     Maps end in random order; each one has two attempts, and the first result counts.
     """
 
-    def __init__(self, execution: MapReduceExecution, seed: int = 0) -> None:
+    def __init__(self, execution: StagedExecution, seed: int = 0) -> None:
         self._execution = execution
         self._rng = random.Random(seed)
 
@@ -131,7 +131,7 @@ def test_early_reduces_give_the_same_output(
 ) -> None:
     """Byte for byte, though maps end in any order while copiers are on their way."""
 
-    def planned(output: str, shuffle: Shuffle | None) -> MapReduceExecution:
+    def planned(output: str, shuffle: Shuffle | None) -> StagedExecution:
         return plan_mapreduce(
             "j",
             program,
@@ -164,7 +164,7 @@ def test_batches_are_copied_by_their_buckets(
             firsts = [line.split()[0] for line in table["line"].to_pylist()]
             return table.append_column("first", pa.array(firsts))
 
-    def planned(output: str, shuffle: Shuffle | None) -> MapReduceExecution:
+    def planned(output: str, shuffle: Shuffle | None) -> StagedExecution:
         return plan_mapreduce(
             "j", Lines, "*.txt", output, base_dir=books, reducers=2, split_bytes=3000,
             memory_bytes=1 << 20, output_format="jsonl", shuffle=shuffle,
@@ -251,14 +251,14 @@ def test_an_unknown_priority_is_refused(books: Path) -> None:
 # What becomes of attempts
 
 
-def run_map(execution: MapReduceExecution, task: int, attempt: int = 1) -> None:
+def run_map(execution: StagedExecution, task: int, attempt: int = 1) -> None:
     """Run one attempt of a map and keep what it gave."""
     result = execution.runner(*execution.arguments("map", task, attempt))
     execution.finished("map", task, attempt, result)
 
 
 def start(
-    execution: MapReduceExecution, workers: Workers, slot: int, phase: str, attempt: int = 1
+    execution: StagedExecution, workers: Workers, slot: int, phase: str, attempt: int = 1
 ) -> None:
     """Start an attempt of task 0 of a phase in a slot."""
     arguments = execution.arguments(phase, 0, attempt)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ import pytest
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.decision import Decision, Launch
 from slotwise.model.event import Event, TaskFinished, TaskKilled
+from slotwise.model.job import PhaseId
 from slotwise.model.shuffle import Shuffle
 from slotwise.programs import MapReduce, plan_mapreduce
-from slotwise.programs.mapreduce.execution import MapReduceExecution
+from slotwise.programs.staged import StagedExecution
 from slotwise.record.log import Log
 from slotwise.runtime.local.backend import HOST, LocalBackend
 
@@ -27,8 +28,8 @@ def programs(place: Path, wait_seconds: float) -> tuple[MapReduce, MapReduce]:
     """A large and a small program that wait for each other, for a limited time.
 
     The map of the small one ends when the large one copies. The last map of the large one ends
-    when the small one is done, or `wait_seconds` after its map. They are defined in a function
-    so that they are sent to the workers by value.
+    when the small one is done, or `wait_seconds` after the end of its map was reported. They
+    are defined in a function so that they are sent to the workers by value.
     """
 
     def wait_for(pattern: str, seconds: float) -> None:
@@ -46,10 +47,23 @@ def programs(place: Path, wait_seconds: float) -> tuple[MapReduce, MapReduce]:
     class Small(MapReduce):
         def map(self, key: int, value: str) -> Iterable[tuple[str, int]]:
             wait_for("work/*/reduce-*/copied", TIMEOUT)
-            (place / "small-has-mapped").touch()
             yield value, 1
 
     return Large(), Small()
+
+
+class Telling(LocalBackend):
+    """Makes a file when it has reported the end of the map of the small job."""
+
+    mark: Path
+
+    def wait(self, until: float | None) -> Sequence[Event]:
+        """As in the local backend."""
+        events = super().wait(until)
+        ends = [event.phase for event in events if isinstance(event, TaskFinished)]
+        if PhaseId("small", "map") in ends:
+            self.mark.touch()
+        return events
 
 
 @pytest.fixture
@@ -65,7 +79,7 @@ def play(tmp_path: Path, watched: Callable[..., Any]) -> Callable[..., Log]:
         cluster = shuffle.cluster(Cluster((Host(HOST, slots={"map": 3, "reduce": 1}),)))
         large, small = programs(tmp_path, wait_seconds)
 
-        def planned(name: str, program: MapReduce, reducers: int) -> MapReduceExecution:
+        def planned(name: str, program: MapReduce, reducers: int) -> StagedExecution:
             return plan_mapreduce(
                 name,
                 program,
@@ -81,7 +95,8 @@ def play(tmp_path: Path, watched: Callable[..., Any]) -> Callable[..., Log]:
 
         executions = [planned("large", large, 2), planned("small", small, 1)]
         jobs = [execution.job for execution in executions]
-        with LocalBackend(executions, cluster.capacity) as backend:
+        with Telling(executions, cluster.capacity) as backend:
+            backend.mark = tmp_path / "small-has-mapped"
             watch = watched(backend, jobs, cluster, name="fair", backend_name="live")
         assert set(watch.state.completed) == {"large", "small"}
         assert (tmp_path / "out-small/part-r-00000").read_text() == "word\t1\n"

@@ -29,7 +29,7 @@ from properties.test_runs import (
 from slotwise.analysis.replay import replay_log
 from slotwise.api import simulate
 from slotwise.model.cluster import Cluster, Host
-from slotwise.model.decision import Launch
+from slotwise.model.decision import Launch, Preempt
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.runtime.simulated.backend import Simulation
 from slotwise.scheduler import ALLOCATORS
@@ -70,6 +70,29 @@ def test_every_run_is_right(
     check_order(case, log)
     check_failures(case, log, state.failed)
     check_turns(case, log)
+    assert replay_log(reread(log)).is_identical
+
+
+@given(cases(), FLOWS, st.sampled_from([0.5, 100.0]))
+@settings(max_examples=EXAMPLES)
+def test_tasks_move_once(
+    run_case: Callable[[Case], Any], case: Case, flow: dict[str, object], within: float
+) -> None:
+    """All jobs end, each task once; hosts, shares and order are kept; the log replays."""
+    case = replace(case, options=case.options | flow | {"move_within": within})
+    watch = run_case(case)
+    log, state = watch.log, watch.state
+    assert state.completed.keys() | state.failed.keys() == {job.id for job in case.jobs}
+    check_tasks(case, log, state.completed, state.failed)
+    check_hosts_and_shares(case, log)
+    check_order(case, log)
+    stops = Counter(
+        (one.phase, one.task)
+        for turn in log.turns
+        for one in turn.decisions
+        if isinstance(one, Preempt) and one.phase.job not in state.failed
+    )
+    assert set(stops.values()) <= {1}
     assert replay_log(reread(log)).is_identical
 
 

@@ -140,8 +140,8 @@ def test_a_forked_child_leaves_the_entry_of_its_parent(folder: Path) -> None:
 
 def test_a_session_that_cannot_open_leaves_no_entry(folder: Path) -> None:
     """The options are refused after the entry was made."""
-    with pytest.raises(InputError, match="attempts_max"):
-        Session(1, attempts_max=0)
+    with pytest.raises(InputError, match="unknown penalty"):
+        Session(1, objective="sloth")
     assert list(folder.iterdir()) == []
 
 
@@ -158,6 +158,18 @@ def test_a_folder_that_others_can_change_is_not_used(folder: Path) -> None:
     assert slots == 4
     claim.close()
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_warnings_show_the_line_of_the_user(open_other: Open, folder: Path) -> None:
+    """Of other sessions, and of a folder that cannot be used."""
+    open_other(os.cpu_count() or 1)
+    with pytest.warns(UserWarning, match="other sessions run here") as told, Session(1):
+        pass
+    assert told[0].filename == __file__
+    folder.chmod(0o777)
+    with pytest.warns(UserWarning, match="set its mode to 0700") as told, Session(1):
+        pass
+    assert told[0].filename == __file__
 
 
 def test_a_folder_of_another_user_is_not_used(

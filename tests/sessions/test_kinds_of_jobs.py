@@ -71,7 +71,7 @@ def test_a_command_that_fails_shows_its_stderr(session: Session) -> None:
 def test_a_cancelled_command_is_stopped(session: Session, tmp_path: Path) -> None:
     """All its processes end; what it printed is not kept."""
     job = session.command(
-        ["sh", "-c", 'echo $$ > "$0"; sleep 1000 & wait', str(tmp_path / "pid")],
+        ["sh", "-c", 'sleep 1000 & echo $$ > "$0"; wait', str(tmp_path / "pid")],
         output=tmp_path / "out",
     )
     pid = tmp_path / "pid"

@@ -8,7 +8,20 @@ from typing import Any
 
 import pytest
 
-from slotwise import Calls, Host, InputError, Job, Phase, Pool, Session, Tasks, mapreduce
+from slotwise import (
+    Calls,
+    Host,
+    InputError,
+    Job,
+    Phase,
+    Pool,
+    Session,
+    Tasks,
+    mapreduce,
+    plan,
+    simulate,
+)
+from slotwise.assignment.delay import Delay
 from slotwise.model.shuffle import Shuffle
 
 PATIENCE = 120.0
@@ -160,6 +173,74 @@ def test_a_session_refuses_options_of_a_wrong_type(
     make: Callable[[], Session], message: str
 ) -> None:
     """Before it starts any process."""
+    refuses(make, message)
+
+
+FLOW: dict[str, Any] = {"assigner": "flow"}
+DELAY: dict[str, Any] = {"assigner": "delay"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (FLOW | {"core_cost": "x"}, "core_cost is 'x'; give a number from 1 to 1000"),
+        (FLOW | {"core_cost": []}, "core_cost is []; give a number from 1 to 1000"),
+        (FLOW | {"core_cost": True}, "core_cost is True; give a number from 1 to 1000"),
+        *(
+            (assigner | {"waits": waits}, f"waits is {waits!r}; give two numbers of seconds")
+            for assigner in (FLOW, DELAY)
+            for waits in ("x", "xy", 3, (1,), (1, 2, 3), {1: 2, 3: 4})
+        ),
+        (FLOW | {"waits": ("a", "b")}, "flow: the waits are 'a' and 'b' seconds; they must"),
+        (DELAY | {"waits": ("a", "b")}, "delay: the waits are 'a' and 'b' seconds; they must"),
+        (DELAY | {"waits": (True, 2)}, "delay: the waits are True and 2 seconds; they must"),
+        ({"epoch_seconds": "x"}, "epoch_seconds is 'x'; give a number >= 1e-06"),
+        ({"epoch_seconds": True}, "epoch_seconds is True; give a number >= 1e-06"),
+        ({"budget_seconds": "x"}, "budget_seconds is 'x'; give a number of seconds >= 0"),
+        ({"attempts_max": "x"}, "attempts_max is 'x'; give a whole number >= 1"),
+        ({"attempts_max": 2.5}, "attempts_max is 2.5; give a whole number >= 1"),
+        ({"attempts_max": None}, "attempts_max is None; give a whole number >= 1"),
+        ({"attempts_max": 0}, "attempts_max is 0; give a whole number >= 1"),
+        ({"progress": 3}, "progress is 3; give a function of an instant"),
+        ({"assigner": []}, "unknown assigner []; known: greedy, delay, flow"),
+        ({"objective": 3}, "objective is 3; give the name of a penalty"),
+        ({"preemption": 3}, "preemption is 3; give a slotwise.Preemption"),
+        ({"log": 3}, "log is 3; give a path"),
+    ],
+)
+def test_runs_and_sessions_refuse_options_of_a_wrong_type(
+    options: dict[str, Any], message: str
+) -> None:
+    """With the same sentence."""
+    if options.get("assigner") == "flow":
+        pytest.importorskip("ortools")
+    refuses(lambda: simulate([JOB], "flex", **options), message)
+    refuses(lambda: Session(1, **options), message)
+
+
+@pytest.mark.parametrize("name", ["dmrs", "dmrs-best"])
+@pytest.mark.parametrize("option", ["epoch_seconds", "budget_seconds"])
+def test_schedulers_with_queues_refuse_options_of_a_wrong_type(name: str, option: str) -> None:
+    """They have no epochs; the options are checked nevertheless."""
+    wrong: dict[str, Any] = {option: "x"}
+    refuses(lambda: simulate([JOB], name, **wrong), f"{option} is 'x'; give a number")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: simulate([JOB], shuffle=3), "shuffle is 3; give a slotwise.Shuffle"),
+        (lambda: simulate([JOB], history=3), "history is 3; give a path"),
+        (lambda: plan([JOB], []), "unknown allocator []; known: fifo"),
+        (lambda: plan([JOB], budget_seconds="x"), "budget_seconds is 'x'; give"),
+        (lambda: plan([JOB], budget_steps="x"), "budget_steps is 'x'; give a number"),
+        (lambda: Delay("a", "b"), "delay: the waits are 'a' and 'b' seconds"),
+    ],
+)
+def test_other_functions_refuse_options_of_a_wrong_type(
+    make: Callable[[], object], message: str
+) -> None:
+    """Before they start anything."""
     refuses(make, message)
 
 

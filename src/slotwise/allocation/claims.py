@@ -14,7 +14,8 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import ShareKey
-from slotwise.model.snapshot import PhaseView, PoolView, Snapshot
+from slotwise.model.snapshot import Snapshot
+from slotwise.model.views import PhaseView, PoolView
 
 
 def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:

@@ -124,7 +124,11 @@ class Allocator(Protocol):
 
     @property
     def phase_seconds(self) -> float:
-        """About how long a decision takes for each phase; the same number on every machine."""
+        """About how long a decision takes for each phase; the same number on every machine.
+
+        `scripts/bench flex` measures it for FLEX: where costs are lines, 2 to 4 ms for 1,000
+        phases, otherwise 200 to 310 ms.
+        """
         ...
 
     @property

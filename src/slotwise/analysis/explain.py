@@ -14,11 +14,12 @@ from slotwise.analysis.explanation import (
     PhaseExplained,
     ShareExplained,
 )
+from slotwise.analysis.gangs import why_gang_waits
 from slotwise.analysis.queued import why_queued
 from slotwise.analysis.waits import unknown_job
 from slotwise.model.errors import InputError
 from slotwise.model.event import JobArrived
-from slotwise.model.snapshot import PhaseView
+from slotwise.model.views import PhaseView
 from slotwise.record.log import Log, Turn
 from slotwise.runtime.initial import initial_state
 from slotwise.runtime.ordering import whole
@@ -152,6 +153,8 @@ def _why(state: State, phase: PhaseState, scheduler: str) -> str:
         return f"no host can begin tasks on slots of kind {phase.slot_kind!r} now"
     if is_queued:
         return why_queued(state, phase)
+    if phase.is_gang and (reason := why_gang_waits(state, phase)):
+        return reason
     if phase.running >= phase.max_share:
         return f"it holds its max share of {phase.max_share}"
     for pool in path_to(phase.pool):

@@ -73,6 +73,7 @@ class Meter:
         self._work: defaultdict[PhaseId, float] = defaultdict(float)
         self._longest: defaultdict[PhaseId, float] = defaultdict(float)
         self._widths: dict[PhaseId, int] = {}  # where a task occupies several slots
+        self._gangs: set[PhaseId] = set()
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -84,12 +85,18 @@ class Meter:
             elif isinstance(event, ObjectiveChanged):
                 self._objective = Objective(event.penalty, event.aggregate)
             elif isinstance(event, OutputLost):
-                self._undo(event)
+                if event.phase not in self._gangs:
+                    self._undo(event)
             elif isinstance(event, JobArrived):
                 for phase in event.job.phases:
                     if phase.slots > 1:
                         self._widths[PhaseId(event.job.id, phase.name)] = phase.slots
+                    if phase.is_gang:
+                        self._gangs.add(PhaseId(event.job.id, phase.name))
         self._follower(now, events, decisions)
+        for event in events:
+            if isinstance(event, OutputLost) and event.phase in self._gangs:
+                self._work[event.phase] = 0.0  # All of it is done again.
 
     @classmethod
     def of_log(cls, log: Log) -> Meter:

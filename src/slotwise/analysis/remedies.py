@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 from slotwise.allocation.tolerances import SLOTS
+from slotwise.analysis.gangs import lacks_slots
 from slotwise.model.decision import Decision, Launch, Reallocate
 from slotwise.model.event import Event, HostChange, HostLost, JobArrived
 from slotwise.record.log import Header, Log
@@ -268,6 +269,12 @@ class _Retracing:
             reason = f"{self.scheduler} had planned tasks of other jobs before its own"
             return _Cause("queued", "", reason)
         free = state.free(kind)
+        if phase.is_gang and lacks_slots(phase, free):
+            reason = (
+                f"it waited for {phase.unit} free slots on the hosts together, for all"
+                f" {phase.pending} tasks of its gang"
+            )
+            return _Cause("too few slots for a gang", str(phase.unit), reason)
         if phase.width > 1 and free and all(n < phase.width for n in free.values()):
             reason = f"it waited for {phase.width} free slots of one host"
             return _Cause("too few slots on a host", str(phase.width), reason)

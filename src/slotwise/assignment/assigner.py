@@ -7,7 +7,8 @@ from typing import Protocol
 
 from slotwise.assignment.wide import Waits
 from slotwise.model.decision import Decision, Launch, Locality
-from slotwise.model.snapshot import PhaseView, Snapshot
+from slotwise.model.snapshot import Snapshot
+from slotwise.model.views import PhaseView
 
 
 class Assigner(Protocol):

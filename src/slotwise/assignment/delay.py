@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slotwise.assignment.assigner import local, remote, waiting
+from slotwise.assignment.together import Together, near_first
 from slotwise.assignment.wide import Waits
 from slotwise.model.decision import Decision, Defer, Locality
 from slotwise.model.errors import InputError
-from slotwise.model.snapshot import PhaseView, Snapshot
+from slotwise.model.snapshot import Snapshot
+from slotwise.model.typed import is_number
+from slotwise.model.views import PhaseView
 
 HEARTBEATS = 1.5
 """The wait for one level of locality, in reporting intervals of a host."""
@@ -23,19 +26,17 @@ class Delay:
     the first `rack_after` seconds it accepts node-local slots only, then also rack-local ones,
     and from `any_after` seconds on any slot. The wait begins at the first offer that it lets
     pass and ends with any launch: the analysis of delay scheduling counts from each launch. The
-    phases of a pool that is overdue (preemption) accept any slot immediately. InputError unless
-    0 <= rack_after <= any_after < inf.
+    phases of a pool that is overdue (preemption) accept any slot immediately. A gang accepts
+    slots for all of its tasks, none farther than these waits allow; `together` places them.
+    InputError unless 0 <= rack_after <= any_after < inf.
     """
 
     rack_after: float = 5.0
     any_after: float = 10.0
+    together: Together = field(default=near_first, repr=False)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.rack_after <= self.any_after < float("inf"):
-            raise InputError(
-                f"delay: the waits are {self.rack_after} and {self.any_after} seconds; they"
-                " must be >= 0, the wait for the rack not longer than the wait for any slot"
-            )
+        check_waits("delay", self.rack_after, self.any_after)
 
     @classmethod
     def of_heartbeat(cls, seconds: float) -> Delay:
@@ -59,34 +60,52 @@ class Delay:
                 has_overdue = bool(snapshot.overdue(slot_kind))
             until = phase.deferred_until
             overrides_delay = has_overdue and phase.overrides_delay
-            is_due = until is None or now >= until or overrides_delay or phase.width > 1
+            is_due = until is None or now >= until or overrides_delay or phase.unit > 1
             # A limit of its pool may have excluded it from offers to other phases.
             hosts = free if is_due or phase.is_limited else freed
             if not hosts:
+                continue
+            if phase.is_gang:
+                if gang := self.together(snapshot, phase, free, self.farthest(phase, now)):
+                    return [*decisions, *gang]
                 continue
             near = freed if phase.has_passed else hosts
             launch = local(phase, near) if near else None
             if launch is None:
                 since = phase.deferred_since
                 if overrides_delay or now >= (now if since is None else since) + rack_after:
-                    launch = remote(phase, snapshot, hosts, self._farthest(phase, now))
+                    launch = remote(phase, snapshot, hosts, self.farthest(phase, now))
             if launch:
                 return [*decisions, launch]
-            if phase.width == 1 and is_due and not phase.is_pinned:
-                decisions.append(self._defer(phase, now))
+            if phase.unit == 1 and is_due and not phase.is_pinned:
+                decisions.append(self.deferral(phase, now))
         return [*decisions, *(waits.defer() if waits else ())]
 
-    def _farthest(self, phase: PhaseView, now: float) -> Locality:
-        """The farthest locality for a phase whose wait for node-local slots is over.
+    def farthest(self, phase: PhaseView, now: float) -> Locality:
+        """The farthest locality that a phase accepts now.
 
         Instants are compared, not differences: `now - since >= wait` may be false in floats at
         exactly the instant `since + wait`.
         """
+        if phase.is_pinned:
+            return Locality.NODE
         since = now if phase.deferred_since is None else phase.deferred_since
-        is_due = now >= since + self.any_after
-        return Locality.ANY if is_due or phase.overrides_delay else Locality.RACK
+        if phase.overrides_delay or now >= since + self.any_after:
+            return Locality.ANY
+        return Locality.RACK if now >= since + self.rack_after else Locality.NODE
 
-    def _defer(self, phase: PhaseView, now: float) -> Defer:
+    def deferral(self, phase: PhaseView, now: float) -> Defer:
+        """Begin the wait of a phase that launches nothing, or continue it."""
         since = now if phase.deferred_since is None else phase.deferred_since
         due = since + self.rack_after
         return Defer(phase.id, since, due if due > now else since + self.any_after)
+
+
+def check_waits(assigner: str, rack_after: float, any_after: float) -> None:
+    """InputError unless these are numbers with 0 <= rack_after <= any_after < inf."""
+    are_numbers = is_number(rack_after) and is_number(any_after)
+    if not are_numbers or not 0 <= rack_after <= any_after < float("inf"):
+        raise InputError(
+            f"{assigner}: the waits are {rack_after!r} and {any_after!r} seconds; they must"
+            " be numbers >= 0, the wait for the rack not longer than the wait for any slot"
+        )

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from slotwise.assignment.assigner import Assigner
-from slotwise.assignment.delay import Delay
-from slotwise.assignment.flow_network import check_installed, place
+from slotwise.assignment.delay import Delay, check_waits
+from slotwise.assignment.flow_network import place
 from slotwise.assignment.flow_round import Placed, Round
 from slotwise.assignment.greedy import Greedy
-from slotwise.model.decision import Decision, Defer, Launch, Locality
-from slotwise.model.errors import InputError
+from slotwise.assignment.moving import moves
+from slotwise.assignment.together import launches
+from slotwise.model.decision import Decision, Defer, Launch, Locality, Preempt
+from slotwise.model.errors import InputError, check_installed
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import PhaseView, Snapshot
+from slotwise.model.snapshot import Snapshot
+from slotwise.model.typed import is_number
+from slotwise.model.views import PhaseView
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,79 +26,108 @@ class Flow:
 
     A round is all launches at one instant on slots of one kind. The order of the phases decides
     how many tasks each phase launches, as under `Greedy`; a network decides which ones, and
-    where. Two additions of Quincy are options:
+    where. Three additions of Quincy are options:
 
     rack_after, any_after  seconds that a phase waits before it takes slots in the rack of its
                            input, and any slot; as in `Delay`
     core_cost              the cost of a byte from another rack, relative to one from another
                            host of the same rack. 1: no difference, and racks are ignored,
                            as in Hammr. Quincy: 2
+    move_within            seconds for which a task that reads from another host may still be
+                           stopped, to start again beside its input on a slot that nobody
+                           else takes (`assignment.moving`). 0: tasks stay where they are
 
-    Rounds with wide tasks, and rounds where the order depends on several kinds of slots, are
-    decided launch by launch, as `Greedy` or `Delay` does. InputError for invalid options.
+    Rounds with wide tasks or gangs, and rounds where the order depends on several kinds of
+    slots, are decided launch by launch, as `Greedy` or `Delay` does; all tasks of a gang are
+    one launch, placed by a network of their own. InputError for invalid options.
     """
 
     rack_after: float = 0.0
     any_after: float = 0.0
     core_cost: float = 1.0
+    move_within: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.rack_after <= self.any_after < float("inf"):
+        check_waits("flow", self.rack_after, self.any_after)
+        if not is_number(self.core_cost) or not 1 <= self.core_cost <= 1000:
             raise InputError(
-                f"flow: the waits are {self.rack_after} and {self.any_after} seconds; they"
-                " must be >= 0, the wait for the rack not longer than the wait for any slot"
-            )
-        if not 1 <= self.core_cost <= 1000:
-            raise InputError(
-                f"core_cost is {self.core_cost}; give a number from 1 to 1000: the cost of a"
+                f"core_cost is {self.core_cost!r}; give a number from 1 to 1000: the cost of a"
                 " byte from another rack, relative to one from another host of the same rack"
             )
-        check_installed()
+        if not is_number(self.move_within) or not 0 <= self.move_within < float("inf"):
+            raise InputError(
+                f"move_within is {self.move_within!r}; give seconds >= 0 for which a task that"
+                " reads from another host may still move"
+            )
+        check_installed("ortools", "the assigner flow (greedy and delay do not)", "flow")
 
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The launches of the next round, with the deferrals of the phases that wait."""
         free = [snapshot.free(kind) for kind in snapshot.cluster.capacity]
         if snapshot.has_wide or all(sum(hosts.values()) <= 1 for hosts in free):
-            return self._one_by_one.assign(snapshot)  # One slot needs no network.
-        is_cut, now = False, snapshot.now
+            # One slot needs no network.
+            return self._one_by_one.assign(snapshot) or self._moves(snapshot)
+        is_cut, now, delay = False, snapshot.now, self._delay
         for slot_kind in snapshot.cluster.capacity:
             if not snapshot.free(slot_kind):
                 continue
-            one = Round(snapshot, slot_kind, self.farthest, self.core_cost)
+            one = Round(snapshot, slot_kind, delay.farthest, self.core_cost)
             turns = snapshot.turns(slot_kind, one.most)
             placed = one.placed(turns.phases, place)
-            launches = list(_in_turn(turns.phases, placed))
-            launched = {launch.phase for launch in launches}
+            begun = list(_in_turn(turns.phases, placed))
+            launched = {launch.phase for launch in begun}
             passed = [p for p in one.asked if p.may_launch and p.id not in launched]
-            decisions: list[Decision] = [*launches, *self._defer(now, passed)]
+            decisions: list[Decision] = [*begun, *_deferrals(delay, passed, now)]
             if decisions:
                 return decisions
             is_cut = is_cut or turns.is_cut
-        return self._one_by_one.assign(snapshot) if is_cut else ()
+        if is_cut and (others := self._one_by_one.assign(snapshot)):
+            return others
+        return self._moves(snapshot)
 
-    def farthest(self, phase: PhaseView, now: float) -> Locality:
-        """The farthest locality that a phase accepts now."""
-        if phase.is_pinned:
-            return Locality.NODE
-        since = now if phase.deferred_since is None else phase.deferred_since
-        if phase.overrides_delay or now >= since + self.any_after:
-            return Locality.ANY
-        return Locality.RACK if now >= since + self.rack_after else Locality.NODE
+    def _moves(self, snapshot: Snapshot) -> Sequence[Preempt]:
+        for slot_kind in snapshot.cluster.capacity if self.move_within else ():
+            if found := moves(snapshot, slot_kind, self.move_within):
+                return found
+        return ()
+
+    @property
+    def _delay(self) -> Delay:
+        return Delay(self.rack_after, self.any_after)
 
     @property
     def _one_by_one(self) -> Assigner:
-        return Delay(self.rack_after, self.any_after) if self.any_after else Greedy()
+        if self.any_after:
+            return replace(self._delay, together=self._together)
+        return Greedy(self._together)
 
-    def _defer(self, now: float, phases: Sequence[PhaseView]) -> Iterator[Defer]:
-        """Begin or continue the waits of phases that launch nothing."""
-        for phase in phases:
-            until = phase.deferred_until
-            is_due = until is None or now >= until
-            far = self.farthest(phase, now)
-            if phase.has_homes and not phase.is_pinned and is_due and far < Locality.ANY:
-                since = now if phase.deferred_since is None else phase.deferred_since
-                due = since + self.rack_after
-                yield Defer(phase.id, since, due if due > now else since + self.any_after)
+    def _together(
+        self,
+        snapshot: Snapshot,
+        phase: PhaseView,
+        free: Mapping[str, int],
+        farthest: Locality,
+    ) -> Sequence[Launch]:
+        """Launch a gang on hosts with these free slots so that it moves as few bytes as it can.
+
+        None if some task would run farther from its input than `farthest`.
+        """
+        room = {host: count // phase.width for host, count in free.items()}
+        one = Round(snapshot, phase.pool.slot_kind, lambda *_: farthest, self.core_cost, room)
+        placed = one.placed([phase] * phase.pending, place)[phase.id]
+        if len(placed) < phase.pending:
+            return ()
+        return launches(phase, {task: (host, locality) for task, host, locality in placed})
+
+
+def _deferrals(delay: Delay, phases: Sequence[PhaseView], now: float) -> Iterator[Defer]:
+    """Begin or continue the waits of phases that launch nothing."""
+    for phase in phases:
+        until = phase.deferred_until
+        is_due = until is None or now >= until
+        far = delay.farthest(phase, now)
+        if phase.has_homes and not phase.is_pinned and is_due and far < Locality.ANY:
+            yield delay.deferral(phase, now)
 
 
 def _in_turn(
@@ -105,5 +137,6 @@ def _in_turn(
     coming = {name: iter(tasks) for name, tasks in placed.items()}
     for phase in turns:
         name = phase.id
-        for task, host, locality in islice(coming[name], 1):
+        if (found := next(coming[name], None)) is not None:
+            task, host, locality = found
             yield Launch(name, task, phase.attempt_of(task), host, locality)

@@ -17,12 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from slotwise.model.errors import MissingExtraError
 from slotwise.model.homes import Integers
 
 PRICE_MOST = 2**40
@@ -81,12 +79,6 @@ class CheapestFlow:
     host: Integers
     rack: Integers
     remote: Integers
-
-
-def check_installed() -> None:
-    """Raise MissingExtraError if OR-Tools, which solves the network, is missing."""
-    if find_spec("ortools") is None:
-        raise MissingExtraError("the assigner flow (greedy and delay do not)", "flow")
 
 
 def place(network: PlacementNetwork) -> CheapestFlow:

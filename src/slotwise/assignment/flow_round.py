@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,7 +13,8 @@ from slotwise.assignment.flow_network import CheapestFlow, PlacementNetwork, Rac
 from slotwise.model.decision import Locality
 from slotwise.model.homes import Integers
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import PhaseView, Snapshot
+from slotwise.model.snapshot import Snapshot
+from slotwise.model.views import PhaseView
 
 Placed = tuple[int, str, Locality]
 """A task, its host, and how far that is from its input."""
@@ -57,8 +58,10 @@ class Round:
         slot_kind: str,
         farthest: Callable[[PhaseView, float], Locality],
         core_cost: float,
+        room: Mapping[str, int] | None = None,
     ) -> None:
-        cluster, free = snapshot.cluster, snapshot.free(slot_kind)
+        """`room`: how many tasks each host has room for; None: as many as it has free slots."""
+        cluster, free = snapshot.cluster, room or snapshot.free(slot_kind)
         self.asked: list[PhaseView] = []
         self._now, self._farthest, self._core_cost = snapshot.now, farthest, core_cost
         self._hosts = sorted(free, key=cluster.position.__getitem__)

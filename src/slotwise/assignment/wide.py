@@ -1,49 +1,62 @@
-"""Tasks that occupy several slots of one host: how phases are served beside them.
+"""Phases that take several slots at once: how others are served beside them.
 
-While all tasks occupy one slot each, nothing of this applies. A phase of wide tasks waits while
-it holds less than its allocation and no host has enough free slots for one of its tasks. Its
-wait begins with a `Defer`. When the wait is due, the phase has the first right to every host
-with enough free slots, and it keeps the free slots of some hosts: no other phase launches
-there. So the free slots of these hosts only become more until there are enough.
+A phase of wide tasks needs several slots of one host, a gang slots for all of its tasks. While
+each phase takes one slot at a time, nothing of this applies. Such a phase waits while it holds
+less than its allocation and not enough slots are free for a task, or for the gang. Its wait
+begins with a `Defer`. When the wait is due, the phase has the first right to the slots that it
+can use, and it keeps the free slots of some hosts: no other phase launches there. So the free
+slots of these hosts only become more until there are enough.
 
-docs/algorithms/wide-tasks.md has the rules, their reasons, and the proof that each wait ends.
+docs/algorithms/wide-tasks.md and docs/algorithms/gangs.md have the rules, their reasons, and
+the proofs that each wait ends.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.decision import Defer
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import PhaseView, PoolView, Snapshot
+from slotwise.model.snapshot import Snapshot
+from slotwise.model.views import PhaseView, PoolView
 
 LOOK_SECONDS = 1.0
 """The least wait of a `Defer` that needs no wake-up, since the phase keeps slots already."""
 
 
 class Waits:
-    """The waits of phases of wide tasks at one instant, and the slots that they keep.
+    """The waits of phases of wide tasks and gangs at one instant, and the slots that they keep.
 
-    Waits that are due are ordered: first those of overdue pools, then by the instant from which
-    they have been due. O(phases of wide tasks + hosts with free slots + running wide tasks).
+    due  the phases whose waits are due: first those of overdue pools, then by the instant from
+         which they have been due
+
+    O(such phases + hosts with free slots + running wide tasks); for each gang that is due also
+    O(hosts log hosts + running tasks).
     """
 
     def __init__(self, snapshot: Snapshot, near_after: float = 0.0) -> None:
         """`near_after`: seconds for which a phase with homes waits for a slot near these."""
         self._snapshot, self._near_after = snapshot, near_after
-        self._wide = [p for kind in snapshot.cluster.capacity for p in snapshot.wide(kind)]
+        self._wide = [
+            phase
+            for kind in snapshot.cluster.capacity
+            for phase in snapshot.wide(kind)
+            if not (phase.is_gang and phase.running)  # Such a gang runs, or is being stopped.
+        ]
         found = [
             (not phase.overrides_delay, due, phase.order, phase)
             for phase in self._wide
             if phase.pending and (due := self._due(phase)) <= snapshot.now
         ]
-        self._due_ones = [phase for *_, phase in sorted(found, key=lambda one: one[:3])]
-        self._place = {phase.id: place for place, phase in enumerate(self._due_ones)}
+        self.due: list[PhaseView] = [
+            phase for *_, phase in sorted(found, key=lambda one: one[:3])
+        ]
+        self._place = {phase.id: place for place, phase in enumerate(self.due)}
         self._keepers: dict[tuple[str, str], PhaseView] = {}
-        for phase in self._due_ones:
+        for phase in self.due:
             if phase.may_launch:
                 self._keep(phase)
 
@@ -53,14 +66,20 @@ class Waits:
         return sorted(phases, key=lambda p: (not p.overrides_delay, self._turn(p.id)))
 
     def offered(self, slot_kind: str, phase: PhaseView) -> Mapping[str, int]:
-        """The hosts with enough free slots for a task that are not kept from its phase."""
-        if phase.is_limited and any(self._needs_room_of(o, phase) for o in self._due_ones):
+        """The hosts with enough free slots for a task that are not kept from its phase.
+
+        For a gang these hosts hold all of its tasks, or there are none.
+        """
+        if phase.is_limited and any(self._needs_room_of(o, phase) for o in self.due):
             return {}
-        return {
+        hosts = {
             host: count
             for host, count in self._snapshot.free(slot_kind).items()
             if count >= phase.width and not self._is_kept((slot_kind, host), phase)
         }
+        if phase.is_gang and places(phase, hosts.values()) < phase.pending:
+            return {}
+        return hosts
 
     def defer(self) -> list[Defer]:
         """The decisions with which waits begin, and with which they continue until due."""
@@ -80,16 +99,17 @@ class Waits:
     def _due(self, phase: PhaseView) -> float:
         """When its wait is due; inf if it holds its allocation.
 
-        At once if it lacks the slots of a whole task or its pool is overdue. If it lacks a part
-        of these slots, after the time in which that part adds up to a task of usual length.
+        At once if it lacks the slots of a whole task, or gang, or its pool is overdue. If it
+        lacks a part of these slots, after the time in which that part adds up to a task, or
+        gang, of usual length.
         """
         lacks = _lacks(phase)
         if lacks <= SLOTS:
             return inf
         wait = 0.0
         if not phase.overrides_delay:
-            if lacks < phase.width - SLOTS:
-                wait = self._mean(phase) * (phase.width / lacks - 1)
+            if lacks < phase.unit - SLOTS:
+                wait = self._mean(phase) * (phase.unit / lacks - 1)
             if phase.has_homes and not phase.is_pinned:
                 wait = max(wait, self._near_after)
         since = phase.deferred_since
@@ -106,6 +126,10 @@ class Waits:
         It keeps none while a task of another phase runs that will free enough slots at once.
         """
         kind = phase.pool.slot_kind
+        if phase.is_gang:
+            for host in self._hosts_for_gang(phase, kind):
+                self._keepers[kind, host] = phase
+            return
         free = self._snapshot.free(kind)
         hosts = [host for host in free if (kind, host) not in self._keepers]
         hosts = [host for host in hosts if self._could_use(phase, kind, host)]
@@ -115,6 +139,30 @@ class Waits:
             hosts.sort(key=lambda host: (-free[host] - stopping[host], position[host]))
             for host in hosts[: max(1, int(_lacks(phase) / phase.width + SLOTS))]:
                 self._keepers[kind, host] = phase
+
+    def _hosts_for_gang(self, phase: PhaseView, kind: str) -> list[str]:
+        """The hosts that a gang keeps: those where the newest task has run for longest.
+
+        As many as will hold the gang when the tasks that were asked to stop have ended there
+        or, if all hosts together will not, as many as hold it when no task runs there. None if
+        the hosts that no phase before it keeps do not hold it even then.
+        """
+        free, stopping = self._snapshot.free(kind), slots_stopping(self._snapshot, kind)
+        position, lost = self._snapshot.cluster.position, self._snapshot.lost
+        most = {
+            host.name: host.slots.get(kind, 0)
+            for host in self._snapshot.cluster.hosts
+            if host.name not in lost and (kind, host.name) not in self._keepers
+        }
+        coming = {host: free.get(host, 0) + stopping[host] for host in most}
+        newest = _newest_starts(self._snapshot, kind)
+        order = sorted(
+            most, key=lambda host: (newest.get(host, -inf), -coming[host], position[host])
+        )
+        for slots in (coming, most):
+            if places(phase, slots.values()) >= phase.pending:
+                return _first_that_hold(phase, order, slots)
+        return []
 
     def _will_come(self, phase: PhaseView, slot_kind: str) -> bool:
         """Whether a task of another phase holds enough slots of a host that it could use."""
@@ -145,7 +193,7 @@ class Waits:
             return False
         keys = {pool.key for pool in _path(keeper.pool)}
         return self._has_host(keeper) and any(
-            pool.key in keys and pool.room - phase.width < keeper.width
+            pool.key in keys and pool.room - phase.unit < keeper.unit
             for pool in _path(phase.pool)
         )
 
@@ -159,10 +207,16 @@ class Waits:
         return self._place.get(phase, len(self._place))
 
     def _has_host(self, phase: PhaseView) -> bool:
-        """Whether a responsive host has slots for one of its tasks."""
+        """Whether the responsive hosts have slots for one of its tasks, or for its gang."""
         kind, lost = phase.pool.slot_kind, self._snapshot.lost
         hosts = [host for host in self._snapshot.cluster.hosts if host.name not in lost]
-        return any(host.slots.get(kind, 0) >= phase.width for host in hosts)
+        needed = phase.pending if phase.is_gang else 1
+        return places(phase, (host.slots.get(kind, 0) for host in hosts)) >= needed
+
+
+def places(phase: PhaseView, slots: Iterable[int]) -> int:
+    """The tasks of a phase for which hosts with these numbers of slots have room together."""
+    return sum(count // phase.width for count in slots)
 
 
 def slots_stopping(snapshot: Snapshot, slot_kind: str) -> Counter[str]:
@@ -172,6 +226,29 @@ def slots_stopping(snapshot: Snapshot, slot_kind: str) -> Counter[str]:
         for host in phase.hosts_stopping():
             slots[host] += phase.width
     return slots
+
+
+def _newest_starts(snapshot: Snapshot, slot_kind: str) -> dict[str, float]:
+    """When the newest task on each host started, without those that were asked to stop."""
+    newest: dict[str, float] = {}
+    for phase in snapshot.ready(slot_kind):
+        for started, launch in phase.attempts():
+            newest[launch.host] = max(started, newest.get(launch.host, -inf))
+    return newest
+
+
+def _first_that_hold(
+    phase: PhaseView, hosts: Sequence[str], slots: Mapping[str, int]
+) -> list[str]:
+    """The first of these hosts that hold a gang together if they have these slots for it."""
+    chosen, left = [], phase.pending
+    for host in hosts:
+        if left <= 0:
+            break
+        if count := places(phase, (slots[host],)):
+            chosen.append(host)
+            left -= count
+    return chosen
 
 
 def _lacks(phase: PhaseView) -> float:

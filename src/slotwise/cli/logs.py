@@ -96,7 +96,8 @@ def explain_log(
 
     `slotwise explain run.jsonl --at 12.5 --job q1`
     """
-    from slotwise.report.explanation import explanation_lines, wait_lines
+    from slotwise.analysis.explanation import explanation_lines
+    from slotwise.report.explanation import wait_lines
 
     with exit_codes():
         if at is None:

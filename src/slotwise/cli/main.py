@@ -17,7 +17,7 @@ from slotwise.cli.option_texts import parse_slots
 from slotwise.cli.options import (
     AggregateName,
     Json,
-    Output,
+    OutputOptions,
     Penalty,
     Scheduling,
     SlotsText,
@@ -25,6 +25,7 @@ from slotwise.cli.options import (
     grouped,
     objective_asked,
 )
+from slotwise.cli.show import show_dataflow
 from slotwise.cli.streams import StdoutError, guard_streams
 from slotwise.cli.terminal import (
     errors,
@@ -194,7 +195,7 @@ def _simulate(
     history: Known = None,
     scheduling: Scheduling,
     truth: Truth,
-    output: Output,
+    output: OutputOptions,
 ) -> None:
     """Simulate the workload task by task; the same seed gives the same result.
 
@@ -227,7 +228,7 @@ def _run(
     overwrite: Overwrite = False,
     history: History = None,
     scheduling: Scheduling,
-    output: Output,
+    output: OutputOptions,
 ) -> None:
     """Run the workload in worker processes of this machine. Jobs of stated work sleep.
 
@@ -271,7 +272,7 @@ def _compare(
     ] = None,
     scheduling: Scheduling,
     truth: Truth,
-    output: Output,
+    output: OutputOptions,
 ) -> None:
     """Compare several schedulers on the same workload, with the lower bound.
 
@@ -311,6 +312,7 @@ def _compare(
 app.command(name="report")(report_logs)
 app.command(name="replay")(replay_log)
 app.command(name="explain")(explain_log)
+app.command(name="show")(show_dataflow)
 
 
 def main() -> None:

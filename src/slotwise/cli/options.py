@@ -59,6 +59,12 @@ class Scheduling:
         float | None,
         typer.Option(help="For flow: the cost of a byte between racks, within a rack it is 1."),
     ] = None
+    move_within: Annotated[
+        float | None,
+        typer.Option(
+            help="For flow: seconds for which a task may still move to a slot beside its input."
+        ),
+    ] = None
     preempt: Annotated[
         str | None,
         typer.Option(
@@ -91,6 +97,7 @@ class Scheduling:
             assigner=self.assigner,
             waits=parse_waits(self.waits),
             core_cost=self.core_cost,
+            move_within=self.move_within,
             preemption=parse_preemption(self.preempt),
             shuffle=self._shuffle(source),
             budget_seconds=self.budget_seconds,
@@ -168,7 +175,7 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputOptions:
     """Where a command writes, and the format of its output."""
 
     log: Annotated[Path | None, typer.Option(help="Write the log here (JSON Lines).")] = None

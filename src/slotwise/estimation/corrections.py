@@ -12,7 +12,8 @@ from slotwise.estimation.extrapolation import RUNNING_FLOOR, WORK_LEAST
 from slotwise.estimation.rates import SETTLED
 from slotwise.model.decision import Launch
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import PhaseView, Seen
+from slotwise.model.snapshot import Seen
+from slotwise.model.views import PhaseView
 
 TRUST = 1.0
 """The weight of a stated speed, as a number of tasks that ran on the host."""

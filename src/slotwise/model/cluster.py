@@ -139,6 +139,21 @@ class Cluster:
                 f" {largest}, or add a larger host"
             )
 
+    def check_gang(self, kind: str, tasks: int, slots: int) -> None:
+        """InputError if the hosts together cannot hold these tasks at once.
+
+        Each task occupies `slots` slots of one host. No check without hosts: some may come.
+        """
+        slot_kind = self.slot_kind(kind)
+        fit = sum(host.slots.get(slot_kind, 0) // slots for host in self.hosts)
+        if fit < tasks and self.hosts:
+            raise InputError(
+                f"a gang starts its {tasks} tasks of {slots} {_slots(slots)} together, but"
+                f" the {self.capacity[slot_kind]} slots of kind {slot_kind!r} on"
+                f" {len(self.hosts)} {'host' if len(self.hosts) == 1 else 'hosts'} hold {fit}"
+                f" of them at once; give the gang at most {fit}, or add slots"
+            )
+
     def check_continues(self, before: str, after: str, slots: tuple[int, int] = (1, 1)) -> None:
         """InputError for a host that can run tasks of kind `before` but not those of `after`.
 
@@ -173,3 +188,7 @@ class Cluster:
             f"no host has slots for phases of kind {kind!r}; the cluster has slots of kind"
             f" {', '.join(self.capacity)}: add {wanted} slots to a host"
         )
+
+
+def _slots(count: int) -> str:
+    return "slot" if count == 1 else "slots"

@@ -63,9 +63,9 @@ class Launch:
 class Defer:
     """This phase waits for other free slots than those that it was offered.
 
-    They were far from its input (delay scheduling), or too few on each host for one of its
-    tasks. It has been waiting since `since` and is considered again at `until`. A launch ends
-    the wait.
+    They were far from its input (delay scheduling), too few on each host for one of its tasks,
+    or too few for its gang. It has been waiting since `since` and is considered again at
+    `until`. A launch ends the wait.
     """
 
     phase: PhaseId
@@ -78,7 +78,7 @@ class Preempt:
     """Ask this running attempt to stop, and kill it if it still runs at `until`.
 
     `until` None kills it at once. `pool` is the pool that takes the slot back, or None if the
-    job was given up.
+    job was given up, or another attempt of its gang has ended without a result.
     """
 
     phase: PhaseId

@@ -6,6 +6,10 @@ SlotwiseError
  └─ MissingExtraError an optional dependency is not installed (exit code 2)
 """
 
+from __future__ import annotations
+
+from importlib.util import find_spec
+
 
 class SlotwiseError(Exception):
     """An error that a user can cause and fix; the message names place, value and remedy."""
@@ -26,3 +30,9 @@ class MissingExtraError(SlotwiseError):
         super().__init__(
             f"{wanted_for} needs an optional part: pip install 'slotwise[{extra}]'"
         )
+
+
+def check_installed(module: str, wanted_for: str, extra: str) -> None:
+    """Raise MissingExtraError, naming what needs it, if the module of an extra is missing."""
+    if find_spec(module) is None:
+        raise MissingExtraError(wanted_for, extra)

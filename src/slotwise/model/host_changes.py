@@ -56,6 +56,21 @@ class ChangingHosts:
                     " jobs may wait forever; add a host with such slots"
                 )
 
+    def check_held(self, jobs: Iterable[Job]) -> None:
+        """InputError if the hosts after the last change cannot hold a gang of these jobs."""
+        staying = self.cluster
+        for name in self._drained:
+            staying = staying.without(name)
+        for job, phase in ((one, phase) for one in jobs for phase in one.phases):
+            if phase.gang:
+                try:
+                    staying.check_gang(phase.kind, phase.tasks.count, phase.slots)
+                except InputError as error:
+                    raise InputError(
+                        f"job {job.id!r}, phase {phase.name!r} may wait forever after the last"
+                        f" change of the hosts: {error}"
+                    ) from None
+
     def _add(self, host: Host, what: str) -> None:
         if host.name in self._drained:
             raise InputError(
@@ -110,6 +125,7 @@ def check_changes(
     A phase uses the kind of slots that it gets by the hosts that have come before its job.
     """
     hosts = ChangingHosts(cluster)
+    jobs = list(jobs)
     coming = sorted(jobs, key=lambda job: -job.arrival)
     used: dict[str, None] = {}
     changes = in_order(changes)
@@ -121,3 +137,4 @@ def check_changes(
             hosts.follow(change)
     if changes:
         hosts.check_served(used)
+        hosts.check_held(jobs)

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
 from slotwise.model.errors import InputError
+from slotwise.model.steps import checked_steps
 from slotwise.model.typed import NUMBER, WHOLE
 
 PRIORITIES: Mapping[str, float] = MappingProxyType(
@@ -101,6 +101,8 @@ class Phase:
                 that one: it may begin when that task is done, and only on the host where it ran
     slots       the slots of one host that each task occupies. A task of work w holds them for
                 w seconds at speed 1, and so uses w * slots slot-seconds
+    gang        all tasks start together, on one host or on several, or none does. If an attempt
+                of one fails, is lost or is killed, all of them are done again
     """
 
     name: str
@@ -114,6 +116,7 @@ class Phase:
     continues: str | None = None
     grows: bool = False
     slots: int = 1
+    gang: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.tasks, Tasks):
@@ -170,6 +173,31 @@ class Phase:
                 f"phase {self.name!r} grows; leave out `continues` and `blocks`, and give one"
                 " value of work for all tasks, or none"
             )
+        if self.gang:
+            self._check_gang()
+
+    def _check_gang(self) -> None:
+        if self.grows or self.continues is not None or self.slow_start < 1:
+            raise InputError(
+                f"phase {self.name!r} is a gang, whose tasks start together; leave out `grows`,"
+                " `continues` and `slow_start`"
+            )
+        if self.slots_max is not None and self.slots_max < self.unit:
+            raise InputError(
+                f"phase {self.name!r} is a gang of {self.tasks.count} tasks with {self.slots}"
+                f" slots each, and slots_max is {self.slots_max}; give it at least {self.unit},"
+                " or leave it out"
+            )
+
+    @property
+    def unit(self) -> int:
+        """The slots that it takes at once: those of a task, or of all tasks of a gang."""
+        return self.slots * self.tasks.count if self.gang else self.slots
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether several tasks start together. A gang of one task is like any other phase."""
+        return self.gang and self.tasks.count > 1
 
     @property
     def waits_for(self) -> frozenset[str]:
@@ -235,7 +263,7 @@ class Job:
                 f"job {self.id!r}: unknown priority {self.priority!r};"
                 f" known: {', '.join(PRIORITIES)}"
             )
-        object.__setattr__(self, "steps", _steps(self.id, self.steps))
+        object.__setattr__(self, "steps", checked_steps(self.id, self.steps))
         if len(self.phases) > 1 or self.phases[0].waits_for:
             self._check_order()
 
@@ -332,6 +360,13 @@ class Job:
                     f"job {self.id!r}: phase {phase.name!r} begins before a phase that grows is"
                     " done; leave out `continues` and `slow_start`"
                 )
+            gangs = sorted(name for name in phase.waits_for if self.by_name[name].gang)
+            if gangs and (phase.slow_start < 1 or phase.continues is not None):
+                raise InputError(
+                    f"job {self.id!r}: phase {phase.name!r} begins before gang {gangs[0]!r} is"
+                    " done, which may have to be done again; leave out `continues` and"
+                    " `slow_start`"
+                )
             if phase.continues is not None:
                 count = self.by_name[phase.continues].tasks.count
                 if count != phase.tasks.count:
@@ -346,30 +381,3 @@ class Job:
                 f"job {self.id!r}: phases {', '.join(stuck)} wait for each other in a circle;"
                 " remove one `after`"
             )
-
-
-def _steps(job: str, steps: Iterable[Iterable[float]]) -> tuple[tuple[float, float], ...]:
-    """The steps as pairs. InputError for one that is no pair, or that does not increase."""
-    pairs = []
-    if not isinstance(steps, Iterable):
-        raise InputError(f"job {job!r}: steps is {steps!r}; give pairs (seconds, cost)")
-    for step in steps:
-        try:
-            at, cost = step
-        except (TypeError, ValueError):
-            raise InputError(
-                f"job {job!r}: step {step!r} is no pair; give (seconds, cost)"
-            ) from None
-        if not (isinstance(at, NUMBER) and isinstance(cost, NUMBER)):
-            raise InputError(f"job {job!r}: step {step!r}; its time and cost must be numbers")
-        if not (0 <= at < float("inf") and 0 <= cost < float("inf")):
-            raise InputError(
-                f"job {job!r}: step ({at}, {cost}); its time and its cost must be >= 0"
-            )
-        pairs.append((at, cost))
-    for one, other in pairwise(pairs):
-        if not (one[0] < other[0] and one[1] < other[1]):
-            raise InputError(
-                f"job {job!r}: step {other} follows {one}; times and costs must increase"
-            )
-    return tuple(pairs)

@@ -92,13 +92,18 @@ class PoolTree(Mapping[str, Pool]):
             for pool in self._pools.values()
         )
 
-    def check_slots(self, name: str, kind: str, slots: int) -> None:
-        """InputError if a task of this kind and number of slots exceeds a max share."""
+    def check_slots(
+        self, name: str, kind: str, slots: int, what: str = "each task occupies"
+    ) -> None:
+        """InputError if a task of this kind and number of slots exceeds a max share.
+
+        `what` says of what the slots are, if not of a task.
+        """
         for key in self.shares(name, kind):
             most = self[key.pool].slots_max.get(key.kind)
             if most is not None and most < slots:
                 raise InputError(
-                    f"each task occupies {slots} slots, but pool {key.pool!r} may hold at most"
+                    f"{what} {slots} slots, but pool {key.pool!r} may hold at most"
                     f" {most} (slots_max); give the pool more, or the task fewer"
                 )
 

@@ -14,6 +14,16 @@ WHOLE = (int, Integral)
 """The types of whole numbers."""
 
 
+def is_number(value: object) -> bool:
+    """Whether it is a number; True and False are none."""
+    return isinstance(value, NUMBER) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number; True and False are none."""
+    return isinstance(value, WHOLE) and not isinstance(value, bool)
+
+
 def check_text(what: str, value: object) -> None:
     """InputError unless it is a text that is not empty."""
     if not isinstance(value, str) or not value:

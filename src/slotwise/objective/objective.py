@@ -40,6 +40,17 @@ class Objective:
         """The default objective of a penalty: its sum, for makespan its maximum."""
         return cls(penalty, "max" if penalty == "makespan" else "sum")
 
+    @classmethod
+    def of(cls, given: Objective | str) -> Objective:
+        """The objective that a user gives, perhaps by the name of a penalty."""
+        if isinstance(given, str):
+            return cls.named(given)
+        if not isinstance(given, Objective):
+            raise InputError(
+                f"objective is {given!r}; give the name of a penalty, or a slotwise.Objective"
+            )
+        return given
+
     def penalty_of(self, job: Job) -> str:
         """The name of the penalty of one job: its own if it states one."""
         return job.penalty or self.penalty

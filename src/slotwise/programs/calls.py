@@ -176,10 +176,12 @@ class Calls:
         return f"{phase} task {task} of job {self.job.id}"
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
-        """Store the result of the first attempt that finishes."""
+        """Store the result of the first attempt that finishes; of a gang, of the last one."""
         if phase not in self._passed:
             stored = self.results[phase]
             assert isinstance(stored, dict)
+            if self.job.by_name[phase].is_gang:
+                stored[task] = result
             stored.setdefault(task, result)
             return
         assert isinstance(result, Handle)

@@ -21,7 +21,7 @@ from slotwise.model.typed import NUMBER, check_whole
 from slotwise.programs.commit import OutputDirectory, check_output
 from slotwise.programs.descendants import children, descendants
 from slotwise.programs.formats.files import absolute
-from slotwise.programs.mapreduce.layout import Layout
+from slotwise.programs.layout import Layout
 from slotwise.programs.work_folder import work_folder_name
 
 PHASE = "command"
@@ -111,7 +111,7 @@ class Commands:
         self.job = job
         self.runner: Callable[..., object] = runner
         self._command = runner
-        self._layout = Layout(work_folder_name(), output, "")
+        self._layout = Layout(work_folder_name(), output)
         names = [_name(task, file) for task in range(runner.tasks) for file in FILES]
         self._output = OutputDirectory(self._layout, overwrite, job.id, names)
         self._winners: dict[int, int] = {}

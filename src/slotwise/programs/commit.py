@@ -22,8 +22,8 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from slotwise.model.errors import InputError
+from slotwise.programs.layout import Layout
 from slotwise.programs.lock import FileLock, HeldError, holder, owner_of
-from slotwise.programs.mapreduce.layout import Layout
 from slotwise.programs.work_folder import NAME
 
 MANIFEST_VERSION = 1

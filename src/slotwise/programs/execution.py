@@ -49,7 +49,11 @@ class Execution(Protocol):
         ...
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
-        """Remove what a failed or killed attempt left behind."""
+        """Remove what a failed or killed attempt left behind.
+
+        Also the result of an attempt that has finished, if its phase is a gang of which another
+        attempt then fails, is killed, or loses its output: the task is done again.
+        """
         ...
 
     def close(self, succeeded: bool) -> None:
@@ -77,8 +81,8 @@ class LosesOutput(Protocol):
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
         """Forget the intermediate output of done tasks, which is lost.
 
-        Those of the tasks that had any; they are done again. May raise OSError, and has no
-        effect then.
+        Those of the tasks that had any; they are done again, and with one of a gang all others.
+        May raise OSError, and has no effect then.
         """
         ...
 

@@ -15,8 +15,7 @@ from zlib import crc32
 
 import cloudpickle
 
-from slotwise.model.errors import InputError, MissingExtraError
-from slotwise.programs.formats.arrow import require_arrow
+from slotwise.model.errors import InputError, MissingExtraError, check_installed
 from slotwise.programs.mapreduce.program import BatchMapReduce, MapReduce
 
 AnyProgram = MapReduce | BatchMapReduce
@@ -90,7 +89,7 @@ def _class_of(spec: str, base_dir: str | Path | None) -> type[AnyProgram]:
             f"unknown program {spec!r}; installed: {', '.join(BUILTINS)}; for one of your own"
             " write path/to/file.py:ClassName"
         )
-    module = _imported((Path(base_dir or ".") / path).absolute(), spec)
+    module = imported((Path(base_dir or ".") / path).absolute(), spec)
     found = getattr(module, class_name, None)
     if found is None:
         raise InputError(
@@ -111,7 +110,7 @@ def _checked(found: object, spec: str) -> type[AnyProgram]:
     for name in ("map", "reduce"):
         _check_parameters(found, name, spec)
     if issubclass(found, BatchMapReduce):
-        require_arrow(f"program {spec!r}, which maps batches,")
+        check_installed("pyarrow", f"program {spec!r}, which maps batches,", "arrow")
     return found
 
 
@@ -147,10 +146,10 @@ def _made(program_class: type[AnyProgram], spec: str, given: dict[str, Any]) -> 
         ) from error
 
 
-def _imported(path: Path, spec: str) -> ModuleType:
+def imported(path: Path, spec: str, what: str = "program") -> ModuleType:
     """Import a file; register it and modules next to it to be pickled by value."""
     if not os.path.isfile(path):  # Path.is_file raises for a path that is too long.
-        raise InputError(f"program {spec!r}: there is no file {path}; check the path")
+        raise InputError(f"{what} {spec!r}: there is no file {path}; check the path")
     name = f"{FILE_MODULE}{path.stem}_{crc32(str(path).encode()):08x}"
     module_spec = importlib.util.spec_from_file_location(name, path)
     assert module_spec is not None
@@ -164,7 +163,7 @@ def _imported(path: Path, spec: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise InputError(
-            f"program {spec!r}: importing {path} failed: {type(error).__name__}: {error}"
+            f"{what} {spec!r}: importing {path} failed: {type(error).__name__}: {error}"
         ) from error
     finally:
         sys.path.remove(str(path.parent))

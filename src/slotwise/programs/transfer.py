@@ -78,14 +78,14 @@ def pack(value: object, folders: Iterable[str], name: str) -> bytes | Handle:
             buffers.append(buffer)
         return is_small
 
-    body = _pickled(value, take, buffers)
+    body = pickled(value, take, buffers)
     if not buffers and len(body) <= INLINE_MOST:
         return body
     try:
         parts = [memoryview(body), *(buffer.raw() for buffer in buffers)]
         return _store(parts, folders, name)
     except OSError:  # There is no room: it travels as a pickle.
-        return _pickled(value, None, [])
+        return pickled(value, None, [])
 
 
 def unpack(packed: bytes | Handle) -> Any:
@@ -205,11 +205,11 @@ def _remove_all(folders: list[WorkFolder], pid: int) -> None:
 def _parts(value: object) -> list[memoryview[int]]:
     """The pickle of a value, followed by its buffers."""
     buffers: list[pickle.PickleBuffer] = []
-    body = _pickled(value, buffers.append, buffers)
+    body = pickled(value, buffers.append, buffers)
     return [memoryview(body), *(buffer.raw() for buffer in buffers)]
 
 
-def _pickled(
+def pickled(
     value: object,
     take: Callable[[pickle.PickleBuffer], object] | None,
     taken: list[pickle.PickleBuffer],

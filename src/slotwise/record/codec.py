@@ -184,6 +184,7 @@ def _encode_phase(phase: Phase) -> Plain:
         "blocks": [[sorted(block.hosts), block.size_bytes] for block in phase.tasks.blocks],
         **({"grows": True} if phase.grows else {}),
         **({} if phase.slots == 1 else {"slots": phase.slots}),
+        **({"gang": True} if phase.gang else {}),
     }
 
 
@@ -202,6 +203,7 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
         continues=plain.get("continues"),
         grows=plain.get("grows", False),
         slots=plain.get("slots", 1),
+        gang=plain.get("gang", False),
     )
 
 

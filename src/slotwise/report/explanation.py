@@ -1,10 +1,9 @@
-"""Explanations and waits as lines of text."""
+"""Waits as lines of text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from slotwise.analysis.explanation import explanation_lines as explanation_lines
 from slotwise.analysis.waits import WAIT_LEAST, WAITS_MOST, Wait
 from slotwise.report.numbers import percent, seconds
 

@@ -7,7 +7,8 @@ runs is here, the same for every real backend.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 
 from slotwise.model.decision import Launch
@@ -46,6 +47,10 @@ class Executing:
     the commit: the output of a completed job is in place. A job that writes output is committed
     in a thread of its own; its last task holds its slot, as schedulers see it, until the event.
     Errors of the job's own code and of the disk are reported as task failures.
+
+    A gang is broken when an attempt of it ends without a result. What its other tasks have
+    returned is discarded, and what they still return counts as killed: all of them are done
+    again, with the next attempt. The scheduler has them stopped.
 
     now      the clock of the backend
     report   takes an event
@@ -134,7 +139,9 @@ class Executing:
     def finished(self, launch: Launch, result: object, seconds: float) -> None:
         """An attempt has succeeded, after `seconds`; if it is the last of its job, commit."""
         live = self._jobs[launch.phase.job]
-        if live.given_up:
+        if live.is_broken(launch):
+            self.killed(launch)
+        elif live.given_up:
             self._done(live, launch, seconds)
         elif not live.is_last:
             self._store(live, launch, result, seconds)
@@ -162,6 +169,7 @@ class Executing:
         text = f"{live.execution.describe(name, task)}: {reason}"
         now, attempt = self._now(), launch.attempt
         self._report(TaskFailed(now, launch.phase, task, attempt, text, lost, lacks_input))
+        self._break(live, launch)
         self._one_less(live, launch)
 
     def lost_output(self, job: str, phase: str, tasks: Iterable[int], reason: str) -> None:
@@ -176,9 +184,12 @@ class Executing:
             return
         lost = tuple(live.loses(phase, live.needed(phase, tasks)))
         if lost:
-            for task in lost:
-                live.begun[phase][task] -= DONE
-            live.tasks_left += len(lost)
+            if live.execution.job.by_name[phase].is_gang:
+                lost = self._lose_gang(live, phase)
+            else:
+                for task in lost:
+                    live.begun[phase][task] -= DONE
+                live.tasks_left += len(lost)
             self._report(OutputLost(self._now(), PhaseId(job, phase), lost, reason))
 
     def abandoned(self, launch: Launch, reason: str) -> None:
@@ -197,6 +208,8 @@ class Executing:
     def stopped(self, launch: Launch, kept: Pickle, work: float) -> None:
         """An attempt stopped on request. If it kept a value, its seconds of work are kept."""
         live = self._jobs[launch.phase.job]
+        if live.execution.job.by_name[launch.phase.phase].is_gang:
+            kept = b""  # All of it is done again.
         if kept:
             live.kept[launch.phase.phase, launch.task] = kept
         live.discard(launch)
@@ -204,6 +217,7 @@ class Executing:
         self._report(
             TaskKilled(self._now(), launch.phase, launch.task, launch.attempt, kept=saved)
         )
+        self._break(live, launch)
         self._one_less(live, launch)
 
     def give_up(self, job: str) -> None:
@@ -275,6 +289,30 @@ class Executing:
             self._unkept(launch, error)
             return
         self._done(live, launch, seconds)
+
+    def _break(self, live: LiveJob, launch: Launch) -> None:
+        """An attempt has ended without a result: its gang, if it has one, is done again.
+
+        The output of those of its tasks that are done is reported as lost.
+        """
+        phase = launch.phase
+        is_gang = live.execution.job.by_name[phase.phase].is_gang
+        if not is_gang or live.given_up or live.is_broken(launch):
+            return
+        done = live.break_gang(phase.phase, launch.attempt)
+        for task in done:
+            live.discard(replace(launch, task=task))
+        if done:
+            self._report(OutputLost(self._now(), phase, tuple(done)))
+
+    def _lose_gang(self, live: LiveJob, phase: str) -> tuple[int, ...]:
+        """Output of a gang is lost. Its done tasks, whose results are discarded, too."""
+        attempt = max(begun % DONE for begun in live.begun[phase])
+        done = live.break_gang(phase, attempt)
+        for task in done:
+            with suppress(OSError):
+                live.execution.discard(phase, task, attempt)
+        return tuple(done)
 
     def _lacks(self, live: LiveJob, lost: LostInputError) -> bool:
         """Report output that an attempt has found lost, unless this was done before.

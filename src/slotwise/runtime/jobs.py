@@ -21,7 +21,7 @@ class Jobs:
     arrived    the number of jobs that have arrived
     phases     the phases of all jobs that are not over
     ready      the ready phases, by kind of slot
-    wide       those of them whose tasks occupy several slots; `has_wide`: whether there are any
+    wide       those of them that take several slots at once; `has_wide`: whether there are any
     completed  when each job was done that succeeded in this turn
     failed     why each job has failed that was given up in this turn
     """
@@ -168,7 +168,7 @@ class Jobs:
     def make_ready(self, phase: PhaseState) -> None:
         """Add a phase to the ready ones."""
         self.ready[phase.slot_kind][phase.id] = phase
-        if phase.width > 1:
+        if phase.unit > 1:
             self.wide[phase.slot_kind][phase.id] = phase
             self.has_wide = True
         phase.is_ready = True

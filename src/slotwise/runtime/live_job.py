@@ -30,6 +30,7 @@ class LiveJob:
     skips    whether a task is done without an attempt; None: none is
     absorbs  whether a task counts as done although its attempt failed; None: none does
     loses    forgets output of tasks that is lost; None: there is no intermediate output
+    broken   for each gang that was broken, its last attempt that does not count
     later    while the output is being committed: attempts to discard afterwards; else None
     """
 
@@ -45,6 +46,7 @@ class LiveJob:
     skips: Callable[[str, int], bool] | None = None
     absorbs: Callable[[str, int, str, bool], bool] | None = None
     loses: Callable[[str, Collection[int]], Collection[int]] | None = None
+    broken: dict[str, int] = field(default_factory=dict)
     later: list[Launch] | None = None
 
     @classmethod
@@ -87,6 +89,23 @@ class LiveJob:
             ):
                 return done
         return sorted(needed)
+
+    def is_broken(self, launch: Launch) -> bool:
+        """Whether an attempt belongs to a gang that was broken after it began."""
+        return launch.attempt <= self.broken.get(launch.phase.phase, 0)
+
+    def break_gang(self, phase: str, attempt: int) -> list[int]:
+        """All tasks of a gang are to be done again. The numbers of those that were done.
+
+        `attempt` and earlier ones do not count any more.
+        """
+        self.broken[phase] = attempt
+        begun = self.begun[phase]
+        done = [task for task, last in enumerate(begun) if last >= DONE]
+        for task in done:
+            begun[task] -= DONE
+        self.tasks_left += len(done)
+        return done
 
     def discard(self, launch: Launch) -> None:
         """Remove the files of an attempt. What cannot be removed now is when the job closes."""

@@ -22,18 +22,18 @@ class ShareNode:
     owed       the guaranteed part of them
     running    slots that it holds
     away       slots that it holds on unresponsive hosts; they are not shared or counted
-    width      slots that it takes at once: those of a task; 1 for a pool
+    unit       slots that it takes at once: those of a task or of a gang; 1 for a pool
     served     the service that it has received, relative to its allocation
     order      breaks ties
     """
 
     __slots__ = (
         *("allocated", "away", "order", "owed", "parent", "rank", "running", "served"),
-        "width",
+        "unit",
     )
 
-    def __init__(self, order: int, parent: ShareNode | None, width: int = 1) -> None:
-        self.order, self.parent, self.width = order, parent, width
+    def __init__(self, order: int, parent: ShareNode | None, unit: int = 1) -> None:
+        self.order, self.parent, self.unit = order, parent, unit
         self.allocated = self.owed = self.served = 0.0
         self.running = self.away = 0
         self.rank: Rank | None = None
@@ -45,15 +45,15 @@ class ShareNode:
         slots of their allocation. Fractions of slots go by turns: next is the node with the
         least service relative to its allocation, so that half a slot is a slot half of the
         time. Nodes without an allocation come last, by arrival. For a phase of wide tasks, the
-        slots of a task take the place of one slot.
+        slots of a task take the place of one slot; for a gang, those of all its tasks.
         """
         allocated, running = self.allocated, self.running - self.away
         if allocated <= 0:
             return (inf, self.order, self.order, self)
         held = running / allocated
-        if self.width != 1:
-            if running < self.in_tasks(allocated):
-                held -= 2.0 if running < self.in_tasks(self.owed) else 1.0
+        if self.unit != 1:
+            if running < self.in_units(allocated):
+                held -= 2.0 if running < self.in_units(self.owed) else 1.0
             elif held < 1.0:
                 held = 0.0
         elif running < int(allocated + SLOTS):
@@ -62,9 +62,9 @@ class ShareNode:
             held = 0.0
         return (held, self.served, self.order, self)
 
-    def in_tasks(self, share: float) -> int:
-        """The slots of the whole tasks in a share."""
-        return int(share / self.width + SLOTS) * self.width
+    def in_units(self, share: float) -> int:
+        """The slots of the whole units in a share."""
+        return int(share / self.unit + SLOTS) * self.unit
 
     def serve(self, service: float, slots: int) -> float:
         """Count the slots of a launch as service received. The service level of siblings.
@@ -74,9 +74,9 @@ class ShareNode:
         """
         if self.allocated <= 0:
             return service
-        # It has just won the turn for a fraction of a slot, or of a task.
+        # It has just won the turn for a fraction of a slot, or of a unit.
         if self.running - self.away > (
-            int(self.allocated + SLOTS) if self.width == 1 else self.in_tasks(self.allocated)
+            int(self.allocated + SLOTS) if self.unit == 1 else self.in_units(self.allocated)
         ):
             service = max(service, self.served)
         self.served = max(self.served, service) + slots / self.allocated

@@ -19,4 +19,9 @@ def check_phase(phase: PhaseState) -> None:
     assert phase.running <= phase.max_share, "a phase never exceeds its max share"
     waits = phase.waits_for and not phase.lacks_input
     assert not phase.running or not waits, "no task runs before its phase is ready"
+    if phase.is_gang and not phase.is_broken:
+        attempts = {phase.attempt_of(task) for task in range(len(status))}
+        assert len(attempts) == 1, "a gang runs as a whole"
+        assert not phase.done or not phase.pending, "a gang is done as a whole"
+    assert not phase.is_broken or (phase.is_gang and phase.running and not phase.done)
     assert phase.waits_for or not phase.lacks_input, "what lacks input waits for it"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from slotwise.estimation.extrapolation import WORK_LEAST, work_left
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree
 from slotwise.runtime.ordering import ShareNode
+from slotwise.runtime.phase_work import PhaseWork
 from slotwise.runtime.pool_state import PoolState
 from slotwise.runtime.task_homes import BLOCKED, DONE, PENDING, RUNNING, TaskHomes
 
@@ -21,28 +21,22 @@ class PhaseState(ShareNode):
     The tasks of a phase that continues another are `blocked` until the tasks that they continue
     are done. Then each may run only on the host of the task that it continues.
 
-    `running`, `away`, `demand` and `max_share` count slots, `width` of them for each task.
+    `running`, `away`, `demand` and `max_share` count slots, `width` of them for each task. A
+    gang launches all of its tasks, or none while one runs (`unit`). It is broken (`is_broken`)
+    from the end of an attempt without a result until none of its tasks runs.
     """
 
     __slots__ = (
         "_bad_ends",
         "_cluster",
         "_cursor",
-        "_each",
-        "_elapsed_base",
         "_excusers",
-        "_expected_finished",
-        "_expected_running",
-        "_expected_total",
         "_is_sensitive",
-        "_kept",
         "_limits",
-        "_observed",
         "_returned",
-        "_running_speed",
         "_status",
         "_tries",
-        "_works",
+        "_work",
         "behind",
         "blocked",
         "counted",
@@ -54,6 +48,8 @@ class PhaseState(ShareNode):
         "has_passed",
         "homes",
         "id",
+        "is_broken",
+        "is_gang",
         "is_limited",
         "is_open",
         "is_pinned",
@@ -68,6 +64,7 @@ class PhaseState(ShareNode):
         "slot_kind",
         "stopping",
         "waits_for",
+        "width",
     )
 
     parent: PoolState
@@ -84,23 +81,30 @@ class PhaseState(ShareNode):
         cluster: Cluster,
         default_work: float,
     ) -> None:
-        super().__init__(order, pool, phase.slots)
+        super().__init__(order, pool, phase.unit)
         count = phase.tasks.count
         self.id = PhaseId(job.id, phase.name)
         self.job, self.phase = job, phase
+        self.width = phase.slots
+        self.is_gang = phase.is_gang
+        self.is_broken = False
         self.slot_kind = cluster.slot_kind(phase.kind)
         self.max_share = phase.slots_most
         self.waits_for = set(phase.waits_for)
-        self.is_pinned, self.is_open = phase.continues is not None, phase.grows
+        self.is_pinned = phase.continues is not None
+        self.is_open = phase.grows
         self._cluster = cluster
         self.enter(pool, pools)
         self.behind: list[PhaseState] = []  # the phases that wait for it
-        self.pending, self.blocked = (0, count) if self.is_pinned else (count, 0)
-        self.done = self._cursor = 0
+        self.pending = 0 if self.is_pinned else count
+        self.blocked = count if self.is_pinned else 0
+        self.done = 0
+        self._cursor = 0
         self.counted = 0  # its demand as counted in the shares above it
         self.is_ready = False
         self.lacks_input = False  # It waits again, because input of it was lost.
-        self.deferred_since = self.deferred_until = None
+        self.deferred_since = None
+        self.deferred_until = None
         self.has_passed = False
         self.launches: dict[int, tuple[Launch, float, float]] = {}
         self.stopping: dict[int, PoolState | None] = {}
@@ -108,14 +112,7 @@ class PhaseState(ShareNode):
         self._returned: list[int] = []
         self._tries: dict[int, int] = {}
         self._bad_ends: dict[tuple[int, bool], int] = {}
-        self._kept: dict[int, float] = {}
-        work = phase.tasks.work
-        self._works = work if isinstance(work, tuple) else None
-        self._each = work if isinstance(work, float | int) else default_work
-        self._expected_total = self._each * count if self._works is None else sum(self._works)
-        # Only for tasks of unequal work; for equal ones the counts are enough.
-        self._expected_finished = self._expected_running = 0.0
-        self._observed = self._running_speed = self._elapsed_base = 0.0
+        self._work = PhaseWork(phase.tasks, default_work)
         self.has_homes = bool(phase.tasks.blocks) or self.is_pinned
         self.homes = TaskHomes(self._status, phase.tasks.blocks, cluster)
 
@@ -145,7 +142,7 @@ class PhaseState(ShareNode):
         self._status += bytes([PENDING]) * count
         self.pending += count
         self.max_share = self.phase.slots_most
-        self._expected_total += self._each * count
+        self._work.grow(count)
         self.has_passed = False
 
     @property
@@ -155,10 +152,10 @@ class PhaseState(ShareNode):
 
     @property
     def may_launch(self) -> bool:
-        """Whether one more task exceeds neither its own max share nor that of a pool."""
-        if self.running >= self.max_share:
+        """Whether one more task, or its gang, exceeds neither its max share nor a pool's."""
+        if self.running + self.unit > self.max_share:
             return False
-        return not self._limits or not any(share.room < self.width for share in self._limits)
+        return not self._limits or not any(share.room < self.unit for share in self._limits)
 
     @property
     def yields(self) -> bool:
@@ -223,7 +220,7 @@ class PhaseState(ShareNode):
 
     def expected(self, task: int) -> float:
         """The work of a task as estimated beforehand, in seconds at speed 1."""
-        return self._each if self._works is None else self._works[task]
+        return self._work.expected(task)
 
     def locality(self, task: int, host: str) -> Locality:
         """How far a task would run from its input on this host."""
@@ -247,28 +244,12 @@ class PhaseState(ShareNode):
         """Whether nothing is known of its work; see `model.snapshot.PhaseView`."""
         if self.phase.tasks.work is not None or self.done:
             return False
-        return not self.running or self._elapsed(now) < self._each * len(self.launches)
+        is_early = self.early  # Its tasks may still wait or copy, which is not work.
+        return is_early or not self.running or self._work.is_within(now, len(self.launches))
 
     def work_left(self, now: float) -> float:
         """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
-        finished, running = self._expected_finished, self._expected_running
-        if self._works is None:
-            if not self.done and not self.launches:  # Most phases, if thousands wait.
-                return self.width * max(self._expected_total, WORK_LEAST)
-            finished, running = self._each * self.done, self._each * len(self.launches)
-        return self.width * work_left(
-            expected_pending=max(0.0, self._expected_total - finished - running),
-            expected_running=running,
-            expected_finished=finished,
-            observed=self._observed,
-            elapsed=self._elapsed(now),
-        )
-
-    def _elapsed(self, now: float) -> float:
-        """The work that its running tasks have done so far, in seconds at speed 1."""
-        if self.early:  # They may still wait or copy, which is not work.
-            return 0.0
-        return max(0.0, self._running_speed * now - self._elapsed_base)
+        return self.width * self._work.left(now, self.done, len(self.launches), self.early)
 
     def launch(self, launch: Launch, now: float, speed: float) -> None:
         """Mark a pending task as running from `now` on a host of this speed."""
@@ -279,13 +260,11 @@ class PhaseState(ShareNode):
         self.launches[task] = (launch, now, speed)
         self.pending -= 1
         self.running += self.width
-        self.deferred_since = self.deferred_until = None
+        self.deferred_since = None
+        self.deferred_until = None
         if self.running >= self.max_share:
             self.has_passed = False  # It is not offered slots until it may launch again.
-        if self._works is not None:
-            self._expected_running += self._works[task]
-        self._running_speed += speed
-        self._elapsed_base += speed * now
+        self._work.launch(task, now, speed)
 
     def end(self, task: int, attempt: int) -> tuple[Launch, float] | None:
         """End a running attempt. Its launch and the speed of its host.
@@ -298,13 +277,9 @@ class PhaseState(ShareNode):
         del self.launches[task]
         launch, started, speed = entry
         self.running -= self.width
-        if self.running:
-            if self._works is not None:
-                self._expected_running -= self._works[task]
-            self._running_speed -= speed
-            self._elapsed_base -= speed * started
-        else:  # Reset the sums, so that rounding errors do not accumulate.
-            self._expected_running = self._running_speed = self._elapsed_base = 0.0
+        self._work.end(task, started, speed, is_last=not self.running)
+        if not self.running:
+            self.is_broken = False
         return launch, speed
 
     def look_for(self, lost: Collection[str]) -> None:
@@ -317,10 +292,6 @@ class PhaseState(ShareNode):
         self._cluster = cluster
         if self.has_homes:
             self.homes.move_to(cluster)
-
-    def has_pinned_to(self, host: str) -> bool:
-        """Whether a pending task can only run on this host. O(tasks)."""
-        return self.homes.has_pinned_to(host)
 
     def unblock(self, task: int, host: str) -> None:
         """Make a blocked task pending: the task that it continues is done on this host."""
@@ -335,9 +306,7 @@ class PhaseState(ShareNode):
         """Mark a task that has ended as done; `work` is what it took, in seconds at speed 1."""
         self._status[task] = DONE
         self.done += 1
-        if self._works is not None:
-            self._expected_finished += self._works[task]
-        self._observed += work + self._kept.pop(task, 0.0) if self._kept else work
+        self._work.finish(task, work)
 
     @property
     def has_tasks(self) -> bool:
@@ -348,15 +317,18 @@ class PhaseState(ShareNode):
         """Make a done task, whose output was lost, pending again; the estimates stay."""
         if not self.is_done(task):
             return False
-        before = self._expected_finished if self._works is not None else self.done
-        each = self._works[task] if self._works is not None else 1
-        left = max(0.0, before - each) if self.done > 1 else 0.0
-        self._observed *= left / before if before else 0.0
-        if self._works is not None:
-            self._expected_finished = left
+        self._work.undo(task, self.done)
         self.done -= 1
         self.put_back(task)
         return True
+
+    def undo_gang(self) -> list[int]:
+        """Make all done tasks of a gang pending again; it is broken while others run."""
+        tasks = [task for task, status in enumerate(self._status) if status == DONE]
+        for task in tasks:
+            self.undo(task)
+        self.is_broken = self.running > 0
+        return tasks
 
     def block(self, task: int) -> bool:
         """Make a pending task blocked: the task that it continues is not done any more."""
@@ -377,12 +349,12 @@ class PhaseState(ShareNode):
 
     def keep(self, task: int, work: float) -> None:
         """Add to the kept work of a stopped task, which need not be done again."""
-        if work:
-            self._kept[task] = self._kept.get(task, 0.0) + work
+        self._work.keep(task, work)
 
     def put_back(self, task: int) -> None:
         """Make a task that has ended without a result pending again."""
-        self.deferred_since = self.deferred_until = None
+        self.deferred_since = None
+        self.deferred_until = None
         self.has_passed = False
         self._status[task] = PENDING
         self._tries[task] = self._tries.get(task, 0) + 1

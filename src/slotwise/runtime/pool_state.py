@@ -14,7 +14,7 @@ from typing import Protocol
 
 from slotwise.model.pool import Preemption
 from slotwise.model.pool_tree import ShareKey
-from slotwise.model.snapshot import PhaseView
+from slotwise.model.views import PhaseView
 from slotwise.runtime.hosts import FreeSlots
 from slotwise.runtime.ordering import Rank, ShareNode, whole
 
@@ -247,7 +247,7 @@ class PoolState(ShareNode):
             inside = [pool for pool in path if pool.max_share < inf]
             more = min(phase.pending * phase.width, phase.max_share - phase.running)
             more = int(min([more, *[pool.room - taken[pool] for pool in inside]]))
-            more -= more % phase.width
+            more -= more % phase.unit
             if more > 0:
                 taken.update(dict.fromkeys([*inside, self], more))
         return taken[self]

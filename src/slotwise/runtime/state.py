@@ -80,8 +80,8 @@ class State(StateRequests, StateHosts):
         default_work: float = DEFAULT_WORK,
     ) -> None:
         """A task may fail `attempts_max` times and lose slot or output `losses_max` times."""
-        super().__init__(cluster, pools, default_work, losses_max)
-        self._limits = {False: attempts_max, True: losses_max}
+        limits = {False: attempts_max, True: losses_max}
+        super().__init__(cluster, pools, default_work, limits)
         self._waits: list[tuple[float, PhaseId]] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
             JobArrived: self._job_arrived,
@@ -158,6 +158,9 @@ class State(StateRequests, StateHosts):
 
     def _task_finished(self, event: TaskFinished) -> None:
         phase = self._phases.get(event.phase)
+        if phase is not None and phase.is_broken:
+            self._end_of_broken(event)
+            return
         ended = phase and phase.end(event.task, event.attempt)
         if not phase or not ended:
             return  # A late or repeated message.
@@ -176,11 +179,14 @@ class State(StateRequests, StateHosts):
             self._jobs.forget_if_over(phase.job.id)
 
     def _task_failed(self, event: TaskFailed) -> None:
+        before = self._phases.get(event.phase)
+        was_broken = before is not None and before.is_broken
         phase = self._put_back(event)
         if phase is None:
             return
-        if not event.lacks_input:
-            count = phase.count_bad_end(event.task, event.lost)
+        if not event.lacks_input and not was_broken:  # One start of a gang counts once.
+            task = 0 if phase.is_gang else event.task
+            count = phase.count_bad_end(task, event.lost)
             is_given_up = self._jobs.is_given_up(phase.job.id)
             if count >= self._limits[event.lost] and not is_given_up:
                 self.doomed[phase.job.id] = event.reason
@@ -189,7 +195,14 @@ class State(StateRequests, StateHosts):
     def _task_killed(self, event: TaskKilled) -> None:
         phase = self._put_back(event)
         if phase is not None:
-            phase.keep(event.task, event.kept)
+            if not phase.is_gang:
+                phase.keep(event.task, event.kept)
+            self._jobs.forget_if_over(phase.job.id)
+
+    def _end_of_broken(self, event: TaskFinished) -> None:
+        """A task of a broken gang has finished: its result does not count."""
+        phase = self._put_back(event)
+        if phase is not None:
             self._jobs.forget_if_over(phase.job.id)
 
     # Decisions.
@@ -202,7 +215,8 @@ class State(StateRequests, StateHosts):
 
     def _launch(self, launch: Launch) -> None:
         phase = self._phases[launch.phase]
-        assert phase.may_launch, "no share is exceeded"
+        # After its first task, a gang may launch the others.
+        assert phase.may_launch or phase.is_gang, "no share is exceeded"
         self._hosts.free[phase.slot_kind].take(launch.host, phase.width)
         phase.launch(launch, self.now, self.cluster.by_name[launch.host].speed)
         if self._queues.by_host:
@@ -213,12 +227,13 @@ class State(StateRequests, StateHosts):
         assert decision.until > self.now, "every wake lies ahead"
         phase = self._phases[decision.phase]
         phase.deferred_since, phase.deferred_until = decision.since, decision.until
-        phase.has_passed = not phase.is_limited and phase.width == 1
+        phase.has_passed = not phase.is_limited and phase.unit == 1
         heappush(self._waits, (decision.until, decision.phase))
 
     def _preempt(self, decision: Preempt) -> None:
         """The slot stays held until the backend reports that the attempt has ended."""
         phase = self._phases[decision.phase]
+        self.broken.pop(decision.phase, None)
         if decision.task not in phase.stopping:  # Otherwise it was asked before.
             taker = self._shares.taker(decision.pool, phase.slot_kind)
             self._of_kind[phase.slot_kind].tell(phase, decision.task, taker)
@@ -231,9 +246,10 @@ class State(StateRequests, StateHosts):
         self._begin(self._jobs.give_up(decision.job, decision.reason, self.pools))
         for phase in self._jobs.phases_of(decision.job):
             self._make_unready(phase)
+            self.broken.pop(phase.id, None)
         self._jobs.forget_if_over(decision.job)
 
-    def _put_back(self, event: TaskFailed | TaskKilled) -> PhaseState | None:
+    def _put_back(self, event: TaskFailed | TaskKilled | TaskFinished) -> PhaseState | None:
         """End an attempt without a result. Its phase, or None if the message came too late."""
         phase = self._phases.get(event.phase)
         ended = phase and phase.end(event.task, event.attempt)
@@ -242,6 +258,8 @@ class State(StateRequests, StateHosts):
         self._free_slot(phase, ended[0])
         self._queues.is_outdated = True
         phase.put_back(event.task)
+        if phase.is_gang:
+            self._break(phase)
         self._block_if_early(phase, event.task)
         self._settle_end(phase, ended[0])
         if phase.is_ready and not phase.has_tasks:

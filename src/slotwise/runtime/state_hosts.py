@@ -40,7 +40,7 @@ class StateHosts(StateParts):
         self._let_go(event.host)
         self._hosts_changed()
         for phase in self._phases.values():
-            if phase.is_pinned and phase.has_pinned_to(event.host):
+            if phase.is_pinned and phase.homes.has_pinned_to(event.host):
                 self._strand(phase, event.host)
 
     def _output_lost(self, event: OutputLost) -> None:
@@ -48,19 +48,26 @@ class StateHosts(StateParts):
         phase = self._phases.get(event.phase)
         if phase is None or self._jobs.is_given_up(phase.job.id):
             return
-        tasks = [task for task in event.tasks if phase.undo(task)]
+        if not phase.is_gang:
+            tasks = [task for task in event.tasks if phase.undo(task)]
+        else:  # All of them are done again.
+            tasks = self._break(phase) if any(map(phase.is_done, event.tasks)) else []
         if not tasks:
             return
         self._queues.is_outdated = self.is_stale = True
         self._jobs.phase_undone(phase)
         for task in tasks:
             self._block_if_early(phase, task)
+        for task in (0,) if phase.is_gang else tasks:
             count = phase.count_bad_end(task, is_lost=True)
-            if count >= self._losses_max:
+            if count >= self._limits[True]:
+                what, which = f"{phase.id.phase} task {task}", "this task"
+                if phase.is_gang:
+                    what, which = f"gang {phase.id.phase}", "this gang"
                 why = f": {event.reason}" if event.reason else ""
                 self.doomed[phase.job.id] = (
-                    f"the output of {phase.id.phase} task {task} was lost; this task has lost"
-                    f" its slot or its output {count} times{why}"
+                    f"the output of {what} was lost; {which} has lost its slot or its output"
+                    f" {count} times{why}"
                 )
         for other in hold_followers(phase, tasks):
             if other.waits_for or not other.has_tasks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Literal
 
@@ -31,17 +31,19 @@ class StateParts(StateView):
         cluster: Cluster,
         pools: Iterable[Pool],
         default_work: float,
-        losses_max: int,
+        limits: Mapping[bool, int],
     ) -> None:
+        """`limits`: how often a task may lose its slot or output (True), or fail (False)."""
         self.cluster = cluster
         self.pools = PoolTree(pools)
         self.now = 0.0
         self.doomed: dict[str, str] = {}
+        self.broken: dict[PhaseId, None] = {}
         self.is_stale = self.has_changed = self.has_shrunk = False
         self.epoch_ends = self.reallocates_from = -inf
         self.objective: tuple[str, Literal["sum", "max"]] | None = None
         self._is_closed = False  # No more jobs arrive.
-        self._default_work, self._losses_max = default_work, losses_max
+        self._default_work, self._limits = default_work, limits
         self._hosts = Hosts(cluster)
         self._queues = Queues()
         self._finished = Finished()
@@ -85,6 +87,21 @@ class StateParts(StateView):
             before = self._phases[PhaseId(phase.job.id, phase.phase.continues)]
             if not before.is_done(task):
                 phase.block(task)
+
+    def _break(self, phase: PhaseState) -> list[int]:
+        """Make the done tasks of a gang pending again, and let the running ones be stopped.
+
+        An attempt has ended without a result, or output was lost. Returns the done tasks.
+        """
+        was_broken = phase.is_broken
+        tasks = phase.undo_gang()
+        if tasks:
+            self.is_stale = True
+        if not phase.is_broken:
+            self.broken.pop(phase.id, None)
+        elif not was_broken and not self._jobs.is_given_up(phase.job.id):
+            self.broken[phase.id] = None
+        return tasks
 
     def _free_slot(self, phase: PhaseState, launch: Launch) -> None:
         self._hosts.free[phase.slot_kind].give_back(launch.host, phase.width)

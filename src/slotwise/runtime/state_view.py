@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from slotwise.model.decision import Launch
 from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree
-from slotwise.model.snapshot import PhaseView, Seen, Turns
+from slotwise.model.snapshot import Seen, Turns
+from slotwise.model.views import PhaseView
 from slotwise.runtime.finished import Finished
 from slotwise.runtime.hosts import Hosts
 from slotwise.runtime.jobs import Jobs
@@ -33,7 +34,7 @@ class StateView:
         return self._jobs.in_order(slot_kind)
 
     def wide(self, slot_kind: str) -> Collection[PhaseState]:
-        """Those of them whose tasks occupy several slots each."""
+        """Those of them that take several slots at once."""
         return self._jobs.wide[slot_kind].values()
 
     def backlogged(self, slot_kind: str) -> Iterable[PhaseBelow]:
@@ -71,7 +72,7 @@ class StateView:
 
     @property
     def has_wide(self) -> bool:
-        """Whether tasks of a ready phase occupy several slots each."""
+        """Whether a ready phase takes several slots at once."""
         return self._jobs.has_wide
 
     @property

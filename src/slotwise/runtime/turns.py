@@ -21,7 +21,7 @@ class _Ahead(ShareNode):
     __slots__ = ("is_starving", "node", "starving")
 
     def __init__(self, node: ShareNode) -> None:
-        super().__init__(node.order, None, node.width)
+        super().__init__(node.order, None, node.unit)
         self.allocated, self.owed, self.served = node.allocated, node.owed, node.served
         self.running, self.away = node.running, node.away
         self.node, self.starving, self.is_starving = node, 0, False
@@ -36,7 +36,7 @@ class _PhaseAhead(_Ahead):
         assert isinstance(phase, ShareNode)
         super().__init__(phase)
         self.phase = phase
-        room = (phase.max_share - phase.running) // phase.width
+        room = (phase.max_share - phase.running) // phase.unit
         self.left = min(most, phase.pending, room)
 
 
@@ -120,11 +120,11 @@ def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> T
             path.append(child)
         else:
             assert isinstance(child, _PhaseAhead)
-            width, limits = child.width, path[-1].pool.limits
-            can = min(slots // width, child.left)
+            unit, limits = child.unit, path[-1].pool.limits
+            can = min(slots // unit, child.left)
             if limits:
                 room = min(limit.room - taken.get(limit, 0) for limit in limits)
-                can = min(can, int(max(room, 0) // width))
+                can = min(can, int(max(room, 0) // unit))
             if can == 0:
                 path[-1].drop_first()
                 continue
@@ -134,11 +134,11 @@ def turns_of(top: PoolState, slots: int, most: Callable[[PhaseBelow], int]) -> T
             is_alone = alone == len(path)
             count = can if is_alone else 1
             for limit in limits:
-                taken[limit] = taken.get(limit, 0) + count * width
+                taken[limit] = taken.get(limit, 0) + count * unit
             found += [child.phase] * count
-            slots -= count * width
+            slots -= count * unit
             child.left -= count
-            _serve(path, alone, child, count * width)
+            _serve(path, alone, child, count * unit)
             del path[alone + 1 :]
     return Turns(found, is_cut=False)
 

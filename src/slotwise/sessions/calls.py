@@ -10,10 +10,10 @@ from typing import Any, Protocol, TypeVar
 from slotwise.model.errors import InputError, SlotwiseError
 from slotwise.model.event import JobCancelled, PhaseClosed
 from slotwise.model.job import Job, Phase, Tasks
+from slotwise.model.typed import check_number, check_text, check_whole
 from slotwise.runtime.local.arrivals import Entry, StopTask
 from slotwise.runtime.local.call_files import CallFiles
 from slotwise.runtime.local.call_stream import Call, CallResult, CallStream, pickled_call
-from slotwise.sessions.checking import check_number, check_text, check_whole
 from slotwise.sessions.futures import Control, Future
 
 CALLS_MOST = 100_000

@@ -14,8 +14,9 @@ from slotwise.model.event import (
 from slotwise.model.fitting import check_fits
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
+from slotwise.model.typed import check_number, check_seconds, check_text
 from slotwise.objective.objective import Objective
-from slotwise.sessions.checking import check_number, check_pools, check_seconds, check_text
+from slotwise.sessions.checking import check_pools
 from slotwise.sessions.futures import Future
 from slotwise.sessions.intake import Intake
 
@@ -82,11 +83,7 @@ def set_pools(intake: Intake, pools: Iterable[Pool]) -> None:
 
 def set_objective(intake: Intake, objective: Objective | str) -> None:
     """Replace the objective. See `Session.set_objective`."""
-    named = Objective.named(objective) if isinstance(objective, str) else objective
-    if not isinstance(named, Objective):
-        raise InputError(
-            f"objective is {named!r}; give the name of a penalty, or a slotwise.Objective"
-        )
+    named = Objective.of(objective)
     event = ObjectiveChanged(intake.now, named.penalty, named.aggregate)
 
     def change() -> None:

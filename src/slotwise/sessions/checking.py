@@ -12,12 +12,8 @@ from typing import Any, cast
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job
-from slotwise.model.pool import Pool, Preemption
-from slotwise.model.typed import check_number as check_number
-from slotwise.model.typed import check_seconds as check_seconds
-from slotwise.model.typed import check_text as check_text
-from slotwise.model.typed import check_whole as check_whole
-from slotwise.objective.objective import Objective
+from slotwise.model.pool import Pool
+from slotwise.model.typed import check_number, check_seconds, check_text, check_whole
 from slotwise.running import Options
 from slotwise.sources import Described, Entry
 from slotwise.workload.file import read_job
@@ -44,26 +40,12 @@ def check_pools(pools: Any) -> tuple[Pool, ...]:
     raise InputError(f"pools: {pools!r} is no pool; give a list such as [slotwise.Pool('a')]")
 
 
-def check_options(options: Options, history: object) -> None:
-    """InputError for options that have a wrong type, or that a session does not have."""
+def refuse_shuffle(options: Options) -> None:
+    """InputError for an option of runs that a session does not have."""
     if options.get("shuffle") is not None:
         raise InputError(
             "shuffle is no option of a session, where reduces begin when all maps are done;"
             " leave it out, or use slotwise.run"
-        )
-    for what, path in (("log", options.get("log")), ("history", history)):
-        if not isinstance(path, str | os.PathLike | None):
-            raise InputError(f"{what} is {path!r}; give a path, as a text or a Path")
-    objective = options.get("objective")
-    if not isinstance(objective, str | Objective | None):
-        raise InputError(
-            f"objective is {objective!r}; give the name of a penalty, or a slotwise.Objective"
-        )
-    preemption = options.get("preemption")
-    if preemption is not None and not isinstance(preemption, Preemption):
-        raise InputError(
-            f"preemption is {preemption!r}; give a slotwise.Preemption, such as"
-            " slotwise.Preemption(least_after=1.0)"
         )
 
 
@@ -81,8 +63,9 @@ def checked_entry(entry: Any, folder: Any, slots: int) -> Entry:
     if not isinstance(stated, Job | Described) or isinstance(entry, type):
         raise InputError(
             f"{_short(entry)} is no job; give one of slotwise.mapreduce(...),"
-            " slotwise.command(...), slotwise.Calls(...) and slotwise.Job(...), or a mapping"
-            " like an entry of `jobs` in a workload file. `submit` takes functions"
+            " slotwise.command(...), slotwise.Calls(...), slotwise.Job(...) and the job(...) of"
+            " a slotwise.Dataflow, or a mapping like an entry of `jobs` in a workload file."
+            " `submit` takes functions"
         )
     check_text("the id of a job", stated.id)
     job = f"job {stated.id!r}: "

@@ -11,10 +11,11 @@ import fcntl
 import os
 import stat
 import tempfile
-import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from slotwise.sessions.checking import warn_user
 
 FOLDER = "slotwise-sessions"
 """The name of the folder; outside of the user's runtime folder, with the user's number."""
@@ -161,7 +162,7 @@ def _warn(others: list[OtherSession], wanted: int | None, slots: int, cores: int
     else:
         text = f"other sessions run here ({listed}), and {of_cores}: with the {_slots(slots)}"
         text += f" of this one they have {taken + slots} in all, so each of them will be slower"
-    warnings.warn(text, stacklevel=5)
+    warn_user(text)
 
 
 def _slots(count: int) -> str:
@@ -169,7 +170,6 @@ def _slots(count: int) -> str:
 
 
 def _warn_of(folder: Path, problem: str) -> None:
-    warnings.warn(
-        f"sessions on this machine cannot tell each other their slots: {folder}: {problem}",
-        stacklevel=5,
+    warn_user(
+        f"sessions on this machine cannot tell each other their slots: {folder}: {problem}"
     )

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from slotwise.model.cluster import ANY_KIND, Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.event import HostAdded, HostDrained, HostRemoved
+from slotwise.model.typed import check_number, check_text
 from slotwise.runtime.local.backend import LocalBackend
 from slotwise.runtime.local.hosts import check_emulated, on_this_machine
-from slotwise.sessions.checking import check_number, check_slots, check_text
+from slotwise.sessions.checking import check_slots
 from slotwise.sessions.claims_of_cores import ClaimOfCores, claim_cores
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sources import Slots, processors

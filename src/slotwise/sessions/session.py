@@ -11,10 +11,11 @@ from slotwise.analysis.explanation import Explanation, Explanations
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.pool import Pool
+from slotwise.model.typed import check_whole
 from slotwise.objective.objective import Objective
 from slotwise.report.notebook_progress import notebook_display
 from slotwise.report.session_table import ShownSession, session_html
-from slotwise.running import Options, RunSpec, refuse_log, refuse_unknown
+from slotwise.running import Options, RunSpec, check_options, refuse_log
 from slotwise.scheduler import ALLOCATORS, QUEUEINGS
 from slotwise.sessions import changes, closing, hosts
 from slotwise.sessions.arriving import arriving
@@ -22,11 +23,10 @@ from slotwise.sessions.calls import Binding, CallSubmitter
 from slotwise.sessions.checking import (
     check_mapping,
     check_names,
-    check_options,
     check_pools,
     check_slots,
-    check_whole,
     checked_entry,
+    refuse_shuffle,
 )
 from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
@@ -67,6 +67,7 @@ class Session:
     waits           of delay and flow, two waits in seconds: for the rack, for any slot
     core_cost       of flow, the cost of a byte from another rack, relative to one from another
                     host of the same rack
+    move_within     of flow, seconds for which a task may move to a free slot beside its input
     epoch_seconds   seconds between decisions on the allocation
     budget_seconds  about how long flex may search at each decision; None: flex decides
     attempts_max    how often a task may fail before its job does
@@ -86,7 +87,7 @@ class Session:
         history: str | Path | None = None,
         **options: Unpack[Options],
     ) -> None:
-        refuse_unknown(options)
+        refuse_shuffle(options)
         check_options(options, history)
         refuse_log(history, options)
         if scheduler in QUEUEINGS:

@@ -21,6 +21,7 @@ from slotwise.objective.objective import Objective
 from slotwise.workload.complaint import place
 from slotwise.workload.schema import (
     COMMAND_KEYS,
+    DATAFLOW_KEYS,
     PROGRAM_KEYS,
     ChangeEntry,
     ClusterEntry,
@@ -36,7 +37,14 @@ from slotwise.workload.schema import (
     WorkloadEntry,
 )
 from slotwise.workload.text import Lines, Path
-from slotwise.workload.workload import CommandJob, Placement, ProgramJob, Workload
+from slotwise.workload.workload import (
+    CommandJob,
+    DataflowJob,
+    Described,
+    Placement,
+    ProgramJob,
+    Workload,
+)
 
 
 def build(entry: WorkloadEntry, lines: Lines, folder: FilePath) -> Workload:
@@ -212,12 +220,19 @@ def _stated(entry: JobEntry) -> Job:
     return Job(phases=(Phase("any", Tasks(1)),), **_about(entry))
 
 
-def _job(
-    entry: JobEntry, cluster: Cluster | None, block_bytes: int
-) -> Job | ProgramJob | CommandJob:
+def _job(entry: JobEntry, cluster: Cluster | None, block_bytes: int) -> Job | Described:
     if entry.phases is not None:
         phases = tuple(_phase(phase, cluster, block_bytes) for phase in entry.phases)
         return Job(phases=phases, **_about(entry))
+    if entry.dataflow is not None:
+        given = {key: getattr(entry, key) for key in DATAFLOW_KEYS}
+        given = {key: value for key, value in given.items() if value is not None}
+        if cluster is not None:
+            cluster.slot_kind(ANY_KIND)
+        flow = entry.dataflow.model_dump(exclude_none=True)
+        return DataflowJob(
+            flow=flow, output=given.pop("output"), settings=given, **_about(entry)
+        )
     keys = PROGRAM_KEYS if entry.command is None else COMMAND_KEYS
     given = {key: getattr(entry, key) for key in keys if getattr(entry, key) is not None}
     if entry.command is not None:
@@ -252,6 +267,7 @@ def _phase(entry: PhaseEntry, cluster: Cluster | None, block_bytes: int) -> Phas
         copy=entry.copying,
         continues=entry.continues,
         slots=entry.slots,
+        gang=entry.gang,
     )
 
 

@@ -15,7 +15,7 @@ from slotwise.workload.building import build
 from slotwise.workload.complaint import complaint, place
 from slotwise.workload.schema import PhaseEntry, WorkloadEntry
 from slotwise.workload.text import Lines, Path, parse_text
-from slotwise.workload.workload import CommandJob, ProgramJob, Workload
+from slotwise.workload.workload import Described, Workload
 from slotwise.workload.yaml_text import NESTED_TOO_DEEPLY
 
 SIZE_MOST = 256 << 20
@@ -57,7 +57,7 @@ def parse_workload(text: str, folder: FilePath | None = None) -> Workload:
 
 def read_job(
     stated: Mapping[str, object], slots: int, folder: FilePath | None = None
-) -> Job | ProgramJob | CommandJob:
+) -> Job | Described:
     """A job from a mapping that is like an entry of `jobs` in a workload file.
 
     It may name any pool. Work without a number of tasks is cut for this number of slots.

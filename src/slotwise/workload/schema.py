@@ -5,21 +5,30 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, field_validator, model_validator
 
-from slotwise.model.cluster import GRACE_SECONDS, SLOTS_MOST
+from slotwise.model.cluster import GRACE_SECONDS
 from slotwise.model.job import PRIORITIES
 from slotwise.model.pool import JobWeights, PoolPolicy
 from slotwise.objective.penalty import PENALTIES
 from slotwise.workload.copies import Policy
-from slotwise.workload.workload import COMMAND_SETTINGS, SETTINGS
+from slotwise.workload.dataflow_schema import DataflowEntry
+from slotwise.workload.entry import (
+    BYTES_MOST,
+    Command,
+    Cost,
+    Count,
+    Entry,
+    Name,
+    Part,
+    Place,
+    Positive,
+    Seconds,
+    Slots,
+    Variable,
+    Word,
+)
+from slotwise.workload.workload import COMMAND_SETTINGS, DATAFLOW_SETTINGS, SETTINGS
 
 VERSION = 1
 """The version of the file format."""
@@ -32,45 +41,6 @@ REDUCERS_MOST = 100_000
 
 COMMANDS_MOST = 100_000
 """The maximum number of tasks of a command, each of which has its own files."""
-
-TIME_MOST = 1e10
-"""Seconds, about 300 years; floats would be too coarse for later instants."""
-
-NUMBER_MOST = 1e12
-"""The maximum of work, weights and speeds: sums of many stay finite and precise enough."""
-
-BYTES_MOST = 10**15
-"""The maximum number of bytes of a block, for the same reason."""
-
-NUMBER_LEAST = 1e-12
-"""The minimum of positive numbers; smaller ones are lost in sums."""
-
-
-def _not_minute(value: float) -> float:
-    if value < NUMBER_LEAST:
-        raise ValueError(f"give a number >= {NUMBER_LEAST}")
-    return value
-
-
-_NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*$"
-
-Word = Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")]
-Command = Annotated[str, Field(min_length=1, max_length=100_000, pattern=r"^[^\x00]*$")]
-Variable = Annotated[str, Field(pattern=r"^[^\x00=]+$")]
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROLS)]
-Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=_NO_CONTROLS)]
-Seconds = Annotated[float, Field(ge=0, le=TIME_MOST)]
-Cost = Annotated[float, Field(ge=0, le=NUMBER_MOST)]
-Positive = Annotated[float, Field(gt=0, le=NUMBER_MOST), AfterValidator(_not_minute)]
-Part = Annotated[float, Field(ge=0, le=1)]
-Slots = Annotated[int, Field(ge=1, le=SLOTS_MOST)]
-Count = Annotated[int, Field(ge=0, le=SLOTS_MOST)]
-
-
-class Entry(BaseModel):
-    """Common base of all parts of the file: unknown keys and type conversions are errors."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
 class HostEntry(Entry):
@@ -201,6 +171,7 @@ class PhaseEntry(Entry):
     copying: Seconds = Field(0.0, alias="copy")
     continues: Name | None = None
     blocks: list[Annotated[list[Name], Field(min_length=1)]] | None = None
+    gang: bool = False
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -222,6 +193,8 @@ class PhaseEntry(Entry):
                 f"slots_max is {self.slots_max}, and each task occupies {self.slots} slots;"
                 " lower slots or raise slots_max"
             )
+        if self.gang and self.tasks is None:
+            raise ValueError("a gang starts all of its tasks together; give their number")
         return self
 
 
@@ -230,7 +203,7 @@ assert set(get_args(Priority)) == set(PRIORITIES), "the schema lists all priorit
 
 
 class JobEntry(Entry):
-    """A job: phases, a program with its input and output, or a command."""
+    """A job: phases, a program with its input and output, a command, or a dataflow."""
 
     id: Name
     arrival: Seconds = 0.0
@@ -243,6 +216,7 @@ class JobEntry(Entry):
     phases: Annotated[list[PhaseEntry], Field(min_length=1)] | None = None
     program: Place | None = None
     command: Command | Annotated[list[Word], Field(min_length=1)] | None = None
+    dataflow: DataflowEntry | None = None
     tasks: Annotated[int, Field(ge=1, le=COMMANDS_MOST)] | None = None
     env: dict[Variable, Word] | None = None
     cwd: Place | None = None
@@ -287,7 +261,7 @@ class JobEntry(Entry):
     def _one_kind_of_work(self) -> Self:
         (kind, *others) = [key for key in KEYS_OF if getattr(self, key) is not None] or [""]
         if not kind:
-            raise ValueError("give either phases or a program or a command")
+            raise ValueError("give either phases or a program or a command or a dataflow")
         if others:
             one = kind if kind == "phases" else f"a {kind}"
             raise ValueError(f"give either {one} or a {others[0]}")
@@ -306,7 +280,15 @@ PROGRAM_KEYS = ("inputs", "output", *SETTINGS)
 COMMAND_KEYS = ("output", *COMMAND_SETTINGS)
 """The keys that are only for jobs with a command."""
 
-KEYS_OF = {"phases": (), "command": COMMAND_KEYS, "program": PROGRAM_KEYS}
+DATAFLOW_KEYS = ("output", *DATAFLOW_SETTINGS)
+"""The keys that are only for jobs with a dataflow."""
+
+KEYS_OF = {
+    "phases": (),
+    "dataflow": DATAFLOW_KEYS,
+    "command": COMMAND_KEYS,
+    "program": PROGRAM_KEYS,
+}
 """The further keys of each kind of work; keys of several kinds are named after the last."""
 
 

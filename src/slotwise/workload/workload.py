@@ -87,6 +87,36 @@ class CommandJob:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+DATAFLOW_SETTINGS = (
+    "memory_bytes",
+    "overwrite",
+    "slots_min",
+    "slots_max",
+)
+"""The settings of a dataflow job in addition to its graph and output."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataflowJob:
+    """A job that runs a graph of nodes: a slotwise.Dataflow, or what a workload file says.
+
+    Its phases and tasks are determined later, from the graph and its input. `settings` are
+    arguments of slotwise.programs.dataflow.planning.plan_dataflow.
+    """
+
+    id: str
+    flow: Any
+    output: str = ""
+    arrival: float = 0.0
+    pool: str = "default"
+    weight: float = 1.0
+    deadline: float | None = None
+    steps: tuple[tuple[float, float], ...] = ()
+    penalty: str | None = None
+    priority: str = "normal"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """How input is distributed over hosts in a simulation.
@@ -105,6 +135,10 @@ class Placement:
             raise InputError(f"placement: replicas is {self.replicas}; give at least 1")
 
 
+Described = ProgramJob | CommandJob | DataflowJob
+"""A job that is described by what it runs, with its output; phases are determined later."""
+
+
 @dataclass(frozen=True)
 class Workload:
     """Everything that is to be scheduled.
@@ -119,7 +153,7 @@ class Workload:
     placement   where input is in a simulation; None: everywhere, unless `replicas` is given
     """
 
-    jobs: tuple[Job | ProgramJob | CommandJob, ...]
+    jobs: tuple[Job | Described, ...]
     cluster: Cluster | None = None
     pools: tuple[Pool, ...] = ()
     objective: Objective = field(default_factory=Objective)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
-import slotwise.allocation.flowflex.least_cost as least_cost_module
 from oracles.dags import Flows as Drawn
 from oracles.dags import flows, paper_flows
 from oracles.flow_problems import flow_problems, problem_of, rankings
@@ -23,6 +22,7 @@ from slotwise.allocation.flowflex.further_deadlines import bounding_completions
 from slotwise.allocation.flowflex.least_cost import INTERVALS_MOST, LeastCost, least_cost
 from slotwise.allocation.flowflex.list_schedule import PhaseLister
 from slotwise.allocation.flowflex.paper import by_deadline
+from slotwise.model import errors
 from slotwise.model.errors import MissingExtraError
 from slotwise.objective.cost import Line, Steps
 from slotwise.objective.objective import Objective
@@ -237,7 +237,7 @@ def test_a_tiny_flow_is_part_of_the_network() -> None:
 
 def test_without_ortools_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """It names what is missing, how to install it, and the alternative, before the run."""
-    monkeypatch.setattr(least_cost_module, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError) as refused:
         make_allocator("flowflex", Objective("tardiness"))
     for word in ("pip install 'slotwise[flow]'", "flowflex-fast"):

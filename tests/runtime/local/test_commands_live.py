@@ -97,9 +97,8 @@ def test_a_command_that_exits_with_0_after_a_stop_request_is_done(
 ) -> None:
     """It used its grace period to complete."""
     # A loop, as a shell can miss a signal that comes between its check for one and `wait`.
-    backend = start(
-        f"cd {tmp_path}; trap 'echo done; exit 0' TERM; touch ready; while :; do sleep 0.05; done"
-    )
+    loop = "while :; do sleep 0.05; done"
+    backend = start(f"cd {tmp_path}; trap 'echo done; exit 0' TERM; touch ready; {loop}")
     stop(backend, TIMEOUT)
     assert isinstance(next_end(backend), TaskFinished)
     assert (tmp_path / "out" / "task-00000.out").read_text() == "done\n"

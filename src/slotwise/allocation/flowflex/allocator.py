@@ -8,12 +8,12 @@ from math import inf
 from typing import ClassVar
 
 from slotwise.allocation.flowflex.jobs import FlowsLeft, flows_left
-from slotwise.allocation.flowflex.least_cost import check_installed
 from slotwise.allocation.flowflex.solve import Method, solve
 from slotwise.allocation.grant import grant
 from slotwise.allocation.measuring import with_measuring
 from slotwise.allocation.problem import Claims
 from slotwise.allocation.search.budget import Budget
+from slotwise.model.errors import check_installed
 from slotwise.objective.costs import Ints
 from slotwise.objective.objective import Objective
 
@@ -47,7 +47,7 @@ class FlowFlex:
 
     def __post_init__(self) -> None:
         if self.method != "fast" and self.objective.aggregate == "sum":
-            check_installed()
+            check_installed("ortools", "flowflex, for a sum (flowflex-fast does not),", "flow")
 
     def share(self, claims: Claims) -> list[float]:
         """Slots for each claim if no phase is ready on other kinds of slots."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 import numpy as np
 
 from slotwise.allocation.flowflex.flows import FlowProblem
-from slotwise.model.errors import MissingExtraError
 from slotwise.objective.cost import met_until
 from slotwise.objective.costs import Floats
 
@@ -46,12 +44,6 @@ class LeastCost:
         reached = done >= fraction * done[:, -1:]
         deadlines: Floats = np.maximum(self.ends[reached.argmax(axis=1)], self.alone)
         return deadlines
-
-
-def check_installed() -> None:
-    """Raise MissingExtraError if OR-Tools, which solves the network, is missing."""
-    if find_spec("ortools") is None:
-        raise MissingExtraError("flowflex, for a sum (flowflex-fast does not),", "flow")
 
 
 def least_cost(flows: FlowProblem) -> LeastCost:

@@ -85,6 +85,11 @@ def _check(phase: Phase) -> None:
             f"each task occupies {phase.slots} slots, and dmrs places tasks of one slot each;"
             " leave out slots, or take another scheduler"
         )
+    if phase.gang:
+        raise InputError(
+            "its tasks start together, as a gang, and dmrs places each task by itself;"
+            " take another scheduler"
+        )
     if phase.continues is not None:
         raise InputError("dmrs places no phases that continue others; take another scheduler")
 

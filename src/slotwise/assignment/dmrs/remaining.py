@@ -11,7 +11,8 @@ from slotwise.assignment.dmrs.jobs import machines_of
 from slotwise.assignment.dmrs.problem import NumericJob, RelatedMachines, Stage
 from slotwise.estimation.corrections import Corrected
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import PhaseView, Snapshot
+from slotwise.model.snapshot import Snapshot
+from slotwise.model.views import PhaseView
 
 
 @dataclass(frozen=True, slots=True)

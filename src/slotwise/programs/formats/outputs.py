@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from slotwise.model.errors import InputError
-from slotwise.programs.formats.arrow import require_arrow
+from slotwise.model.errors import InputError, check_installed
 from slotwise.programs.formats.files import create_output
 from slotwise.programs.formats.parquet_output import ParquetOutput
 from slotwise.programs.formats.rows import rows_of
@@ -112,7 +111,7 @@ def check_output_format(name: str) -> None:
             f"unknown output format {name!r}; known: {', '.join(sorted(OUTPUT_FORMATS))}"
         )
     if name == "parquet":
-        require_arrow("Parquet output")
+        check_installed("pyarrow", "Parquet output", "arrow")
 
 
 def _line(key: Any, value: Any) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from slotwise.model.errors import InputError
-from slotwise.programs.formats.arrow import require_arrow
+from slotwise.model.errors import InputError, check_installed
 from slotwise.programs.formats.files import InputFile, open_input, reading
 from slotwise.programs.formats.splits import SplitPiece
 
@@ -57,7 +56,7 @@ class ParquetInput:
 
 
 def _group_sizes(file: InputFile) -> list[int]:
-    require_arrow("Parquet input")
+    check_installed("pyarrow", "Parquet input", "arrow")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -13,18 +13,18 @@ from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.observation import Sizes
 from slotwise.model.shuffle import Shuffle
 from slotwise.programs.commit import check_output
-from slotwise.programs.formats import inputs as formats
-from slotwise.programs.formats.files import InputFile, absolute, find_inputs
+from slotwise.programs.formats.files import absolute
 from slotwise.programs.formats.outputs import SUFFIXES, check_output_format
-from slotwise.programs.formats.splits import Split, SplitPiece, pack
+from slotwise.programs.formats.planned import SPLIT_BYTES, PlannedInput
+from slotwise.programs.formats.splits import Split
 from slotwise.programs.loading import AnyProgram, load
-from slotwise.programs.mapreduce.execution import MapReduceExecution
-from slotwise.programs.mapreduce.layout import Layout
+from slotwise.programs.mapreduce.layout import MapReduceLayout
 from slotwise.programs.mapreduce.program import BatchMapReduce, MapReduce
+from slotwise.programs.mapreduce.stages import MapReduceStages
 from slotwise.programs.mapreduce.tasks import Runner
+from slotwise.programs.staged import StagedExecution
 from slotwise.programs.work_folder import work_folder_name
 
-SPLIT_BYTES = 64 << 20
 MEMORY_BYTES = 256 << 20
 MEMORY_LEAST_BYTES = 1 << 20
 SAMPLE_PIECES = 32
@@ -58,7 +58,7 @@ def plan_mapreduce(
     slots_max: int | None = None,
     shuffle: Shuffle | None = None,
     cluster: Cluster | None = None,
-) -> MapReduceExecution:
+) -> StagedExecution:
     """Check a MapReduce job and prepare it to run; nothing is written yet.
 
     `program` is what `load` takes; `inputs` are paths, globs or directories. Relative paths are
@@ -84,11 +84,11 @@ def plan_mapreduce(
     check_output(place, overwrite)
     check_output_format(output_format)
     patterns = [inputs] if isinstance(inputs, str) else list(inputs)
-    source = _Source(job_id, made, patterns, input_format, base_dir)
+    source = _input(job_id, made, patterns, input_format, base_dir)
     splits = source.splits(split_bytes)
     samples = count > 1 and isinstance(made, MapReduce) and made.total_order
     work = Path(work_dir or tempfile.gettempdir()).absolute() / work_folder_name()
-    layout = Layout(str(work), place, SUFFIXES[output_format])
+    layout = MapReduceLayout(str(work), place, SUFFIXES[output_format])
     sizes = _sizes(source, splits, count, samples)
     job = Job(
         job_id,
@@ -104,57 +104,33 @@ def plan_mapreduce(
     if shuffle is not None:
         job = shuffle.job(job, cluster or Cluster.of_slots(max(1, count)))
     runner = Runner(made, source.format_name, output_format, layout, count, memory_bytes)
-    sample = source.sample() if samples else []
-    return MapReduceExecution(job, runner, splits, sample, overwrite, sizes)
+    sample = source.sample(SAMPLE_PIECES, SAMPLE_PIECE_LEAST_BYTES) if samples else []
+    stages = MapReduceStages(job, runner, splits, sample, sizes)
+    return StagedExecution(job, runner, stages, layout, overwrite=overwrite)
 
 
-class _Source:
+def _input(
+    job_id: str,
+    program: AnyProgram,
+    patterns: list[str],
+    format_name: str,
+    base_dir: str | Path | None,
+) -> PlannedInput:
     """The input of a job: files, or the numbers of records that the program generates."""
-
-    def __init__(
-        self,
-        job_id: str,
-        program: AnyProgram,
-        patterns: list[str],
-        format_name: str,
-        base_dir: str | Path | None,
-    ) -> None:
-        makes = getattr(program, "records_made", None)
-        self.record_bytes: int = getattr(program, "record_bytes", 1)
-        if makes is not None and patterns:
-            raise InputError(
-                f"job {job_id!r}: {program.name} generates its records; leave out inputs"
-            )
-        if makes is None and not patterns:
-            raise InputError(f"job {job_id!r}: no inputs; give paths or globs of files to read")
-        self.format_name = format_name if makes is None else formats.NUMBERS
-        self.format: formats.InputFormat = formats.input_format(self.format_name)
-        if makes is None:
-            self.record_bytes = 1
-            self.files = find_inputs(patterns, base_dir)
-        else:
-            self.files = [InputFile("records", makes)]
-
-    def splits(self, split_bytes: int) -> list[Split]:
-        """The split of each map task."""
-        size = max(1, split_bytes // self.record_bytes)
-        pieces = (piece for file in self.files for piece in self.format.pieces(file, size))
-        return pack(pieces, size)
-
-    def sample(self) -> list[SplitPiece]:
-        """Pieces spread evenly over the input; the sample reads the first records of each."""
-        total = sum(file.size_bytes for file in self.files)
-        size = max(total // SAMPLE_PIECES, SAMPLE_PIECE_LEAST_BYTES)
-        pieces = [piece for file in self.files for piece in self.format.pieces(file, size)]
-        return pieces[:: len(pieces) // SAMPLE_PIECES + 1]
-
-    def bytes_of(self, split: Split) -> int:
-        """The bytes of a split."""
-        return self.record_bytes * sum(piece.size_bytes for piece in split)
+    makes = getattr(program, "records_made", None)
+    if makes is not None and patterns:
+        raise InputError(
+            f"job {job_id!r}: {program.name} generates its records; leave out inputs"
+        )
+    if makes is None and not patterns:
+        raise InputError(f"job {job_id!r}: no inputs; give paths or globs of files to read")
+    if makes is None:
+        return PlannedInput.of_files(patterns, format_name, base_dir)
+    return PlannedInput.of_numbers(makes, getattr(program, "record_bytes", 1))
 
 
 def _sizes(
-    source: _Source, splits: list[Split], reducers: int, samples: bool
+    source: PlannedInput, splits: list[Split], reducers: int, samples: bool
 ) -> dict[str, Sizes]:
     """The bytes of input of each task, by phase; each reduce has an equal part of the total."""
     maps = tuple(map(source.bytes_of, splits))

@@ -13,7 +13,7 @@ from slotwise.programs.formats.outputs import PartWriter
 from slotwise.programs.formats.splits import Split, SplitPiece
 from slotwise.programs.mapreduce.program import MapReduce
 from slotwise.programs.mapreduce.reading import Records, SplitReader
-from slotwise.programs.mapreduce.setup import TaskResult, TaskSetup
+from slotwise.programs.mapreduce.setup import TaskSetup
 from slotwise.programs.shuffle.buffers import Buffer, Groups, SumTable, buffer_for, grouped
 from slotwise.programs.shuffle.chunks import Columns, read_pairs, write_pairs
 from slotwise.programs.shuffle.hashing import hash_partitions
@@ -22,6 +22,7 @@ from slotwise.programs.shuffle.pairs import PairStream
 from slotwise.programs.shuffle.partitioned import PartitionedWriter
 from slotwise.programs.shuffle.runs import SortedRuns
 from slotwise.programs.shuffle.sources import Place
+from slotwise.programs.task_result import TaskResult
 
 SAMPLE_RECORDS = 2000
 """The number of records that the sample reads from each piece."""

@@ -1,27 +1,15 @@
-"""What the tasks of a job have in common, and what each reports."""
+"""What the tasks of a job have in common."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from slotwise.programs.formats.inputs import InputFormat, input_format
 from slotwise.programs.formats.outputs import OUTPUT_FORMATS, PartWriter
-from slotwise.programs.mapreduce.layout import Layout
+from slotwise.programs.mapreduce.layout import MapReduceLayout
 from slotwise.programs.mapreduce.program import BatchMapReduce, MapReduce
 from slotwise.programs.shuffle.partitioned import BUCKETS
-
-
-class TaskResult(NamedTuple):
-    """The report of a task: records written, and bytes of map output for the reduces.
-
-    `copying` is the seconds for which it copied map output or waited for maps.
-    """
-
-    records: int
-    bytes: int
-    copying: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -31,7 +19,7 @@ class TaskSetup:
     program: MapReduce | BatchMapReduce
     input_name: str
     output_name: str
-    layout: Layout
+    layout: MapReduceLayout
     reducers: int
     memory_bytes: int
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from slotwise.programs.mapreduce.layout import COPY_PHASE
 from slotwise.programs.mapreduce.program import BatchMapReduce
-from slotwise.programs.mapreduce.setup import TaskResult, TaskSetup
+from slotwise.programs.mapreduce.setup import TaskSetup
 from slotwise.programs.shuffle.sources import PairSource
+from slotwise.programs.task_result import TaskResult
 from slotwise.task import on_stop_request
 
 _COLLECT_AFTER = 100_000

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from slotwise.programs.lost_input import LostInputError
-from slotwise.programs.mapreduce.layout import COPY_PHASE, Layout
+from slotwise.programs.mapreduce.layout import COPY_PHASE, MapReduceLayout
 from slotwise.programs.shuffle.finished_maps import finished_maps, finished_so_far
 from slotwise.programs.shuffle.partitioned import (
     PartitionedReader,
@@ -23,11 +23,13 @@ Place = tuple[Path, int]
 class PairSource(Protocol):
     """Returns where the input of a reduce is, and copies it there first if needed."""
 
-    def places(self, layout: Layout, task: int, attempt: int, buckets: int) -> Iterable[Place]:
+    def places(
+        self, layout: MapReduceLayout, task: int, attempt: int, buckets: int
+    ) -> Iterable[Place]:
         """The first of the `buckets` partitions of a reduce in each file, in map order."""
         ...
 
-    def lost(self, layout: Layout, task: int) -> LostInputError | None:
+    def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
         """The error for all files of `places` of other tasks that are lost, or None."""
         ...
 
@@ -38,12 +40,14 @@ class InPlace:
 
     attempts: tuple[int, ...]
 
-    def places(self, layout: Layout, task: int, attempt: int, buckets: int) -> Iterable[Place]:
+    def places(
+        self, layout: MapReduceLayout, task: int, attempt: int, buckets: int
+    ) -> Iterable[Place]:
         """The file of each map."""
         for number, winner in enumerate(self.attempts):
             yield layout.map_file(number, winner), task * buckets
 
-    def lost(self, layout: Layout, task: int) -> LostInputError | None:
+    def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
         """The files of all maps."""
         return _lost_maps(layout, enumerate(self.attempts))
 
@@ -55,13 +59,15 @@ class AsTheyCome:
     maps: int
     phase: str = "reduce"
 
-    def places(self, layout: Layout, task: int, attempt: int, buckets: int) -> Iterable[Place]:
+    def places(
+        self, layout: MapReduceLayout, task: int, attempt: int, buckets: int
+    ) -> Iterable[Place]:
         """One file; returns when all maps are done and copied."""
         path = layout.copied_file(self.phase, task, attempt)
         copy_partition(layout, task, path, buckets, self.maps)
         return [(path, 0)]
 
-    def lost(self, layout: Layout, task: int) -> LostInputError | None:
+    def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
         """The place is a file of its own."""
         return None
 
@@ -72,18 +78,22 @@ class Copied:
 
     attempt: int
 
-    def places(self, layout: Layout, task: int, attempt: int, buckets: int) -> Iterable[Place]:
+    def places(
+        self, layout: MapReduceLayout, task: int, attempt: int, buckets: int
+    ) -> Iterable[Place]:
         """The file of the copy task."""
         return [(layout.copied_file(COPY_PHASE, task, self.attempt), 0)]
 
-    def lost(self, layout: Layout, task: int) -> LostInputError | None:
+    def lost(self, layout: MapReduceLayout, task: int) -> LostInputError | None:
         """The file of the copy task."""
         file = layout.copied_file(COPY_PHASE, task, self.attempt)
         lost = [] if is_complete(file) else [(task, self.attempt, file)]
         return LostInputError.of(COPY_PHASE, lost)
 
 
-def copy_partition(layout: Layout, task: int, path: Path, buckets: int, maps: int) -> int:
+def copy_partition(
+    layout: MapReduceLayout, task: int, path: Path, buckets: int, maps: int
+) -> int:
     """Copy the output of each map for a reduce into one file, as maps finish; return the bytes.
 
     The chunks are read in the order of the map numbers, independent of the order in which the
@@ -105,6 +115,8 @@ def copy_partition(layout: Layout, task: int, path: Path, buckets: int, maps: in
     return copy.bytes
 
 
-def _lost_maps(layout: Layout, winners: Iterable[tuple[int, int]]) -> LostInputError | None:
+def _lost_maps(
+    layout: MapReduceLayout, winners: Iterable[tuple[int, int]]
+) -> LostInputError | None:
     files = ((task, attempt, layout.map_file(task, attempt)) for task, attempt in winners)
     return LostInputError.of("map", (one for one in files if not is_complete(one[2])))

@@ -14,7 +14,8 @@ from slotwise.model.errors import SlotwiseError
 from slotwise.model.job import Job, PhaseId
 from slotwise.programs.transfer import Handle, pack, unpack
 from slotwise.runtime.local.call_files import CallFiles, StoredResult
-from slotwise.runtime.local.worker import pickled, story, summary
+from slotwise.runtime.local.worker import pickled, summary
+from slotwise.story import story
 
 Call = tuple[bytes | StoredResult, ...]
 """The pickle of a function with its arguments, and its inputs, the large ones in files."""

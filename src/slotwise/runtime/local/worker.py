@@ -17,7 +17,7 @@ import sys
 import time
 from _signal import getsignal as handler_of  # type: ignore[import-not-found]
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
@@ -236,14 +236,14 @@ class Server:
         ) as error:  # Some errors of asyncio and of test frameworks are no Exception.
             if type(error).__module__ == LOST_INPUT:
                 return ERROR, started, seconds, pickle.dumps(error)
-            text = f"{trouble}: {summary(error)}" if trouble else story(error)
+            text = f"{trouble}: {summary(error)}" if trouble else told(error)
             return ERROR, started, seconds, pickle.dumps(text)
 
     def _run(
         self, run: Callable[..., object], arguments: tuple[object, ...]
     ) -> tuple[int, object]:
         """Call the task's function: the type of reply, and the result or the kept value."""
-        from slotwise import task  # Its import path is not known earlier.
+        from slotwise import story, task  # noqa: F401  # The import path is not known earlier.
 
         kept, self._kept = self._kept, None
         self._attempt = attempt = task.begin(self._until(), kept, self._report)
@@ -256,7 +256,7 @@ class Server:
                 raise
             if error is not stopped:
                 print(
-                    "slotwise: a task that stopped then failed:", story(error), file=sys.stderr
+                    "slotwise: a task that stopped then failed:", told(error), file=sys.stderr
                 )
             stopped.__traceback__ = None  # Its frames keep the task's objects alive.
             return TORN if attempt.torn else STOPPED, stopped.value
@@ -301,29 +301,11 @@ def summary(error: BaseException) -> str:
     return traceback.format_exception_only(error)[-1].strip()
 
 
-def story(error: BaseException) -> str:
-    """The traceback as text, from the first frame of user code on, if there is one.
+def told(error: BaseException) -> str:
+    """The error of a task as text; see `slotwise.story`, which is imported before any task."""
+    from slotwise.story import story
 
-    It is preceded by the input that was being read, if the error carries it. Errors of slotwise
-    are shown without a traceback.
-    """
-    if type(error).__module__ == "slotwise.model.errors":
-        return str(error)
-    import traceback
-
-    trace = error.__traceback__.tb_next if error.__traceback__ else None
-    error.__traceback__ = without_ours(trace) or trace
-    where = vars(error).get("slotwise_where", "")  # See slotwise.programs.formats.places.
-    text = "".join(traceback.format_exception(error)).strip()
-    return f"{where}: {text}" if where else text
-
-
-def without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """The part of a traceback that begins outside the slotwise package."""
-    ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
-    while trace and trace.tb_frame.f_code.co_filename.startswith(ours):
-        trace = trace.tb_next
-    return trace
+    return story(error)
 
 
 if __name__ == "__main__":

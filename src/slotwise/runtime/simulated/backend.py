@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 
@@ -30,6 +30,7 @@ from slotwise.model.host_changes import hosts_ever, in_order
 from slotwise.model.job import Job
 from slotwise.runtime.simulated.attempts import Attempts
 from slotwise.runtime.simulated.begun import Begun
+from slotwise.runtime.simulated.gangs import Gangs
 from slotwise.runtime.simulated.host_commands import (
     Abandon,
     AttemptKey,
@@ -83,7 +84,7 @@ class SimulatedBackend:
             ever, grown, truth, self._unreachable, self._tell, self._absent
         )
         self._reading, self._copies = self._attempts.reading, self._attempts.copies
-        self._begun = Begun(grown)
+        self._begun, self._gangs = Begun(grown), Gangs(jobs)
         self._hosts: dict[AttemptKey, str] = {}  # of running attempts, if hosts are tracked
         self._killed: set[AttemptKey] = set()  # Their next entry in the heap is ignored.
         self._stop_requested: set[AttemptKey] = set()
@@ -91,8 +92,8 @@ class SimulatedBackend:
         self._counter = 0
         self._losses = None if truth.loss is None else Losses(jobs, truth.loss)
         # Number of heap entries that need handling before they are returned; where hosts are
-        # tracked or outputs are lost any entry may.
-        self._odd = int(self._tracks_hosts or self._losses is not None)
+        # tracked, outputs are lost or there are gangs any entry may.
+        self._odd = int(self._tracks_hosts or self._losses is not None or bool(self._gangs))
         for job in sorted(jobs, key=lambda job: job.arrival):
             self._tell(job.arrival, JobArrived(job.arrival, job))
         for request in requests:
@@ -119,8 +120,10 @@ class SimulatedBackend:
                 self._send(decision)
         elif isinstance(decision, Preempt):
             self._preempt(decision)
-        elif self._losses is not None:
-            self._losses.give_up(decision.job)
+        else:
+            self._gangs.give_up(decision.job)
+            if self._losses is not None:
+                self._losses.give_up(decision.job)
 
     def wait(self, until: float | None) -> Sequence[Event]:
         """Move the clock to the next events, or to `until` if they come later."""
@@ -137,7 +140,7 @@ class SimulatedBackend:
             while heap and heap[0][0] == at:
                 entries.append(heappop(heap)[2])
             if self._odd:
-                entries = list(self._carry_out(entries))
+                entries = list(self._with_gangs(self._carry_out(entries)))
                 if not entries:
                     continue  # Nothing is visible to the scheduler.
             if self._copies:
@@ -186,6 +189,17 @@ class SimulatedBackend:
             else:
                 yield entry
 
+    def _with_gangs(self, events: Iterable[Event]) -> Iterator[Event]:
+        """These events as they count, with the losses of output of broken gangs."""
+        for given in events:
+            for event in self._gangs.follow(given):
+                if isinstance(event, OutputLost):
+                    for task in event.tasks:
+                        self._attempts.lose(event.phase, task)
+                    if self._losses is not None:
+                        self._losses.undo(event.phase, len(event.tasks))
+                yield event
+
     def _obey(self, order: Order) -> Sequence[Event]:
         if isinstance(order, Stop):
             return self._stop(order)
@@ -198,15 +212,16 @@ class SimulatedBackend:
 
     def _find_loss(self, losses: Losses, event: TaskFinished) -> None:
         """Plan the loss of the output of a task that has just ended, if it will be lost."""
-        seconds = losses.seconds_after(event)
+        seconds = None if self._gangs.is_void(event) else losses.seconds_after(event)
         if seconds is not None:
             self._order(self.now + seconds, Lose(event.phase, event.task))
 
     def _lose(self, loss: Lose) -> Sequence[Event]:
         assert self._losses is not None
-        if not self._losses.lose(loss.phase):
+        if loss.phase in self._gangs and not self._gangs.is_done(loss.phase, loss.task):
+            return ()  # It was done again, or will be.
+        if not self._losses.matters(loss.phase):
             return ()
-        self._attempts.lose(loss.phase, loss.task)
         return (OutputLost(self.now, loss.phase, (loss.task,)),)
 
     def _preempt(self, decision: Preempt) -> None:
@@ -214,8 +229,8 @@ class SimulatedBackend:
 
         If it is done by then, it ends normally.
         """
-        key = key_of(decision)
-        if key in self._stop_requested:
+        key, of_gang = key_of(decision), decision.phase in self._gangs
+        if key in self._stop_requested and not (of_gang and decision.until is None):
             return
         back = self._unreachable.through(decision.host, self.now)
         if back > self.now:
@@ -224,7 +239,7 @@ class SimulatedBackend:
         kept, at = 0.0, self.now
         if decision.until is not None:
             at, saves = max(at, decision.until), self._simulation.save_seconds
-            computed = self._computed(key, decision.host)
+            computed = None if of_gang else self._computed(key, decision.host)
             if saves is not None and self.now + saves <= at and computed is not None:
                 at, kept = self.now + saves, computed
         self._stop_requested.add(key)

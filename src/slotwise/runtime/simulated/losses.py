@@ -38,11 +38,12 @@ class Losses:
         """Nothing more is lost of a job that was given up."""
         self._given_up.add(job)
 
-    def lose(self, phase: PhaseId) -> bool:
-        """Count an output as lost; False if nothing needs it any more."""
-        if phase.job in self._given_up:
-            return False
-        if not any(self._left[reader] for reader in self._readers[phase]):
-            return False
-        self._left[phase] += 1
-        return True
+    def matters(self, phase: PhaseId) -> bool:
+        """Whether output of this phase is still needed."""
+        return phase.job not in self._given_up and any(
+            self._left[reader] for reader in self._readers[phase]
+        )
+
+    def undo(self, phase: PhaseId, tasks: int) -> None:
+        """Count this number of tasks as not done any more."""
+        self._left[phase] += tasks

@@ -1,0 +1,154 @@
+"""Running tasks that preemption may stop for a pool; a gang is stopped as a whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+from slotwise.assignment.wide import places
+from slotwise.model.decision import Launch
+from slotwise.model.pool_tree import ShareKey
+from slotwise.model.snapshot import Snapshot
+from slotwise.model.views import PhaseView, PoolView
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A running task, or all of a gang, and the pools whose slots it gives."""
+
+    phase: PhaseView
+    launches: Sequence[Launch]
+    giving: Sequence[PoolView]
+
+    @property
+    def slots(self) -> int:
+        """The slots that it frees."""
+        return self.phase.width * len(self.launches)
+
+
+class Victims:
+    """Running tasks that can be stopped for a pool.
+
+    above  the keys of this pool and of the pools that contain it: nothing is taken from these,
+           on any kind of slot
+    """
+
+    def __init__(self, snapshot: Snapshot, above: Collection[ShareKey]) -> None:
+        self._snapshot, self._above = snapshot, above
+        self._taken_from: Counter[PoolView] = Counter()
+
+    def take(self, slot_kind: str, within: PoolView | None, slots_max: int) -> list[Victim]:
+        """More of them, with `slots_max` slots of a kind, within a pool if one is given."""
+        taken: list[Victim] = []
+        for victim in self._find(slot_kind, within) if slots_max > 0 else ():
+            if self._can_give(victim, self._taken_from):
+                self._taken_from.update(dict.fromkeys(victim.giving, victim.slots))
+                taken.append(victim)
+                slots_max -= victim.slots
+                if slots_max <= 0:
+                    break
+        return taken
+
+    def by_host(
+        self, slot_kind: str, within: PoolView | None, lacks: Mapping[str, int]
+    ) -> dict[str, list[Victim]]:
+        """For each host that lacks slots, those with enough slots there; without others."""
+        left = {host: slots for host, slots in lacks.items() if slots > 0}
+        taken: dict[str, list[Victim]] = {host: [] for host in left}
+        taken_from: dict[str, Counter[PoolView]] = {host: Counter() for host in left}
+        for victim in self._find(slot_kind, within):
+            for host, count in Counter(launch.host for launch in victim.launches).items():
+                if left.get(host, 0) > 0 and self._can_give(victim, taken_from[host]):
+                    taken_from[host].update(dict.fromkeys(victim.giving, victim.slots))
+                    taken[host].append(victim)
+                    left[host] -= count * victim.phase.width
+        return {host: victims for host, victims in taken.items() if left[host] <= 0}
+
+    def for_gang(
+        self,
+        slot_kind: str,
+        within: PoolView | None,
+        coming: Mapping[str, int],
+        gang: PhaseView,
+    ) -> list[Victim]:
+        """Those after which a gang has room on hosts with these slots; none if it has not."""
+        left, taken = Counter(coming), []
+        taken_from: Counter[PoolView] = Counter()
+        for victim in self._find(slot_kind, within):
+            if not self._can_give(victim, taken_from):
+                continue
+            taken_from.update(dict.fromkeys(victim.giving, victim.slots))
+            taken.append(victim)
+            left.update(_freed(victim, coming))
+            if places(gang, left.values()) >= gang.pending:
+                break
+        else:
+            return []
+        for victim in taken[::-1]:  # Spare those whose slots are no use to it after all.
+            without = left - _freed(victim, coming)
+            if places(gang, without.values()) >= gang.pending:
+                left = without
+                taken.remove(victim)
+        return taken
+
+    def _find(self, slot_kind: str, within: PoolView | None) -> Iterator[Victim]:
+        """The tasks on responsive hosts, each with the pools whose slots it gives."""
+        for phase, launches in _newest_first(self._snapshot.ready(slot_kind)):
+            if any(launch.host in self._snapshot.lost for launch in launches):
+                continue
+            # Moving slots within a pool that contains the taker does not change that pool.
+            path = list(path_of(phase.pool))
+            giving = [pool for pool in path if pool.key not in self._above]
+            if giving and (within is None or within in path):
+                yield Victim(phase, launches, giving)
+
+    def _can_give(self, victim: Victim, taken_from: Mapping[PoolView, int]) -> bool:
+        """Whether none of its pools drops below its share without its slots."""
+        slots = victim.slots
+        return all(pool.spare() >= taken_from[pool] + slots for pool in victim.giving)
+
+
+def _freed(victim: Victim, hosts: Container[str]) -> Counter[str]:
+    """The slots that a victim frees on each of these hosts."""
+    freed: Counter[str] = Counter()
+    for launch in victim.launches:
+        if launch.host in hosts:
+            freed[launch.host] += victim.phase.width
+    return freed
+
+
+def _newest_first(
+    phases: Sequence[PhaseView],
+) -> Iterator[tuple[PhaseView, Sequence[Launch]]]:
+    """All running tasks, the newest first, then gangs; those on guaranteed slots last.
+
+    A job's own min share is spared as long as other tasks can be stopped.
+    """
+    running: list[tuple[bool, float, int, int, PhaseView, Sequence[Launch]]] = []
+    for phase in phases:
+        if not phase.is_gang:
+            for started, launch in phase.attempts():
+                running.append((False, -started, -phase.order, -launch.task, phase, (launch,)))
+        elif attempts := list(phase.attempts()):
+            gang = [launch for _, launch in attempts]
+            running.append((True, -attempts[0][0], -phase.order, 0, phase, gang))
+    running.sort(key=itemgetter(0, 1, 2, 3))
+    left = {phase.id: phase.running - phase.away for phase in phases}
+    spared = []
+    for *_, phase, launches in running:
+        slots = phase.width * len(launches)
+        if left[phase.id] - slots >= phase.phase.slots_min:
+            left[phase.id] -= slots
+            yield phase, launches
+        else:
+            spared.append((phase, launches))
+    yield from spared
+
+
+def path_of(pool: PoolView | None) -> Iterator[PoolView]:
+    """A share of a pool and those that contain it."""
+    while pool is not None:
+        yield pool
+        pool = pool.parent

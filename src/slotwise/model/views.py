@@ -1,0 +1,272 @@
+"""The read-only views of phases and pools that a policy gets; they are not copies.
+
+Units: what a phase or a pool holds, demands and may hold is counted in slots (`running`,
+`away`, `max_share`, `allocated`, `missing`, `spare`). `pending` counts tasks. A task holds
+`width` slots of one host, so `running` and `max_share` of a phase are multiples of its width.
+It launches one task, or all tasks of a gang, at once: `unit` slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Protocol
+
+from slotwise.model.decision import Launch, Locality
+from slotwise.model.homes import HomesView
+from slotwise.model.job import Job, Phase, PhaseId
+from slotwise.model.pool_tree import ShareKey
+
+
+class PoolView(Protocol):
+    """A pool's share of one kind of slot; at the top, all slots of that kind."""
+
+    @property
+    def name(self) -> str:
+        """The pool; empty at the top."""
+        ...
+
+    @property
+    def slot_kind(self) -> str:
+        """The kind of slots."""
+        ...
+
+    @property
+    def parent(self) -> PoolView | None:
+        """The share that contains it; None at the top."""
+        ...
+
+    @property
+    def key(self) -> ShareKey:
+        """Its key."""
+        ...
+
+    @property
+    def running(self) -> int:
+        """The slots that it holds."""
+        ...
+
+    @property
+    def away(self) -> int:
+        """The slots that it holds on unresponsive hosts."""
+        ...
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it holds its max share."""
+        ...
+
+    @property
+    def room(self) -> float:
+        """The number of further slots that it may hold; inf without a max share."""
+        ...
+
+    @property
+    def most_there(self) -> float:
+        """Its max share minus the slots that it holds on unresponsive hosts."""
+        ...
+
+    @property
+    def of_other_kinds(self) -> Sequence[PoolView]:
+        """The shares of other kinds with which it has a common min and max share."""
+        ...
+
+    def missing(self, now: float) -> int:
+        """Slots that it may take back now, without those already being taken back for it."""
+        ...
+
+    def spare(self) -> int:
+        """The whole slots that can be taken from it before it is below its share."""
+        ...
+
+    def walk(self) -> Iterable[PhaseView]:
+        """The phases below it with pending tasks, in the order in which they are served."""
+        ...
+
+
+class PhaseView(Protocol):
+    """One phase of a job that is not over; policies mostly get ready ones."""
+
+    @property
+    def id(self) -> PhaseId:
+        """Its name."""
+        ...
+
+    @property
+    def job(self) -> Job:
+        """The job it is part of."""
+        ...
+
+    @property
+    def phase(self) -> Phase:
+        """Its description: tasks, kind, min and max slots."""
+        ...
+
+    @property
+    def order(self) -> int:
+        """Its place in order of arrival."""
+        ...
+
+    @property
+    def pending(self) -> int:
+        """The number of tasks that neither run nor are done."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """The slots of one host that each task occupies."""
+        ...
+
+    @property
+    def unit(self) -> int:
+        """The slots that it takes at once: those of a task, or of all tasks of a gang."""
+        ...
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether all of its tasks start together. It may launch only while none runs."""
+        ...
+
+    @property
+    def running(self) -> int:
+        """The slots that its running tasks hold."""
+        ...
+
+    @property
+    def away(self) -> int:
+        """The slots that it holds on unresponsive hosts."""
+        ...
+
+    @property
+    def allocated(self) -> float:
+        """The slots that it should hold according to the last `Reallocate`."""
+        ...
+
+    @property
+    def max_share(self) -> int:
+        """The most slots it may hold: its max share, or the slots of all its tasks."""
+        ...
+
+    @property
+    def shares(self) -> tuple[ShareKey, ...]:
+        """The shares of pools that it counts against, from the top down."""
+        ...
+
+    @property
+    def pool(self) -> PoolView:
+        """The last of these shares."""
+        ...
+
+    @property
+    def may_launch(self) -> bool:
+        """Whether one more task, or its gang, exceeds neither its max share nor a pool's."""
+        ...
+
+    @property
+    def yields(self) -> bool:
+        """Whether one of its pools, near its limit, should get free slots of another kind.
+
+        Such a phase is served after all others.
+        """
+        ...
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether one of its pools has a max share."""
+        ...
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether each task can run on one host only, where the task that it continues ran."""
+        ...
+
+    @property
+    def overrides_delay(self) -> bool:
+        """Whether one of its pools is overdue, so that it must not wait for locality."""
+        ...
+
+    def attempts(self) -> Iterable[tuple[float, Launch]]:
+        """The start and launch of each running attempt, without those asked to stop."""
+        ...
+
+    def hosts_stopping(self) -> Iterable[str]:
+        """The host of each running attempt that was asked to stop."""
+        ...
+
+    @property
+    def has_homes(self) -> bool:
+        """Whether its tasks prefer hosts."""
+        ...
+
+    @property
+    def deferred_since(self) -> float | None:
+        """When its wait for other free slots began (last `Defer`); None without one."""
+        ...
+
+    @property
+    def deferred_until(self) -> float | None:
+        """When it is considered again."""
+        ...
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether it skipped all slots that were free when this turn of the loop began.
+
+        None of them is near its input. A `Defer` sets this, and it stays set when the wait is
+        over, because launches bring no slot nearer. It is reset when tasks become pending
+        again, and where a limit may have excluded the phase.
+        """
+        ...
+
+    def next_task(self) -> tuple[int, int]:
+        """The pending task to launch next on any host, and the number of that attempt."""
+        ...
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is not done, and all that it waits for is done."""
+        ...
+
+    def pending_tasks(self) -> Sequence[int]:
+        """The numbers of its pending tasks, lowest first. O(tasks)."""
+        ...
+
+    def attempt_of(self, task: int) -> int:
+        """The number of the next attempt of a pending task."""
+        ...
+
+    def expected(self, task: int) -> float:
+        """The work of a task as estimated beforehand, in seconds at speed 1."""
+        ...
+
+    def locality(self, task: int, host: str) -> Locality:
+        """How far a task would run from its input on this host."""
+        ...
+
+    def next_task_on(self, hosts: Collection[str]) -> tuple[int, int, str] | None:
+        """Like `next_task`, among the tasks with input on one of these hosts; also the host.
+
+        The hosts are tried in the given order, or in the order of the homes if there are fewer
+        homes. A phase without homes takes the first host.
+        """
+        ...
+
+    @property
+    def homes(self) -> HomesView:
+        """Where the input of its pending tasks is."""
+        ...
+
+    def next_task_in(self, rack: str) -> tuple[int, int] | None:
+        """Like `next_task`, among the tasks with input in this rack."""
+        ...
+
+    def is_unseen(self, now: float) -> bool:
+        """Whether nothing is known of its work.
+
+        Its work is not stated, none of its tasks has ended, and none has run for longer than
+        the default estimate of a task.
+        """
+        ...
+
+    def work_left(self, now: float) -> float:
+        """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
+        ...

@@ -1,0 +1,147 @@
+"""Records as frames: a kind, a length, and that many bytes.
+
+A frame holds pickles of lists of records (PICKLES), or one such pickle with large buffers that
+are not copied into it (BUFFERS), or an Arrow table or batch as an Arrow stream.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from struct import Struct
+
+from slotwise.programs.transfer import ALIGNMENT, pickled
+
+HEAD = Struct("<BQ")
+"""The head of a frame: its kind and the length of its body."""
+
+PICKLES, BUFFERS, TABLE, BATCH = range(1, 5)
+
+LARGE = 1 << 16
+"""A buffer of this number of bytes, as of a NumPy array, is not copied into a pickle."""
+
+JOINED_MOST = 1 << 20
+"""A frame of pickles of fewer bytes is sent as one part."""
+
+_ZEROS = memoryview(bytes(ALIGNMENT))
+
+
+class Packed:
+    """Encoded records that wait to be sent."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._frames: list[memoryview[int]] = []
+        self._pickles: list[bytes] = []
+
+    def add(self, records: Sequence[object]) -> None:
+        """Encode records. Raises TypeError, naming its type, if one cannot be pickled."""
+        if "pyarrow" in sys.modules and any(map(_is_arrow, set(map(type, records)))):
+            from slotwise.programs.channels import arrow
+
+            for is_arrow, run in arrow.runs(records):
+                if is_arrow:
+                    parts = arrow.encode(run[0])
+                    is_table = isinstance(run[0], arrow.TYPES[1])
+                    self._add_frame(TABLE if is_table else BATCH, parts)
+                else:
+                    self._add_pickle(run)
+        else:
+            self._add_pickle(records)
+
+    def take(self) -> list[memoryview[int]]:
+        """All bytes; nothing waits any longer."""
+        self._end_pickles()
+        frames, self._frames, self.bytes = self._frames, [], 0
+        return frames
+
+    def _add_pickle(self, records: Sequence[object]) -> None:
+        buffers: list[pickle.PickleBuffer] = []
+
+        def take(buffer: pickle.PickleBuffer) -> bool:
+            is_small = buffer.raw().nbytes < LARGE
+            if not is_small:
+                buffers.append(buffer)
+            return is_small
+
+        try:
+            body = pickled(records, take, buffers)
+        except Exception as error:
+            raise _culprit(records, error) from error
+        if not buffers:
+            self._pickles.append(body)
+            self.bytes += len(body)
+            return
+        raws = [buffer.raw() for buffer in buffers]
+        sizes = array("Q", [len(raws), *map(len, raws), *(raw.readonly for raw in raws)])
+        parts = [memoryview(sizes).cast("B")]
+        for part in (*raws, memoryview(body)):
+            parts += _padding(sum(map(len, parts))), part
+        self._add_frame(BUFFERS, parts)
+
+    def _add_frame(self, kind: int, parts: list[memoryview[int]]) -> None:
+        self._end_pickles()
+        size = sum(map(len, parts))
+        self._frames += [memoryview(HEAD.pack(kind, size)), *parts]
+        self.bytes += size
+
+    def _end_pickles(self) -> None:
+        if pickles := self._pickles:
+            self._pickles = []
+            lengths = array("Q", [len(pickles), *map(len, pickles)])
+            size = lengths.itemsize * len(lengths) + sum(lengths[1:])
+            parts = [HEAD.pack(PICKLES, size), lengths.tobytes(), *pickles]
+            # One part costs less to send than many; a large pickle is not copied.
+            self._frames += map(memoryview, [b"".join(parts)] if size < JOINED_MOST else parts)
+
+
+def decode(kind: int, body: memoryview[int]) -> Iterator[Sequence[object]]:
+    """The records of a frame, in lists. They do not refer to `body` if its kind is PICKLES."""
+    if kind == PICKLES:
+        (count,) = body[:8].cast("Q")
+        at = 8 * (count + 1)
+        for size in body[8:at].cast("Q"):
+            yield pickle.loads(body[at : at + size])
+            at += size
+    elif kind == BUFFERS:
+        (count,) = body[:8].cast("Q")
+        at = 8 * (2 * count + 1)
+        sizes = body[8:at].cast("Q")
+        buffers = []
+        for size, is_readonly in zip(sizes[:count], sizes[count:], strict=True):
+            at += len(_padding(at))
+            view = body[at : at + size]
+            buffers.append(view.toreadonly() if is_readonly else view)
+            at += size
+        at += len(_padding(at))
+        yield pickle.loads(body[at:], buffers=buffers)
+    else:
+        from slotwise.programs.channels import arrow
+
+        yield (arrow.decode(body, kind == TABLE),)
+
+
+def _padding(at: int) -> memoryview[int]:
+    """Zeros up to the next multiple of ALIGNMENT."""
+    return _ZEROS[: -at % ALIGNMENT]
+
+
+def _is_arrow(kind: type) -> bool:
+    return kind.__module__ == "pyarrow.lib" and kind.__name__ in ("RecordBatch", "Table")
+
+
+def _culprit(records: Sequence[object], error: Exception) -> TypeError:
+    """The error that names the type of the record that cannot be pickled."""
+    for record in records:
+        try:
+            pickled(record, None, [])
+        except Exception as its_error:
+            kind = type(record)
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            return TypeError(
+                f"a record of type {name} cannot be pickled, so it cannot pass a channel:"
+                f" {type(its_error).__name__}: {its_error}"
+            )
+    return TypeError(f"records cannot be pickled together: {error}")

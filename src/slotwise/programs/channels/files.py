@@ -1,0 +1,175 @@
+"""Channels in files: one file of a writing node with one stream for each copy of the reader.
+
+A file is a sequence of blocks, each of one stream; then for each stream the positions of its
+blocks; then the number of blocks of each stream; then the tail, which tells whether the file is
+complete.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from array import array
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO
+
+from slotwise.programs.channels.streams import BATCH_BYTES, Reader, Writer
+from slotwise.programs.lost_input import IncompleteFileError
+
+WAITING_BYTES = 1 << 25
+"""About what the records of all streams of one file take in memory before they are written."""
+
+MAGIC = b"slotwise"
+_TAIL = Struct("<QQI8s")
+"""The length of the blocks, the number of streams, the checksum of the index, MAGIC."""
+
+
+class FileWriter:
+    """Writes a file in one pass. `close` writes its end; without it, it is incomplete."""
+
+    def __init__(self, path: str | Path, parts: int) -> None:
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._file: BinaryIO = open(opened, "wb")  # noqa: SIM115
+        self._at = 0
+        # For each stream the start and the end of its blocks.
+        self._places = [array("Q") for _ in range(parts)]
+        size = max(1, min(BATCH_BYTES, WAITING_BYTES // max(parts, 1)))
+        self._writers = [
+            Writer(_FileSink(self, part), batch_bytes=size, is_timely=False)
+            for part in range(parts)
+        ]
+
+    @property
+    def parts(self) -> int:
+        """The number of streams."""
+        return len(self._writers)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the blocks written."""
+        return self._at
+
+    def part(self, number: int) -> Writer:
+        """The writer of one stream. OSError passes."""
+        return self._writers[number]
+
+    def close(self) -> None:
+        """End all streams and the file. OSError passes."""
+        try:
+            for writer in self._writers:
+                writer.close()
+            index = b"".join(places.tobytes() for places in self._places)
+            index += array("Q", [len(places) // 2 for places in self._places]).tobytes()
+            tail = _TAIL.pack(self._at, len(self._places), zlib.crc32(index), MAGIC)
+            self._file.write(index + tail)
+        finally:
+            self._file.close()
+
+    def abandon(self) -> None:
+        """Close the file as it is, incomplete."""
+        for writer in self._writers:
+            writer.fail("the file was abandoned")
+        with suppress(OSError):
+            self._file.close()
+
+    def __enter__(self) -> FileWriter:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def append(self, part: int, block: Sequence[memoryview[int]]) -> None:
+        """Append a block to a stream."""
+        start = self._at
+        for view in block:
+            self._file.write(view)
+            self._at += len(view)
+        places = self._places[part]
+        if places and places[-1] == start:
+            places[-1] = self._at
+        else:
+            places.extend((start, self._at))
+
+
+class FileReader(Reader):
+    """Reads one stream of a file. The file is open only from the first record to the last.
+
+    Raises OSError; IncompleteFileError for a file whose end is missing.
+    """
+
+    def __init__(self, path: str | Path, part: int) -> None:
+        super().__init__(_FileSource(path, part))
+
+
+class _FileSink:
+    def __init__(self, file: FileWriter, part: int) -> None:
+        self._file, self._part = file, part
+
+    def send(self, parts: Sequence[memoryview[int]]) -> None:
+        self._file.append(self._part, parts)
+
+    def close(self) -> None:
+        pass
+
+    def fail(self, reason: str) -> None:
+        pass
+
+    def drop(self) -> None:
+        pass
+
+
+class _FileSource:
+    def __init__(self, path: str | Path, part: int) -> None:
+        self._path, self._file = path, None  # type: str | Path, BinaryIO | None
+        with open(path, "rb") as file:
+            self._places = _places(file, path, part)
+        self._next = self._left = 0
+
+    def receive(self, into: memoryview[int], before_wait: Callable[[], None]) -> int:
+        if not self._left:
+            if self._next == len(self._places):
+                return 0
+            start, end = self._places[self._next : self._next + 2]
+            self._next += 2
+            self._left = end - start
+            if self._file is None:
+                self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115
+            self._file.seek(start)
+        assert self._file is not None
+        count = self._file.readinto(into[: self._left])  # type: ignore[attr-defined]
+        if not count:
+            raise IncompleteFileError(self._path)
+        self._left -= count
+        return int(count)
+
+    def leave(self, failure: str | None) -> None:
+        pass
+
+    def free(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _places(file: BinaryIO, path: str | Path, part: int) -> array[int]:
+    """The start and the end of each block of a stream."""
+    size = file.seek(0, os.SEEK_END)
+    if size < _TAIL.size:
+        raise IncompleteFileError(path)
+    file.seek(size - _TAIL.size)
+    blocks_end, parts, checksum, magic = _TAIL.unpack(file.read(_TAIL.size))
+    index_size = size - _TAIL.size - blocks_end
+    if magic != MAGIC or index_size < 8 * parts:
+        raise IncompleteFileError(path)
+    file.seek(blocks_end)
+    index = file.read(index_size)
+    if len(index) < index_size or zlib.crc32(index) != checksum:
+        raise IncompleteFileError(path)
+    counts = array("Q", index[len(index) - 8 * parts :])
+    first = 16 * sum(counts[:part])
+    return array("Q", index[first : first + 16 * counts[part]])

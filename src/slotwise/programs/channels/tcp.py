@@ -1,0 +1,307 @@
+"""Channels over TCP, with authentication of both ends by a secret of the run."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from time import monotonic
+
+from slotwise.programs.channels.broken import BrokenChannelError
+from slotwise.programs.channels.carriers import GONE, hold, release
+from slotwise.programs.channels.handshake import (
+    Greeting,
+    ImpostorError,
+    greet,
+)
+from slotwise.programs.channels.streams import Reader, Writer
+from slotwise.programs.channels.wire import (
+    DATA,
+    END,
+    MESSAGE,
+    Wire,
+    gone,
+    listen_back,
+)
+
+PIECE_BYTES = 1 << 20
+"""The number of bytes that one message announces at most."""
+
+PARTS_MOST = 512
+"""The number of buffers that one system call sends at most."""
+
+KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
+"""A host that does not answer for a minute and a half has gone."""
+
+BACKLOG = 1024
+"""The number of peers that may connect while the listener does not accept."""
+
+UNKNOWN_MOST = 256
+"""The number of peers that are not authenticated; the oldest is dropped for another one."""
+
+
+class Listener:
+    """Waits for the writers of channels whose readers are in this process."""
+
+    def __init__(self, host: str, secret: bytes) -> None:
+        self._secret = secret
+        self._socket = _listening(host)
+        self._socket.setblocking(False)
+        self._greetings: list[Greeting] = []
+        self._early: dict[str, socket.socket] = {}
+        name, port = self._socket.getsockname()[:2]
+        self.address = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+        """What `connect` takes; a host and a port."""
+        hold(self)
+
+    def accept(self, names: Iterable[str], timeout: float) -> dict[str, Reader]:
+        """The readers of the channels with these names, once all their writers have come.
+
+        A peer that does not know the secret is dropped. Writers with other names wait for a
+        later call. Raises BrokenChannelError, naming those that are missing, after `timeout`
+        seconds.
+        """
+        wanted = list(dict.fromkeys(names))
+        ends = monotonic() + timeout
+        while missing := [name for name in wanted if name not in self._early]:
+            now = monotonic()
+            if now >= ends:
+                raise BrokenChannelError(
+                    f"after {timeout:g} s no writer has come to {self.address} for"
+                    f" {', '.join(missing)}"
+                )
+            self._serve(now, ends)
+        found = {name: self._early.pop(name) for name in wanted}
+        return {name: Reader(_SocketSource(Wire(found[name]))) for name in wanted}
+
+    def close(self) -> None:
+        """Accept nobody any more. Channels that were accepted stay."""
+        release(self)
+        self.forget()
+
+    def forget(self) -> None:
+        """Close all descriptors."""
+        for greeting in self._greetings:
+            greeting.socket.close()
+        for connected in self._early.values():
+            connected.close()
+        self._greetings, self._early = [], {}
+        self._socket.close()
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _serve(self, now: float, until: float) -> None:
+        """Wait for peers, and take one step with each that has sent something."""
+        for greeting in [each for each in self._greetings if each.ends <= now]:
+            self._drop(greeting)
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        for greeting in self._greetings:
+            poll.register(greeting.socket, select.POLLIN)
+        wakes = min([until, *(greeting.ends for greeting in self._greetings)])
+        ready = {number for number, _ in poll.poll(max(0.0, wakes - now) * 1e3 + 1)}
+        for greeting in list(self._greetings):
+            if greeting.socket.fileno() in ready:
+                self._step(greeting)
+        if self._socket.fileno() in ready:
+            self._take()
+
+    def _take(self) -> None:
+        try:
+            peer, _ = self._socket.accept()
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            return
+        except OSError:  # There is no descriptor left.
+            if not self._greetings:
+                raise
+            self._drop(self._greetings[0])
+            return
+        if len(self._greetings) >= UNKNOWN_MOST:
+            self._drop(self._greetings[0])
+        peer.setblocking(False)
+        try:
+            self._greetings.append(Greeting(peer, self._secret))
+        except OSError:
+            peer.close()
+
+    def _step(self, greeting: Greeting) -> None:
+        try:
+            name = greeting.step()
+        except (OSError, ImpostorError):
+            self._drop(greeting)
+            return
+        if name is not None:
+            self._greetings.remove(greeting)
+            greeting.socket.setblocking(True)
+            _prepare(greeting.socket)
+            if name in self._early:  # Its writer has tried again.
+                self._early[name].close()
+            self._early[name] = greeting.socket
+
+    def _drop(self, greeting: Greeting) -> None:
+        greeting.socket.close()
+        self._greetings.remove(greeting)
+
+
+def connect(address: str, secret: bytes, name: str, timeout: float) -> Writer:
+    """The writer of a channel whose reader is at the listener with this address.
+
+    It returns when both have authenticated each other, perhaps before the listener accepts the
+    channel. Raises BrokenChannelError if that takes longer than `timeout` seconds.
+    """
+    ends = monotonic() + timeout
+    host, _, port = address.rpartition(":")
+    try:
+        connected = socket.create_connection((host.strip("[]"), int(port)), timeout)
+    except TimeoutError:
+        raise BrokenChannelError(f"{address} did not answer within {timeout:g} s") from None
+    except OSError as error:
+        raise BrokenChannelError(f"{address} cannot be reached: {error}") from None
+    try:
+        greet(connected, secret, name, ends)
+        connected.settimeout(None)
+        _prepare(connected)
+    except BaseException as error:
+        connected.close()
+        if isinstance(error, TimeoutError):
+            reason = f"{address} did not authenticate itself within {timeout:g} s"
+        elif isinstance(error, (OSError, ImpostorError)):
+            reason = f"{address}, for the channel {name}: {error}"
+        else:
+            raise
+        raise BrokenChannelError(reason) from None
+    return Writer(_SocketSink(Wire(connected)))
+
+
+class _SocketSink:
+    def __init__(self, line: Wire) -> None:
+        self._line = line
+        self._is_within = False  # Whether a piece is perhaps sent in part.
+
+    def send(self, parts: Sequence[memoryview[int]]) -> None:
+        listen_back(self._line)
+        for piece in _pieces(parts):
+            self._push(piece)
+
+    def close(self) -> None:
+        try:
+            listen_back(self._line)
+            self._tell_end()
+        finally:
+            self._line.close()
+
+    def fail(self, reason: str) -> None:
+        # The reader expects the rest of a piece that an exception has interrupted.
+        self._line.tell_failure(reason, self._is_within * (MESSAGE.size + PIECE_BYTES))
+        self._line.close()
+
+    def drop(self) -> None:
+        self._line.close()
+
+    def _push(self, piece: list[memoryview[int]]) -> None:
+        self._is_within = True
+        views = [memoryview(MESSAGE.pack(DATA, sum(map(len, piece)))), *piece]
+        while views:
+            try:
+                count = self._line.socket.sendmsg(views[:PARTS_MOST], [], socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                self._line.wait_for_room()
+                listen_back(self._line)
+                continue
+            except OSError as error:
+                listen_back(self._line)
+                raise gone(error) from None
+            views = _after(views, count)
+        self._is_within = False
+
+    def _tell_end(self) -> None:
+        try:
+            self._line.tell(END)
+        except OSError as error:
+            listen_back(self._line)
+            raise gone(error) from None
+
+
+class _SocketSource:
+    def __init__(self, line: Wire) -> None:
+        self._line = line
+        self._there = 0  # The bytes of the current piece that have not been received.
+
+    def receive(self, into: memoryview[int], before_wait: Callable[[], None]) -> int:
+        if not self._there:
+            message = self._line.hear(before_wait)
+            assert message is not None
+            kind, self._there = message
+            if kind == END:
+                return 0
+            if kind != DATA or not 0 < self._there <= PIECE_BYTES:
+                raise BrokenChannelError(GONE)
+        count = self._line.receive(into[: self._there], before_wait)
+        assert count is not None
+        self._there -= count
+        return count
+
+    def leave(self, failure: str | None) -> None:
+        self._line.leave(failure)
+
+    def free(self) -> None:
+        self._line.close()
+
+
+def _pieces(parts: Sequence[memoryview[int]]) -> Iterator[list[memoryview[int]]]:
+    """The same bytes in pieces of at most PIECE_BYTES."""
+    piece: list[memoryview[int]] = []
+    room = PIECE_BYTES
+    for part in parts:
+        at = 0
+        while at < len(part):
+            taken = part[at : at + room]
+            piece.append(taken)
+            at += len(taken)
+            room -= len(taken)
+            if not room:
+                yield piece
+                piece, room = [], PIECE_BYTES
+    if piece:
+        yield piece
+
+
+def _after(views: list[memoryview[int]], count: int) -> list[memoryview[int]]:
+    """What is left of the views after so many bytes."""
+    for number, view in enumerate(views):
+        if count < len(view):
+            return [view[count:], *views[number + 1 :]]
+        count -= len(view)
+    return []
+
+
+def _listening(host: str) -> socket.socket:
+    """A socket that listens on a free port of a host, by name or address."""
+    error: OSError = OSError(f"{host} has no address")
+    for family, kind, protocol, _, place in socket.getaddrinfo(
+        host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    ):
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.bind(place)
+            made.listen(BACKLOG)
+            return made
+        except OSError as problem:
+            made.close()
+            error = problem
+    raise error
+
+
+def _prepare(connected: socket.socket) -> None:
+    """Send small batches at once, and notice a host that has gone."""
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEP_ALIVE.items():
+        if hasattr(socket, option):
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -1,0 +1,1 @@
+"""Dataflow jobs: graphs of nodes that exchange records through channels."""

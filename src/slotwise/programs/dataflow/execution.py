@@ -1,0 +1,130 @@
+"""The stages of a dataflow job, as the execution of jobs of stages sees them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterable, Mapping
+
+from slotwise.model.observation import Sizes
+from slotwise.programs.dataflow.layout import DataflowLayout
+from slotwise.programs.dataflow.nodes import NodeCopy
+from slotwise.programs.dataflow.stages import DataflowStage, StagedGraph
+from slotwise.programs.staged import AllDone
+
+SECRET_BYTES = 32
+
+
+class DataflowStages:
+    """A phase for each stage of the graph, with a task for each group."""
+
+    def __init__(self, job: str, staged: StagedGraph, layout: DataflowLayout) -> None:
+        self.program = f"dataflow {'+'.join(staged.graph.nodes)}"
+        self._job = job
+        self._staged = staged
+        self._layout = layout
+        self._secret = secrets.token_bytes(SECRET_BYTES)
+        self._read = {
+            stage.name: frozenset(stages)
+            for stage in staged.stages
+            if (stages := self._stages_read(stage))
+        }
+        self._intermediate = frozenset().union(*self._read.values())
+        self._attempts: dict[str, tuple[int, ...]] = {}
+
+    @property
+    def sizes(self) -> Mapping[str, Sizes]:
+        """The bytes of the input files of each group, for stages that read some."""
+        found: dict[str, Sizes] = {}
+        for stage in self._staged.stages:
+            sizes = tuple(sum(map(self._input_bytes, group)) for group in stage.groups)
+            if all(sizes):
+                found[stage.name] = sizes
+        return found
+
+    def begin(self) -> None:
+        """All that stages share is made by their tasks."""
+
+    def arguments(
+        self, phase: str, task: int, attempt: int, done: AllDone
+    ) -> tuple[object, ...]:
+        """Phase, task, attempt, the attempts whose files it may read, and the secret."""
+        stage = self._staged.by_name[phase]
+        attempts = {name: self._winners(name, done) for name in self._read.get(phase, ())}
+        return (phase, task, attempt, attempts, self._secret if stage.gang else b"")
+
+    def describe(self, phase: str, task: int) -> str:
+        """A description of the task for messages, with its nodes and their input."""
+        group = self._staged.by_name[phase].groups[task]
+        nodes = "node" if len(group) == 1 else "nodes"
+        names = ", ".join(map(str, group))
+        files = [text for copy in group for text in self._inputs(copy)]
+        reads = f"; {files[0]}" if len(files) == 1 else ""
+        return f"task {task} of job {self._job} ({nodes} {names}{reads})"
+
+    def parts(self, phase: str, task: int) -> Collection[str]:
+        """A part for each copy of a written node."""
+        return [
+            self._layout.part(written, copy.copy)
+            for copy in self._staged.by_name[phase].groups[task]
+            for written in self._staged.graph.written
+            if written.node == copy.node
+        ]
+
+    def is_intermediate(self, phase: str) -> bool:
+        """Whether a node of the stage writes to a file channel."""
+        return phase in self._intermediate
+
+    def finished(self, phase: str, task: int, attempt: int) -> None:
+        """Nobody waits for a single task: stages begin when those before them are done."""
+        self._attempts.pop(phase, None)
+
+    def lost(self, phase: str, tasks: Collection[int]) -> None:
+        """The tasks will have other attempts."""
+        self._attempts.pop(phase, None)
+
+    def unneeded(self, phase: str, task: int) -> Iterable[tuple[str, int]]:
+        """Files stay to the end: any task that reads them may have to be done again."""
+        return ()
+
+    def _winners(self, stage: str, done: AllDone) -> tuple[int, ...]:
+        if stage not in self._attempts:  # Made once for all its readers.
+            tasks = done[stage]
+            numbers = range(len(self._staged.by_name[stage].groups))
+            self._attempts[stage] = tuple(
+                tasks[n].attempt if n in tasks else 0 for n in numbers
+            )
+        return self._attempts[stage]
+
+    def _stages_read(self, stage: DataflowStage) -> set[str]:
+        """The stages whose files the stage reads."""
+        graph, tasks = self._staged.graph, self._staged.tasks
+        return {
+            tasks[NodeCopy(channel.writer, writer)][0]
+            for group in stage.groups
+            for copy in group
+            for channel in graph.inputs(copy.node)
+            if channel.kind == "file"
+            for writer in graph.writers(channel, copy.copy)
+        }
+
+    def _sources(self, copy: NodeCopy) -> Iterable[NodeCopy]:
+        """The copies of sources that a copy reads itself, or the copy, if it is a source."""
+        graph = self._staged.graph
+        if graph.nodes[copy.node].source is not None:
+            return [copy]
+        return [
+            NodeCopy(channel.writer, writer)
+            for channel in graph.inputs(copy.node)
+            if channel.kind == "direct"
+            for writer in graph.writers(channel, copy.copy)
+        ]
+
+    def _input_bytes(self, copy: NodeCopy) -> int:
+        nodes = self._staged.graph.nodes
+        found = ((nodes[one.node].source, one.copy) for one in self._sources(copy))
+        return sum(source.bytes_of(number) for source, number in found if source is not None)
+
+    def _inputs(self, copy: NodeCopy) -> list[str]:
+        nodes = self._staged.graph.nodes
+        found = ((nodes[one.node].source, one.copy) for one in self._sources(copy))
+        return [source.describe(number) for source, number in found if source is not None]

@@ -1,0 +1,101 @@
+"""The function that worker processes call for each group of a dataflow job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from slotwise.model.errors import SlotwiseError
+from slotwise.programs.channels.broken import BrokenChannelError
+from slotwise.programs.channels.ring import SharedRing
+from slotwise.programs.dataflow.body import records_written
+from slotwise.programs.dataflow.ends import Ends
+from slotwise.programs.dataflow.layout import DataflowLayout
+from slotwise.programs.dataflow.nodes import NodeCopy
+from slotwise.programs.dataflow.place import Attempts, GroupAttempt, Ring
+from slotwise.programs.dataflow.stages import StagedGraph
+from slotwise.programs.dataflow.together import run_together
+from slotwise.programs.formats.places import WHERE
+from slotwise.programs.lost_input import LostInputError
+from slotwise.programs.task_result import TaskResult
+from slotwise.story import story
+from slotwise.task import Stopped
+
+
+@dataclass(frozen=True)
+class GroupRunner:
+    """Runs the groups of a job in worker processes; sent once to each.
+
+    The worker process runs the first node copy of a group, and forked children the others.
+    """
+
+    staged: StagedGraph
+    layout: DataflowLayout
+    memory_bytes: int
+
+    def __call__(
+        self, phase: str, task: int, attempt: int, attempts: Attempts, secret: bytes
+    ) -> TaskResult:
+        """Run one group; the first cause of a failure is raised, with the name of its node.
+
+        LostInputError if files of other groups that it reads are missing or incomplete.
+        """
+        place = GroupAttempt(
+            self.staged, self.layout, self.memory_bytes, phase, task, attempt, attempts, secret
+        )
+        place.folder.mkdir(mode=0o700, exist_ok=True)
+        rings = place.rings()
+        bodies = {f"node {c}": partial(run_copy, place, c, rings) for c in place.group}
+        if len(bodies) > 1:
+            results = [one for one in run_together(bodies) if isinstance(one, TaskResult)]
+        else:
+            try:
+                results = [run_copy(place, place.group[0], rings)]
+            except BrokenChannelError as error:
+                raise SlotwiseError(error.reason) from None
+        return TaskResult(
+            sum(result.records for result in results), sum(result.bytes for result in results)
+        )
+
+
+def run_copy(
+    place: GroupAttempt, copy: NodeCopy, rings: Mapping[Ring, SharedRing]
+) -> TaskResult:
+    """Run one node copy: open its channels, send what it writes, close them.
+
+    If it fails, the other ends of its channels get the reason, and errors name the node.
+    """
+    ends = Ends(place, copy)
+    try:
+        ends.open(rings)
+        node = place.staged.graph.nodes[copy.node]
+        written = records_written(node, copy.copy, ends.inputs)
+        if writer := ends.only_writer:
+            writer.write_all(record for _, record in written)
+        else:
+            for output, record in written:
+                for send in ends.targets[output]:
+                    send(record)
+        ends.close()
+    except BrokenChannelError as error:
+        ends.fail(error.reason)
+        raise
+    except (LostInputError, Stopped) as error:
+        ends.fail(f"node {copy}: {error}")
+        raise
+    except SystemExit as error:
+        reason = f"node {copy} has called sys.exit({error.code!r}); return from it instead"
+        ends.fail(reason)
+        raise SlotwiseError(reason) from None
+    except SlotwiseError as error:
+        ends.fail(f"node {copy}: {error}")
+        raise SlotwiseError(f"node {copy}: {error}") from None
+    except BaseException as error:
+        known = vars(error)
+        known[WHERE] = f"node {copy}, {known[WHERE]}" if WHERE in known else f"node {copy}"
+        ends.fail(story(error))
+        raise
+    return TaskResult(
+        sum(part.rows for part in ends.parts), sum(file.bytes for file in ends.files)
+    )

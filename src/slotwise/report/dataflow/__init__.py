@@ -1,0 +1,1 @@
+"""Shows the graph of a dataflow job: as text, as JSON and as a picture."""

@@ -1,0 +1,109 @@
+"""The estimated and the measured work of one phase, as sums."""
+
+from __future__ import annotations
+
+from slotwise.estimation.extrapolation import WORK_LEAST, work_left
+from slotwise.model.job import Tasks
+
+
+class PhaseWork:
+    """What is known of the work of a phase, in seconds at speed 1. Each method is O(1).
+
+    The caller passes the numbers of done and of running tasks. For equal tasks these are
+    enough; only for tasks of unequal work are there sums of the estimates.
+    """
+
+    __slots__ = (
+        "_each",
+        "_elapsed_base",
+        "_finished",
+        "_kept",
+        "_observed",
+        "_running",
+        "_speed",
+        "_total",
+        "_works",
+    )
+
+    def __init__(self, tasks: Tasks, default_work: float) -> None:
+        work = tasks.work
+        self._works = work if isinstance(work, tuple) else None
+        self._each = work if isinstance(work, float | int) else default_work
+        self._total = self._each * tasks.count if self._works is None else sum(self._works)
+        self._finished = 0.0  # estimated, of done tasks
+        self._running = 0.0  # estimated, of running tasks
+        self._observed = 0.0  # measured, of done tasks
+        self._speed = 0.0  # of all running tasks together
+        self._elapsed_base = 0.0
+        self._kept: dict[int, float] = {}  # measured, of stopped tasks
+
+    def expected(self, task: int) -> float:
+        """The work of a task as estimated beforehand."""
+        return self._each if self._works is None else self._works[task]
+
+    def left(self, now: float, done: int, running: int, is_early: bool) -> float:
+        """The estimated work of the tasks that are not done; above 0.
+
+        With `is_early` they may still wait or copy, which is not work.
+        """
+        finished, expected = self._finished, self._running
+        if self._works is None:
+            if not done and not running:  # Most phases, if thousands wait.
+                return max(self._total, WORK_LEAST)
+            finished, expected = self._each * done, self._each * running
+        return work_left(
+            expected_pending=max(0.0, self._total - finished - expected),
+            expected_running=expected,
+            expected_finished=finished,
+            observed=self._observed,
+            elapsed=0.0 if is_early else self.elapsed(now),
+        )
+
+    def elapsed(self, now: float) -> float:
+        """The work that its running tasks have done so far."""
+        return max(0.0, self._speed * now - self._elapsed_base)
+
+    def is_within(self, now: float, running: int) -> bool:
+        """Whether the running tasks took no longer yet than equal tasks are estimated to."""
+        return self.elapsed(now) < self._each * running
+
+    def grow(self, count: int) -> None:
+        """Tasks were added, as large as all others."""
+        self._total += self._each * count
+
+    def launch(self, task: int, now: float, speed: float) -> None:
+        """A task runs from `now` on a host of this speed."""
+        if self._works is not None:
+            self._running += self._works[task]
+        self._speed += speed
+        self._elapsed_base += speed * now
+
+    def end(self, task: int, started: float, speed: float, is_last: bool) -> None:
+        """A task does not run any more; `is_last` if no other one does."""
+        if is_last:  # Reset the sums, so that rounding errors do not accumulate.
+            self._running = self._speed = self._elapsed_base = 0.0
+            return
+        if self._works is not None:
+            self._running -= self._works[task]
+        self._speed -= speed
+        self._elapsed_base -= speed * started
+
+    def finish(self, task: int, work: float) -> None:
+        """A task is done and took this work."""
+        if self._works is not None:
+            self._finished += self._works[task]
+        self._observed += work + self._kept.pop(task, 0.0) if self._kept else work
+
+    def undo(self, task: int, done: int) -> None:
+        """One of `done` done tasks is not done any more; the ratio of the estimates stays."""
+        before = self._finished if self._works is not None else done
+        each = self._works[task] if self._works is not None else 1
+        left = max(0.0, before - each) if done > 1 else 0.0
+        self._observed *= left / before if before else 0.0
+        if self._works is not None:
+            self._finished = left
+
+    def keep(self, task: int, work: float) -> None:
+        """Add to the kept work of a stopped task, which need not be done again."""
+        if work:
+            self._kept[task] = self._kept.get(task, 0.0) + work

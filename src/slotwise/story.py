@@ -1,0 +1,31 @@
+"""How an error of user code is told: its traceback as text, without the frames of slotwise."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+
+
+def story(error: BaseException) -> str:
+    """The traceback as text, from the first frame of user code on, if there is one.
+
+    It is preceded by the input that was being read, if the error carries it. Errors of slotwise
+    are shown without a traceback.
+    """
+    if type(error).__module__ == "slotwise.model.errors":
+        return str(error)
+    import traceback
+
+    trace = error.__traceback__.tb_next if error.__traceback__ else None
+    error.__traceback__ = without_ours(trace) or trace
+    where = vars(error).get("slotwise_where", "")  # See slotwise.programs.formats.places.
+    text = "".join(traceback.format_exception(error)).strip()
+    return f"{where}: {text}" if where else text
+
+
+def without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback that begins outside the slotwise package."""
+    ours = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    while trace and trace.tb_frame.f_code.co_filename.startswith(ours):
+        trace = trace.tb_next
+    return trace

@@ -1,0 +1,48 @@
+"""What all entries of a workload file share: the types of values, and strict validation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from slotwise.model.cluster import SLOTS_MOST
+
+TIME_MOST = 1e10
+"""Seconds, about 300 years; floats would be too coarse for later instants."""
+
+NUMBER_MOST = 1e12
+"""The maximum of work, weights and speeds: sums of many stay finite and precise enough."""
+
+BYTES_MOST = 10**15
+"""The maximum number of bytes of a block, for the same reason."""
+
+NUMBER_LEAST = 1e-12
+"""The minimum of positive numbers; smaller ones are lost in sums."""
+
+
+def _not_minute(value: float) -> float:
+    if value < NUMBER_LEAST:
+        raise ValueError(f"give a number >= {NUMBER_LEAST}")
+    return value
+
+
+_NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f]*$"
+
+Word = Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")]
+Command = Annotated[str, Field(min_length=1, max_length=100_000, pattern=r"^[^\x00]*$")]
+Variable = Annotated[str, Field(pattern=r"^[^\x00=]+$")]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_CONTROLS)]
+Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=_NO_CONTROLS)]
+Seconds = Annotated[float, Field(ge=0, le=TIME_MOST)]
+Cost = Annotated[float, Field(ge=0, le=NUMBER_MOST)]
+Positive = Annotated[float, Field(gt=0, le=NUMBER_MOST), AfterValidator(_not_minute)]
+Part = Annotated[float, Field(ge=0, le=1)]
+Slots = Annotated[int, Field(ge=1, le=SLOTS_MOST)]
+Count = Annotated[int, Field(ge=0, le=SLOTS_MOST)]
+
+
+class Entry(BaseModel):
+    """Common base of all parts of the file: unknown keys and type conversions are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)

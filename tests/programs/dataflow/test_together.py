@@ -1,0 +1,131 @@
+"""Functions that run together in forked children: results, causes of failures, ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from slotwise.model.errors import SlotwiseError
+from slotwise.programs.channels.broken import BrokenChannelError
+from slotwise.programs.channels.ring import SharedRing
+from slotwise.programs.dataflow.together import run_together
+from slotwise.programs.descendants import descendants
+from slotwise.programs.lost_input import LostInputError
+
+
+def hang() -> NoReturn:
+    """Never returns, and hears of no channel."""
+    while True:
+        time.sleep(1000)
+
+
+def broken() -> NoReturn:
+    """Fails because another process has failed."""
+    raise BrokenChannelError("the other end")
+
+
+def wrong() -> NoReturn:
+    """Fails by itself."""
+    raise ValueError("wrong")
+
+
+def killed() -> NoReturn:
+    """Its process ends without a word."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    hang()
+
+
+def test_results_are_in_the_order_of_the_functions() -> None:
+    """The first one runs in this process, each other one in another."""
+    pids = run_together({"a": os.getpid, "b": os.getpid, "c": os.getpid})
+    assert pids[0] == os.getpid()
+    assert len(set(pids)) == 3
+    assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize(
+    "functions",
+    [
+        {"own": hang, "b": wrong, "c": hang},
+        {"own": broken, "b": wrong, "c": hang},
+        {"own": hang, "b": broken, "c": wrong},
+    ],
+)
+def test_the_cause_in_a_child_is_told(functions: dict[str, Callable[[], object]]) -> None:
+    """A function that hangs is interrupted or killed; a broken channel is no cause."""
+    with pytest.raises(SlotwiseError, match=r"(?s)^Traceback.*ValueError: wrong"):
+        run_together(functions)
+    assert not descendants(os.getpid())
+
+
+def test_an_error_in_this_process_is_raised_as_it_is() -> None:
+    """The children are killed."""
+    with pytest.raises(ValueError, match="wrong"):
+        run_together({"own": wrong, "b": hang, "c": broken})
+    assert not descendants(os.getpid())
+
+
+def test_a_broken_channel_without_a_cause_here_gives_its_reason() -> None:
+    """The cause is in another group."""
+    with pytest.raises(SlotwiseError, match=r"^the other end$"):
+        run_together({"own": broken, "b": broken})
+
+
+def test_lost_input_of_a_child_is_raised_as_it_is() -> None:
+    """The manager has the files made again."""
+
+    def lost() -> NoReturn:
+        raise LostInputError("maps", ((1, 2),), "a file")
+
+    with pytest.raises(LostInputError) as caught:
+        run_together({"own": hang, "b": lost})
+    assert (caught.value.phase, caught.value.outputs) == ("maps", ((1, 2),))
+
+
+def test_a_killed_child_breaks_its_channel_and_is_the_cause() -> None:
+    """The reader in this process notices it."""
+    ring = SharedRing()
+
+    def read() -> list[object]:
+        return list(ring.reader())
+
+    def write() -> None:
+        ring.writer().write(1)
+        killed()
+
+    with pytest.raises(SlotwiseError, match=r"b: its process \d+ was killed by signal 9"):
+        run_together({"own": read, "b": write})
+
+
+def test_what_children_have_started_is_killed() -> None:
+    """Also if it leads a group of its own."""
+
+    def start() -> NoReturn:
+        subprocess.Popen([sys.executable, "-c", "while 1: pass"], start_new_session=True)
+        hang()
+
+    def wait_for_it() -> NoReturn:
+        while len(descendants(os.getpid())) < 2:
+            time.sleep(0.01)
+        raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        run_together({"own": wait_for_it, "b": start})
+    assert not descendants(os.getpid())
+
+
+def test_no_descriptor_is_left(tmp_path: Path) -> None:
+    """After success and after failure."""
+    before = len(os.listdir("/proc/self/fd"))
+    run_together({"a": tmp_path.exists, "b": tmp_path.exists})
+    with pytest.raises(ValueError, match="wrong"):
+        run_together({"a": wrong, "b": hang})
+    assert len(os.listdir("/proc/self/fd")) == before
