@@ -36,7 +36,7 @@ import numpy as np
 import pyarrow as pa
 
 from slotwise.programs.channels.files import FileReader, FileWriter
-from slotwise.programs.channels.ring import SharedRing
+from slotwise.programs.channels.ring import CAPACITY, SharedRing
 from slotwise.programs.channels.spilling import Spilling
 from slotwise.programs.channels.streams import Reader, Writer
 from slotwise.programs.channels.tcp import Listener, _SocketSink, _SocketSource, connect
@@ -72,7 +72,7 @@ def main() -> None:
             "bare pipe": bare_pipe,
             "bare memory copies": bare_copies,
             "slotwise": lambda: ours(ring_channel(), write_batches),
-            "slotwise, ring of 4 MB": lambda: ours(ring_channel(1 << 22), write_batches),
+            "slotwise, ring of 1 MB": lambda: ours(ring_channel(1 << 20), write_batches),
             "slotwise, spilling": lambda: ours(spilling(ring_channel()), write_batches),
             "our frames on a socket pair": lambda: ours(on_sockets(), write_batches),
             "multiprocessing.Pipe": lambda: connection_bytes(lambda: Pipe()),
@@ -214,7 +214,7 @@ def tcp_channel() -> tuple[Callable[[], Writer], Callable[[], Reader]]:
     return lambda: connect(address, KEY, "it", 30), accept
 
 
-def ring_channel(size: int = 1 << 20) -> tuple[Callable[[], Writer], Callable[[], Reader]]:
+def ring_channel(size: int = CAPACITY) -> tuple[Callable[[], Writer], Callable[[], Reader]]:
     ring = SharedRing(size)
     return ring.writer, ring.reader
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from statistics import fmean, geometric_mean
 from typing import ClassVar
 
-from experiments.flex.cluster_experiment import HidingWork
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import Flex
@@ -65,11 +64,13 @@ def ratios(jobs: list[Job]) -> dict[str, float]:
 
 def response(jobs: list[Job], allocator: Allocator, is_known: bool) -> float:
     cluster = Cluster.of_slots(SLOTS)
-    backend = SimulatedBackend(cluster, jobs, Simulation(seed=1, noise=0.3))
+    backend = SimulatedBackend(
+        cluster, jobs, Simulation(seed=1, noise=0.3, hide_work=not is_known)
+    )
     state = State(cluster)
     scheduler = Scheduler(allocator, Greedy())
     endings = Endings(state)
-    run(scheduler, backend if is_known else HidingWork(backend), state, endings)
+    run(scheduler, backend, state, endings)
     return fmean(endings.completed[job.id] - job.arrival for job in jobs)
 
 

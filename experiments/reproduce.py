@@ -22,11 +22,13 @@ from experiments.hammr.figures import HAMMR_5
 from experiments.hammr.placement_figures import HAMMR_PLACEMENTS
 from experiments.reproduction import Reproduction
 from experiments.slides.figures import SLIDES
+from experiments.unknown.figures import UNKNOWN_SIZES
 from slotwise.model.errors import InputError
 
 _ALL: tuple[Figure, ...] = (
     *FLEX_5,
     *FLEX_6,
+    UNKNOWN_SIZES,
     *FLOWFLEX_STAGES,
     *FLOWFLEX_RATIOS,
     *FLOWFLEX_12_BOTH,

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from itertools import count, islice
 from pathlib import Path
 
 from slotwise import Output
@@ -37,6 +38,26 @@ def failing(numbers: Iterator[int], how: str) -> Iterator[int]:
                 raise ValueError("no 500, please")
             if how == "exits":
                 sys.exit("enough")
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield number
+
+
+def endless() -> Iterator[int]:
+    """All natural numbers."""
+    yield from count()
+
+
+def first_three(*streams: Iterator[int]) -> Iterator[int]:
+    """Three records of each stream."""
+    for stream in streams:
+        yield from islice(stream, 3)
+
+
+def dying_once(numbers: Iterator[int], marker: str) -> Iterator[int]:
+    """Removes a file and kills its process after some records; the next attempt succeeds."""
+    for number in numbers:
+        if number == 500 and Path(marker).exists():
+            Path(marker).unlink()
             os.kill(os.getpid(), signal.SIGKILL)
         yield number
 

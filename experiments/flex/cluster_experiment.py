@@ -22,8 +22,6 @@ from slotwise.allocation.problem import Allocator, Claims
 from slotwise.allocation.waterline import water_line
 from slotwise.assignment.greedy import Greedy
 from slotwise.model.cluster import Cluster
-from slotwise.model.decision import GiveUp, Launch, Preempt
-from slotwise.model.event import Event, JobArrived
 from slotwise.model.job import Job
 from slotwise.model.shuffle import Shuffle
 from slotwise.runtime.endings import Endings
@@ -90,8 +88,9 @@ def simulate(
     """The completion time of each job. The scheduler estimates work from finished tasks."""
     allocator = SharedLeast(SCHEMES[scheme](), setting.slack)
     scheduler = Scheduler(allocator, Greedy(), EPOCH_SECONDS)
-    truth = Simulation(seed=1_000_003 * seed[0] + seed[1], noise=setting.noise)
-    backend = HidingWork(SimulatedBackend(cluster, jobs, truth))
+    number = 1_000_003 * seed[0] + seed[1]
+    truth = Simulation(seed=number, noise=setting.noise, hide_work=True)
+    backend = SimulatedBackend(cluster, jobs, truth)
     state = State(cluster, default_work=setting.unseen)
     run(scheduler, backend, state, endings := Endings(state))
     return endings.completed
@@ -137,38 +136,3 @@ class SharedLeast:
             ]
             least = [max(low, float(new)) for low, new in zip(least, is_new, strict=True)]
         return self.allocator.share(replace(claims, min_share=least))
-
-
-class HidingWork:
-    """A backend that hides the work of tasks: schedulers see that of finished tasks only."""
-
-    def __init__(self, backend: SimulatedBackend) -> None:
-        self._backend = backend
-
-    @property
-    def now(self) -> float:
-        """The clock of the wrapped backend."""
-        return self._backend.now
-
-    def perform(self, decision: Launch | Preempt | GiveUp) -> None:
-        """Perform the decision on the wrapped backend."""
-        self._backend.perform(decision)
-
-    def wait(self, until: float | None) -> Sequence[Event]:
-        """The events of the wrapped backend, with jobs without the work of their tasks."""
-        return [
-            JobArrived(event.at, without_work(event.job))
-            if isinstance(event, JobArrived)
-            else event
-            for event in self._backend.wait(until)
-        ]
-
-
-def without_work(job: Job) -> Job:
-    """The job without the work of its tasks."""
-    return replace(
-        job,
-        phases=tuple(
-            replace(phase, tasks=replace(phase.tasks, work=None)) for phase in job.phases
-        ),
-    )

@@ -90,9 +90,7 @@ def live(speed: float) -> list[Held]:
             epoch_seconds=EPOCH / speed,
         )
         for job in jobs:
-            assert _read_counts(Path(job.output)) == words, (
-                f"{job.id} counts every word once"
-            )
+            assert _read_counts(Path(job.output)) == words, f"{job.id} counts every word once"
     return _held(result, speed)
 
 

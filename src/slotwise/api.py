@@ -50,7 +50,8 @@ def simulate(
 
     A `history` (a database of earlier runs) gives the estimated work of programs and the host
     speeds that the scheduler believes; the simulated hosts have the stated speeds. The history
-    is not changed.
+    is not changed. With `simulation=Simulation(hide_work=True)` the scheduler gets no work of
+    tasks, stated or from the history: it sees only what finished tasks took.
     """
     check_options(options, history)
     refuse_log(history, options)
@@ -104,8 +105,9 @@ def _simulate(
     believed = source.believed(cluster)
     parameters |= truth.troubles(cluster, believed)
     later = [change.host for change in changes if isinstance(change, HostAdded)]
+    told = tuple(map(truth.told, jobs))
     setting = RunSpec(
-        scheduler, "simulated", jobs, believed, source, options, parameters, later=later
+        scheduler, "simulated", told, believed, source, options, parameters, later=later
     )
     return setting.run(lambda: nullcontext(SimulatedBackend(cluster, jobs, truth)))
 

@@ -20,7 +20,9 @@ from slotwise.allocation.claims import allocate
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import AddOn, Flex
-from slotwise.allocation.problem import Allocator
+from slotwise.allocation.las import Las
+from slotwise.allocation.problem import Allocator, FinishReader
+from slotwise.allocation.uwfq import Uwfq, virtual_time
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.broken import stop_broken
 from slotwise.assignment.delay import Delay
@@ -84,10 +86,11 @@ class Scheduler:
         is_stale = snapshot.is_stale and snapshot.now >= snapshot.reallocates_from
         if is_stale or (epoch_is_over and self._may_differ(snapshot)):
             allocator = self._allocator(snapshot)
-            slots = allocate(allocator, snapshot)
+            virtual = virtual_time(snapshot) if isinstance(allocator, FinishReader) else None
+            slots = allocate(allocator, snapshot, virtual)
             earliest = self._earliest(allocator, snapshot)
             until = max(self._epoch_after(snapshot.now), earliest)
-            return [Reallocate(slots, until, earliest)]
+            return [Reallocate(slots, until, earliest, virtual)]
         return self.assigner.assign(snapshot) or preempt(snapshot)
 
     def _allocator(self, snapshot: Snapshot) -> Allocator:
@@ -125,6 +128,8 @@ ALLOCATORS: Mapping[str, Callable[[Objective, float | None], Allocator]] = Mappi
         "fair": lambda objective, budget: Fair(),
         "flex": lambda objective, budget: Flex(objective, budget_seconds=budget),
         "flex-on-fair": lambda objective, budget: AddOn(Flex(objective, budget_seconds=budget)),
+        "las": lambda objective, budget: Las(),
+        "uwfq": lambda objective, budget: Uwfq(),
         "flowflex": lambda objective, budget: _flowflex(objective, "best", budget),
         "flowflex-fast": lambda objective, budget: _flowflex(objective, "fast", budget),
         "flowflex-paper": lambda objective, budget: _flowflex(objective, "paper", budget),

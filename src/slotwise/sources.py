@@ -184,7 +184,7 @@ def read_source(workload: Given) -> Source:
     else:
         entries = tuple(workload) if isinstance(workload, Iterable) else (workload,)
         source = Source(Workload(()), entries)
-    ids = Counter(_stated(entry).id for entry in source.entries)
+    ids = Counter(_stated(entry).id for entry in map(_checked, source.entries))
     if not ids:
         raise InputError("there are no jobs; give at least one")
     name, number = ids.most_common(1)[0]
@@ -210,6 +210,17 @@ def cluster_of(workload: Workload, slots: Slots | None) -> Cluster:
 def processors() -> int:
     """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def _checked(entry: Entry) -> Entry:
+    """The entry. InputError if it is of a type that is no job."""
+    if isinstance(entry, Job | Described) or isinstance(getattr(entry, "job", None), Job):
+        return entry
+    raise InputError(
+        f"{entry!r:.80} is no job; give one of slotwise.Job(...), slotwise.mapreduce(...),"
+        " slotwise.command(...), slotwise.Calls(...) and the job(...) of a slotwise.Dataflow,"
+        " or the path of a workload file"
+    )
 
 
 def _stated(entry: Entry) -> Job | Described:

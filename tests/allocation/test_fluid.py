@@ -15,11 +15,13 @@ from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import Flex
 from slotwise.allocation.fluid import fluid_schedule
+from slotwise.allocation.las import Las
 from slotwise.allocation.malleable import Malleable
 from slotwise.allocation.mcnaughton import wrap_around
 from slotwise.allocation.planning import plan_schedules
 from slotwise.allocation.problem import Allocator
 from slotwise.allocation.search.budget import Budget
+from slotwise.allocation.uwfq import Uwfq
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, PhaseId, Tasks
@@ -72,6 +74,8 @@ ALLOCATORS: list[Allocator] = [
     Flex(Objective("stretch")),
     Flex(Objective("makespan", "max")),
     Flex(Objective("slowdown"), budget_seconds=0.001),
+    Las(),
+    Uwfq(),
 ]
 POOLS = PoolTree(
     [Pool("a", 2.0, {"task": 2}, {"task": 5}), Pool("b", 0.7, {}, {}, policy="fifo")]

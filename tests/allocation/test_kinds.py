@@ -18,7 +18,9 @@ from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import AddOn, Flex
 from slotwise.allocation.flowflex.allocator import FlowFlex
 from slotwise.allocation.kinds import share_all
+from slotwise.allocation.las import Las
 from slotwise.allocation.problem import Allocator, Claims
+from slotwise.allocation.uwfq import Uwfq
 from slotwise.model.cluster import Cluster, Host
 from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import Pool
@@ -35,6 +37,8 @@ ALLOCATORS = (
     Flex(Objective("response", "max")),
     AddOn(),
     FlowFlex(method="fast"),
+    Las(),
+    Uwfq(),
 )
 
 

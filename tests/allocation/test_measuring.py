@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.flex.cluster_experiment import HidingWork, without_work
 from oracles.pools import INF, all_fit, held_by, owed, pooled, trees
 from slotwise.allocation.flex import AddOn, Flex
 from slotwise.allocation.flowflex.allocator import FlowFlex
@@ -156,14 +155,14 @@ def told_nothing(
 ) -> dict[str, float]:
     """The completions of jobs of unknown work."""
     cluster = Cluster.of_slots(slots)
-    backend = HidingWork(SimulatedBackend(cluster, jobs, Simulation()))
+    backend = SimulatedBackend(cluster, jobs, Simulation(hide_work=True))
     return watched(
-        backend, [without_work(job) for job in jobs], cluster, name=name
+        backend, [job.without_work() for job in jobs], cluster, name=name
     ).state.completed
 
 
 @pytest.mark.parametrize("arrival", [0.0, 0.1, 0.7])
-@pytest.mark.parametrize("name", FLEXES)
+@pytest.mark.parametrize("name", [*FLEXES, "las", "uwfq"])
 def test_a_small_unseen_job_goes_first(
     watched: Callable[..., object], name: str, arrival: float
 ) -> None:
@@ -175,7 +174,7 @@ def test_a_small_unseen_job_goes_first(
     assert told_nothing(watched, jobs, 2, name)["small"] - arrival < 0.8
 
 
-@pytest.mark.parametrize("name", FLEXES)
+@pytest.mark.parametrize("name", [*FLEXES, "uwfq"])
 def test_many_unseen_jobs_do_not_delay_a_seen_one(
     watched: Callable[..., object], name: str
 ) -> None:

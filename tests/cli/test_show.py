@@ -79,6 +79,8 @@ def test_show_prints_json(slotwise: Show, app: Path) -> None:
     plain = [json.loads(line) for line in done.stdout.splitlines()]
     assert [one.pop("job") for one in plain] == ["one", "two"]
     assert plain[0]["stages"] == plain[1]["stages"]
+    functions = [node["function"] for node in plain[0]["nodes"]]
+    assert functions == [None, *["app.py:one"] * 4]
     assert list(plain[0]) == ["nodes", "channels", "stages", "written"]
     assert plain[0]["stages"][1] == {
         "name": "d",

@@ -10,7 +10,6 @@ import pytest
 
 from experiments.flex.cluster_experiment import (
     ClusterSetting,
-    HidingWork,
     SharedLeast,
     experiment,
     mean_response,
@@ -20,14 +19,11 @@ from experiments.flex.cluster_jobs import (
     Drawing,
     GridMix,
     SpreadJobs,
-    map_reduce,
     uneven_cluster,
 )
 from slotwise.allocation.problem import Claims
-from slotwise.model.event import JobArrived
 from slotwise.model.job import Job
 from slotwise.model.shuffle import Shuffle
-from slotwise.runtime.simulated.backend import SimulatedBackend
 from tiers import examples
 
 
@@ -130,18 +126,6 @@ def test_a_phase_of_unknown_work_has_a_min_share_of_one_slot() -> None:
     )  # One of ten tasks of the first is done.
     assert min_shares(known, 0.9, reads_work=True) == pytest.approx([1 / 3, 1, 1])
     assert min_shares(known, 0.9) == pytest.approx([1 / 3] * 3)
-
-
-def test_a_backend_can_hide_the_work_of_tasks() -> None:
-    """A job arrives with its number of tasks, but without their work."""
-    cluster, job = uneven_cluster(), map_reduce("job", 5.0, (7, 30.0), (3, 60.0), 10.0)
-    event, _closed = HidingWork(SimulatedBackend(cluster, [job])).wait(None)
-    assert isinstance(event, JobArrived)
-    assert [(p.name, p.tasks.count, p.tasks.work) for p in event.job.phases] == [
-        ("map", 7, None),
-        ("reduce", 3, None),
-    ]
-    assert (event.at, event.job.phases[1].copy) == (5.0, 10.0)
 
 
 @pytest.mark.parametrize("scheme", ["fair", "flex"])

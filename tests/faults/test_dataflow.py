@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import slotwise
-from dataflow_nodes import doubled, failing, stuck, total
+from dataflow_nodes import doubled, dying_once, failing, stuck, total
 
 JOBS = """\
 slotwise: 1
@@ -69,6 +69,16 @@ def test_a_node_whose_process_is_killed_is_named(tmp_path: Path) -> None:
         with pytest.raises(slotwise.SlotwiseError, match=told):
             future.result()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_group_that_is_killed_is_no_failure_of_those_beside_it(tmp_path: Path) -> None:
+    """A worker process is lost, which is no failed attempt; others say nothing."""
+    marker = tmp_path / "marker"
+    marker.touch()
+    job = flow_with(dying_once, "tcp", marker=str(marker)).job("a", tmp_path / "out")
+    with slotwise.Session(3, attempts_max=1) as session:
+        session.run(job).result()
+    assert (tmp_path / "out" / "part-n-00000").read_text() == f"{sum(range(0, 200_000, 2))}\n"
 
 
 def test_a_node_that_hangs_ends_with_its_job(tmp_path: Path, processes: Any) -> None:

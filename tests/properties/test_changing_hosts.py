@@ -167,7 +167,7 @@ def run_case(simulated: Callable[..., object]) -> Callable[[Case], object]:
 
 
 @given(cases())
-@settings(max_examples=examples(20, slow=1000))
+@settings(max_examples=examples(4, slow=1000))
 def test_jobs_end_on_hosts_that_come_and_go(
     run_case: Callable[[Case], object], case: Case
 ) -> None:

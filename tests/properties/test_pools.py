@@ -24,6 +24,7 @@ from slotwise.runtime.simulated.backend import Fault, Simulation
 from tiers import examples
 
 EXAMPLES = examples(6, slow=1000)
+NAMES = ("fair", "fair", "flex", "fifo", "flex-on-fair", "las", "uwfq")
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,9 @@ def cases(draw: st.DrawFn) -> Case:
     options = {
         "assigner": assigner,
         "waits": draw(st.sampled_from([None, (0.4, 1.1)])) if assigner == "delay" else None,
-        "name": draw(st.sampled_from(["fair", "fair", "flex", "fifo", "flex-on-fair"])),
+        "name": draw(
+            st.sampled_from(["fair", "fair", "flex", "fifo", "flex-on-fair", "las", "uwfq"])
+        ),
     }
     return Case(jobs, cluster, pools, simulation, options)
 

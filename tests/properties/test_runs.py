@@ -36,7 +36,7 @@ from slotwise.runtime.state import LOSSES_MAX
 from tiers import examples
 
 EXAMPLES = examples(10, slow=1000)
-NAMES = ("fifo", "fair", "flex")
+NAMES = ("fifo", "fair", "flex", "las", "uwfq")
 OBJECTIVES = (
     Objective(),
     Objective("stretch"),

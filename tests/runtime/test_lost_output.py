@@ -72,6 +72,31 @@ def test_a_running_task_that_misses_its_input_runs_again_later(state: State) -> 
     assert ready(state) == {"map"}
 
 
+def test_a_done_phase_that_is_undone_waits_for_lost_input() -> None:
+    """The output of both phases is lost while the third one runs: the second waits again."""
+    state = State(Cluster((Host("h", {"task": 1}),)))
+    names = ("a", "b", "c")
+    phases = (
+        Phase(name, Tasks(1, 1.0), after=frozenset(names[:place]))
+        for place, name in enumerate(names)
+    )
+    state.apply(JobArrived(0.0, Job("j", tuple(phases))))
+    first, second, third = (PhaseId("j", name) for name in names)
+    state.apply(Reallocate({first: 1.0}, 10.0))
+    for phase in (first, second):
+        launch(state, phase, 0)
+        state.apply(TaskFinished(0.0, phase, 0, 1, 1.0))
+    launch(state, third, 0)
+    for phase in (first, second):
+        state.apply(OutputLost(0.0, phase, (0,)))
+    state.check()
+    assert ready(state) == {"a"}
+    state.apply(TaskFinished(0.0, third, 0, 1, 1.0))
+    launch(state, first, 0, attempt=2)
+    state.apply(TaskFinished(0.0, first, 0, 2, 1.0))
+    assert ready(state) == {"b"}
+
+
 def test_a_job_is_complete_when_its_lost_output_is_made_again(state: State) -> None:
     """Also if all that needed the output is done meanwhile."""
     launch(state, REDUCE, 1)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import log2
 
 from slotwise.allocation.kinds import share_all
-from slotwise.allocation.problem import Allocator, Claims, Group
+from slotwise.allocation.problem import Allocator, Claims, Group, ServiceReader
 from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId
@@ -16,10 +16,21 @@ from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import ShareKey
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.views import PhaseView, PoolView
+from slotwise.model.virtual_time import VirtualTime
 
 
-def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:
-    """How many slots each ready phase should hold now, on each kind of slot."""
+def allocate(
+    allocator: Allocator, snapshot: Snapshot, virtual: VirtualTime | None = None
+) -> dict[PhaseId, float]:
+    """How many slots each ready phase should hold now, on each kind of slot.
+
+    `virtual` is for a `FinishReader`: the reference system now.
+    """
+    attained: dict[str, float] = {}
+    if isinstance(allocator, ServiceReader):
+        for phases in snapshot.jobs_left():
+            service = sum([phase.attained(snapshot.now) for phase in phases])
+            attained[phases[0].job.id] = service
     ids: dict[str, list[PhaseId]] = {}
     claims: dict[str, Claims] = {}
     for kind in snapshot.cluster.capacity:
@@ -27,7 +38,8 @@ def allocate(allocator: Allocator, snapshot: Snapshot) -> dict[PhaseId, float]:
             continue  # All hosts with slots of this kind are unresponsive.
         of_kind, claimed = claims_of(snapshot, kind, allocator.reads_work)
         if of_kind:
-            ids[kind], claims[kind] = of_kind, claimed
+            ids[kind] = of_kind
+            claims[kind] = with_standing(claimed, attained, virtual.finish if virtual else {})
     allocation: dict[PhaseId, float] = {}
     for kind, shares in share_all(allocator, claims).items():
         _check(allocator, claims[kind], shares)
@@ -69,6 +81,19 @@ def claims_of(
         present = {kind: snapshot.capacity(kind) for kind in snapshot.cluster.capacity}
         claims = replace(claims, groups=groups, present=present)
     return [p.id for p in phases], claims
+
+
+def with_standing(
+    claims: Claims, attained: Mapping[str, float], finish: Mapping[str, float]
+) -> Claims:
+    """The claims with the attained service and the virtual finish of their jobs, if given."""
+    if not attained and not finish:
+        return claims
+    return replace(
+        claims,
+        attained=[attained[job.id] for job, _ in claims.owner] if attained else (),
+        finish=[finish[job.id] for job, _ in claims.owner] if finish else (),
+    )
 
 
 def build_claims(

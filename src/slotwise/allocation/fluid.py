@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
 
-from slotwise.allocation.claims import build_claims
+from slotwise.allocation.claims import build_claims, with_standing
 from slotwise.allocation.kinds import share_all
 from slotwise.allocation.mcnaughton import merged, wrap_around
-from slotwise.allocation.problem import Allocator, Claims
+from slotwise.allocation.problem import Allocator, Claims, FinishReader, ServiceReader
 from slotwise.allocation.tolerances import CLOCK, ROUNDING
+from slotwise.allocation.uwfq import Sized, advanced
 from slotwise.model.cluster import Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree, ShareKey
 from slotwise.model.schedule import Piece, Schedule
+from slotwise.model.virtual_time import VirtualTime
 from slotwise.objective.costs import Floats
 
 
@@ -52,20 +54,22 @@ def fluid_schedule(
     behind = waiting_for(phases)
     ready = [one for one in phases if not one.waits_for]
     pieces: list[Piece] = []
-    now = 0.0
+    now, standing = 0.0, _Standing(jobs, cluster, pools, allocator)
     while ready:
-        shares = _share(ready, cluster, pools, allocator, now)
+        shares, length = _share(ready, cluster, pools, allocator, now, standing)
         rates = [(one, share) for one, share in zip(ready, shares, strict=True) if share > 0]
         assert rates, "some ready phase gets a slot"
         # The phases of each pool, inner or outer, are adjacent, so that wrap-around also keeps
         # the shares of all pools.
         rates.sort(key=lambda rate: _shares(rate[0], pools))
-        then = now + min(one.left / share for one, share in rates)
+        then = now + min(length, *(one.left / share for one, share in rates))
         for kind in cluster.capacity:
             of_kind = [(o.id, s) for o, s in rates if cluster.slot_kind(o.phase.kind) == kind]
             pieces += wrap_around(of_kind, now, then)
         for one, share in rates:
             one.left -= share * (then - now)  # From rounded instants, as pieces are measured.
+            if standing.attained:
+                standing.attained[one.job.id] += share * (then - now)
         now = then
         tick = CLOCK * now
         ended = {o.id for o, s in rates if o.left <= max(ROUNDING * o.work, tick * s)}
@@ -146,28 +150,55 @@ def _shares(one: PhaseProgress, pools: PoolTree) -> tuple[ShareKey, ...]:
     return pools.shares(one.job.pool, one.phase.kind)
 
 
+class _Standing:
+    """The service that jobs have attained, and their virtual finish, if the allocator reads it.
+
+    All jobs are present at time 0, so that the virtual finish never changes.
+    """
+
+    def __init__(
+        self, jobs: Sequence[Job], cluster: Cluster, pools: PoolTree, allocator: Allocator
+    ) -> None:
+        self.attained: dict[str, float] = {}
+        self.finish: Mapping[str, float] = {}
+        if isinstance(allocator, ServiceReader):
+            self.attained = dict.fromkeys([job.id for job in jobs], 0.0)
+        if isinstance(allocator, FinishReader):
+            slots = sum(cluster.capacity.values())
+            sized = [Sized(job, job.work or 0.0, 0.0) for job in jobs]
+            self.finish = advanced(VirtualTime(0.0, slots), sized, pools, 0.0, slots).finish
+
+
 def _share(
     ready: Sequence[PhaseProgress],
     cluster: Cluster,
     pools: PoolTree,
     allocator: Allocator,
     now: float,
-) -> list[float]:
+    standing: _Standing,
+) -> tuple[list[float], float]:
+    """The slots of each ready phase, and for how long they stay right."""
     numbers: dict[str, list[int]] = {}
     for number, one in enumerate(ready):
         numbers.setdefault(cluster.slot_kind(one.phase.kind), []).append(number)
     claims = {
-        kind: claims_of_progress(
-            [ready[n] for n in numbers[kind]], capacity, cluster, pools, now, numbers[kind]
+        kind: with_standing(
+            claims_of_progress(
+                [ready[n] for n in numbers[kind]], capacity, cluster, pools, now, numbers[kind]
+            ),
+            standing.attained,
+            standing.finish,
         )
         for kind, capacity in cluster.capacity.items()
         if kind in numbers
     }
-    shares = [0.0] * len(ready)
+    shares, length = [0.0] * len(ready), inf
     for kind, of_kind in share_all(allocator, claims, is_whole=True).items():
+        if isinstance(allocator, ServiceReader):
+            length = min(length, allocator.holds_for(claims[kind], of_kind))
         for n, share in zip(numbers[kind], of_kind, strict=True):
             shares[n] = share
-    return shares
+    return shares, max(length, ROUNDING * now)  # An instant must differ from the last one.
 
 
 def claims_of_progress(

@@ -23,7 +23,10 @@ Slots = Mapping[str, Sequence[float]]
 Member = tuple[str, int]
 """A claim: its kind of slot, and its number among the claims on these."""
 
-COLUMNS = ("weight", "arrival", "work", "owner", "priority", "unseen", "place")
+COLUMNS = (
+    *("weight", "arrival", "work", "owner", "priority", "unseen", "place"),
+    *("attained", "finish"),
+)
 """The fields of claims that do not depend on the kind of slot."""
 
 NORMAL = PRIORITIES["normal"]

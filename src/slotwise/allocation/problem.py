@@ -54,6 +54,8 @@ class Claims:
     place      in order of arrival, among the claims on all kinds of slots
     unseen     whether nothing is known about its work; empty if no claim is unseen
     present    slots of each kind on the responsive hosts; empty if all hosts are responsive
+    attained   service of its job until now, slot-seconds; empty except for a `ServiceReader`
+    finish     virtual finish of its job; empty except for a `FinishReader`
 
     For an allocator that does not read work, `work`, `owner` and `unseen` are empty.
     """
@@ -73,6 +75,8 @@ class Claims:
     place: Sequence[int] = ()
     unseen: Sequence[bool] = ()
     present: Mapping[str, int] = field(default_factory=dict)
+    attained: Sequence[float] = ()
+    finish: Sequence[float] = ()
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -147,4 +151,23 @@ class JointAllocator(Allocator, Protocol):
 
     def share_all(self, claims: Mapping[str, Claims]) -> Mapping[str, Sequence[float]]:
         """Slots for each claim, as from `share`, for every kind of slot that has claims."""
+        ...
+
+
+@runtime_checkable
+class ServiceReader(Allocator, Protocol):
+    """An allocator that reads the service that jobs have attained, which grows all the time."""
+
+    def holds_for(self, claims: Claims, shares: Sequence[float]) -> float:
+        """How many seconds these shares stay right if no phase ends or becomes ready."""
+        ...
+
+
+@runtime_checkable
+class FinishReader(Allocator, Protocol):
+    """An allocator that reads the virtual finish of jobs in a reference system."""
+
+    @property
+    def reads_finish(self) -> bool:
+        """Whether it reads it."""
         ...

@@ -16,7 +16,7 @@ from slotwise.runtime.initial import initial_state
 from slotwise.runtime.ordering import whole
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import path_to
-from slotwise.scheduler import ALLOCATORS, QUEUEINGS, make_allocator
+from slotwise.scheduler import ALLOCATORS, QUEUEINGS, WAITERS, make_allocator
 
 NAMES_MOST = 3
 """The largest number of jobs named in a sentence."""
@@ -204,7 +204,7 @@ class _Retracing:
         self.turn = -1
         self._had_fewer_slots = False
         self.scheduler: str = header.scheduler["name"]
-        self.may_defer = header.scheduler.get("assigner") == "delay"
+        self.may_defer = header.scheduler.get("assigner") in WAITERS
         is_allocated = self.scheduler in ALLOCATORS
         self.keeps_min_shares = is_allocated and make_allocator(self.scheduler).keeps_min_shares
         self._promised: defaultdict[str, float] = defaultdict(
@@ -278,7 +278,8 @@ class _Retracing:
         if phase.width > 1 and free and all(n < phase.width for n in free.values()):
             reason = f"it waited for {phase.width} free slots of one host"
             return _Cause("too few slots on a host", str(phase.width), reason)
-        if phase.deferred_until is not None and phase.deferred_until > state.now:
+        near = self.may_defer and phase.has_homes  # Else it waits for several slots at once.
+        if near and phase.deferred_until is not None and phase.deferred_until > state.now:
             reason = "it skipped slots far from its input (delay scheduling)"
             return _Cause("deferred", "", reason, "shorter waits let it use them")
         full = next((pool for pool in path_to(phase.pool) if pool.is_full), None)

@@ -61,8 +61,8 @@ class Delay:
             until = phase.deferred_until
             overrides_delay = has_overdue and phase.overrides_delay
             is_due = until is None or now >= until or overrides_delay or phase.unit > 1
-            # A limit of its pool may have excluded it from offers to other phases.
-            hosts = free if is_due or phase.is_limited else freed
+            # What it did not pass may have been kept from it, by a limit or for other phases.
+            hosts = free if is_due or not phase.has_passed else freed
             if not hosts:
                 continue
             if phase.is_gang:

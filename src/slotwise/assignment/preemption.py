@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from slotwise.assignment.victims import Victim, Victims, path_of
-from slotwise.assignment.wide import places, slots_stopping
+from slotwise.assignment.victims import Victim, Victims
+from slotwise.assignment.wide import path_of, places, slots_stopping
 from slotwise.model.decision import Preempt
 from slotwise.model.snapshot import Snapshot
 from slotwise.model.views import PhaseView, PoolView

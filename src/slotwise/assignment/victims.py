@@ -7,7 +7,7 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from slotwise.assignment.wide import places
+from slotwise.assignment.wide import path_of, places
 from slotwise.model.decision import Launch
 from slotwise.model.pool_tree import ShareKey
 from slotwise.model.snapshot import Snapshot
@@ -145,10 +145,3 @@ def _newest_first(
         else:
             spared.append((phase, launches))
     yield from spared
-
-
-def path_of(pool: PoolView | None) -> Iterator[PoolView]:
-    """A share of a pool and those that contain it."""
-    while pool is not None:
-        yield pool
-        pool = pool.parent

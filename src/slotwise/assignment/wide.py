@@ -191,10 +191,10 @@ class Waits:
         """Whether a launch would take room in a pool that a phase before it needs."""
         if not keeper.is_limited or not self._precedes(keeper, phase):
             return False
-        keys = {pool.key for pool in _path(keeper.pool)}
+        keys = {pool.key for pool in path_of(keeper.pool)}
         return self._has_host(keeper) and any(
             pool.key in keys and pool.room - phase.unit < keeper.unit
-            for pool in _path(phase.pool)
+            for pool in path_of(phase.pool)
         )
 
     def _precedes(self, keeper: PhaseView, phase: PhaseView) -> bool:
@@ -256,7 +256,8 @@ def _lacks(phase: PhaseView) -> float:
     return phase.allocated - (phase.running - phase.away)
 
 
-def _path(pool: PoolView | None) -> Iterator[PoolView]:
+def path_of(pool: PoolView | None) -> Iterator[PoolView]:
+    """A share of a pool and those that contain it."""
     while pool is not None:
         yield pool
         pool = pool.parent

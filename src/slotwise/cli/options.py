@@ -149,6 +149,14 @@ class Truth:
         ),
     ] = None
 
+    hide_work: Annotated[
+        bool,
+        typer.Option(
+            "--hide-work",
+            help="Tell the scheduler no work of tasks; it sees what finished tasks took.",
+        ),
+    ] = False
+
     def refuse_live(self) -> None:
         """Raise InputError for options that apply only to simulations."""
         given = [
@@ -171,6 +179,7 @@ class Truth:
             save_seconds=self.save_seconds,
             speeds=parse_speeds(self.true_speed or ()),
             outages=tuple(map(parse_outage, self.outage or ())),
+            hide_work=self.hide_work,
         )
 
 

@@ -8,6 +8,7 @@ from enum import IntEnum
 from math import inf
 
 from slotwise.model.job import PhaseId
+from slotwise.model.virtual_time import VirtualTime
 
 
 class Locality(IntEnum):
@@ -25,11 +26,13 @@ class Reallocate:
     Half a slot is a slot half of the time. The next epoch begins at `until`, and the allocation
     is then decided again. Arrivals and ends before `earliest` do not change it sooner than
     then: until `earliest`, free slots go to whoever is furthest below this allocation.
+    `virtual` is what the allocator has to remember of its reference system, if it has one.
     """
 
     slots: Mapping[PhaseId, float]
     until: float
     earliest: float = -inf
+    virtual: VirtualTime | None = None
 
 
 Queue = tuple[tuple[PhaseId, int], ...]
@@ -78,7 +81,8 @@ class Preempt:
     """Ask this running attempt to stop, and kill it if it still runs at `until`.
 
     `until` None kills it at once. `pool` is the pool that takes the slot back, or None if the
-    job was given up, or another attempt of its gang has ended without a result.
+    job was given up, another attempt of its gang has ended without a result, or it moves to
+    its input.
     """
 
     phase: PhaseId

@@ -2,6 +2,7 @@
 
 SlotwiseError
  ├─ InputError        invalid input: a file, an argument, a program name (exit code 2)
+ ├─ RecordError       what a node of a dataflow wrote is no record (its task fails)
  ├─ InputChanged      an input file changed since the job was planned (its task fails)
  └─ MissingExtraError an optional dependency is not installed (exit code 2)
 """
@@ -17,6 +18,10 @@ class SlotwiseError(Exception):
 
 class InputError(SlotwiseError):
     """Invalid input; nothing was started."""
+
+
+class RecordError(SlotwiseError, TypeError):
+    """What the function of a node wrote is no record, or its key is none; names the node."""
 
 
 class InputChanged(SlotwiseError):

@@ -324,6 +324,11 @@ class Job:
         )
         return replace(self, phases=phases)
 
+    def without_work(self) -> Job:
+        """The same job, but no work of its tasks is stated."""
+        phases = (replace(one, tasks=replace(one.tasks, work=None)) for one in self.phases)
+        return replace(self, phases=tuple(phases))
+
     def _check_types(self) -> None:
         """InputError for a value of a wrong type; a list of phases is accepted, too."""
         for what in ("id", "pool", "priority"):

@@ -14,6 +14,7 @@ from slotwise.model.job import PhaseId
 from slotwise.model.pool_tree import PoolTree
 from slotwise.model.queues_view import QueuesView
 from slotwise.model.views import PhaseView, PoolView
+from slotwise.model.virtual_time import VirtualTime
 
 
 class Seen(NamedTuple):
@@ -154,6 +155,11 @@ class Snapshot(Protocol):
     @property
     def epoch_ends(self) -> float:
         """When the epoch of the last `Reallocate` ends."""
+        ...
+
+    @property
+    def virtual(self) -> VirtualTime | None:
+        """What the last `Reallocate` remembers of a reference system, if it has one."""
         ...
 
     @property

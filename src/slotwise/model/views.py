@@ -213,7 +213,8 @@ class PhaseView(Protocol):
 
         None of them is near its input. A `Defer` sets this, and it stays set when the wait is
         over, because launches bring no slot nearer. It is reset when tasks become pending
-        again, and where a limit may have excluded the phase.
+        again. It is not set where a limit may have excluded the phase, or while other
+        phases wait for several slots at once, for which some may be kept.
         """
         ...
 
@@ -269,4 +270,8 @@ class PhaseView(Protocol):
 
     def work_left(self, now: float) -> float:
         """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
+        ...
+
+    def attained(self, now: float) -> float:
+        """The work that its finished and running tasks have done so far, in slot-seconds."""
         ...

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -50,6 +50,17 @@ def check_output(output: str, overwrite: bool) -> None:
         raise _is_being_written(output, owner)
     if _names(fs, path) != {TEMPORARY}:
         raise _exists(output)
+
+
+def check_folders(output: str, folders: Collection[str], overwrite: bool) -> None:
+    """Do as `check_output` for a directory whose parts are in these folders of it."""
+    fs, path = _find(output)
+    found = set() if fs.isfile(path) else _names(fs, path)
+    if found and found <= set(folders):
+        for folder in sorted(found):
+            check_output(f"{output}/{folder}", overwrite)
+    else:
+        check_output(output, overwrite)
 
 
 def check_overwritten(output: str) -> None:

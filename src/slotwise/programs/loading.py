@@ -67,11 +67,15 @@ def known_as(program: AnyProgram) -> str:
     For an installed program this is its name. Otherwise it is "file.py:Class", without the
     folder, or "module:Class" for an importable module.
     """
-    kind = type(program)
-    module, name = kind.__module__, kind.__qualname__
+    module, name = type(program).__module__, type(program).__qualname__
     for known, place in BUILTINS.items():
         if f"{module}:{name}" == f"slotwise.programs.builtin.{place}":
             return known
+    return place_of(module, name)
+
+
+def place_of(module: str, name: str) -> str:
+    """Where a name is defined: "file.py:name", without the folder, or "module:name"."""
     file = getattr(sys.modules.get(module), "__file__", None)
     is_file = module == "__main__" or module.startswith(FILE_MODULE)
     return f"{Path(file).name if file and is_file else module}:{name}"

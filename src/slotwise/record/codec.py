@@ -46,6 +46,7 @@ from slotwise.model.event import (
 )
 from slotwise.model.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.model.pool import Pool, Preemption
+from slotwise.model.virtual_time import VirtualEnd, VirtualJob, VirtualTime, VirtualUser
 
 Plain = dict[str, Any]
 
@@ -65,7 +66,8 @@ def encode(entry: Event | Decision) -> Plain:
     if isinstance(entry, Reallocate):
         slots = [[*phase, share] for phase, share in entry.slots.items()]
         earliest = {} if entry.earliest == -inf else {"earliest": entry.earliest}
-        return {"is": "Reallocate", "slots": slots, "until": entry.until, **earliest}
+        virtual = {} if entry.virtual is None else {"virtual": _encode_virtual(entry.virtual)}
+        return {"is": "Reallocate", "slots": slots, "until": entry.until} | earliest | virtual
     if isinstance(entry, Enqueue):
         queues = {host: _encode_queue(queue) for host, queue in entry.queues.items()}
         return {"is": "Enqueue", "queues": queues, "jobs": list(entry.jobs)}
@@ -117,6 +119,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         {PhaseId(job, phase): slots for job, phase, slots in plain["slots"]},
         plain["until"],
         plain.get("earliest", -inf),
+        _decode_virtual(plain["virtual"]) if "virtual" in plain else None,
     ),
     "Enqueue": lambda plain: Enqueue(
         {host: _decode_queue(queue) for host, queue in plain["queues"].items()},
@@ -137,6 +140,28 @@ def _encode_queue(queue: Queue) -> list[list[Any]]:
 
 def _decode_queue(plain: list[list[Any]]) -> Queue:
     return tuple((PhaseId(job, phase), task) for job, phase, *tasks in plain for task in tasks)
+
+
+def _encode_virtual(virtual: VirtualTime) -> Plain:
+    return {
+        "at": virtual.at,
+        "slots": virtual.slots,
+        "now": virtual.now,
+        "users": [
+            [user.name, user.begun, user.clock, [list(one) for one in user.jobs]]
+            for user in virtual.users
+        ],
+        "late": [[job, *end] for job, end in virtual.late.items()],
+    }
+
+
+def _decode_virtual(plain: Plain) -> VirtualTime:
+    users = tuple(
+        VirtualUser(name, begun, clock, tuple(VirtualJob(*one) for one in jobs))
+        for name, begun, clock, jobs in plain["users"]
+    )
+    late = {job: VirtualEnd(*end) for job, *end in plain["late"]}
+    return VirtualTime(plain["at"], plain["slots"], plain["now"], users, late)
 
 
 def encode_job(job: Job) -> Plain:

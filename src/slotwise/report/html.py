@@ -11,7 +11,11 @@ from slotwise.report.drawing import DRAW
 from slotwise.report.numbers import MISSING, seconds
 from slotwise.report.packing import packed
 from slotwise.report.printable import printable
-from slotwise.report.reported import has_bounds_apart, has_differing_work
+from slotwise.report.reported import (
+    conditions_of,
+    has_bounds_apart,
+    has_differing_work,
+)
 from slotwise.report.scene import Scene
 from slotwise.report.style import BEGIN, STYLE
 from slotwise.report.tables import (
@@ -83,14 +87,13 @@ def _headline(scene: Scene) -> str:
     changing = " at first" if any(line.slots.changes for line in scene.timelines) else ""
     jobs = {job: line.jobs[job].job for line in scene.timelines for job in line.jobs}
     tasks = sum(phase.tasks.count for job in jobs.values() for phase in job.phases)
-    backends = " and ".join(dict.fromkeys(run.backend for run in scene.runs))
     objectives = " or ".join(dict.fromkeys(run.objective for run in scene.runs))
     facts = [
         _counted(len(jobs), "job"),
         _counted(tasks, "task"),
         f"{slots} on {_counted(len(cluster.hosts), 'host')}{changing}",
         f"objective: {objectives}",
-        backends,
+        conditions_of(scene.runs),
         f"over {seconds(scene.end - scene.begin)}",
     ]
     if len(scene.runs) > 1:
@@ -155,7 +158,7 @@ def _metrics(scene: Scene) -> str:
         )
     head = "".join(_cell("th", name, "number") for name in scene.names)
     texts: Columns = {
-        "backend": [run.backend for run in scene.runs],
+        "backend": [run.conditions for run in scene.runs],
         "objective": [run.objective for run in scene.runs],
     }
     body = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from slotwise.analysis.timeline import StepFunction
 from slotwise.model.errors import MissingExtraError
 from slotwise.report.page import require_plots
-from slotwise.report.reported import ReportedRun, run_names
+from slotwise.report.reported import ReportedRun, conditions_of, run_names
 from slotwise.report.scene import scene_of
 from slotwise.report.tables import Columns, is_numeric, job_columns, metrics_in_short
 
@@ -24,11 +24,11 @@ ROWS_MOST = 30
 
 def runs_html(runs: Sequence[ReportedRun]) -> str:
     """One run: its metrics, jobs and job timelines. Several runs: a comparison."""
-    backends = " and ".join(dict.fromkeys(run.backend for run in runs))
     objectives = " or ".join(dict.fromkeys(run.objective for run in runs))
     columns: Columns = {"scheduler": run_names(runs)}
     columns |= {metric.title: metric.cells(runs) for metric in metrics_in_short(runs)}
-    parts = [f"<p>{escape(f'{backends}; the value is the {objectives}')}</p>", _table(columns)]
+    facts = f"{conditions_of(runs)}; the value is the {objectives}"
+    parts = [f"<p>{escape(facts)}</p>", _table(columns)]
     if len(runs) == 1:
         jobs = job_columns(runs[0], most=ROWS_MOST)
         if not any(runs[0].outcome.failed):

@@ -48,6 +48,12 @@ class ReportedRun:
         return f"{self.label} (interrupted)" if self.is_interrupted else self.label
 
     @property
+    def conditions(self) -> str:
+        """Its backend, and whether the work of tasks was hidden from the scheduler."""
+        is_hidden = self.log.header.parameters.get("hide_work")
+        return f"{self.backend} with hidden work" if is_hidden else self.backend
+
+    @property
     def is_interrupted(self) -> bool:
         """Whether its record ends before all jobs had ended."""
         return not self.outcome.is_over
@@ -61,10 +67,15 @@ class ReportedRun:
 
 
 def run_names(runs: Sequence[ReportedRun]) -> list[str]:
-    """A distinct name for each run, with the backend if the runs have several."""
-    if len({run.backend for run in runs}) > 1:
-        return distinct(f"{run.called} ({run.backend})" for run in runs)
+    """A distinct name for each run, with the conditions if the runs have several."""
+    if len({run.conditions for run in runs}) > 1:
+        return distinct(f"{run.called} ({run.conditions})" for run in runs)
     return distinct(run.called for run in runs)
+
+
+def conditions_of(runs: Sequence[ReportedRun]) -> str:
+    """The conditions of all runs in words, such as "live and simulated"."""
+    return " and ".join(dict.fromkeys(run.conditions for run in runs))
 
 
 def has_differing_work(runs: Sequence[ReportedRun]) -> bool:

@@ -13,7 +13,12 @@ from rich.text import Text
 from slotwise.report.numbers import MISSING, count, number, percent, seconds
 from slotwise.report.printable import printable
 from slotwise.report.reasons import in_short
-from slotwise.report.reported import ReportedRun, has_bounds_apart, run_names
+from slotwise.report.reported import (
+    ReportedRun,
+    conditions_of,
+    has_bounds_apart,
+    run_names,
+)
 
 Columns = dict[str, list[str]]
 """A table as text: the cells of each column, by its title."""
@@ -142,18 +147,18 @@ def _measured(metrics: Sequence[Metric], runs: Sequence[ReportedRun]) -> list[Me
 
 def comparison_table(runs: Sequence[ReportedRun]) -> Table:
     """A comparison of runs for the terminal; the best value of each metric is bold."""
-    backends = list(dict.fromkeys(run.backend for run in runs))
-    # Several backends have their own column.
-    names = [run.called for run in runs] if len(backends) > 1 else run_names(runs)
+    # Several backends, or hidden work in some runs only, have their own column.
+    has_several = len({run.conditions for run in runs}) > 1
+    names = [run.called for run in runs] if has_several else run_names(runs)
     # Interrupted runs have two lines, to leave room for metrics.
     columns = {"scheduler": [Text(name.replace(" (", "\n(")) for name in names]}
-    if len(backends) > 1:
-        columns["backend"] = [Text(run.backend) for run in runs]
+    if has_several:
+        columns["backend"] = [Text(run.conditions) for run in runs]
     for metric in metrics_in_short(runs):
         cells = zip(metric.cells(runs), metric.best(runs), strict=True)
         columns[metric.title] = [Text(cell, "bold" if best else "") for cell, best in cells]
     objectives = list(dict.fromkeys(run.objective for run in runs))
-    caption = f"{' and '.join(backends)}; the value is the {' or '.join(objectives)}"
+    caption = f"{conditions_of(runs)}; the value is the {' or '.join(objectives)}"
     if has_bounds_apart(runs):
         caption += "; each lower bound is for its own run"
     table = _rich(columns)

@@ -41,14 +41,20 @@ class Admission:
         self._running.subtract(_limited(job, pools))
         return self._admit(pools) if self._waiting else iter(())
 
+    def give_up(self, job: Job, pools: PoolTree) -> Iterator[Job]:
+        """Remove a job that ends early, perhaps while it waits. The jobs that may begin now."""
+        place = self._place(job)
+        if place is None:
+            return self.leave(job, pools)
+        self._drop(place)
+        return iter(())  # It took no room.
+
     def change(self, old: Job, job: Job, pools: PoolTree) -> Iterator[Job]:
         """Replace a job by one of another priority or pool. The jobs that may begin now."""
-        for place in self._waiting.get(old.pool, ()):
-            if place[2].id == job.id:
-                self._drop(place)
-                new = (-PRIORITIES[job.priority], place[1], job)
-                insort(self._waiting.setdefault(job.pool, []), new)
-                break
+        if place := self._place(old):
+            self._drop(place)
+            new = (-PRIORITIES[job.priority], place[1], job)
+            insort(self._waiting.setdefault(job.pool, []), new)
         else:
             self._running.subtract(_limited(old, pools))
             self._running.update(_limited(job, pools))
@@ -89,6 +95,11 @@ class Admission:
             self._running.update(_limited(job, pools))
             self._drop(first)
             yield job
+
+    def _place(self, job: Job) -> tuple[float, int, Job] | None:
+        """The place of a waiting job; None for one that was admitted."""
+        waiting = self._waiting.get(job.pool, ())
+        return next((place for place in waiting if place[2].id == job.id), None)
 
     def _drop(self, place: tuple[float, int, Job]) -> None:
         """Remove a waiting job."""

@@ -140,7 +140,7 @@ class Jobs:
         """Mark a job as failed. The jobs that are admitted now."""
         self.failed[name] = reason
         self._given_up.add(name)
-        return self._admission.leave(self.job(name), pools)
+        return self._admission.give_up(self.job(name), pools)
 
     def phase_done(self, phase: PhaseState, at: float, pools: PoolTree) -> Iterator[Job]:
         """Mark a phase as done, and its job if it was the last. The jobs admitted now."""
@@ -226,11 +226,19 @@ def hold_followers(phase: PhaseState, tasks: Sequence[int]) -> Iterator[PhaseSta
         if other.is_pinned:
             if sum(map(other.block, tasks)) and other.is_ready:
                 yield other
-        elif other.done < other.phase.tasks.count and not _has_enough(other, phase):
-            other.waits_for.add(phase.id.phase)
-            other.lacks_input = True
-            if other.is_ready:
-                yield other
+        elif other.done == other.phase.tasks.count:
+            continue  # If it is undone later, it waits again, too.
+        elif hold_behind(other, phase) and other.is_ready:
+            yield other
+
+
+def hold_behind(other: PhaseState, phase: PhaseState) -> bool:
+    """Let a phase wait for one before it if that lacks tasks. Whether it lacks too many."""
+    if phase.done == phase.phase.tasks.count or _has_enough(other, phase):
+        return False
+    other.waits_for.add(phase.id.phase)
+    other.lacks_input = True
+    return True
 
 
 def _has_enough(other: PhaseState, phase: PhaseState) -> bool:

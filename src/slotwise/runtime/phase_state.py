@@ -36,7 +36,6 @@ class PhaseState(ShareNode):
         "_returned",
         "_status",
         "_tries",
-        "_work",
         "behind",
         "blocked",
         "counted",
@@ -65,6 +64,7 @@ class PhaseState(ShareNode):
         "stopping",
         "waits_for",
         "width",
+        "work",
     )
 
     parent: PoolState
@@ -112,7 +112,7 @@ class PhaseState(ShareNode):
         self._returned: list[int] = []
         self._tries: dict[int, int] = {}
         self._bad_ends: dict[tuple[int, bool], int] = {}
-        self._work = PhaseWork(phase.tasks, default_work)
+        self.work = PhaseWork(phase.tasks, default_work)
         self.has_homes = bool(phase.tasks.blocks) or self.is_pinned
         self.homes = TaskHomes(self._status, phase.tasks.blocks, cluster)
 
@@ -142,7 +142,7 @@ class PhaseState(ShareNode):
         self._status += bytes([PENDING]) * count
         self.pending += count
         self.max_share = self.phase.slots_most
-        self._work.grow(count)
+        self.work.grow(count)
         self.has_passed = False
 
     @property
@@ -220,7 +220,7 @@ class PhaseState(ShareNode):
 
     def expected(self, task: int) -> float:
         """The work of a task as estimated beforehand, in seconds at speed 1."""
-        return self._work.expected(task)
+        return self.work.expected(task)
 
     def locality(self, task: int, host: str) -> Locality:
         """How far a task would run from its input on this host."""
@@ -245,11 +245,15 @@ class PhaseState(ShareNode):
         if self.phase.tasks.work is not None or self.done:
             return False
         is_early = self.early  # Its tasks may still wait or copy, which is not work.
-        return is_early or not self.running or self._work.is_within(now, len(self.launches))
+        return is_early or not self.running or self.work.is_within(now, len(self.launches))
 
     def work_left(self, now: float) -> float:
         """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
-        return self.width * self._work.left(now, self.done, len(self.launches), self.early)
+        return self.width * self.work.left(now, self.done, len(self.launches), self.early)
+
+    def attained(self, now: float) -> float:
+        """The work that its finished and running tasks have done so far, in slot-seconds."""
+        return self.width * self.work.attained(now, self.early)
 
     def launch(self, launch: Launch, now: float, speed: float) -> None:
         """Mark a pending task as running from `now` on a host of this speed."""
@@ -264,7 +268,7 @@ class PhaseState(ShareNode):
         self.deferred_until = None
         if self.running >= self.max_share:
             self.has_passed = False  # It is not offered slots until it may launch again.
-        self._work.launch(task, now, speed)
+        self.work.launch(task, now, speed)
 
     def end(self, task: int, attempt: int) -> tuple[Launch, float] | None:
         """End a running attempt. Its launch and the speed of its host.
@@ -277,8 +281,10 @@ class PhaseState(ShareNode):
         del self.launches[task]
         launch, started, speed = entry
         self.running -= self.width
-        self._work.end(task, started, speed, is_last=not self.running)
-        if not self.running:
+        if self.running:
+            self.work.end(task, started, speed)
+        else:
+            self.work.end_last()
             self.is_broken = False
         return launch, speed
 
@@ -306,7 +312,7 @@ class PhaseState(ShareNode):
         """Mark a task that has ended as done; `work` is what it took, in seconds at speed 1."""
         self._status[task] = DONE
         self.done += 1
-        self._work.finish(task, work)
+        self.work.finish(task, work)
 
     @property
     def has_tasks(self) -> bool:
@@ -317,7 +323,7 @@ class PhaseState(ShareNode):
         """Make a done task, whose output was lost, pending again; the estimates stay."""
         if not self.is_done(task):
             return False
-        self._work.undo(task, self.done)
+        self.work.undo(task, self.done)
         self.done -= 1
         self.put_back(task)
         return True
@@ -349,7 +355,7 @@ class PhaseState(ShareNode):
 
     def keep(self, task: int, work: float) -> None:
         """Add to the kept work of a stopped task, which need not be done again."""
-        self._work.keep(task, work)
+        self.work.keep(task, work)
 
     def put_back(self, task: int) -> None:
         """Make a task that has ended without a result pending again."""

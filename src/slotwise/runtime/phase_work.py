@@ -59,6 +59,10 @@ class PhaseWork:
             elapsed=0.0 if is_early else self.elapsed(now),
         )
 
+    def attained(self, now: float, is_early: bool) -> float:
+        """The work of the done tasks, and what the running ones have done so far."""
+        return self._observed + (0.0 if is_early else self.elapsed(now))
+
     def elapsed(self, now: float) -> float:
         """The work that its running tasks have done so far."""
         return max(0.0, self._speed * now - self._elapsed_base)
@@ -78,11 +82,12 @@ class PhaseWork:
         self._speed += speed
         self._elapsed_base += speed * now
 
-    def end(self, task: int, started: float, speed: float, is_last: bool) -> None:
-        """A task does not run any more; `is_last` if no other one does."""
-        if is_last:  # Reset the sums, so that rounding errors do not accumulate.
-            self._running = self._speed = self._elapsed_base = 0.0
-            return
+    def end_last(self) -> None:
+        """No task runs any more: reset the sums, so that rounding errors do not accumulate."""
+        self._running = self._speed = self._elapsed_base = 0.0
+
+    def end(self, task: int, started: float, speed: float) -> None:
+        """A task does not run any more, but others do."""
         if self._works is not None:
             self._running -= self._works[task]
         self._speed -= speed

@@ -166,7 +166,7 @@ class State(StateRequests, StateHosts):
             return  # A late or repeated message.
         launch, speed = ended
         self._free_slot(phase, launch)
-        work = phase.expected(event.task)
+        work = phase.work.expected(event.task)
         self._finished.note(phase.id, launch.host, work, event.seconds)
         phase.finish(event.task, event.seconds * speed)
         self.has_shrunk = self.has_shrunk or phase.has_shrunk
@@ -211,6 +211,7 @@ class State(StateRequests, StateHosts):
         assert decision.until > self.now, "every epoch ends in the future"
         self._shares.reallocate(self._jobs.ready, decision.slots)
         self.epoch_ends, self.reallocates_from = decision.until, decision.earliest
+        self.virtual = decision.virtual
         self.is_stale = self.has_changed = self.has_shrunk = False
 
     def _launch(self, launch: Launch) -> None:
@@ -227,7 +228,8 @@ class State(StateRequests, StateHosts):
         assert decision.until > self.now, "every wake lies ahead"
         phase = self._phases[decision.phase]
         phase.deferred_since, phase.deferred_until = decision.since, decision.until
-        phase.has_passed = not phase.is_limited and phase.unit == 1
+        # While phases wait for several slots at once, some may be kept from it.
+        phase.has_passed = not phase.is_limited and not self.has_wide
         heappush(self._waits, (decision.until, decision.phase))
 
     def _preempt(self, decision: Preempt) -> None:

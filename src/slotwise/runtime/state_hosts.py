@@ -10,7 +10,8 @@ from slotwise.model.event import (
     HostRemoved,
     OutputLost,
 )
-from slotwise.runtime.jobs import hold_followers
+from slotwise.model.job import PhaseId
+from slotwise.runtime.jobs import hold_behind, hold_followers
 from slotwise.runtime.state_parts import StateParts
 
 
@@ -69,6 +70,8 @@ class StateHosts(StateParts):
                     f"the output of {what} was lost; {which} has lost its slot or its output"
                     f" {count} times{why}"
                 )
+        for name in phase.phase.after:  # It did not wait for them while it was done.
+            hold_behind(phase, self._phases[PhaseId(phase.job.id, name)])
         for other in hold_followers(phase, tasks):
             if other.waits_for or not other.has_tasks:
                 self._make_unready(other)

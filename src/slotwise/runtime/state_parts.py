@@ -13,6 +13,7 @@ from slotwise.model.decision import (
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool import Pool
 from slotwise.model.pool_tree import PoolTree
+from slotwise.model.virtual_time import VirtualTime
 from slotwise.runtime.finished import Finished
 from slotwise.runtime.hosts import Hosts
 from slotwise.runtime.jobs import Jobs, release_followers, tell_followers
@@ -42,6 +43,7 @@ class StateParts(StateView):
         self.is_stale = self.has_changed = self.has_shrunk = False
         self.epoch_ends = self.reallocates_from = -inf
         self.objective: tuple[str, Literal["sum", "max"]] | None = None
+        self.virtual: VirtualTime | None = None
         self._is_closed = False  # No more jobs arrive.
         self._default_work, self._limits = default_work, limits
         self._hosts = Hosts(cluster)

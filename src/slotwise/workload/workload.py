@@ -204,6 +204,8 @@ def mapreduce(
     if not isinstance(program, str) and id is None:
         id = getattr(program, "name", None) or type(program).__name__
     name = id or str(program)
+    if settings.get("work_dir"):
+        _path(name, "work_dir", settings["work_dir"])
     return ProgramJob(
         id=name,
         program=program,

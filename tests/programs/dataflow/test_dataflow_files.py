@@ -133,6 +133,7 @@ def test_a_dataflow_of_python_is_simulated(folder: Path) -> None:
         ("app.py:missing", "'app.py:missing': there is no 'missing'; there is other"),
         ("app.py:number", "'app.py:number' is 7, not a slotwise.Dataflow; the file has other"),
         ("app.py:words", "'app.py:words' cannot be called: TypeError:"),
+        ("sys:exit", "'sys:exit' cannot be called: SystemExit:"),
         ("none.py:flow", "dataflow 'none.py:flow': there is no file"),
         (
             "no_module:flow",
@@ -212,7 +213,8 @@ def test_arguments_of_a_job_are_checked(folder: Path) -> None:
         with pytest.raises(InputError) as refused:
             plan_dataflow("a", flow, base_dir=folder, **settings)  # type: ignore[arg-type]
         assert str(refused.value).startswith(message)
+    nothing = {"nodes": [{"name": "a", "values": [1]}], "write": []}
     with pytest.raises(InputError, match="the dataflow writes nothing; add"):
-        plan_dataflow("a", {"nodes": [{"name": "a", "values": [1]}], "write": []}, "out")
+        plan_dataflow("a", nothing, "out", base_dir=folder)
     with pytest.raises(InputError, match="7 is no dataflow; give a"):
-        plan_dataflow("a", 7, "out")  # type: ignore[arg-type]
+        plan_dataflow("a", 7, "out", base_dir=folder)  # type: ignore[arg-type]

@@ -312,6 +312,10 @@ REFUSED: dict[str, tuple[Callable[[Dataflow], object], str]] = {
         lambda flow: flow.job("words", 7),  # type: ignore[arg-type]
         "job 'words': output is 7; give a path, as a text or a Path",
     ),
+    "a work folder that is no path": (
+        lambda flow: flow.job("words", "out", work_dir=3),
+        "job 'words': work_dir is 3; give a path, as a text or a Path",
+    ),
     "steps of a job that are no pairs": (
         lambda flow: flow.job("words", "out", steps=7),  # type: ignore[arg-type]
         "job 'words': steps is 7; give pairs (seconds, cost)",

@@ -26,7 +26,7 @@ from slotwise.programs.channels.wire import (
     listen_back,
 )
 
-CAPACITY = 1 << 20
+CAPACITY = 1 << 22
 """The size of a ring in bytes if nothing else is asked for."""
 
 STEPS = 4

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.carriers import ByteSource
 from slotwise.programs.channels.streams import Reader
 
@@ -103,6 +104,9 @@ class _Store:
                     self._changed.notify()
         except BaseException as error:
             self._failure = error
+            if not isinstance(error, BrokenChannelError):
+                # The writer would wait for room, and the reader perhaps for that writer.
+                self._source.leave(f"what waits for its reader cannot be stored: {error}")
         with self._changed:
             self._has_ended = True
             self._changed.notify()

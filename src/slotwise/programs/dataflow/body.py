@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from slotwise.model.errors import RecordError
 from slotwise.programs.dataflow.nodes import OUT, Channel, Node, NodeCopy
 from slotwise.programs.shuffle.hashing import stable_hash
 
@@ -22,7 +23,7 @@ def records_written(
     """What a copy writes, as pairs of an output and a record, in order.
 
     `inputs` holds the records of each of its inputs. Errors of the function propagate;
-    TypeError if it returns what is not records.
+    RecordError if it returns what is not records.
     """
     if node.source is not None:
         yield from ((OUT, record) for record in node.source.records(copy))
@@ -37,7 +38,7 @@ def records_written(
     if result is None:
         return
     if not isinstance(result, Iterable) or isinstance(result, str | bytes | Mapping):
-        raise TypeError(
+        raise RecordError(
             f"{where} returned {result!r:.80}; a node yields records, or returns a list of them"
         )
     is_named = node.outputs != (OUT,)
@@ -47,7 +48,7 @@ def records_written(
             continue
         if not isinstance(record, Output) or record.name not in node.outputs:
             known = ", ".join(map(repr, node.outputs)) if is_named else "none with a name"
-            raise TypeError(
+            raise RecordError(
                 f"{where} yielded {record!r:.80}; yield slotwise.Output(name, record) for one"
                 f" of its outputs ({known}), which `outputs` lists"
             )
@@ -55,9 +56,19 @@ def records_written(
 
 
 def reader_of(channel: Channel, record: object, copies: int) -> int:
-    """The copy of the reader that gets a record of a channel with the route "hash"."""
+    """The copy of the reader that gets a record of a channel with the route "hash".
+
+    RecordError for a key of a type that has no stable hash.
+    """
     assert channel.by is not None
-    return stable_hash(channel.by(record)) % copies
+    key = channel.by(record)
+    try:
+        return stable_hash(key) % copies
+    except TypeError:
+        raise RecordError(
+            f"{channel}: a key is {key!r:.80}, of type {type(key).__name__}; give texts, bytes,"
+            " numbers, dates, None, or tuples of these"
+        ) from None
 
 
 def in_order(channel: Channel, records: Iterable[Any]) -> Iterable[Any]:

@@ -159,10 +159,11 @@ def job(id: object, output: object, steps: object, settings: Mapping[str, Any]) 
         raise InputError(
             f"job {id!r}: a dataflow has no setting {unknown[0]!r}; known: {', '.join(known)}"
         )
-    if not isinstance(output, str | os.PathLike):
-        raise InputError(
-            f"job {id!r}: output is {output!r:.80}; give a path, as a text or a Path"
-        )
+    for what, path in (("output", output), ("work_dir", settings.get("work_dir") or "")):
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(
+                f"job {id!r}: {what} is {path!r:.80}; give a path, as a text or a Path"
+            )
     if not isinstance(steps, Iterable):
         raise InputError(f"job {id!r}: steps is {steps!r:.80}; give pairs (seconds, cost)")
 

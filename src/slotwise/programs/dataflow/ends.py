@@ -68,6 +68,12 @@ class Ends:
             return all_writers[0]
         return None
 
+    @property
+    def is_wanted(self) -> bool:
+        """False once all readers are known to have left, and nothing goes to files."""
+        is_kept = bool(self.files or self.parts) or not self.writers
+        return is_kept or any(writer.is_wanted for writer in self.writers)
+
     def close(self) -> None:
         """End all streams and files, and read no more. Raises what writers raise."""
         for reader in self.readers:

@@ -56,7 +56,13 @@ def _streams(
 
 def _copied(channel: Channel, records: Records) -> Records:
     try:
-        copies: Records = pickle.loads(pickle.dumps(records, protocol=5))
+        try:
+            body = pickle.dumps(records, protocol=5)
+        except Exception:  # As in channels.
+            import cloudpickle
+
+            body = cloudpickle.dumps(records, protocol=5)
+        copies: Records = pickle.loads(body)
     except Exception as error:
         error.add_note(f"in the {channel}; records must be objects that pickle can copy")
         raise

@@ -11,9 +11,11 @@ from slotwise.programs.dataflow import checking as check
 from slotwise.programs.dataflow.building import build
 from slotwise.programs.dataflow.declared import Declared, StreamReading, Values
 from slotwise.programs.dataflow.evaluate import evaluate
+from slotwise.programs.dataflow.map_reduce import MapNode, ReduceNode, checked, key_of
 from slotwise.programs.dataflow.nodes import OUT, Graph, Kind, Written
 from slotwise.programs.formats.outputs import check_output_format
 from slotwise.programs.formats.planned import SPLIT_BYTES
+from slotwise.programs.loading import AnyProgram, load
 from slotwise.workload.workload import DataflowJob
 
 Key = Callable[[Any], Any]
@@ -103,6 +105,9 @@ class Connection:
         self.reading = StreamReading(node.name, output, kind, by, broadcast, sort)
         check.reading(self.reading, is_source=node.is_source)
 
+    def __repr__(self) -> str:
+        return f"<{self.reading.kind} channel from node {self.stream.name}>"
+
 
 class Dataflow:
     """A graph of nodes that read streams of records and write streams of records.
@@ -141,6 +146,11 @@ class Dataflow:
         given = check.records(records)
         return self._source(name, "values", Values(given, copies))
 
+    def __repr__(self) -> str:
+        names = list(self._nodes)
+        rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        return f"<dataflow of {', '.join(names[:5]) or 'no nodes'}{rest}>"
+
     def node(
         self,
         function: Callable[..., Any],
@@ -172,6 +182,35 @@ class Dataflow:
         )
         self._nodes[named] = declared
         return Stream(self, declared, None)
+
+    def map_reduce(
+        self,
+        program: str | type[AnyProgram] | AnyProgram,
+        read: Stream | Connection,
+        *,
+        reducers: int = 2,
+        name: str | None = None,
+        maps: int | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Stream:
+        """A MapReduce program by records as two nodes, NAME-map and NAME; the output pairs.
+
+        `program` is as in `slotwise.mapreduce`, and `read` is what it maps: a source, or what
+        any node writes. Its `map` gets None as each key. `maps` is the number of copies that
+        map. The pairs of each reduce are those of a MapReduce job, in the same order.
+        """
+        made = checked(load(program, parameters), check.count("reducers", reducers))
+        called = name or made.name
+        mapped = self.node(
+            MapNode, read, name=f"{called}-map", copies=maps, parameters={"program": made}
+        )
+        return self.node(
+            ReduceNode,
+            mapped.file(by=key_of, sort=True),
+            name=called,
+            copies=reducers,
+            parameters={"program": made},
+        )
 
     def connect(
         self,
@@ -251,8 +290,9 @@ class Dataflow:
     ) -> DataflowJob:
         """A job for `slotwise.run` and others: `slotwise.run([flow.job("words", "out")])`.
 
-        The named options are those of a `Job`. `settings` are those in DATAFLOW_SETTINGS, and
-        `work_dir`, the folder for files of channels; their values are checked when it runs.
+        The named options are those of a `Job`. `settings` are `overwrite`, `memory_bytes`,
+        `slots_min` and `slots_max`, as in the workload file, and `work_dir`, the folder for the
+        files of channels. Their values are checked when it runs.
         """
         check.job(id, output, steps, settings)
         return DataflowJob(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from slotwise.model.errors import SlotwiseError
+from slotwise.model.errors import RecordError, SlotwiseError
 from slotwise.programs.channels.broken import BrokenChannelError
 from slotwise.programs.channels.ring import SharedRing
 from slotwise.programs.dataflow.body import records_written
@@ -15,12 +16,15 @@ from slotwise.programs.dataflow.layout import DataflowLayout
 from slotwise.programs.dataflow.nodes import NodeCopy
 from slotwise.programs.dataflow.place import Attempts, GroupAttempt, Ring
 from slotwise.programs.dataflow.stages import StagedGraph
-from slotwise.programs.dataflow.together import run_together
+from slotwise.programs.dataflow.together import CAUSE_SECONDS, run_together
 from slotwise.programs.formats.places import WHERE
 from slotwise.programs.lost_input import LostInputError
 from slotwise.programs.task_result import TaskResult
 from slotwise.story import story
 from slotwise.task import Stopped
+
+LOOK_RECORDS = 64
+"""After so many records a copy looks whether all of its readers have left."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +51,16 @@ class GroupRunner:
         place.folder.mkdir(mode=0o700, exist_ok=True)
         rings = place.rings()
         bodies = {f"node {c}": partial(run_copy, place, c, rings) for c in place.group}
-        if len(bodies) > 1:
-            results = [one for one in run_together(bodies) if isinstance(one, TaskResult)]
-        else:
-            try:
+        try:
+            if len(bodies) > 1:
+                results = [one for one in run_together(bodies) if isinstance(one, TaskResult)]
+            else:
                 results = [run_copy(place, place.group[0], rings)]
-            except BrokenChannelError as error:
-                raise SlotwiseError(error.reason) from None
+        except BrokenChannelError as error:
+            # The cause is in another group of the gang. What is known of it first, its failure
+            # or the end of its process, stops this one.
+            time.sleep(CAUSE_SECONDS)
+            raise SlotwiseError(error.reason) from None
         return TaskResult(
             sum(result.records for result in results), sum(result.bytes for result in results)
         )
@@ -74,9 +81,11 @@ def run_copy(
         if writer := ends.only_writer:
             writer.write_all(record for _, record in written)
         else:
-            for output, record in written:
+            for number, (output, record) in enumerate(written):
                 for send in ends.targets[output]:
                     send(record)
+                if not number % LOOK_RECORDS and not ends.is_wanted:
+                    break  # Or a stream without an end would never end.
         ends.close()
     except BrokenChannelError as error:
         ends.fail(error.reason)
@@ -88,6 +97,9 @@ def run_copy(
         reason = f"node {copy} has called sys.exit({error.code!r}); return from it instead"
         ends.fail(reason)
         raise SlotwiseError(reason) from None
+    except RecordError as error:  # It names the node.
+        ends.fail(str(error))
+        raise
     except SlotwiseError as error:
         ends.fail(f"node {copy}: {error}")
         raise SlotwiseError(f"node {copy}: {error}") from None

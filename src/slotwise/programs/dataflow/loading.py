@@ -33,7 +33,7 @@ def load_flow(spec: str, base_dir: str | Path | None = None) -> Dataflow:
             found = found()
         except SlotwiseError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InputError(
                 f"{spec!r} cannot be called: {type(error).__name__}: {error}; it must take no"
                 " arguments and return a slotwise.Dataflow"
@@ -69,7 +69,7 @@ def _module(place: str, spec: str, base_dir: str | Path | None) -> Any:
         return imported((Path(base_dir or ".") / place).absolute(), spec, "dataflow")
     try:
         return importlib.import_module(place)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"{spec!r}: importing {place!r} failed: {type(error).__name__}: {error}; write"
             " file.py:name or module:name"

@@ -12,7 +12,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -36,7 +36,8 @@ def run_together(bodies: Mapping[str, Body]) -> list[object]:
 
     Results must be picklable. If one fails, or its process ends without a word, the others are
     killed and the first cause is raised: as it is if it was raised here or is a LostInputError,
-    else as a SlotwiseError. In children, functions of `slotwise.task` have no effect.
+    else as a SlotwiseError, or as a BrokenChannelError if the cause is in no function. In
+    children, functions of `slotwise.task` have no effect.
     """
     (_, first), *others = bodies.items()
     children = _Children()
@@ -124,16 +125,14 @@ class _Children:
             left = until - time.monotonic()
             if failures[0].is_cause or left <= 0 or not self._wait(left):
                 break
-        found = failures[0].error
-        return SlotwiseError(str(found)) if isinstance(found, BrokenChannelError) else found
+        found = failures[0]
+        return found.error if found.is_cause else BrokenChannelError(str(found.error))
 
     def kill(self) -> None:
         """End all children and what they have started; wait for the end of the children."""
         for child in self._all:
             if not _look(child):
-                for pid in (*descendants(child.pid), child.pid):
-                    with suppress(ProcessLookupError, PermissionError):
-                        os.kill(pid, signal.SIGKILL)
+                _kill((*descendants(child.pid), child.pid))
         for child in self._all:
             if not child.has_ended:
                 with suppress(ChildProcessError):
@@ -199,7 +198,16 @@ def _serve(body: Body, file: int) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
     finally:
-        os._exit(code)
+        try:
+            _kill(descendants(os.getpid()))  # Later nobody knows whose they were.
+        finally:
+            os._exit(code)
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _outcome(body: Body) -> Failure | tuple[object]:

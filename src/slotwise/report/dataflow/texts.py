@@ -8,6 +8,7 @@ from typing import Any
 
 from slotwise.programs.dataflow.nodes import OUT, Channel, Graph, Node, SplitSource
 from slotwise.programs.dataflow.stages import DataflowStage, StagedGraph
+from slotwise.programs.loading import place_of
 
 
 def dataflow_lines(staged: StagedGraph) -> Iterator[str]:
@@ -149,12 +150,12 @@ def key_name(channel: Channel) -> str:
 
 
 def function_name(node: Node) -> str | None:
-    """The module and name of the function of a node."""
+    """The file or module of the function of a node, and its name."""
     if node.function is None:
         return None
     function = node.function
     name = getattr(function, "__qualname__", type(function).__qualname__)
-    return f"{getattr(function, '__module__', '')}:{name}"
+    return place_of(getattr(function, "__module__", ""), name)
 
 
 def _family(name: str) -> str:

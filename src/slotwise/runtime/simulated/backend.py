@@ -95,7 +95,7 @@ class SimulatedBackend:
         # tracked, outputs are lost or there are gangs any entry may.
         self._odd = int(self._tracks_hosts or self._losses is not None or bool(self._gangs))
         for job in sorted(jobs, key=lambda job: job.arrival):
-            self._tell(job.arrival, JobArrived(job.arrival, job))
+            self._tell(job.arrival, JobArrived(job.arrival, truth.told(job)))
         for request in requests:
             self._tell(request.at, request)
         if not any(isinstance(request, JobsClosed) for request in requests):

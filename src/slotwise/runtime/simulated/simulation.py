@@ -47,6 +47,7 @@ class Simulation:
     outages        when hosts are cut off from the scheduler
     changes        the hosts that are added, drained and removed, and when; None: those of the
                    workload
+    hide_work      the scheduler is not told the work of the jobs, only what finished tasks took
     repeats        returns the seconds after which a host receives a launch a second time, or
                    None; None: every launch is received once
     loss           returns the seconds from the end of a task to the loss of its output, or
@@ -66,6 +67,7 @@ class Simulation:
     repeats: Callable[[Launch], float | None] | None = None
     loss: Callable[[TaskFinished], float | None] | None = None
     changes: tuple[HostChange, ...] | None = None
+    hide_work: bool = False
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -115,6 +117,10 @@ class Simulation:
                 f" was in rack {before.rack!r}; with a network, give it another name"
             )
 
+    def told(self, job: Job) -> Job:
+        """The job as the scheduler and the log get it."""
+        return job.without_work() if self.hide_work else job
+
     def slowdown(self, locality: Locality) -> float:
         """The factor on the time of a task that reads its input at this distance."""
         if locality is Locality.NODE:
@@ -128,7 +134,8 @@ class Simulation:
         return self.speeds.get(host.name, host.speed)
 
     def troubles(self, cluster: Cluster, believed_cluster: Cluster) -> dict[str, Any]:
-        """True speeds that differ from the believed ones, outages and repeats, for the log.
+        """How the truth differs from what the scheduler gets, for the log: true speeds that
+        differ from the believed ones, outages, repeats, and whether work is hidden.
 
         `believed_cluster` is the cluster that the scheduler gets. Empty entries are left out.
         """
@@ -140,5 +147,6 @@ class Simulation:
             "speeds": {name: true[name] for name in true if true[name] != believed[name]},
             "outages": [[one.host, one.at, one.seconds] for one in self.outages],
             "repeats": self.repeats is not None,
+            "hide_work": self.hide_work,
         }
         return {key: value for key, value in found.items() if value}
