@@ -67,10 +67,6 @@ if that is more. Sharing once takes as long as some hundred compiled list schedu
 STARTS, PARTS = 2, 6
 """STARTS orders of flows are improved, each with at most 1 / PARTS of the steps."""
 
-MAXIMUM_PARTS, SHIFT_PARTS = 6, 12
-"""The search for a maximum to start from gets at most 1 / MAXIMUM_PARTS of the steps, and the
-search that starts there at most 1 / SHIFT_PARTS."""
-
 RESTARTS = 4
 """How often a search that has found nothing better starts again from a shaken schedule."""
 
@@ -133,6 +129,17 @@ def pieces_of(
     ]
 
 
+def _maxima(flows: FlowProblem) -> list[FlowProblem]:
+    """Maxima whose plans are good starts for a sum: the highest cost, the highest lateness.
+
+    A sum of late flows is often low where the maximum is. If all due dates can be met, the plan
+    of the least lateness meets them.
+    """
+    due = finite(latest_alike(flows, flows.alone))
+    lateness = Costs([Line(1.0, at) for at in due.tolist()])
+    return [replace(flows, costs=costs, aggregate="max") for costs in (flows.costs, lateness)]
+
+
 class _FlowSearch:
     """Tries schedules and keeps the best.
 
@@ -159,6 +166,12 @@ class _FlowSearch:
         """The best schedule so far, the first one among equals."""
         assert self._best is not None, "something was tried"
         return self._best
+
+    @property
+    def _best_ranking(self) -> Ints:
+        """That of the best list schedule of the flows themselves."""
+        assert self._best_listed is not None, "something was tried"
+        return self._best_listed.ranking
 
     @property
     def is_proven(self) -> bool:
@@ -200,33 +213,22 @@ class _FlowSearch:
             part = self._part(len(flows) ** 2)
             found, _ = improve(order, self._value_of_order, part)
             self._list(by_flows(flows, np.array(found)))
+        maxima: list[FlowProblem] = []
         if flows.aggregate == "sum" and not flows.costs.are_lines:
             self._are_met(latest_alike(flows, self.best.completion))
-            if not self._listed:
-                self._start_from_maxima()
-        assert self._best_listed is not None
-        start, completions = self._best_listed.ranking, self._lister.completions
-        self._list(shift(flows, start, completions, self._budget))
-        for number in range(0 if self._listed else RESTARTS):
-            start = shaken(self._best_listed.ranking, number)
-            self._list(shift(flows, start, completions, self._budget))
-
-    def _start_from_maxima(self) -> None:
-        """Start from the plans of the least highest cost and of the least highest lateness.
-
-        A sum of late flows is often low where the maximum is. If all due dates can be met, the
-        plan of the least lateness meets them.
-        """
-        flows, completions = self._flows, self._lister.completions
-        due = finite(latest_alike(flows, flows.alone))
-        lateness = Costs([Line(1.0, at) for at in due.tolist()])
-        for costs in (flows.costs, lateness):
-            maximum = replace(flows, costs=costs, aggregate="max")
-            part = self._budget.part(parts=MAXIMUM_PARTS)
-            start = solve(maximum, part, "fast", listed=True).ranking
+            maxima = [] if self._listed else _maxima(flows)
+        # It is unknown which start is best, so all have equal parts of the steps.
+        self._shift(self._best_ranking, self._budget.equal_part(1 + len(maxima)))
+        for searches, maximum in zip((2, 1), maxima, strict=False):
+            part = self._budget.equal_part(searches)
+            start = solve(maximum, part.equal_part(2), "fast", listed=True).ranking
             self._list(start)
-            part = self._budget.part(parts=SHIFT_PARTS)
-            self._list(shift(flows, start, completions, part))
+            self._shift(start, part)
+        for number in range(0 if self._listed else RESTARTS):
+            self._shift(shaken(self._best_ranking, number), self._budget)
+
+    def _shift(self, start: Ints, budget: Budget) -> None:
+        self._list(shift(self._flows, start, self._lister.completions, budget))
 
     def _part(self, steps: float) -> Budget:
         """A budget of at most `steps`; limited, to leave steps for other searches."""

@@ -29,7 +29,14 @@ class Budget:
         It is also at most 1 / parts of this one. If that is the limit that a search meets, this
         budget was short.
         """
-        limit = min(self.steps / parts, self.steps - self.spent)
+        return self._limited(steps, self.steps / parts)
+
+    def equal_part(self, searches: int) -> Budget:
+        """The part of the first of so many searches that share the steps that are left."""
+        return self._limited(inf, (self.steps - self.spent) / searches)
+
+    def _limited(self, steps: float, own: float) -> Budget:
+        limit = min(own, self.steps - self.spent)
         part = Budget(min(steps, limit), is_over=lambda: not self.may_go_on())
         part._whole = self if limit < steps else None
         return part
