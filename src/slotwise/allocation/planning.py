@@ -61,6 +61,10 @@ PROMISE_STEPS = 80_000_000
 PLAIN_STEPS = 1 / 20
 """The part of the steps without compiled code (extra `fast`): a step takes 20 times as long."""
 
+PLAIN_MOST = 15
+"""Phases up to which all steps are taken without compiled code: they are fast enough, and
+numba, which takes as long to import as such a plan, need not be imported to count them."""
+
 
 def plan_schedules(
     jobs: Sequence[Job],
@@ -117,7 +121,8 @@ def _plan_malleable(claims: Claims, flex: Flex, budget: Budget | None) -> Planne
     if budget is None:
         size = len(claims) + 100
         is_packed = flex.problem(claims).costs.are_lines
-        budget = _steps(FLEX_STEPS / size if is_packed else PROMISE_STEPS / size**2)
+        steps = FLEX_STEPS / size if is_packed else PROMISE_STEPS / size**2
+        budget = _steps(steps, len(claims))
     _, solution = flex.solve(claims, budget)
     phases = [PhaseId(job.id, phase.name) for job, phase in claims.owner]
     pieces = merged(whole_slots(phases, solution.packing))
@@ -136,15 +141,16 @@ def _plan_flows(
         for phase in job.phases:
             progress_of(job, phase)  # For its InputError.
     flows, ids = whole_flows(jobs, cluster, flowflex.objective)
-    budget = budget or _steps(FLOW_STEPS / (len(ids) + 100))
+    budget = budget or _steps(FLOW_STEPS / (len(ids) + 100), len(ids))
     solution = solve_flows(flows, budget, flowflex.method, lowest=lowest)
     pieces = merged(pieces_of(flows, solution, ids))
     return Planned([Schedule(pieces)], {}, solution.bound, budget.was_short)
 
 
-def _steps(steps: float) -> Budget:
-    """A budget of about this number of steps of compiled code."""
-    return Budget(ceil(steps if has_numba() else steps * PLAIN_STEPS))
+def _steps(steps: float, phases: int) -> Budget:
+    """A budget of about this number of steps, which are stated for compiled code."""
+    is_fast = phases <= PLAIN_MOST or has_numba()
+    return Budget(ceil(steps if is_fast else steps * PLAIN_STEPS))
 
 
 def _are_free(jobs: Sequence[Job], pools: PoolTree) -> bool:
