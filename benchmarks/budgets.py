@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1000, help="of the first workload")
     parser.add_argument("--count", type=int, default=5, help="workloads of each objective")
     parser.add_argument("--slack", type=float, default=1.0, help="of deadlines, at most")
-    parser.add_argument("--times", type=int, nargs="+", default=[10, 100], metavar="N")
+    parser.add_argument("--times", type=int, nargs="+", default=[10], metavar="N")
     parser.add_argument("--objective", help="only objectives with this in their names")
     options = parser.parse_args()
     drawn = [draw(options, options.seed + number) for number in range(options.count)]

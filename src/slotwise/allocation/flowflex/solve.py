@@ -22,7 +22,6 @@ from slotwise.allocation.flowflex.paper import (
     GreedyScheme,
     by_deadline,
     by_flows,
-    deadlines_at,
     least_level,
     minimax_deadlines,
     minisum_deadlines,
@@ -201,8 +200,7 @@ class _FlowSearch:
         for dates in minimax_deadlines(self._flows, self._greedy):
             self._try(dates)
         self._try(flat_completions(self._flows, self._part(FLAT_STEPS)))
-        if not self._are_met(deadlines_at(self._flows, self._lowest)):
-            least_level(self._flows, self.best.value, self._are_met)
+        least_level(self._flows, self.best.value, self._are_met, self._lowest)
         return -inf
 
     def improve(self) -> None:
