@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Collection, Iterable, Mapping
 
 from slotwise.model.observation import Sizes
+from slotwise.programs.dataflow.inputs import sources_read
 from slotwise.programs.dataflow.layout import DataflowLayout
 from slotwise.programs.dataflow.nodes import NodeCopy
 from slotwise.programs.dataflow.stages import DataflowStage, StagedGraph
@@ -107,24 +108,10 @@ class DataflowStages:
             for writer in graph.writers(channel, copy.copy)
         }
 
-    def _sources(self, copy: NodeCopy) -> Iterable[NodeCopy]:
-        """The copies of sources that a copy reads itself, or the copy, if it is a source."""
-        graph = self._staged.graph
-        if graph.nodes[copy.node].source is not None:
-            return [copy]
-        return [
-            NodeCopy(channel.writer, writer)
-            for channel in graph.inputs(copy.node)
-            if channel.kind == "direct"
-            for writer in graph.writers(channel, copy.copy)
-        ]
-
     def _input_bytes(self, copy: NodeCopy) -> int:
-        nodes = self._staged.graph.nodes
-        found = ((nodes[one.node].source, one.copy) for one in self._sources(copy))
-        return sum(source.bytes_of(number) for source, number in found if source is not None)
+        found = sources_read(self._staged.graph, copy)
+        return sum(source.bytes_of(number) for source, number in found)
 
     def _inputs(self, copy: NodeCopy) -> list[str]:
-        nodes = self._staged.graph.nodes
-        found = ((nodes[one.node].source, one.copy) for one in self._sources(copy))
-        return [source.describe(number) for source, number in found if source is not None]
+        found = sources_read(self._staged.graph, copy)
+        return [source.describe(number) for source, number in found]

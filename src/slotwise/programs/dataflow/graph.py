@@ -128,14 +128,16 @@ class Dataflow:
         input_format: str = "text",
         split_bytes: int = SPLIT_BYTES,
         tables: bool = False,
+        input_hosts: Mapping[str, Sequence[str]] | None = None,
         name: str | None = None,
     ) -> Stream:
         """A source: files, by paths, globs or folders, in splits as in MapReduce jobs.
 
         A record is a line without its end (text), the value of a line (jsonl) or a row as a
         dict (parquet). With `tables`, records are pyarrow Tables of many lines or rows.
+        `input_hosts` names the hosts that hold files, by path, glob or folder.
         """
-        files = check.inputs(inputs, input_format, split_bytes, tables)
+        files = check.inputs(inputs, input_format, split_bytes, tables, input_hosts)
         return self._source(name, "input", files)
 
     def values(
