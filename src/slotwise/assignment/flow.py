@@ -131,9 +131,8 @@ def _place_the_homeless(
     places = (host for host, count in room.items() for _ in range(count))
     for task in phase.pending_tasks():
         if task not in placed and task not in has_home:
-            host = next(places, None)
-            if host is not None:
-                placed[task] = host, phase.locality(task, host)
+            if (found := next(places, None)) is not None:
+                placed[task] = found, phase.locality(task, found)
 
 
 def _deferrals(delay: Delay, phases: Sequence[PhaseView], now: float) -> Iterator[Defer]:

@@ -10,7 +10,7 @@ from typing import Any
 from slotwise.model.cluster import ANY_KIND, Cluster
 from slotwise.model.errors import InputError
 from slotwise.model.job import Block, Job, Phase, Tasks
-from slotwise.programs.commit import check_folders
+from slotwise.programs.commit import check_output
 from slotwise.programs.dataflow.execution import DataflowStages
 from slotwise.programs.dataflow.graph import Dataflow
 from slotwise.programs.dataflow.group import GroupRunner
@@ -66,7 +66,7 @@ def plan_dataflow(
     staged = staged_graph(flow, base_dir)
     if not staged.graph.written:
         raise InputError(f"job {job_id!r}: the dataflow writes nothing; add flow.write(node)")
-    check_folders(place, {one.folder for one in staged.graph.written}, overwrite)
+    check_output(place, overwrite)
     if cluster is not None:
         for stage in staged.stages:
             check_fits(stage, cluster)
