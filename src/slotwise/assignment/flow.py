@@ -130,9 +130,9 @@ def _place_the_homeless(
     has_home = set(phase.homes.copies().tasks.tolist())
     places = (host for host, count in room.items() for _ in range(count))
     for task in phase.pending_tasks():
-        if task not in placed and task not in has_home:
-            if (found := next(places, None)) is not None:
-                placed[task] = found, phase.locality(task, found)
+        is_near = task not in placed and task not in has_home
+        if is_near and (found := next(places, None)) is not None:
+            placed[task] = found, phase.locality(task, found)
 
 
 def _deferrals(delay: Delay, phases: Sequence[PhaseView], now: float) -> Iterator[Defer]:

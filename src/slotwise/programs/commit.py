@@ -29,7 +29,9 @@ from slotwise.programs.lock import FileLock, HeldError, holder, owner_of
 from slotwise.programs.work_folder import NAME
 
 MANIFEST_VERSION = 1
-PART = re.compile(r"([A-Za-z0-9][\w.-]*/)?(part-[a-z]-\d{5,}(\.[a-z]+)?|task-\d{5,}\.(out|err))", re.ASCII)
+PART = re.compile(
+    r"([A-Za-z0-9][\w.-]*/)?(part-[a-z]-\d{5,}(\.[a-z]+)?|task-\d{5,}\.(out|err))", re.ASCII
+)
 """The pattern of part names; a manifest that lists any other name is ignored."""
 
 TEMPORARY = "_temporary"
@@ -182,7 +184,9 @@ class OutputDirectory:
             check_overwritten(output)
         folders = _folders(self._parts)
         files = {name for name in folders & names if self._fs.isfile(f"{self._path}/{name}")}
-        if foreign := sorted((self._present(self._parts) & self._parts - self._earlier) | files):
+        if foreign := sorted(
+            (self._present(self._parts) & self._parts - self._earlier) | files
+        ):
             raise InputError(
                 f"output {output!r} holds {foreign[0]!r}, which no job has written, so it is"
                 " not overwritten; move that file, or name another directory"

@@ -29,7 +29,9 @@ def bytes_of_copies(graph: Graph) -> dict[NodeCopy, float]:
                 shared = node.copies if channel.route == "hash" else 1
                 read = [sum(written) / shared] * node.copies
             sizes[name] = [one + other for one, other in zip(sizes[name], read, strict=True)]
-    return {NodeCopy(name, n): one for name, read in sizes.items() for n, one in enumerate(read)}
+    return {
+        NodeCopy(name, n): one for name, read in sizes.items() for n, one in enumerate(read)
+    }
 
 
 def work_of_copies(graph: Graph, sizes: Mapping[NodeCopy, float]) -> dict[NodeCopy, float]:

@@ -9,7 +9,7 @@ from slotwise.programs.dataflow.nodes import Graph, NodeCopy, RecordSource
 
 
 def sources_read(graph: Graph, copy: NodeCopy) -> Iterator[tuple[RecordSource, int]]:
-    """The sources that a copy reads, each with the number of the part; a source reads itself."""
+    """The sources that a copy reads, with the number of the part; a source reads itself."""
     own = graph.nodes[copy.node].source
     if own is not None:
         yield own, copy.copy

@@ -12,6 +12,7 @@ from slotwise.model.job import Block
 from slotwise.programs.formats.files import find_inputs
 from slotwise.programs.formats.splits import HeldBy
 
+
 def held_by(stated: Any, base_dir: str | Path | None = None) -> HeldBy:
     """The hosts of each file, from hosts stated for paths, globs or folders.
 

@@ -48,6 +48,7 @@ def bytes_on_hosts(pieces: Iterable[SplitPiece], held: HeldBy) -> Counter[str]:
             found[host] += piece.size_bytes
     return found
 
+
 def pack(pieces: Iterable[SplitPiece], split_bytes: int) -> list[Split]:
     """Pack pieces into splits, in their order; small pieces share a split.
 
