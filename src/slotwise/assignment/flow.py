@@ -114,10 +114,25 @@ class Flow:
         """
         room = {host: count // phase.width for host, count in free.items()}
         one = Round(snapshot, phase.pool.slot_kind, lambda *_: farthest, self.core_cost, room)
-        placed = one.placed([phase] * phase.pending, place)[phase.id]
+        found = one.placed([phase] * phase.pending, place)[phase.id]
+        placed = {task: (host, locality) for task, host, locality in found}
         if len(placed) < phase.pending:
-            return ()
-        return launches(phase, {task: (host, locality) for task, host, locality in placed})
+            _place_the_homeless(phase, room, placed)
+        return launches(phase, placed) if len(placed) == phase.pending else ()
+
+
+def _place_the_homeless(
+    phase: PhaseView, room: dict[str, int], placed: dict[int, tuple[str, Locality]]
+) -> None:
+    """Place the tasks without homes, which are near their input anywhere, in what is left."""
+    for host, _ in placed.values():
+        room[host] -= 1
+    has_home = set(phase.homes.copies().tasks.tolist())
+    places = (host for host, count in room.items() for _ in range(count))
+    for task in phase.pending_tasks():
+        is_near = task not in placed and task not in has_home
+        if is_near and (found := next(places, None)) is not None:
+            placed[task] = found, phase.locality(task, found)
 
 
 def _deferrals(delay: Delay, phases: Sequence[PhaseView], now: float) -> Iterator[Defer]:
