@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -18,35 +19,29 @@ from slotwise.model.pool import Pool
 from slotwise.runtime.simulated.backend import Simulation
 from tiers import examples
 
-SECONDS = (0.3, 1.0, 1.0, 2.5, 4.0)
-
 
 @st.composite
 def queues(draw: st.DrawFn) -> Case:
-    """Many jobs with input on few hosts: more tasks than slots, so that phases queue."""
-    count = draw(st.integers(2, 5))
-    slots = draw(st.integers(1, 2))
-    hosts = [Host(f"h{n}", {"task": slots}, f"r{n % 2}") for n in range(count)]
-    home = st.sampled_from([host.name for host in hosts])
+    """Jobs with input on one host for each task, and more tasks than slots: phases queue."""
+    rng = Random(draw(st.integers(0, 2**32)))
+    slots = rng.choice([1, 1, 2])
+    hosts = [Host(f"h{n}", {"task": slots}, f"r{n % 2}") for n in range(rng.randint(3, 6))]
     jobs = []
-    for number in range(draw(st.integers(2, 7))):
-        tasks = draw(st.integers(1, 6))
-        has_homes = draw(st.sampled_from([True, True, False]))
-        blocks = (
-            tuple(Block(frozenset({draw(home)})) for _ in range(tasks)) if has_homes else ()
-        )
-        work = draw(st.tuples(*[st.sampled_from(SECONDS)] * tasks))
+    for number in range(rng.randint(4, 9)):
+        tasks = rng.randint(1, 8)
+        homes = [frozenset({rng.choice(hosts).name}) for _ in range(tasks)]
+        blocks = tuple(map(Block, homes)) if rng.random() < 0.8 else ()
+        work = tuple(rng.choice([0.3, 1.0, 1.7, 2.5]) for _ in range(tasks))
         phase = Phase("map", Tasks(tasks, work, blocks))
-        arrival = draw(st.sampled_from([0.0, 0.0, 0.5, 3.0]))
-        jobs.append(Job(f"j{number}", (phase,), arrival, pool=draw(st.sampled_from("ab"))))
-    limits = draw(st.sampled_from([{}, {}, {"task": 1}, {"task": 2}]))
-    truth = Simulation(seed=draw(st.integers(0, 9)), noise=draw(st.sampled_from([0.0, 0.4])))
-    waits = draw(st.sampled_from([(0.6, 1.1), (1.0, 2.0), (0.0, 1.5), (2.0, 2.0)]))
+        arrival = rng.choice([0.0, 0.0, 0.5, 3.0])
+        jobs.append(Job(f"j{number}", (phase,), arrival, pool=rng.choice("ab")))
+    limits = rng.choice([{}, {}, {"task": 1}, {"task": 2}])
+    truth = Simulation(seed=rng.randint(0, 9), noise=rng.choice([0.0, 0.4]))
+    waits = rng.choice([(0.6, 1.1), (1.0, 2.0), (0.0, 1.5), (2.0, 2.0)])
     options: dict[str, object] = {"assigner": "delay", "waits": waits}
-    name = draw(st.sampled_from(["fifo", "fifo", "fair", "flex"]))
-    return Case(
-        tuple(jobs), Cluster(tuple(hosts)), (Pool("a", 1, {}, limits),), name, truth, options
-    )
+    pools = (Pool("a", 1.0, {}, limits),)
+    name = rng.choice(["fifo", "fair"])
+    return Case(tuple(jobs), Cluster(tuple(hosts)), pools, name, truth, options)
 
 
 @given(cases() | queues())
