@@ -72,3 +72,8 @@ class Offers:
             phase.pause(now)
             del self._counting[phase]
             self._skipped.pop(phase, None)
+
+    def check(self) -> None:
+        """Assert that waits which count do not stand still. For tests."""
+        assert self._skipped.keys() <= self._counting.keys()
+        assert not any(phase.waited for phase in self._counting)

@@ -294,3 +294,5 @@ class State(StateRequests, StateHosts):
             assert backlogged == {p.id for p in self._jobs.ready[kind].values() if p.pending}
             self._jobs.check(kind, self.pools)
             self._of_kind[kind].check(phases)
+        for offers in self._offers.values():
+            offers.check()
