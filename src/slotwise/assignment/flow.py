@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slotwise.assignment.assigner import Assigner
-from slotwise.assignment.delay import Delay, check_waits
+from slotwise.assignment.delay import Delay, check_waits, resumes
 from slotwise.assignment.flow_network import place
 from slotwise.assignment.flow_round import Placed, Round
 from slotwise.assignment.greedy import Greedy
@@ -77,7 +77,8 @@ class Flow:
             begun = list(_in_turn(turns.phases, placed))
             launched = {launch.phase for launch in begun}
             passed = [p for p in one.asked if p.may_launch and p.id not in launched]
-            decisions: list[Decision] = [*begun, *_deferrals(delay, passed, now)]
+            waits = [p for p in passed if not (begun and resumes(p))]
+            decisions: list[Decision] = [*begun, *_deferrals(delay, waits, now)]
             if decisions:
                 return decisions
             is_cut = is_cut or turns.is_cut
