@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 EPOCH_SECONDS = 0.5
 """Seconds between decisions on the allocation when no event requires one (FLEX 4.2)."""
 
-PLAN_SECONDS = EPOCH_SECONDS / 2
-"""How long a plan may search by default: it would be ready within an epoch."""
-
 REST_TIMES = 10
 """The least time between allocations, by that which an allocation is estimated to take."""
 
