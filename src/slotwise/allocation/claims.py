@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import log2
 
 from slotwise.allocation.kinds import share_all
-from slotwise.allocation.problem import Allocator, Claims, Group, ServiceReader
+from slotwise.allocation.problem import Allocator, Claims, Group, reads_service
 from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId
@@ -27,7 +27,7 @@ def allocate(
     `virtual` is for a `FinishReader`: the reference system now.
     """
     attained: dict[str, float] = {}
-    if isinstance(allocator, ServiceReader):
+    if reads_service(allocator):
         for phases in snapshot.jobs_left():
             service = sum([phase.attained(snapshot.now) for phase in phases])
             attained[phases[0].job.id] = service

@@ -6,6 +6,7 @@ It holds estimates only: no policy can see how long a task will really take.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from slotwise.model.cluster import Cluster
@@ -17,8 +18,9 @@ from slotwise.model.views import PhaseView, PoolView
 from slotwise.model.virtual_time import VirtualTime
 
 
-class Seen(NamedTuple):
-    """Totals over the finished tasks of a phase on one host.
+@dataclass(slots=True)
+class Seen:
+    """Totals over the finished tasks of a phase on one host. The state updates them in place.
 
     expected  their work as estimated beforehand, in seconds at speed 1
     seconds   the seconds that they computed
@@ -28,9 +30,6 @@ class Seen(NamedTuple):
     expected: float
     seconds: float
     tasks: int
-
-
-NOTHING_SEEN = Seen(0.0, 0.0, 0)
 
 
 class Turns(NamedTuple):
@@ -95,6 +94,14 @@ class Snapshot(Protocol):
 
     def overdue(self, slot_kind: str) -> Collection[PoolView]:
         """The shares of pools that have lacked slots for as long as their time-out."""
+        ...
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no slot is free, no pool is overdue and no phase takes several slots at once.
+
+        Then nothing can be launched, taken back or kept for others.
+        """
         ...
 
     @property

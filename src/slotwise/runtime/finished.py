@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import NOTHING_SEEN, Seen
+from slotwise.model.snapshot import Seen
 
 PHASES_MOST = 32
 """The number of phases to keep. Beyond it, the one with the earliest first entry is dropped."""
@@ -29,8 +29,13 @@ class Finished:
             if len(self._by_phase) == PHASES_MOST:
                 del self._by_phase[next(iter(self._by_phase))]
             by_host = self._by_phase[phase] = {}
-        expected, computed, tasks = by_host.get(host, NOTHING_SEEN)
-        by_host[host] = Seen(expected + work, computed + seconds, tasks + 1)
+        total = by_host.get(host)
+        if total is None:
+            by_host[host] = Seen(work, seconds, 1)
+        else:
+            total.expected += work
+            total.seconds += seconds
+            total.tasks += 1
 
     def forget(self, host: str) -> None:
         """Drop the totals of a host that has left; one that comes back may differ."""
