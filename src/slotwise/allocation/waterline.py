@@ -78,7 +78,7 @@ def _by_weight(
     level = capacity / whole
     shares = [level * w for w in weight]
     near = 1 - ROUNDING
-    if any([share >= high * near for share, high in zip(shares, max_share, strict=True)]):
+    if any(share >= high * near for share, high in zip(shares, max_share, strict=True)):
         return None
     total = sum(shares)
     return shares if total <= capacity else [share * (capacity / total) for share in shares]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch
@@ -30,6 +30,20 @@ class Seen:
     expected: float
     seconds: float
     tasks: int
+
+
+class SeenByHost(dict[str, Seen]):
+    """The totals of a phase by host.
+
+    known  what was computed from it, until a total changes: the speeds of the hosts, the
+           tasks that finished on each, and the logarithms of their costs
+    """
+
+    __slots__ = ("known",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: tuple[Mapping[str, float], Any, Any] | None = None
 
 
 class Turns(NamedTuple):

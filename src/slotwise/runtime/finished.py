@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from slotwise.model.job import PhaseId
-from slotwise.model.snapshot import Seen
+from slotwise.model.snapshot import Seen, SeenByHost
 
 PHASES_MOST = 32
 """The number of phases to keep. Beyond it, the one with the earliest first entry is dropped."""
@@ -15,7 +15,7 @@ class Finished:
     """Totals over finished tasks, by phase and host. `note` is O(1)."""
 
     def __init__(self) -> None:
-        self._by_phase: dict[PhaseId, dict[str, Seen]] = {}
+        self._by_phase: dict[PhaseId, SeenByHost] = {}
 
     @property
     def by_phase(self) -> Mapping[PhaseId, Mapping[str, Seen]]:
@@ -28,7 +28,8 @@ class Finished:
         if by_host is None:
             if len(self._by_phase) == PHASES_MOST:
                 del self._by_phase[next(iter(self._by_phase))]
-            by_host = self._by_phase[phase] = {}
+            by_host = self._by_phase[phase] = SeenByHost()
+        by_host.known = None
         total = by_host.get(host)
         if total is None:
             by_host[host] = Seen(work, seconds, 1)
@@ -41,3 +42,4 @@ class Finished:
         """Drop the totals of a host that has left; one that comes back may differ."""
         for by_host in self._by_phase.values():
             by_host.pop(host, None)
+            by_host.known = None
