@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slotwise.allocation.tolerances import ROUNDING
-
 
 def water_line(
     capacity: float,
@@ -20,8 +18,6 @@ def water_line(
     found among the points where a share leaves its min share or reaches its max share, not by
     bisection. O(J log J) for J shares.
     """
-    if not any(min_share) and (shares := _by_weight(capacity, weight, max_share)):
-        return shares
     floors = scale_to(capacity, min_share)
     filled = sum(floors)
     if filled >= capacity:
@@ -64,24 +60,6 @@ def water_line(
     # Very different weights cause rounding errors in the level; the shares are cut to fit.
     kept = (capacity - filled) / (total - filled)
     return [low + (share - low) * kept for low, share in zip(floors, shares, strict=True)]
-
-
-def _by_weight(
-    capacity: float, weight: Sequence[float], max_share: Sequence[float]
-) -> list[float] | None:
-    """Shares in proportion to the weights; None if one is at or near its max share."""
-    whole = 0.0
-    for w in weight:
-        whole += w
-    if len(weight) < 2 or capacity <= 0 or whole <= 0:
-        return None
-    level = capacity / whole
-    shares = [level * w for w in weight]
-    near = 1 - ROUNDING
-    if any(share >= high * near for share, high in zip(shares, max_share, strict=True)):
-        return None
-    total = sum(shares)
-    return shares if total <= capacity else [share * (capacity / total) for share in shares]
 
 
 def scale_to(capacity: float, min_share: Sequence[float]) -> list[float]:

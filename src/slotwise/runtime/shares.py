@@ -93,17 +93,14 @@ class Shares:
             pool.backlogged = []
             pool.rank = None
         for phase_id, phase in ready.items():
-            share, min_share = slots.get(phase_id, 0.0), phase.phase.slots_min
-            owed = min(share, min_share) if min_share else 0.0
-            pool = phase.parent
+            phase.allocated = share = slots.get(phase_id, 0.0)
+            min_share = phase.phase.slots_min
+            phase.owed = min(share, min_share) if min_share else 0.0
+            pool = phase.pool
             pool.allocated += share
-            pool.owed += owed
-            is_same = share == phase.allocated and owed == phase.owed
-            phase.allocated, phase.owed = share, owed
+            pool.owed += phase.owed
             if phase.pending:
-                rank = phase.rank
-                if rank is None or not is_same:
-                    phase.rank = rank = phase.ranked()
+                phase.rank = rank = phase.ranked()
                 pool.backlogged.append(rank)
         for pool in self.inner_first():
             if pool.parent is not None:
