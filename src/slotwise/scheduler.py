@@ -16,13 +16,12 @@ from math import floor, inf, nextafter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from slotwise.allocation.abilities import reads_finish
 from slotwise.allocation.claims import allocate
 from slotwise.allocation.fair import Fair
 from slotwise.allocation.fifo import Fifo
 from slotwise.allocation.flex import AddOn, Flex
 from slotwise.allocation.las import Las
-from slotwise.allocation.problem import Allocator
+from slotwise.allocation.problem import Allocator, reads_finish
 from slotwise.allocation.uwfq import Uwfq, virtual_time
 from slotwise.assignment.assigner import Assigner
 from slotwise.assignment.broken import stop_broken
@@ -92,6 +91,8 @@ class Scheduler:
             earliest = self._earliest(allocator, snapshot)
             until = max(self._epoch_after(snapshot.now), earliest)
             return [Reallocate(slots, until, earliest, virtual)]
+        if snapshot.is_settled:
+            return ()
         return self.assigner.assign(snapshot) or preempt(snapshot)
 
     def _allocator(self, snapshot: Snapshot) -> Allocator:

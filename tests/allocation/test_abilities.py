@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from slotwise.allocation.abilities import is_joint, reads_finish, reads_service
-from slotwise.allocation.problem import FinishReader, JointAllocator, ServiceReader
+from slotwise.allocation.problem import (
+    FinishReader,
+    JointAllocator,
+    ServiceReader,
+    is_joint,
+    reads_finish,
+    reads_service,
+)
 from slotwise.scheduler import ALLOCATORS, make_allocator
 
 

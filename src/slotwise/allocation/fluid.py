@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from slotwise.allocation.abilities import reads_finish, reads_service
 from slotwise.allocation.claims import build_claims, with_standing
 from slotwise.allocation.kinds import share_all
 from slotwise.allocation.mcnaughton import merged, wrap_around
-from slotwise.allocation.problem import Allocator, Claims
+from slotwise.allocation.problem import Allocator, Claims, reads_finish, reads_service
 from slotwise.allocation.tolerances import CLOCK, ROUNDING
 from slotwise.allocation.uwfq import Sized, advanced
 from slotwise.model.cluster import Cluster

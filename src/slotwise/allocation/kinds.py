@@ -13,8 +13,7 @@ from dataclasses import replace
 from math import ceil, floor, inf
 from typing import Any
 
-from slotwise.allocation.abilities import is_joint
-from slotwise.allocation.problem import Allocator, Claims, Group
+from slotwise.allocation.problem import Allocator, Claims, Group, is_joint
 from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.job import PRIORITIES
 from slotwise.model.pool_tree import ShareKey
