@@ -11,7 +11,7 @@ import numpy as np
 
 from slotwise.allocation.compiled import FLOATS, INTS, Numbers, compiled, has_numba
 from slotwise.assignment.dmrs.problem import RelatedMachines
-from slotwise.assignment.dmrs.schedule import Placed, Runs
+from slotwise.assignment.dmrs.schedule import RunColumns, Runs
 from slotwise.objective.costs import Floats
 
 COMPILED_FROM = 2_000_000
@@ -80,11 +80,11 @@ class TaskLister:
 
     def placed(
         self, order: Sequence[int], fills: bool = False, slowest: Sequence[float] | None = None
-    ) -> Placed:
+    ) -> RunColumns:
         """The whole schedule in arrays."""
         _, machine, start, end = self._run(order, fills, slowest)
         machines = np.asarray(machine, np.int64)
-        return Placed(*self._tasks, machines, np.asarray(start), np.asarray(end))
+        return RunColumns(*self._tasks, machines, np.asarray(start), np.asarray(end))
 
     def _run(
         self, order: Sequence[int], fills: bool, slowest: Sequence[float] | None

@@ -15,7 +15,7 @@ from slotwise.assignment.dmrs.baselines import identical_machine, map_only
 from slotwise.assignment.dmrs.list_schedule import TaskLister
 from slotwise.assignment.dmrs.problem import RelatedMachines
 from slotwise.assignment.dmrs.remaining import Remaining, remaining
-from slotwise.assignment.dmrs.schedule import Placed
+from slotwise.assignment.dmrs.schedule import RunColumns
 from slotwise.assignment.dmrs.search import best_order
 from slotwise.assignment.giving_up import give_up
 from slotwise.estimation.corrections import Corrected, corrected
@@ -65,7 +65,7 @@ class Queueing:
     with `fills` of all jobs.
     """
 
-    plan: Callable[[RelatedMachines, Sequence[int]], tuple[Sequence[int], Placed]]
+    plan: Callable[[RelatedMachines, Sequence[int]], tuple[Sequence[int], RunColumns]]
     checks: bool = True
     fills: bool = False
 
@@ -141,7 +141,7 @@ def _order(left: Remaining, jobs: Sequence[str]) -> list[int]:
     return sorted(numbers, key=lambda number: place.get(left.jobs[number], len(place)))
 
 
-def _tasks(left: Remaining, placed: Placed, places: Ints | slice = EVERY) -> list[Task]:
+def _tasks(left: Remaining, placed: RunColumns, places: Ints | slice = EVERY) -> list[Task]:
     """The tasks of the runs at these places."""
     columns = placed.job[places], placed.stage[places], placed.task[places]
     found = []
@@ -166,7 +166,9 @@ def _heads(snapshot: Snapshot) -> list[Launch]:
     return launches
 
 
-def by_program(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Placed]:
+def by_program(
+    problem: RelatedMachines, before: Sequence[int]
+) -> tuple[Sequence[int], RunColumns]:
     """The plan by Algorithm 1."""
     order = program_order(problem)
     return order, TaskLister(problem, LISTINGS).placed(order)
@@ -174,7 +176,7 @@ def by_program(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequenc
 
 def by_search(
     problem: RelatedMachines, before: Sequence[int], seconds: float | None = None
-) -> tuple[Sequence[int], Placed]:
+) -> tuple[Sequence[int], RunColumns]:
     """The plan by the best order found in about `seconds` seconds, with gaps filled.
 
     The search starts with the previous order, so that each plan continues the search of the
@@ -189,13 +191,15 @@ def by_search(
 
 def by_identical(
     problem: RelatedMachines, before: Sequence[int]
-) -> tuple[Sequence[int], Placed]:
+) -> tuple[Sequence[int], RunColumns]:
     """The plan as if all machines had the same speed (`identical_machine`)."""
     runs = identical_machine(problem)
-    return by_completion(runs.completion), Placed.of(runs.runs)
+    return by_completion(runs.completion), RunColumns.of(runs.runs)
 
 
-def by_maps(problem: RelatedMachines, before: Sequence[int]) -> tuple[Sequence[int], Placed]:
+def by_maps(
+    problem: RelatedMachines, before: Sequence[int]
+) -> tuple[Sequence[int], RunColumns]:
     """The plan by the maps only; all later tasks on random machines (`map_only`)."""
     runs = map_only(problem)
-    return by_completion(runs.completion), Placed.of(runs.runs)
+    return by_completion(runs.completion), RunColumns.of(runs.runs)

@@ -27,7 +27,7 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class RunColumns:
     """The runs of all tasks as arrays, for schedules of which only a part is read."""
 
     job: Ints
@@ -38,7 +38,7 @@ class Placed:
     end: Floats
 
     @classmethod
-    def of(cls, runs: Sequence[Run]) -> Placed:
+    def of(cls, runs: Sequence[Run]) -> RunColumns:
         """These runs, in the same order."""
         columns = [np.array(column) for column in zip(*runs, strict=True)]
         return cls(*columns)
