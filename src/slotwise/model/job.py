@@ -229,6 +229,7 @@ class Job:
     weight does not affect them. `penalty` names the job's own penalty; None uses that of the
     objective. `priority` affects what the job gets within its pool, not its cost: where jobs
     run in order, it goes before all of lower priority; where they share, it weighs more.
+    `program` names what it runs: tasks of jobs of the same program are expected to be alike.
     """
 
     id: str
@@ -240,6 +241,7 @@ class Job:
     steps: tuple[tuple[float, float], ...] = field(default=())
     penalty: str | None = None
     priority: str = "normal"
+    program: str = ""
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -331,7 +333,7 @@ class Job:
 
     def _check_types(self) -> None:
         """InputError for a value of a wrong type; a list of phases is accepted, too."""
-        for what in ("id", "pool", "priority"):
+        for what in ("id", "pool", "priority", "program"):
             value = getattr(self, what)
             if not isinstance(value, str):
                 raise InputError(f"job {self.id!r}: {what} is {value!r}; give a text")

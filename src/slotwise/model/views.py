@@ -260,11 +260,11 @@ class PhaseView(Protocol):
         """Like `next_task`, among the tasks with input in this rack."""
         ...
 
-    def is_unseen(self, now: float) -> bool:
-        """Whether nothing is known of its work.
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the logarithm of its estimated work.
 
-        Its work is not stated, none of its tasks has ended, and none has run for longer than
-        the default estimate of a task.
+        It is 0 if a task has finished, and if its work is stated and that was exact so far.
         """
         ...
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from math import log, sqrt
 
+from slotwise.estimation.extrapolation import WORK_LEAST
+from slotwise.estimation.posterior import expected_if_late
 from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree
+from slotwise.runtime.learned import Estimate, Learned, Measured, Source
 from slotwise.runtime.ordering import ShareNode
 from slotwise.runtime.phase_work import PhaseWork
 from slotwise.runtime.pool_state import PoolState
@@ -32,7 +36,9 @@ class PhaseState(ShareNode):
         "_cursor",
         "_excusers",
         "_is_sensitive",
+        "_learned",
         "_limits",
+        "_measured",
         "_returned",
         "_status",
         "_tries",
@@ -80,6 +86,7 @@ class PhaseState(ShareNode):
         pools: PoolTree,
         cluster: Cluster,
         default_work: float,
+        learned: Learned,
     ) -> None:
         super().__init__(order, pool, phase.unit)
         count = phase.tasks.count
@@ -113,6 +120,8 @@ class PhaseState(ShareNode):
         self._tries: dict[int, int] = {}
         self._bad_ends: dict[tuple[int, bool], int] = {}
         self.work = PhaseWork(phase.tasks, default_work)
+        self._learned = learned
+        self._measured: Measured | None = None
         self.has_homes = bool(phase.tasks.blocks) or self.is_pinned
         self.homes = TaskHomes(self._status, phase.tasks.blocks, cluster)
 
@@ -240,16 +249,54 @@ class PhaseState(ShareNode):
         task = self.homes.task_in(rack)
         return None if task is None else self._numbered(task)
 
-    def is_unseen(self, now: float) -> bool:
-        """Whether nothing is known of its work; see `model.snapshot.PhaseView`."""
-        if self.phase.tasks.work is not None or self.done:
-            return False
-        is_early = self.early  # Its tasks may still wait or copy, which is not work.
-        return is_early or not self.running or self.work.is_within(now, len(self.launches))
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the logarithm of its estimated work; 0 once measured."""
+        estimate = self._estimate()
+        return 0.0 if estimate is None else sqrt(estimate.log.variance)
 
     def work_left(self, now: float) -> float:
         """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
-        return self.width * self.work.left(now, self.done, len(self.launches), self.early)
+        estimate, factor = self._estimate(), 1.0
+        if estimate is not None:
+            seconds = estimate.seconds
+            if self.launches and not self.early:
+                _, started, speed = next(iter(self.launches.values()))  # The oldest.
+                seconds = expected_if_late(estimate.log, (now - started) * speed)
+            factor = seconds / max(self.work.mean(self.phase.tasks.count), WORK_LEAST)
+        left = self.work.left(now, self.done, len(self.launches), self.early, factor)
+        return self.width * left
+
+    def learn(self) -> None:
+        """Note how long its finished tasks took, for estimates of other phases."""
+        factor = self.work.factor(self.done)
+        if factor is None:
+            return
+        if self._measured is None:
+            mean, tasks = self.work.mean(self.phase.tasks.count), self.phase.tasks
+            stated = tasks.work is not None
+            self._measured = Measured(self._source, self._siblings, log(mean), stated)
+        self._learned.note(self._measured, factor)
+
+    def _estimate(self) -> Estimate | None:
+        """What other phases tell; None if its own tasks tell more, or stated work is exact."""
+        if self.done:
+            return None
+        stated = None
+        if self.phase.tasks.work is not None:
+            if self._learned.is_exact:
+                return None
+            stated = log(max(self.work.mean(self.phase.tasks.count), WORK_LEAST))
+        return self._learned.estimate(self._source, self._siblings, stated)
+
+    @property
+    def _source(self) -> Source:
+        return Source(self.job.pool, self.job.program, self.phase.name)
+
+    @property
+    def _siblings(self) -> str:
+        """The name of its job if that has other phases."""
+        return self.job.id if len(self.job.phases) > 1 else ""
 
     def attained(self, now: float) -> float:
         """The work that its finished and running tasks have done so far, in slot-seconds."""

@@ -41,15 +41,27 @@ class PhaseWork:
         """The work of a task as estimated beforehand."""
         return self._each if self._works is None else self._works[task]
 
-    def left(self, now: float, done: int, running: int, is_early: bool) -> float:
+    def mean(self, count: int) -> float:
+        """The mean work of its `count` tasks as estimated beforehand."""
+        return self._each if self._works is None else self._total / count
+
+    def factor(self, done: int) -> float | None:
+        """The measured work of done tasks by the estimated one; None without any."""
+        finished = self._finished if self._works is not None else self._each * done
+        return self._observed / finished if finished > WORK_LEAST else None
+
+    def left(
+        self, now: float, done: int, running: int, is_early: bool, factor: float = 1.0
+    ) -> float:
         """The estimated work of the tasks that are not done; above 0.
 
-        With `is_early` they may still wait or copy, which is not work.
+        The estimates are wrong by `factor` while no task is done. With `is_early` tasks may
+        still wait or copy, which is not work.
         """
         finished, expected = self._finished, self._running
         if self._works is None:
             if not done and not running:  # Most phases, if thousands wait.
-                return max(self._total, WORK_LEAST)
+                return max(self._total * factor, WORK_LEAST)
             finished, expected = self._each * done, self._each * running
         return work_left(
             expected_pending=max(0.0, self._total - finished - expected),
@@ -57,6 +69,7 @@ class PhaseWork:
             expected_finished=finished,
             observed=self._observed,
             elapsed=0.0 if is_early else self.elapsed(now),
+            factor_before=factor,
         )
 
     def attained(self, now: float, is_early: bool) -> float:
@@ -66,10 +79,6 @@ class PhaseWork:
     def elapsed(self, now: float) -> float:
         """The work that its running tasks have done so far."""
         return max(0.0, self._speed * now - self._elapsed_base)
-
-    def is_within(self, now: float, running: int) -> bool:
-        """Whether the running tasks took no longer yet than equal tasks are estimated to."""
-        return self.elapsed(now) < self._each * running
 
     def grow(self, count: int) -> None:
         """Tasks were added, as large as all others."""
