@@ -74,29 +74,33 @@ def _below(value: float) -> float:
 
 
 class Sums:
-    """Sums of observed logarithms, in which older ones fade. Each method is O(1)."""
+    """Sums of observed logarithms, in which older ones fade. Each method is O(1).
 
-    __slots__ = ("_added", "_count", "_square", "_total")
+    added  the number of observations
+    """
+
+    __slots__ = ("_count", "_square", "_total", "added")
 
     def __init__(self) -> None:
-        self._added = 0
+        self.added = 0
         self._count = self._total = self._square = 0.0
 
-    def __bool__(self) -> bool:
-        """Whether any observation differed from 0."""
-        return self._square > 0
+    @property
+    def is_zero(self) -> bool:
+        """Whether all observations were 0."""
+        return not self._square
 
     def add(self, value: float) -> int:
         """Add an observation. Its number, for `change`."""
-        self._added += 1
+        self.added += 1
         self._count = self._count * FADE + 1
         self._total = self._total * FADE + value
         self._square = self._square * FADE + value * value
-        return self._added
+        return self.added
 
     def change(self, number: int, old: float, new: float) -> None:
         """Replace the observation of this number."""
-        weight = FADE ** (self._added - number)
+        weight = FADE ** (self.added - number)
         self._total += weight * (new - old)
         self._square += weight * (new * new - old * old)
 

@@ -307,13 +307,16 @@ class Job:
         known = [work for work in works if work is not None]
         return sum(known) if len(known) == len(works) else None
 
-    def again(self, name: str, arrival: float, deadline: float | None) -> Job:
-        """The same job with another id and other times; only these are not checked again.
+    def again(
+        self, name: str, arrival: float, deadline: float | None, program: str = ""
+    ) -> Job:
+        """The same job with another id, other times and program; these are not checked again.
 
         It takes a tenth of the time of making and checking a job.
         """
         job = object.__new__(Job)
-        job.__dict__.update(self.__dict__, id=name, arrival=arrival, deadline=deadline)
+        changed = {"id": name, "arrival": arrival, "deadline": deadline, "program": program}
+        job.__dict__.update(self.__dict__, **changed)
         return job
 
     def grown(self, phase: str, count: int) -> Job:

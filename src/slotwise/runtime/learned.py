@@ -16,6 +16,9 @@ SPREAD = 1.0
 FIRST_COUNT = 0.1
 """The weight of the time assumed before any task has finished, as a number of phases."""
 
+ENOUGH = 5
+"""Estimates by phases that are alike begin with this number of phases with finished tasks."""
+
 EXACT = 1e-9
 """Logarithms of factors this small are rounding errors."""
 
@@ -103,7 +106,7 @@ class Learned:
 
     def __init__(self, default_work: float) -> None:
         at = log(max(default_work, WORK_LEAST)) - SPREAD / 2
-        self._default = Normal(at, SPREAD)
+        self._default = Estimate(Normal(at, SPREAD), default_work)
         self._all = Sums()
         self._groups: dict[tuple[str, ...], Sums] = {}
         self._stated = Sums()
@@ -121,7 +124,7 @@ class Learned:
         """Whether all stated work has been exact so far."""
         if self._pending:
             self._add_pending()
-        return not self._stated
+        return self._stated.is_zero
 
     def estimate(self, source: Source, job: str, scale: float | None) -> Estimate:
         """An estimate for a phase without finished tasks.
@@ -135,20 +138,27 @@ class Learned:
         if scale is None and of_job is None:
             return self._alike(source)
         found = self._alike(source).log
-        if of_job is not None:
+        if of_job is not None and self._knows_enough:
             found = self._by_alike.next(of_job.by_alike / of_job.count, found)
         if scale is not None:
             stated = self._stated.next(TRUSTED)
             if of_job is not None:
                 stated = self._by_stated.next(of_job.by_stated / of_job.count, stated)
-            found = combined(Normal(scale + stated.mean, stated.variance), found)
+            by_stated = Normal(scale + stated.mean, stated.variance)
+            found = combined(by_stated, found) if self._knows_enough else by_stated
         return Estimate(found, found.expected)
+
+    @property
+    def _knows_enough(self) -> bool:
+        return self._all.added >= ENOUGH
 
     def _alike(self, source: Source) -> Estimate:
         """By all phases that are alike."""
+        if not self._knows_enough:
+            return self._default
         found = self._kept.get(source)
         if found is None:
-            estimate = self._all.next(self._default, FIRST_COUNT)
+            estimate = self._all.next(self._default.log, FIRST_COUNT)
             for group in _groups(source):
                 if (sums := self._groups.get(group)) is not None:
                     estimate = sums.next(estimate)
