@@ -84,7 +84,7 @@ def test_the_claims_of_one_job_are_ranked_alike(order: tuple[int, int]) -> None:
         map_claims(pair, pair, other),
         owner=owners,
         work=[[90.0, 10.0][number] for number in order] + [50.0],
-        max_share=[1.0, 1.0, 4.0],
+        max_share=[4.0, 4.0, 4.0],
         left=works,
     )
     assert Flex().share(claims) == [0, 0, 4]
