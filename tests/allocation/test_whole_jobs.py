@@ -10,7 +10,7 @@ from slotwise.allocation.flex import Flex, of_whole_jobs
 from slotwise.allocation.flowflex.jobs import flows_left
 from slotwise.allocation.problem import Claims, Group
 from slotwise.model.cluster import Cluster, Host
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.model.job import Job, Phase, Tasks
 from slotwise.objective.objective import Objective
 
 CLUSTER = Cluster((Host("h", {"map": 4, "reduce": 2}),))
@@ -24,23 +24,19 @@ def two_phases(name: str, maps: float, reduces: float) -> Job:
 
 def map_claims(*jobs: Job) -> Claims:
     """The claims of all maps; nothing has begun."""
-    works = {
-        PhaseId(job.id, phase.name): phase.work_total() or 0.0
-        for job in jobs
-        for phase in job.phases
-    }
+    works = {job.id: [phase.work_total() or 0.0 for phase in job.phases] for job in jobs}
     return Claims(
         capacity=4,
         weight=[1.0] * len(jobs),
         arrival=[0.0] * len(jobs),
-        work=[works[PhaseId(job.id, job.phases[0].name)] for job in jobs],
+        work=[works[job.id][0] for job in jobs],
         min_share=[0.0] * len(jobs),
         max_share=[4.0] * len(jobs),
         group=[0] * len(jobs),
         groups=[Group(1.0, 0, float("inf"))],
         owner=[(job, job.phases[0]) for job in jobs],
         cluster=CLUSTER,
-        left={name: work for name, work in works.items() if len(jobs[0].phases) > 1},
+        left={job.id: works[job.id] for job in jobs if len(job.phases) > 1},
     )
 
 
@@ -66,8 +62,7 @@ def test_a_job_of_one_phase_counts_as_before() -> None:
 def test_flowflex_plans_later_phases_as_they_are_estimated_now() -> None:
     """The maps took twice as long as stated, and so will the reduces."""
     claims = map_claims(two_phases("a", 1.0, 10.0))
-    later = {PhaseId("a", "map"): 8.0, PhaseId("a", "reduce"): 40.0}
-    found = flows_left({"map": replace(claims, left=later)}, Objective())
+    found = flows_left({"map": replace(claims, left={"a": [8.0, 40.0]})}, Objective())
     assert found.flows.work.tolist() == [4.0, 40.0]
     plain = flows_left({"map": replace(claims, left={})}, Objective())
     assert plain.flows.work.tolist() == [4.0, 20.0]
@@ -79,12 +74,11 @@ def test_the_claims_of_one_job_are_ranked_alike(order: tuple[int, int]) -> None:
     pair = Job("pair", (Phase("a", Tasks(1, 90.0), "map"), Phase("b", Tasks(1, 10.0), "map")))
     other = Job("other", (Phase("map", Tasks(5, 10.0), "map"),))
     owners = [(pair, pair.phases[number]) for number in order] + [(other, other.phases[0])]
-    works = {PhaseId("pair", "a"): 90.0, PhaseId("pair", "b"): 10.0}
     claims = replace(
         map_claims(pair, pair, other),
         owner=owners,
         work=[[90.0, 10.0][number] for number in order] + [50.0],
         max_share=[4.0, 4.0, 4.0],
-        left=works,
+        left={"pair": [90.0, 10.0]},
     )
     assert Flex().share(claims) == [0, 0, 4]

@@ -65,6 +65,7 @@ def claims_of(
             p for p in phases if p.away < min(p.max_share, p.pending * p.width + p.running)
         ]
     left = [p.pending * p.width + p.running for p in phases]
+    estimates = [p.estimate(now) for p in phases] if with_work else []
     claims = build_claims(
         snapshot.capacity(slot_kind),
         [(p.job, p.phase) for p in phases],
@@ -76,9 +77,9 @@ def claims_of(
         pools=snapshot.pools,
         cluster=snapshot.cluster,
         now=now,
-        work=[p.work_left(now) for p in phases] if with_work else [],
+        work=[work for work, _ in estimates],
         place=[p.order for p in phases],
-        unseen=[p.spread > SURE for p in phases] if with_work else [],
+        unseen=[spread > SURE for _, spread in estimates],
         left=_left(snapshot, phases) if with_work else {},
     )
     if snapshot.lost:
@@ -114,7 +115,7 @@ def build_claims(
     work: Sequence[float],
     place: Sequence[int],
     unseen: Sequence[bool] = (),
-    left: Mapping[PhaseId, float] | None = None,
+    left: Mapping[str, Sequence[float]] | None = None,
 ) -> Claims:
     """The claims of these jobs and phases, in order of arrival, on one kind of slot. O(J).
 
@@ -146,15 +147,11 @@ def build_claims(
     )
 
 
-def _left(snapshot: Snapshot, phases: Sequence[PhaseView]) -> dict[PhaseId, float]:
+def _left(snapshot: Snapshot, phases: Sequence[PhaseView]) -> dict[str, Sequence[float]]:
     """The remaining work of all phases of the jobs of these phases that have several."""
     now = snapshot.now
-    jobs = dict.fromkeys(p.job.id for p in phases if len(p.job.phases) > 1)
-    return {
-        phase.id: phase.work_left(now)
-        for job in jobs
-        for phase in snapshot.phases_of(job)
-    }
+    jobs = dict.fromkeys([p.job.id for p in phases if len(p.job.phases) > 1])
+    return {job: [p.work_left(now) for p in snapshot.phases_of(job)] for job in jobs}
 
 
 def group_by_shares(

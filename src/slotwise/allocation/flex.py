@@ -18,7 +18,7 @@ from slotwise.allocation.search.budget import Budget
 from slotwise.allocation.search.orders import Order, by_area, contended_area
 from slotwise.allocation.search.solution import MalleableSolution
 from slotwise.allocation.search.solve import solve
-from slotwise.model.job import PhaseId
+from slotwise.model.job import Job, Phase
 from slotwise.objective.cost import Cost
 from slotwise.objective.costs import Floats
 from slotwise.objective.objective import Objective
@@ -151,17 +151,19 @@ def of_whole_jobs(claims: Claims) -> Floats:
     work = np.array(claims.work, dtype=float)
     if not claims.left:
         return work
-    cluster, found = claims.cluster, dict[str, float]()
-    for number, (job, _) in enumerate(claims.owner):
+    for number, (job, phase) in enumerate(claims.owner):
         if len(job.phases) > 1:
-            if job.id not in found:
-                found[job.id] = sum(
-                    claims.left[PhaseId(job.id, phase.name)]
-                    / max(1, cluster.capacity[cluster.slot_kind(phase.kind)])
-                    for phase in job.phases
-                )
-            work[number] = claims.capacity * found[job.id]
+            work[number] = _whole(job, phase, claims)
     return work
+
+
+def _whole(job: Job, phase: Phase, claims: Claims) -> float:
+    left, slots = claims.left[job.id], claims.cluster.capacity
+    if len(slots) == 1:
+        return sum(left)
+    kinds = [claims.cluster.slot_kind(one.kind) for one in job.phases]
+    load = sum([work / max(1, slots[kind]) for work, kind in zip(left, kinds, strict=True)])
+    return load * max(1, slots[claims.cluster.slot_kind(phase.kind)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from slotwise.model.cluster import Cluster
-from slotwise.model.job import Job, Phase, PhaseId, Tasks
+from slotwise.model.job import Job, Phase, Tasks
 from slotwise.model.pool import PoolPolicy
 from slotwise.model.pool_tree import ShareKey
 
@@ -53,8 +53,8 @@ class Claims:
                are normal
     place      in order of arrival, among the claims on all kinds of slots
     unseen     whether its work is too uncertain to be ranked; empty if no claim is unseen
-    left       estimated remaining work of all phases of the jobs that have several, in
-               slot-seconds; empty for plans
+    left       by job, for jobs with several phases: the estimated remaining work of each
+               phase, slot-seconds; empty for plans
     present    slots of each kind on the responsive hosts; empty if all hosts are responsive
     attained   service of its job until now, slot-seconds; empty except for a `ServiceReader`
     finish     virtual finish of its job; empty except for a `FinishReader`
@@ -77,7 +77,7 @@ class Claims:
     priority: Sequence[float] = ()
     place: Sequence[int] = ()
     unseen: Sequence[bool] = ()
-    left: Mapping[PhaseId, float] = field(default_factory=dict)
+    left: Mapping[str, Sequence[float]] = field(default_factory=dict)
     present: Mapping[str, int] = field(default_factory=dict)
     attained: Sequence[float] = ()
     finish: Sequence[float] = ()

@@ -85,11 +85,6 @@ class Sums:
         self.added = 0
         self._count = self._total = self._square = 0.0
 
-    @property
-    def is_zero(self) -> bool:
-        """Whether all observations were 0."""
-        return not self._square
-
     def add(self, value: float) -> int:
         """Add an observation. Its number, for `change`."""
         self.added += 1

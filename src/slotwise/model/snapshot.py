@@ -117,7 +117,7 @@ class Snapshot(Protocol):
         ...
 
     def phases_of(self, job: str) -> Sequence[PhaseView]:
-        """The phases of a job that is not over."""
+        """The phases of a job that is not over, in its order."""
         ...
 
     def jobs_left(self) -> Iterable[Sequence[PhaseView]]:

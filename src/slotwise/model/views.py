@@ -260,16 +260,15 @@ class PhaseView(Protocol):
         """Like `next_task`, among the tasks with input in this rack."""
         ...
 
-    @property
-    def spread(self) -> float:
-        """The standard deviation of the logarithm of its estimated work.
-
-        It is 0 if a task has finished, and if its work is stated and that was exact so far.
-        """
-        ...
-
     def work_left(self, now: float) -> float:
         """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
+        ...
+
+    def estimate(self, now: float) -> tuple[float, float]:
+        """`work_left`, and the standard deviation of the logarithm of the time of its tasks.
+
+        The latter is 0 if a task has finished, and if work is stated and was exact so far.
+        """
         ...
 
     def attained(self, now: float) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from math import exp, log
-from typing import NamedTuple, TypeVar
+from math import exp, log, sqrt
+from typing import NamedTuple, Self, TypeVar
 
 from slotwise.estimation.extrapolation import WORK_LEAST
 from slotwise.estimation.posterior import Normal, Slope, Sums, combined
@@ -48,10 +48,19 @@ class Source(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The time of the tasks of a phase: of its logarithm, and the mean in seconds at speed 1."""
+    """The time of the tasks of a phase at speed 1: its logarithm, and the mean in seconds.
+
+    spread  the standard deviation of the logarithm
+    """
 
     log: Normal
     seconds: float
+    spread: float
+
+    @classmethod
+    def of(cls, one: Normal) -> Self:
+        """The estimate of this logarithm."""
+        return cls(one, one.expected, sqrt(one.variance))
 
 
 class Measured:
@@ -102,11 +111,13 @@ class Learned:
 
     A phase counts once, with the mean of its finished tasks. `note` is O(1); what it notes is
     added to the sums when an estimate is asked for.
+
+    is_exact  whether all stated work has been exact so far
     """
 
     def __init__(self, default_work: float) -> None:
         at = log(max(default_work, WORK_LEAST)) - SPREAD / 2
-        self._default = Estimate(Normal(at, SPREAD), default_work)
+        self._default = Estimate(Normal(at, SPREAD), default_work, sqrt(SPREAD))
         self._all = Sums()
         self._groups: dict[tuple[str, ...], Sums] = {}
         self._stated = Sums()
@@ -114,17 +125,21 @@ class Learned:
         self._by_stated, self._by_alike = Slope(1.0), Slope(0.0)
         self._pending: deque[tuple[Measured, float]] = deque(maxlen=PENDING_MOST)
         self._kept: dict[Source, Estimate] = {}
+        self._sources: dict[Source, Source] = {}
+        self.is_exact = True
+
+    def source(self, pool: str, program: str, phase: str) -> Source:
+        """A source; equal ones are mostly the same object, so that phases share it."""
+        if len(self._sources) == GROUPS_MOST:
+            self._sources.clear()
+        found = Source(pool, program, phase)
+        return self._sources.setdefault(found, found)
 
     def note(self, phase: Measured, factor: float) -> None:
         """The finished tasks of a phase took `factor` times their estimated work."""
         self._pending.append((phase, factor))
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether all stated work has been exact so far."""
-        if self._pending:
-            self._add_pending()
-        return self._stated.is_zero
+        if phase.is_stated and abs(factor - 1) > EXACT:
+            self.is_exact = False
 
     def estimate(self, source: Source, job: str, scale: float | None) -> Estimate:
         """An estimate for a phase without finished tasks.
@@ -146,7 +161,7 @@ class Learned:
                 stated = self._by_stated.next(of_job.by_stated / of_job.count, stated)
             by_stated = Normal(scale + stated.mean, stated.variance)
             found = combined(by_stated, found) if self._knows_enough else by_stated
-        return Estimate(found, found.expected)
+        return Estimate.of(found)
 
     @property
     def _knows_enough(self) -> bool:
@@ -164,7 +179,7 @@ class Learned:
                     estimate = sums.next(estimate)
             if len(self._kept) == GROUPS_MOST:
                 self._kept.clear()
-            found = self._kept[source] = Estimate(estimate, estimate.expected)
+            found = self._kept[source] = Estimate.of(estimate)
         return found
 
     def _add_pending(self) -> None:

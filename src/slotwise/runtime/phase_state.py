@@ -11,7 +11,7 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree
-from slotwise.runtime.learned import Estimate, Learned, Measured, Source
+from slotwise.runtime.learned import Learned, Measured
 from slotwise.runtime.ordering import ShareNode
 from slotwise.runtime.phase_work import PhaseWork
 from slotwise.runtime.pool_state import PoolState
@@ -40,6 +40,7 @@ class PhaseState(ShareNode):
         "_limits",
         "_measured",
         "_returned",
+        "_source",
         "_status",
         "_tries",
         "behind",
@@ -101,6 +102,8 @@ class PhaseState(ShareNode):
         self.is_pinned = phase.continues is not None
         self.is_open = phase.grows
         self._cluster = cluster
+        self._learned = learned
+        self._measured: Measured | None = None
         self.enter(pool, pools)
         self.behind: list[PhaseState] = []  # the phases that wait for it
         self.pending = 0 if self.is_pinned else count
@@ -120,14 +123,13 @@ class PhaseState(ShareNode):
         self._tries: dict[int, int] = {}
         self._bad_ends: dict[tuple[int, bool], int] = {}
         self.work = PhaseWork(phase.tasks, default_work)
-        self._learned = learned
-        self._measured: Measured | None = None
         self.has_homes = bool(phase.tasks.blocks) or self.is_pinned
         self.homes = TaskHomes(self._status, phase.tasks.blocks, cluster)
 
     def enter(self, pool: PoolState, pools: PoolTree) -> None:
         """Count against the share of a pool from now on; the caller updates the counts."""
         self.parent = pool
+        self._source = self._learned.source(self.job.pool, self.job.program, self.phase.name)
         self.shares = pools.shares(self.job.pool, self.phase.kind)
         self._limits, self._excusers = pool.limits, pool.excusers
         self.is_limited = bool(self._limits)
@@ -249,23 +251,25 @@ class PhaseState(ShareNode):
         task = self.homes.task_in(rack)
         return None if task is None else self._numbered(task)
 
-    @property
-    def spread(self) -> float:
-        """The standard deviation of the logarithm of its estimated work; 0 once measured."""
-        estimate = self._estimate()
-        return 0.0 if estimate is None else sqrt(estimate.log.variance)
-
     def work_left(self, now: float) -> float:
         """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
-        estimate, factor = self._estimate(), 1.0
-        if estimate is not None:
-            seconds = estimate.seconds
+        return self.estimate(now)[0]
+
+    def estimate(self, now: float) -> tuple[float, float]:
+        """`work_left`, and the standard deviation of the logarithm of that; 0 once measured."""
+        factor, spread = 1.0, 0.0
+        tasks = self.phase.tasks
+        if not self.done and (tasks.work is None or not self._learned.is_exact):
+            mean = max(self.work.mean(tasks.count), WORK_LEAST)
+            stated = None if tasks.work is None else log(mean)
+            found = self._learned.estimate(self._source, self._siblings, stated)
+            seconds, spread = found.seconds, found.spread
             if self.launches and not self.early:
                 _, started, speed = next(iter(self.launches.values()))  # The oldest.
-                seconds = expected_if_late(estimate.log, (now - started) * speed)
-            factor = seconds / max(self.work.mean(self.phase.tasks.count), WORK_LEAST)
+                seconds = expected_if_late(found.log, (now - started) * speed)
+            factor = seconds / mean
         left = self.work.left(now, self.done, len(self.launches), self.early, factor)
-        return self.width * left
+        return self.width * left, spread
 
     def learn(self) -> None:
         """Note how long its finished tasks took, for estimates of other phases."""
@@ -273,25 +277,10 @@ class PhaseState(ShareNode):
         if factor is None:
             return
         if self._measured is None:
-            mean, tasks = self.work.mean(self.phase.tasks.count), self.phase.tasks
-            stated = tasks.work is not None
-            self._measured = Measured(self._source, self._siblings, log(mean), stated)
+            scale, tasks = log(self.work.mean(self.phase.tasks.count)), self.phase.tasks
+            is_stated = tasks.work is not None
+            self._measured = Measured(self._source, self._siblings, scale, is_stated)
         self._learned.note(self._measured, factor)
-
-    def _estimate(self) -> Estimate | None:
-        """What other phases tell; None if its own tasks tell more, or stated work is exact."""
-        if self.done:
-            return None
-        stated = None
-        if self.phase.tasks.work is not None:
-            if self._learned.is_exact:
-                return None
-            stated = log(max(self.work.mean(self.phase.tasks.count), WORK_LEAST))
-        return self._learned.estimate(self._source, self._siblings, stated)
-
-    @property
-    def _source(self) -> Source:
-        return Source(self.job.pool, self.job.program, self.phase.name)
 
     @property
     def _siblings(self) -> str:

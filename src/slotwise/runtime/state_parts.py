@@ -178,9 +178,7 @@ class StateParts(StateView):
     def _phase(self, job: Job, phase: Phase, order: int) -> PhaseState:
         share = self._share(job, phase, self.cluster.slot_kind(phase.kind))
         learned, default = self._learned, self._default_work
-        return PhaseState(
-            job, phase, order, share, self.pools, self.cluster, default, learned
-        )
+        return PhaseState(job, phase, order, share, self.pools, self.cluster, default, learned)
 
     def _share(self, job: Job, phase: Phase, slot_kind: str) -> PoolState:
         """The share of its pool that a phase counts against."""

@@ -228,9 +228,7 @@ class CallSubmitter:
             added = [f for one in self._streams for f in list(one.of_task.values())]
             return [*added, *self._waiting.values()]
 
-    def _add(
-        self, future: Future[Any], program: str, call: Call, *, had_waited: bool
-    ) -> None:
+    def _add(self, future: Future[Any], program: str, call: Call, *, had_waited: bool) -> None:
         with self._host.lock:
             self._check_open(had_waited=had_waited)
             self._stream(program).add(future, call)
