@@ -1,4 +1,4 @@
-"""Estimates of phases without finished tasks: sources, order, bounds, and what decisions use."""
+"""Estimates of phases without finished tasks: sources, bounds, and what decisions use."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_running_task_that_is_late_raises_the_estimate() -> None:
 
 
 def test_stated_work_is_exact_until_a_task_shows_otherwise() -> None:
-    """The first job takes what it states; the second twice as much, and the third is doubted."""
+    """The first job takes what it states, the second twice as much; the third is doubted."""
     state = State(CLUSTER)
     for name, seconds in (("right", 3.0), ("wrong", 6.0)):
         arrived = state.now

@@ -118,16 +118,16 @@ def test_a_live_session_serves_the_small_job_first(
 ) -> None:
     """Two slots; when it is done, at most four calls of the large job have ended since then."""
     log = tmp_path / "log.jsonl"
-    with slotwise.Session(slots=2, scheduler="flex", log=log) as session:
-        with (
-            session.executor(name="large", pool=pools[0]) as large,
-            session.executor(name="small", pool=pools[1]) as small,
-        ):
-            for _ in range(24):
-                large.submit(sleep_long)
-            time.sleep(pause)
-            for one in [small.submit(sleep_shortly) for _ in range(2)]:
-                one.result()
+    with (
+        slotwise.Session(slots=2, scheduler="flex", log=log) as session,
+        session.executor(name="large", pool=pools[0]) as large,
+        session.executor(name="small", pool=pools[1]) as small,
+    ):
+        for _ in range(24):
+            large.submit(sleep_long)
+        time.sleep(pause)
+        for one in [small.submit(sleep_shortly) for _ in range(2)]:
+            one.result()
     arrived, ended = False, list[str]()
     for turn in read_log(log).turns:
         for event in turn.events:

@@ -55,8 +55,8 @@ def combined(one: Normal, other: Normal) -> Normal:
 def expected_if_late(estimate: Normal, elapsed: float) -> float:
     """The mean time of a task of a phase if one of them has run for `elapsed` and goes on.
 
-    The logarithm of the phase's mean has this estimate, and those of its tasks vary around it by
-    `WITHIN`. A phase of known mean (variance 0) stays as it is: a single task is late. O(1).
+    The logarithm of the phase's mean has this estimate, and those of its tasks vary around it
+    by `WITHIN`. A phase of known mean (variance 0) stays as it is: a single task is late. O(1).
     """
     mean = estimate.expected
     if elapsed <= 0 or not estimate.variance:

@@ -11,13 +11,13 @@ from slotwise.estimation.extrapolation import WORK_LEAST
 from slotwise.estimation.posterior import Normal, Slope, Sums, combined
 
 SPREAD = 1.0
-"""The assumed variance of logarithms before any task has finished: a factor of 2.7 either way."""
+"""The assumed variance of logarithms before any task has finished."""
 
 FIRST_COUNT = 0.1
 """The weight of the time assumed before any task has finished, as a number of phases."""
 
 ENOUGH = 5
-"""Estimates by phases that are alike begin with this number of phases with finished tasks."""
+"""Estimates by other phases begin with this number of phases with finished tasks."""
 
 EXACT = 1e-9
 """Logarithms of factors this small are rounding errors."""
@@ -26,7 +26,7 @@ SECONDS_LEAST = 1e-3
 """Shorter tasks count as this long: differences between them do not matter."""
 
 GROUPS_MOST = 1000
-"""The number of groups of phases, and of jobs, to keep. The one used least lately is dropped."""
+"""The groups of phases, and the jobs, to keep. The one used least lately is dropped."""
 
 PENDING_MOST = 1000
 """The number of measurements to keep until an estimate is asked for. Older ones are dropped."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from math import log, sqrt
+from math import log
 
 from slotwise.estimation.extrapolation import WORK_LEAST
 from slotwise.estimation.posterior import expected_if_late
