@@ -231,7 +231,8 @@ def _stated(entry: Entry) -> Job | Described:
 def _expected(execution: Execution, rates: Rates) -> Job:
     """The job of an execution, with estimates of the work of its tasks where there are any."""
     if isinstance(execution, HasInputSizes):
-        return rates.job(execution.job, execution.program, execution.sizes)
+        job = rates.job(execution.job, execution.program, execution.sizes)
+        return replace(job, program=execution.program)
     return execution.job
 
 

@@ -341,6 +341,7 @@ def _joined(
         max_share=[slots[kind][n] for kind, n in members],
         group=[index[forest.path(member)[0]] for member in members],
         groups=groups,
+        left={job: left for c in claims.values() for job, left in c.left.items()},
         **columns,
     )
 

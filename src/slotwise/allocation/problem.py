@@ -52,12 +52,15 @@ class Claims:
     priority   as a number: where jobs are served in order, higher ones come first; empty if all
                are normal
     place      in order of arrival, among the claims on all kinds of slots
-    unseen     whether nothing is known about its work; empty if no claim is unseen
+    unseen     whether its work is too uncertain to be ranked; empty if no claim is unseen
+    left       by job, for jobs with several phases: the estimated remaining work of each
+               phase, slot-seconds; empty for plans
     present    slots of each kind on the responsive hosts; empty if all hosts are responsive
     attained   service of its job until now, slot-seconds; empty except for a `ServiceReader`
     finish     virtual finish of its job; empty except for a `FinishReader`
 
-    For an allocator that does not read work, `work`, `owner` and `unseen` are empty.
+    For an allocator that does not read work, `work`, `owner`, `unseen` and `left` are
+    empty.
     """
 
     capacity: int
@@ -74,6 +77,7 @@ class Claims:
     priority: Sequence[float] = ()
     place: Sequence[int] = ()
     unseen: Sequence[bool] = ()
+    left: Mapping[str, Sequence[float]] = field(default_factory=dict)
     present: Mapping[str, int] = field(default_factory=dict)
     attained: Sequence[float] = ()
     finish: Sequence[float] = ()

@@ -137,6 +137,10 @@ class Snapshot(Protocol):
         """A phase of a job that is not over."""
         ...
 
+    def phases_of(self, job: str) -> Sequence[PhaseView]:
+        """The phases of a job that is not over, in its order."""
+        ...
+
     def jobs_left(self) -> Iterable[Sequence[PhaseView]]:
         """The phases of each admitted job that is not over, in topological order.
 

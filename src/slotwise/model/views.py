@@ -271,16 +271,15 @@ class PhaseView(Protocol):
         """Like `next_task`, among the tasks with input in this rack."""
         ...
 
-    def is_unseen(self, now: float) -> bool:
-        """Whether nothing is known of its work.
-
-        Its work is not stated, none of its tasks has ended, and none has run for longer than
-        the default estimate of a task.
-        """
-        ...
-
     def work_left(self, now: float) -> float:
         """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
+        ...
+
+    def estimate(self, now: float) -> tuple[float, float]:
+        """`work_left`, and the standard deviation of the logarithm of the time of its tasks.
+
+        The latter is 0 if a task has finished, and if work is stated and was exact so far.
+        """
         ...
 
     def attained(self, now: float) -> float:

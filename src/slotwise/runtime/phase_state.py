@@ -8,6 +8,7 @@ from slotwise.model.cluster import Cluster
 from slotwise.model.decision import Launch, Locality
 from slotwise.model.job import Job, Phase, PhaseId
 from slotwise.model.pool_tree import PoolTree
+from slotwise.runtime.learned import Learned
 from slotwise.runtime.ordering import ShareNode
 from slotwise.runtime.phase_work import PhaseWork
 from slotwise.runtime.pool_state import PoolState
@@ -79,6 +80,7 @@ class PhaseState(ShareNode):
         pools: PoolTree,
         cluster: Cluster,
         default_work: float,
+        learned: Learned,
     ) -> None:
         super().__init__(order, pool, phase.unit)
         count = phase.tasks.count
@@ -93,6 +95,7 @@ class PhaseState(ShareNode):
         self.is_pinned = phase.continues is not None
         self.is_open = phase.grows
         self._cluster = cluster
+        self.work = PhaseWork(job, phase, default_work, learned)
         self.enter(pool, pools)
         self.behind: list[PhaseState] = []  # the phases that wait for it
         self.pending = 0 if self.is_pinned else count
@@ -110,13 +113,13 @@ class PhaseState(ShareNode):
         self._returned: list[int] = []
         self._tries: dict[int, int] = {}
         self._bad_ends: dict[tuple[int, bool], int] = {}
-        self.work = PhaseWork(phase.tasks, default_work)
         self.has_homes = bool(phase.tasks.blocks) or self.is_pinned
         self.homes = TaskHomes(self._status, phase.tasks.blocks, cluster)
 
     def enter(self, pool: PoolState, pools: PoolTree) -> None:
         """Count against the share of a pool from now on; the caller updates the counts."""
         self.parent = pool
+        self.work.enter(self.job.pool)
         self.shares = pools.shares(self.job.pool, self.phase.kind)
         self._limits, self._excusers = pool.limits, pool.excusers
         self.is_limited = bool(self._limits)
@@ -238,16 +241,14 @@ class PhaseState(ShareNode):
         task = self.homes.task_in(rack)
         return None if task is None else self._numbered(task)
 
-    def is_unseen(self, now: float) -> bool:
-        """Whether nothing is known of its work; see `model.snapshot.PhaseView`."""
-        if self.phase.tasks.work is not None or self.done:
-            return False
-        is_early = self.early  # Its tasks may still wait or copy, which is not work.
-        return is_early or not self.running or self.work.is_within(now, len(self.launches))
-
     def work_left(self, now: float) -> float:
         """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
-        return self.width * self.work.left(now, self.done, len(self.launches), self.early)
+        return self.estimate(now)[0]
+
+    def estimate(self, now: float) -> tuple[float, float]:
+        """`work_left`, and the standard deviation of the logarithm of that; 0 once measured."""
+        left, spread = self.work.estimate(now, self.done, self.launches, self.early)
+        return self.width * left, spread
 
     def attained(self, now: float) -> float:
         """The work that its finished and running tasks have done so far, in slot-seconds."""

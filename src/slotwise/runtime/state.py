@@ -172,6 +172,9 @@ class State(StateRequests, StateHosts):
         work = phase.work.expected(event.task)
         self._finished.note(phase.id, launch.host, work, event.seconds)
         phase.finish(event.task, event.seconds * speed)
+        done = phase.done
+        if not done & (done - 1) or done == phase.phase.tasks.count:
+            phase.work.learn(done)  # Not after each task: the mean changes less and less.
         self.has_shrunk = self.has_shrunk or phase.has_shrunk
         self._settle_end(phase, launch)
         if phase.behind:
