@@ -1,4 +1,7 @@
-"""The progress of one phase: its pending, running and done tasks, and their measured times."""
+"""The progress of one phase: its pending, running and done tasks, and their measured times.
+
+Longer than 400 lines: a phase changes only through its methods, which share its fields.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,7 @@ class PhaseState(ShareNode):
         "_learned",
         "_limits",
         "_measured",
+        "_of_job",
         "_returned",
         "_source",
         "_status",
@@ -104,6 +108,7 @@ class PhaseState(ShareNode):
         self._cluster = cluster
         self._learned = learned
         self._measured: Measured | None = None
+        self._of_job = learned.of_job(job.id) if len(job.phases) > 1 else None
         self.enter(pool, pools)
         self.behind: list[PhaseState] = []  # the phases that wait for it
         self.pending = 0 if self.is_pinned else count
@@ -251,18 +256,13 @@ class PhaseState(ShareNode):
         task = self.homes.task_in(rack)
         return None if task is None else self._numbered(task)
 
-    def work_left(self, now: float) -> float:
-        """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
-        return self.estimate(now)[0]
-
     def estimate(self, now: float) -> tuple[float, float]:
-        """`work_left`, and the standard deviation of the logarithm of that; 0 once measured."""
-        factor, spread = 1.0, 0.0
-        tasks = self.phase.tasks
+        """The slot-seconds left, above 0; the deviation of the logarithm, 0 once measured."""
+        factor, spread, tasks = 1.0, 0.0, self.phase.tasks
         if not self.done and (tasks.work is None or not self._learned.is_exact):
             mean = max(self.work.mean(tasks.count), WORK_LEAST)
-            stated = None if tasks.work is None else log(mean)
-            found = self._learned.estimate(self._source, self._siblings, stated)
+            scale = None if tasks.work is None else log(mean)
+            found = self._learned.estimate(self._source, self._of_job, scale)
             seconds, spread = found.seconds, found.spread
             if self.launches and not self.early:
                 _, started, speed = next(iter(self.launches.values()))  # The oldest.
@@ -273,19 +273,16 @@ class PhaseState(ShareNode):
 
     def learn(self) -> None:
         """Note how long its finished tasks took, for estimates of other phases."""
-        factor = self.work.factor(self.done)
-        if factor is None:
-            return
-        if self._measured is None:
-            scale, tasks = log(self.work.mean(self.phase.tasks.count)), self.phase.tasks
-            is_stated = tasks.work is not None
-            self._measured = Measured(self._source, self._siblings, scale, is_stated)
-        self._learned.note(self._measured, factor)
+        if (factor := self.work.factor(self.done)) is not None:
+            if self._measured is None:
+                tasks = self.phase.tasks
+                scale, is_stated = log(self.work.mean(tasks.count)), tasks.work is not None
+                self._measured = Measured(self._source, self._of_job, scale, is_stated)
+            self._learned.note(self._measured, factor)
 
-    @property
-    def _siblings(self) -> str:
-        """The name of its job if that has other phases."""
-        return self.job.id if len(self.job.phases) > 1 else ""
+    def work_left(self, now: float) -> float:
+        """The first value of `estimate`."""
+        return self.estimate(now)[0]
 
     def attained(self, now: float) -> float:
         """The work that its finished and running tasks have done so far, in slot-seconds."""
