@@ -41,6 +41,7 @@ def learned(
 ) -> Learned:
     """What is learned of phases whose tasks took so long."""
     found = Learned(DEFAULT_WORK)
+    found.estimate(SOURCE, None, None)  # From now on it keeps all.
     tell(found, *seconds, source=source, stated=stated)
     return found
 
