@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import log2
+from math import inf, log2
 
 from slotwise.allocation.kinds import share_all
-from slotwise.allocation.problem import Allocator, Claims, Group, ServiceReader
+from slotwise.allocation.problem import Allocator, Claims, Group, reads_service
 from slotwise.allocation.tolerances import SLOTS
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import PRIORITIES, Job, Phase, PhaseId
@@ -31,7 +31,7 @@ def allocate(
     `virtual` is for a `FinishReader`: the reference system now.
     """
     attained: dict[str, float] = {}
-    if isinstance(allocator, ServiceReader):
+    if reads_service(allocator):
         for phases in snapshot.jobs_left():
             service = sum([phase.attained(snapshot.now) for phase in phases])
             attained[phases[0].job.id] = service
@@ -174,17 +174,19 @@ def group_by_shares(
                     above.append(parent)
         members.append(member)
     siblings = Counter((key.pool, parent) for key, parent in zip(index, above, strict=True))
-    groups = [
-        Group(
-            weight=pools[pool].weight / siblings[pool, parent],
-            slots_min=pools[pool].slots_min.get(kind, 0),
-            slots_max=pools[pool].slots_max.get(kind, float("inf")),
-            policy=pools[pool].policy,
-            parent=parent,
-            key=ShareKey(pool, kind),
+    groups = []
+    for key, parent in zip(index, above, strict=True):
+        pool = pools[key.pool]
+        groups.append(
+            Group(
+                weight=pool.weight / siblings[key.pool, parent],
+                slots_min=pool.slots_min.get(key.kind, 0),
+                slots_max=pool.slots_max.get(key.kind, inf),
+                policy=pool.policy,
+                parent=parent,
+                key=key,
+            )
         )
-        for (pool, kind), parent in zip(index, above, strict=True)
-    ]
     return members, groups
 
 

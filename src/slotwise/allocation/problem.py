@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard
 
 from slotwise.model.cluster import Cluster
 from slotwise.model.job import Job, Phase, Tasks
@@ -149,7 +149,6 @@ class Allocator(Protocol):
         ...
 
 
-@runtime_checkable
 class JointAllocator(Allocator, Protocol):
     """An allocator that considers the claims on all kinds of slots at once."""
 
@@ -158,7 +157,6 @@ class JointAllocator(Allocator, Protocol):
         ...
 
 
-@runtime_checkable
 class ServiceReader(Allocator, Protocol):
     """An allocator that reads the service that jobs have attained, which grows all the time."""
 
@@ -167,7 +165,6 @@ class ServiceReader(Allocator, Protocol):
         ...
 
 
-@runtime_checkable
 class FinishReader(Allocator, Protocol):
     """An allocator that reads the virtual finish of jobs in a reference system."""
 
@@ -175,3 +172,19 @@ class FinishReader(Allocator, Protocol):
     def reads_finish(self) -> bool:
         """Whether it reads it."""
         ...
+
+
+def is_joint(allocator: Allocator) -> TypeGuard[JointAllocator]:
+    """Whether it considers all kinds of slots at once."""
+    # Asked at each decision: `isinstance` of a protocol takes as long as dividing the slots.
+    return hasattr(allocator, "share_all")
+
+
+def reads_service(allocator: Allocator) -> TypeGuard[ServiceReader]:
+    """Whether it reads the service that jobs have attained."""
+    return hasattr(allocator, "holds_for")
+
+
+def reads_finish(allocator: Allocator) -> TypeGuard[FinishReader]:
+    """Whether it reads the virtual finish of jobs."""
+    return hasattr(allocator, "reads_finish")

@@ -199,12 +199,23 @@ class PhaseView(Protocol):
 
     @property
     def deferred_since(self) -> float | None:
-        """When its wait for other free slots began (last `Defer`); None without one."""
+        """When its wait for other free slots began (last `Defer`); None without one.
+
+        For a wait that stood still it is later by that time; None while it stands still.
+        """
+        ...
+
+    @property
+    def waited(self) -> float:
+        """The seconds of a wait that stands still; 0 without one.
+
+        A wait for locality stands still while slots are offered to other phases only.
+        """
         ...
 
     @property
     def deferred_until(self) -> float | None:
-        """When it is considered again."""
+        """When it is considered again at the latest; None until it is offered slots again."""
         ...
 
     @property

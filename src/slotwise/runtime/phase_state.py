@@ -73,14 +73,13 @@ class PhaseState(ShareNode):
         "shares",
         "slot_kind",
         "stopping",
+        "waited",
         "waits_for",
         "width",
         "work",
     )
 
     parent: PoolState
-    deferred_since: float | None
-    deferred_until: float | None
 
     def __init__(
         self,
@@ -118,8 +117,7 @@ class PhaseState(ShareNode):
         self.counted = 0  # its demand as counted in the shares above it
         self.is_ready = False
         self.lacks_input = False  # It waits again, because input of it was lost.
-        self.deferred_since = None
-        self.deferred_until = None
+        self.end_wait()
         self.has_passed = False
         self.launches: dict[int, tuple[Launch, float, float]] = {}
         self.stopping: dict[int, PoolState | None] = {}
@@ -288,6 +286,22 @@ class PhaseState(ShareNode):
         """The work that its finished and running tasks have done so far, in slot-seconds."""
         return self.width * self.work.attained(now, self.early)
 
+    def end_wait(self) -> None:
+        """It waits for no other slots, and has not waited."""
+        self.deferred_since: float | None = None
+        self.deferred_until: float | None = None
+        self.waited = 0.0
+
+    def pause(self, now: float) -> None:
+        """From now on its wait stands still: others are offered slots, but it is not."""
+        if self.deferred_since is not None:
+            self.waited = now - self.deferred_since
+            self.deferred_since = self.deferred_until = None
+
+    def resume(self, now: float) -> None:
+        """From now on its wait counts again."""
+        self.deferred_since, self.waited = now - self.waited, 0.0
+
     def launch(self, launch: Launch, now: float, speed: float) -> None:
         """Mark a pending task as running from `now` on a host of this speed."""
         task = launch.task
@@ -297,8 +311,7 @@ class PhaseState(ShareNode):
         self.launches[task] = (launch, now, speed)
         self.pending -= 1
         self.running += self.width
-        self.deferred_since = None
-        self.deferred_until = None
+        self.end_wait()
         if self.running >= self.max_share:
             self.has_passed = False  # It is not offered slots until it may launch again.
         self.work.launch(task, now, speed)
@@ -392,8 +405,7 @@ class PhaseState(ShareNode):
 
     def put_back(self, task: int) -> None:
         """Make a task that has ended without a result pending again."""
-        self.deferred_since = None
-        self.deferred_until = None
+        self.end_wait()
         self.has_passed = False
         self._status[task] = PENDING
         self._tries[task] = self._tries.get(task, 0) + 1

@@ -18,6 +18,7 @@ from slotwise.runtime.finished import Finished
 from slotwise.runtime.hosts import Hosts
 from slotwise.runtime.jobs import Jobs, release_followers, tell_followers
 from slotwise.runtime.learned import Learned
+from slotwise.runtime.offers import Offers
 from slotwise.runtime.phase_state import PhaseState
 from slotwise.runtime.pool_state import PoolState
 from slotwise.runtime.queues import Queues
@@ -48,6 +49,7 @@ class StateParts(StateView):
         self._is_closed = False  # No more jobs arrive.
         self._default_work, self._limits = default_work, limits
         self._hosts = Hosts(cluster)
+        self._offers: dict[str, Offers] = {}  # of the kinds of slots for which phases waited
         self._queues = Queues()
         self._finished = Finished()
         self._learned = Learned(default_work)
@@ -149,6 +151,8 @@ class StateParts(StateView):
 
     def _make_unready(self, phase: PhaseState) -> None:
         self._jobs.make_unready(phase)
+        if phase.slot_kind in self._offers:
+            self._offers[phase.slot_kind].leave(phase, self.now)
         self._settle(phase, 0)
         self.is_stale = True
 
