@@ -26,59 +26,67 @@ from slotwise.runtime.learned import (
     PENDING_MOST,
     Learned,
     Measured,
-    Source,
+    OfJob,
+    TaskSource,
 )
 from slotwise.runtime.simulated.backend import Simulation
 from slotwise.runtime.state import State
 from tiers import examples
 
-SOURCE = Source("pool", "", "map")
+SOURCE = TaskSource("pool", "", "map")
 
 
-def learned(*seconds: float, source: Source = SOURCE, stated: float | None = None) -> Learned:
+def learned(
+    *seconds: float, source: TaskSource = SOURCE, stated: float | None = None
+) -> Learned:
     """What is learned of phases whose tasks took so long."""
     found = Learned(DEFAULT_WORK)
+    found.estimate(SOURCE, None, None)  # From now on it keeps all.
     tell(found, *seconds, source=source, stated=stated)
     return found
 
 
 def tell(
-    found: Learned, *seconds: float, source: Source = SOURCE, stated: float | None = None
+    found: Learned, *seconds: float, source: TaskSource = SOURCE, stated: float | None = None
 ) -> None:
     """Each in a job of its own."""
     work = DEFAULT_WORK if stated is None else stated
     for one in seconds:
-        found.note(Measured(source, "", log(work), stated is not None), one / work)
+        found.note(Measured(source, None, log(work), stated is not None), one / work)
 
 
 def test_before_enough_phases_are_measured_the_default_counts() -> None:
     """Four phases tell nothing yet; five do."""
     four, five = learned(*[1.0] * (ENOUGH - 1)), learned(*[1.0] * ENOUGH)
-    assert four.estimate(SOURCE, "", None).seconds == DEFAULT_WORK
-    assert five.estimate(SOURCE, "", None).seconds < DEFAULT_WORK / 3
+    assert four.estimate(SOURCE, None, None).seconds == DEFAULT_WORK
+    assert five.estimate(SOURCE, None, None).seconds < DEFAULT_WORK / 3
 
 
 def test_an_unseen_phase_is_taken_to_be_like_the_others() -> None:
     """Many of 2 s: it needs about 2 s, and that is certain enough to rank it."""
-    found = learned(*[2.0] * 50).estimate(SOURCE, "", None)
+    found = learned(*[2.0] * 50).estimate(SOURCE, None, None)
     assert found.seconds == pytest.approx(2.0, rel=0.1)
     assert found.log.variance**0.5 < SURE
 
 
 def test_where_phases_differ_an_unseen_one_is_uncertain() -> None:
     """From 0.02 s to 200 s: the mean is no rank, so it is measured first."""
-    found = learned(*[0.02, 0.2, 2.0, 20.0, 200.0] * 10).estimate(SOURCE, "", None)
+    found = learned(*[0.02, 0.2, 2.0, 20.0, 200.0] * 10).estimate(SOURCE, None, None)
     assert found.log.variance**0.5 > 2
 
 
 def test_the_nearest_source_counts_most() -> None:
     """A program is known by its own tasks; another one of the pool by those of the pool."""
-    found = learned(*[100.0] * 30, source=Source("other", "", "map"))
+    found = learned(*[100.0] * 30, source=TaskSource("other", "", "map"))
     tell(found, *[10.0] * 30)
-    tell(found, *[1.0] * 30, source=Source("pool", "grep", "map"))
+    tell(found, *[1.0] * 30, source=TaskSource("pool", "grep", "map"))
     grep, pool, other = (
-        found.estimate(source, "", None).seconds
-        for source in (Source("pool", "grep", "map"), SOURCE, Source("other", "", "map"))
+        found.estimate(source, None, None).seconds
+        for source in (
+            TaskSource("pool", "grep", "map"),
+            SOURCE,
+            TaskSource("other", "", "map"),
+        )
     )
     assert grep == pytest.approx(1.0, rel=0.2)
     assert grep < pool < other
@@ -89,7 +97,7 @@ def test_work_that_is_always_as_stated_is_taken_as_stated() -> None:
     """Nothing is learned, and nothing is uncertain."""
     found = learned(*[3.0] * 20, stated=3.0)
     assert found.is_exact
-    assert found.estimate(SOURCE, "", log(7.0)).log.variance == 0.0
+    assert found.estimate(SOURCE, None, log(7.0)).log.variance == 0.0
 
 
 def test_stated_work_that_was_wrong_either_way_counts_little() -> None:
@@ -99,7 +107,7 @@ def test_stated_work_that_was_wrong_either_way_counts_little() -> None:
         tell(found, 2.0, stated=20.0)
         tell(found, 2.0, stated=0.2)
     for stated in (20.0, 0.2):
-        assert found.estimate(SOURCE, "", log(stated)).seconds == pytest.approx(2.0, rel=0.3)
+        assert found.estimate(SOURCE, None, log(stated)).seconds == pytest.approx(2.0, rel=0.3)
 
 
 def test_stated_work_that_is_wrong_by_one_factor_is_corrected_by_it() -> None:
@@ -108,35 +116,38 @@ def test_stated_work_that_is_wrong_by_one_factor_is_corrected_by_it() -> None:
     for stated in [0.01, 0.1, 1.0, 10.0, 100.0] * 6:
         tell(found, 4 * stated, stated=stated)
     for stated in (0.1, 10.0):
-        estimate = found.estimate(SOURCE, "", log(stated))
+        estimate = found.estimate(SOURCE, None, log(stated))
         assert estimate.seconds == pytest.approx(4 * stated, rel=0.2)
 
 
 def test_the_factor_of_a_job_applies_to_its_later_phases() -> None:
     """Some jobs state a tenth, some ten times: the first phase of a job shows which."""
-    found, before = Learned(DEFAULT_WORK), Source("pool", "", "reduce")
+    found, before = Learned(DEFAULT_WORK), TaskSource("pool", "", "reduce")
     for number in range(20):
         factor = 10.0 if number % 2 else 0.1
+        job = OfJob()
         for source, seconds in ((SOURCE, 1.0 + number), (before, 5.0)):
             scale = log(seconds * factor)
-            found.note(Measured(source, f"job {number}", scale, True), 1 / factor)
-    found.note(Measured(SOURCE, "now", log(30.0), True), 0.1)
-    estimate = found.estimate(before, "now", log(50.0))
+            found.note(Measured(source, job, scale, True), 1 / factor)
+            found.estimate(SOURCE, None, None)
+    now = OfJob()
+    found.note(Measured(SOURCE, now, log(30.0), True), 0.1)
+    estimate = found.estimate(before, now, log(50.0))
     assert estimate.seconds == pytest.approx(5.0, rel=0.2)
 
 
 def test_memory_is_bounded() -> None:
     """Groups, jobs and measurements that nobody asked for."""
     found = Learned(DEFAULT_WORK)
-    for number in range(3 * PENDING_MOST):
-        source = Source(f"pool {number}", f"program {number}", "map")
-        found.note(Measured(source, f"job {number}", 0.0, True), 2.0)
-        if number % 100 == 0:
-            assert not found.is_exact
-    assert len(found._pending) <= PENDING_MOST
-    assert found.is_exact is False
+    for number in range(2 * GROUPS_MOST):
+        source = TaskSource(f"pool {number}", f"program {number}", "map")
+        found.note(Measured(source, found.of_job(f"job {number}"), 0.0, True), 2.0)
+        assert len(found._pending) <= PENDING_MOST
+        if number > PENDING_MOST:
+            assert found.estimate(source, None, None).seconds > 0
+    assert not found.is_exact
     assert len(found._groups) <= GROUPS_MOST
-    assert len(found._of_job) <= GROUPS_MOST
+    assert len(found._kept) <= GROUPS_MOST
 
 
 @settings(max_examples=examples(20, slow=300))
@@ -146,14 +157,18 @@ def test_when_an_estimate_is_asked_for_makes_no_difference(
 ) -> None:
     """After each measurement, or only at the end: a replay finds the same."""
     often, once = Learned(DEFAULT_WORK), Learned(DEFAULT_WORK)
+    estimates = []
     for found in (often, once):
-        phases = [Measured(SOURCE, f"job {n // 2}", log(n + 1), n > 2) for n in range(6)]
+        found.estimate(SOURCE, None, None)
+        of = [OfJob() for _ in range(3)]
+        phases = [Measured(SOURCE, of[n // 2], log(n + 1), n > 2) for n in range(6)]
         for number, factor in told:
             found.note(phases[number], factor)
             if found is often:
-                assert found.estimate(SOURCE, "job 0", None).seconds > 0
-    for job, scale in (("", None), ("job 1", None), ("job 2", log(3.0))):
-        assert often.estimate(SOURCE, job, scale) == once.estimate(SOURCE, job, scale)
+                assert found.estimate(SOURCE, of[0], None).seconds > 0
+        asked = ((None, None), (of[1], None), (of[2], log(3.0)))
+        estimates.append([found.estimate(SOURCE, job, scale) for job, scale in asked])
+    assert estimates[0] == estimates[1]
 
 
 CLUSTER = Cluster.of_slots(2)

@@ -28,8 +28,9 @@ SECONDS_LEAST = 1e-3
 GROUPS_MOST = 1000
 """The groups of phases, and the jobs, to keep. The one used least lately is dropped."""
 
-PENDING_MOST = 1000
-"""The number of measurements to keep until an estimate is asked for. Older ones are dropped."""
+PENDING_MOST = 32
+"""The measurements to keep until an estimate is asked for; older ones are dropped, if none was
+asked for yet."""
 
 
 TRUSTED = Normal(0.0, 0.0)
@@ -39,7 +40,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Source(NamedTuple):
+class TaskSource(NamedTuple):
     """Phases that are alike: of the same name, of jobs of the same program in the same pool."""
 
     pool: str
@@ -63,6 +64,16 @@ class Estimate(NamedTuple):
         return cls(one, one.expected, sqrt(one.variance))
 
 
+class OfJob:
+    """The deviations of the phases of one job: their number, and sums."""
+
+    __slots__ = ("by_alike", "by_stated", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.by_alike = self.by_stated = 0.0
+
+
 class Measured:
     """A phase with finished tasks, and its entries in the sums.
 
@@ -72,8 +83,10 @@ class Measured:
 
     __slots__ = ("_entries", "_value", "is_stated", "job", "scale", "source")
 
-    def __init__(self, source: Source, job: str, scale: float, is_stated: bool) -> None:
-        """`job`: its name if it has several phases, otherwise empty."""
+    def __init__(
+        self, source: TaskSource, job: OfJob | None, scale: float, is_stated: bool
+    ) -> None:
+        """`job`: None if it has no other phases."""
         self.source, self.job, self.scale, self.is_stated = source, job, scale, is_stated
         self._value = 0.0
         self._entries: list[tuple[Sums, int, float]] = []
@@ -96,16 +109,6 @@ class Measured:
         return value - old
 
 
-class OfJob:
-    """The deviations of the phases of one job: their number, and sums."""
-
-    __slots__ = ("by_alike", "by_stated", "count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.by_alike = self.by_stated = 0.0
-
-
 class Learned:
     """Sums over phases with finished tasks: of all, and by pool, by program and by job.
 
@@ -121,35 +124,47 @@ class Learned:
         self._all = Sums()
         self._groups: dict[tuple[str, ...], Sums] = {}
         self._stated = Sums()
-        self._of_job: dict[str, OfJob] = {}
+        self._last_job, self._last = "", OfJob()
+        self._is_read = False
         self._by_stated, self._by_alike = Slope(1.0), Slope(0.0)
         self._pending: deque[tuple[Measured, float]] = deque(maxlen=PENDING_MOST)
-        self._kept: dict[Source, Estimate] = {}
-        self._sources: dict[Source, Source] = {}
+        self._kept: dict[TaskSource, Estimate] = {}
+        self._sources: dict[TaskSource, TaskSource] = {}
         self.is_exact = True
 
-    def source(self, pool: str, program: str, phase: str) -> Source:
+    def source(self, pool: str, program: str, phase: str) -> TaskSource:
         """A source; equal ones are mostly the same object, so that phases share it."""
         if len(self._sources) == GROUPS_MOST:
             self._sources.clear()
-        found = Source(pool, program, phase)
+        found = TaskSource(pool, program, phase)
         return self._sources.setdefault(found, found)
 
     def note(self, phase: Measured, factor: float) -> None:
         """The finished tasks of a phase took `factor` times their estimated work."""
+        if self._is_read and len(self._pending) == PENDING_MOST:
+            self._add_pending()
         self._pending.append((phase, factor))
         if phase.is_stated and abs(factor - 1) > EXACT:
             self.is_exact = False
 
-    def estimate(self, source: Source, job: str, scale: float | None) -> Estimate:
+    def of_job(self, job: str) -> OfJob:
+        """What the phases of a job share; they ask for it one after another."""
+        if job != self._last_job:
+            self._last_job, self._last = job, OfJob()
+        return self._last
+
+    def estimate(
+        self, source: TaskSource, of_job: OfJob | None, scale: float | None
+    ) -> Estimate:
         """An estimate for a phase without finished tasks.
 
-        scale  the logarithm of the stated work of its tasks; None: it is not stated
-        job    its job if that has several phases, otherwise empty
+        of_job  None if its job has no other phases
+        scale   the logarithm of the stated work of its tasks; None: it is not stated
         """
+        self._is_read = True
         if self._pending:
             self._add_pending()
-        of_job = self._of_job.get(job) if job else None
+        of_job = of_job if of_job is not None and of_job.count else None
         if scale is None and of_job is None:
             return self._alike(source)
         found = self._alike(source).log
@@ -167,7 +182,7 @@ class Learned:
     def _knows_enough(self) -> bool:
         return self._all.added >= ENOUGH
 
-    def _alike(self, source: Source) -> Estimate:
+    def _alike(self, source: TaskSource) -> Estimate:
         """By all phases that are alike."""
         if not self._knows_enough:
             return self._default
@@ -192,23 +207,22 @@ class Learned:
                 self._enter(phase, value)
             else:
                 change = phase.change(value)
-                if (of_job := self._of_job.get(phase.job)) is not None:
-                    of_job.by_stated += change
-                    of_job.by_alike += change
+                if phase.job is not None:
+                    phase.job.by_stated += change
+                    phase.job.by_alike += change
             self._kept.clear()
 
     def _enter(self, phase: Measured, value: float) -> None:
         """Add a phase to the sums, and what it shows of the phases of its job."""
-        if phase.job:
-            self._enter_in_job(phase, value)
+        if phase.job is not None:
+            self._enter_in_job(phase, phase.job, value)
         phase.enter(value, self._all, phase.scale)
         for group in _groups(phase.source):
             phase.enter(value, _used(self._groups, group, Sums), phase.scale)
         if phase.is_stated:
             phase.enter(value, self._stated, 0.0)
 
-    def _enter_in_job(self, phase: Measured, value: float) -> None:
-        of_job = _used(self._of_job, phase.job, OfJob)
+    def _enter_in_job(self, phase: Measured, of_job: OfJob, value: float) -> None:
         by_alike = value + phase.scale - self._alike(phase.source).log.mean
         by_stated = value - self._stated.next(TRUSTED).mean if phase.is_stated else 0.0
         if of_job.count:
@@ -220,7 +234,7 @@ class Learned:
         of_job.by_stated += by_stated
 
 
-def _groups(source: Source) -> tuple[tuple[str, ...], ...]:
+def _groups(source: TaskSource) -> tuple[tuple[str, ...], ...]:
     """The groups of phases that it is in, larger ones first."""
     of_pool = ("pool", source.pool, source.phase)
     if not source.program:

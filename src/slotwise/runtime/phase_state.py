@@ -1,4 +1,7 @@
-"""The progress of one phase: its pending, running and done tasks, and their measured times."""
+"""The progress of one phase: its pending, running and done tasks, and their measured times.
+
+Longer than 400 lines: a phase changes only through its methods, which share its fields.
+"""
 
 from __future__ import annotations
 
@@ -241,14 +244,14 @@ class PhaseState(ShareNode):
         task = self.homes.task_in(rack)
         return None if task is None else self._numbered(task)
 
-    def work_left(self, now: float) -> float:
-        """The estimated work of the tasks that are not done, in slot-seconds; above 0."""
-        return self.estimate(now)[0]
-
     def estimate(self, now: float) -> tuple[float, float]:
         """`work_left`, and the standard deviation of the logarithm of that; 0 once measured."""
         left, spread = self.work.estimate(now, self.done, self.launches, self.early)
         return self.width * left, spread
+
+    def work_left(self, now: float) -> float:
+        """The first value of `estimate`."""
+        return self.estimate(now)[0]
 
     def attained(self, now: float) -> float:
         """The work that its finished and running tasks have done so far, in slot-seconds."""

@@ -29,9 +29,9 @@ class PhaseWork:
         "_mean",
         "_measured",
         "_observed",
+        "_of_job",
         "_program",
         "_running",
-        "_siblings",
         "_source",
         "_speed",
         "_total",
@@ -48,7 +48,7 @@ class PhaseWork:
         self._is_stated = work is not None
         self._learned = learned
         self._program = job.program, phase.name
-        self._siblings = job.id if len(job.phases) > 1 else ""
+        self._of_job = learned.of_job(job.id) if len(job.phases) > 1 else None
         self._measured: Measured | None = None
         self._finished = 0.0  # estimated, of done tasks
         self._running = 0.0  # estimated, of running tasks
@@ -81,7 +81,7 @@ class PhaseWork:
         if not done and not (self._is_stated and self._learned.is_exact):
             mean = max(self._mean, WORK_LEAST)
             stated = log(mean) if self._is_stated else None
-            found = self._learned.estimate(self._source, self._siblings, stated)
+            found = self._learned.estimate(self._source, self._of_job, stated)
             seconds, spread = found.seconds, found.spread
             if running and not is_early:
                 _, started, speed = next(iter(running.values()))  # The oldest.
@@ -96,7 +96,7 @@ class PhaseWork:
             return
         if self._measured is None:
             scale = log(self._mean)
-            self._measured = Measured(self._source, self._siblings, scale, self._is_stated)
+            self._measured = Measured(self._source, self._of_job, scale, self._is_stated)
         self._learned.note(self._measured, self._observed / finished)
 
     def _left(
