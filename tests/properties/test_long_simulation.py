@@ -40,8 +40,8 @@ from slotwise.record.log import Header, read_log
 from slotwise.record.log_file import LogFile
 from slotwise.record.plausible import Plausible
 from slotwise.runtime.finished import Finished
-from slotwise.runtime.learned import Learned
 from slotwise.runtime.initial import initial_state
+from slotwise.runtime.learned import Learned
 from slotwise.runtime.loop import turn
 from slotwise.runtime.simulated.backend import Fault, SimulatedBackend, Simulation
 from slotwise.runtime.simulated.outages import Outage
